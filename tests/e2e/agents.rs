@@ -72,7 +72,7 @@ fn every_agent_makes_the_planned_iterations() {
 }
 
 #[test]
-fn s05_every_agent_is_interrupted_when_its_turn_takes_too_long_or_it_is_silent() {
+fn s5a_s5b_every_agent_is_interrupted_when_its_turn_takes_too_long_or_it_is_silent() {
     for agent in OTHERS {
         for limit in ["--iteration-timeout", "--idle-timeout"] {
             let scene = Scene::new("@1 say ready\n@1 hang\n@2 touch done");
@@ -90,7 +90,7 @@ fn s05_every_agent_is_interrupted_when_its_turn_takes_too_long_or_it_is_silent()
 }
 
 #[test]
-fn x114_an_agent_that_does_not_go_when_it_is_done_holds_nothing_up() {
+fn x114a_an_agent_that_does_not_go_when_it_is_done_holds_nothing_up() {
     for agent in ["codex", "acp"] {
         let scene = Scene::new("deaf eof\nturn ..\nsay well");
         let ended = scene.driven(agent, &["-n", "1"]).run(LONG).expect_code(0);
@@ -103,7 +103,7 @@ fn x114_an_agent_that_does_not_go_when_it_is_done_holds_nothing_up() {
 }
 
 #[test]
-fn x124_every_agent_may_what_its_run_allows() {
+fn x124f_every_agent_may_what_its_run_allows() {
     // Codex runs commands in its sandbox, where it may edit; it asks nothing then.
     for (agent, permissions, made, denied) in [
         ("codex", "ask", false, 1),
@@ -127,7 +127,7 @@ fn x124_every_agent_may_what_its_run_allows() {
 }
 
 #[test]
-fn x107_a_limit_is_waited_for_and_is_no_failure() {
+fn x107a_x107e_a_limit_is_waited_for_and_is_no_failure() {
     for agent in OTHERS {
         let scene = Scene::new("retry 429 3600\nturn\nsay never");
         let mut running = scene.driven(agent, &["--once", "--json"]).spawn();
@@ -156,7 +156,7 @@ fn x107_a_limit_is_waited_for_and_is_no_failure() {
 }
 
 #[test]
-fn x107_who_does_not_wait_for_limits_ends_with_a_code_of_its_own() {
+fn x107g_who_does_not_wait_for_limits_ends_with_a_code_of_its_own() {
     let scene = Scene::new("retry 429 3600");
     let ended = scene.driven("codex", &["--once", "--wait-on-limit", "0"]);
     let ended = ended.run(LONG).expect_code(5);
@@ -165,7 +165,7 @@ fn x107_who_does_not_wait_for_limits_ends_with_a_code_of_its_own() {
 }
 
 #[test]
-fn x109_who_can_not_be_steered_can_be_interrupted_for_a_word() {
+fn x109d_who_can_not_be_steered_can_be_interrupted_for_a_word() {
     let scene = Scene::new("say ready\nhang\nturn ..\necho");
     let mut running = scene.driven("acp", &["--once"]).spawn();
     says(&mut running, "ready");
@@ -185,7 +185,7 @@ fn x109_who_can_not_be_steered_can_be_interrupted_for_a_word() {
 }
 
 #[test]
-fn x109_who_can_not_be_steered_gets_a_word_behind_its_turn() {
+fn x109a_x109b_who_can_not_be_steered_gets_a_word_behind_its_turn() {
     let scene = Scene::new("say ready\nawait go\nturn ..\necho");
     let mut running = scene.driven("acp", &["--once"]).spawn();
     says(&mut running, "ready");
@@ -201,7 +201,7 @@ fn x109_who_can_not_be_steered_gets_a_word_behind_its_turn() {
 }
 
 #[test]
-fn x109_codex_takes_a_word_into_its_turn() {
+fn x109a_codex_takes_a_word_into_its_turn() {
     let scene = Scene::new("say ready\nexpect-steer\nsay heard");
     let mut running = scene.driven("codex", &["--once"]).spawn();
     says(&mut running, "ready");
@@ -215,7 +215,7 @@ fn x109_codex_takes_a_word_into_its_turn() {
 }
 
 #[test]
-fn l95_every_agent_is_handed_its_mcp_servers() {
+fn l95a_every_agent_is_handed_its_mcp_servers() {
     let file = "[mcp-servers.docs]\ncommand = 'docs-mcp'\nenv = { TOKEN = '${TOKEN}' }\n";
     for agent in ["codex", "acp"] {
         let scene = Scene::new("say well");
@@ -234,7 +234,7 @@ fn l95_every_agent_is_handed_its_mcp_servers() {
 }
 
 #[test]
-fn x117_what_an_agent_can_not_take_is_refused_before_a_run_is_made() {
+fn x117a_x117i_what_an_agent_can_not_take_is_refused_before_a_run_is_made() {
     let sse = "[mcp-servers.a]\ntype = 'sse'\nurl = 'http://localhost:1/s3cret'\n";
     let cases: [(&str, &str, &[&str]); 8] = [
         (
@@ -295,7 +295,7 @@ fn x117_what_an_agent_can_not_take_is_refused_before_a_run_is_made() {
 }
 
 #[test]
-fn s24_the_agent_that_is_installed_is_the_one_and_of_several_one_is_to_be_chosen() {
+fn s24d_the_installed_agent_is_taken_and_of_several_one_must_be_chosen() {
     let scene = Scene::new("echo");
     let folder = scene.sandbox.path().join("programs");
     fs_err::create_dir(&folder).unwrap();
@@ -334,7 +334,7 @@ fn s24_the_agent_that_is_installed_is_the_one_and_of_several_one_is_to_be_chosen
 }
 
 #[test]
-fn l97_every_agent_has_the_environment_of_its_section() {
+fn l97f_every_agent_has_the_environment_of_its_section() {
     for agent in OTHERS {
         let scene = Scene::new("run echo $WORD$OTHER > word");
         let allowed = "'FAKE_AGENT_RECORD', 'FAKE_AGENT_SCRIPT'";

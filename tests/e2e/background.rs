@@ -76,7 +76,7 @@ const JUDGE: [&str; 6] = [
 ];
 
 #[test]
-fn x105_what_the_agent_has_in_the_background_is_done_before_it_is_judged() {
+fn x105g_what_the_agent_has_in_the_background_is_done_before_it_is_judged() {
     let scene = Scene::new("");
     let ended = run(&scene, "sleep 1; touch whole; tasks ''", &JUDGE);
     let ended = ended.run(LONG).expect_code(0);
@@ -90,7 +90,7 @@ fn x105_what_the_agent_has_in_the_background_is_done_before_it_is_judged() {
 }
 
 #[test]
-fn x114_a_turn_that_the_agent_begins_by_itself_takes_its_time_and_is_shown() {
+fn x114b_a_turn_that_the_agent_begins_by_itself_takes_its_time_and_is_shown() {
     let scene = Scene::new("");
     // It takes longer than a task may.
     let task = "look; sleep 3; touch whole; words 'I looked.'; good";
@@ -106,7 +106,7 @@ fn x114_a_turn_that_the_agent_begins_by_itself_takes_its_time_and_is_shown() {
 }
 
 #[test]
-fn x114_the_end_of_a_turn_that_the_agent_began_by_itself_does_not_undo_the_one_before() {
+fn x114b_the_end_of_a_turn_that_the_agent_began_by_itself_does_not_undo_the_one_before() {
     let scene = Scene::new("");
     let ended = run(&scene, "look; touch whole; bad", &JUDGE);
     let ended = ended.run(LONG).expect_code(0);
@@ -116,7 +116,7 @@ fn x114_the_end_of_a_turn_that_the_agent_began_by_itself_does_not_undo_the_one_b
 }
 
 #[test]
-fn x105_a_promise_that_follows_from_the_background_counts() {
+fn x105g_a_promise_that_follows_from_the_background_counts() {
     let scene = Scene::new("");
     let task = "look; words '<promise>DONE</promise>'; good";
     let ended = run(&scene, task, &["-n", "1", "--completion-promise", "DONE"]);
@@ -125,7 +125,7 @@ fn x105_a_promise_that_follows_from_the_background_counts() {
 }
 
 #[test]
-fn x114_tasks_of_which_nothing_comes_are_given_up() {
+fn x114c_tasks_of_which_nothing_comes_are_given_up() {
     let scene = Scene::new("");
     let patience = ["--background-wait", "1s", "-n", "1"];
     let ended = run(&scene, "touch going", &patience);
@@ -136,7 +136,7 @@ fn x114_tasks_of_which_nothing_comes_are_given_up() {
 }
 
 #[test]
-fn x114_a_signal_while_the_background_is_waited_for_stops_at_once_and_judges_nothing() {
+fn x114d_a_signal_while_the_background_is_waited_for_stops_at_once_and_judges_nothing() {
     let scene = Scene::new("");
     let judge = ["-n", "2", "--until", "touch judged; false"];
     let running = waiting(&scene, "touch going", &judge);
@@ -150,7 +150,7 @@ fn x114_a_signal_while_the_background_is_waited_for_stops_at_once_and_judges_not
 }
 
 #[test]
-fn s19_what_is_waited_for_is_told_elsewhere_and_an_interrupt_ends_the_wait() {
+fn s19d_status_names_a_background_task_and_an_interrupt_ends_the_wait() {
     let scene = Scene::new("");
     let running = waiting(
         &scene,
@@ -171,7 +171,7 @@ fn s19_what_is_waited_for_is_told_elsewhere_and_an_interrupt_ends_the_wait() {
 }
 
 #[test]
-fn x109_a_steer_while_the_background_is_waited_for_reaches_the_agent_at_once() {
+fn x109a_a_steer_while_the_background_is_waited_for_reaches_the_agent_at_once() {
     let scene = Scene::new("");
     let task = "if test -f going; then tasks ''; fi; touch going";
     let running = waiting(&scene, task, &["-n", "1", "--background-wait", "1h"]);

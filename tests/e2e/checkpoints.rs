@@ -312,7 +312,7 @@ fn a_torn_tail_is_sound_and_said_to_cost_nothing() {
 }
 
 #[test]
-fn c64_a_newer_format_is_named_with_both_versions_and_hides_no_other_run() {
+fn c64a_c64c_a_newer_format_is_named_with_both_versions_and_hides_no_other_run() {
     let scene = stopped();
     let mut bytes = fs_err::read(journal(&scene)).unwrap();
     let bad = scene.file(".rlm/runs/newer");
@@ -343,7 +343,7 @@ fn c64_a_newer_format_is_named_with_both_versions_and_hides_no_other_run() {
 }
 
 #[test]
-fn s21_times_and_ages_do_not_depend_on_the_zone() {
+fn s21b_s21c_times_and_ages_do_not_depend_on_the_zone() {
     let scene = stopped();
     let here = listed(&scene);
     for zone in ["Pacific/Kiritimati", "<+14>-14", "<-12>12"] {

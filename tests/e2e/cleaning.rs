@@ -39,7 +39,7 @@ fn action<'a>(lines: &'a [Value], run: &str) -> (&'a str, Option<&'a str>) {
 }
 
 #[test]
-fn s20_only_what_has_come_to_its_end_is_removed_unless_all_is_wanted() {
+fn s20c_s20d_s20e_s20f_s20g_s20h_s20j_only_ended_runs_are_removed_unless_all_is_given() {
     let (scene, live) = project();
     let all = ["damaged", "done", "live", "stopped"];
     let told = quick(scene.rlm(&["clean", "--yes"])).expect_code(0).stdout;
@@ -76,7 +76,7 @@ fn s20_only_what_has_come_to_its_end_is_removed_unless_all_is_wanted() {
 }
 
 #[test]
-fn s20_the_newest_are_kept_and_a_person_is_asked() {
+fn s20b_s20d_s20e_the_newest_are_kept_and_a_person_is_asked() {
     let scene = Scene::new("print done");
     for name in ["a", "b", "c"] {
         quick(scene.run(&["--once", "--run-id", name])).expect_code(0);
@@ -103,7 +103,7 @@ fn s20_the_newest_are_kept_and_a_person_is_asked() {
 
 /// Whatever the clock of the place says, what just ended is young.
 #[test]
-fn s21_age_does_not_depend_on_the_time_zone() {
+fn s20a_s21c_age_does_not_depend_on_the_time_zone() {
     let scene = Scene::new("print done");
     quick(scene.run(&["--once", "--run-id", "a"]).env("TZ", "UTC-14")).expect_code(0);
     for zone in ["UTC+12", "UTC", "UTC-14"] {
@@ -115,7 +115,7 @@ fn s21_age_does_not_depend_on_the_time_zone() {
 }
 
 #[test]
-fn s20_a_tree_of_its_own_stays_and_is_named() {
+fn s20k_a_work_tree_stays_and_is_named() {
     let scene = Scene::new("print done");
     quick(scene.run(&["--once", "--worktree", "--run-id", "w"])).expect_code(0);
     let told = quick(scene.rlm(&["clean", "w", "--yes"]))
@@ -135,7 +135,7 @@ fn s20_a_tree_of_its_own_stays_and_is_named() {
 }
 
 #[test]
-fn s20_of_transcripts_nothing_is_left_but_that_they_were_there() {
+fn s20i_of_transcripts_only_a_note_is_left() {
     let scene = Scene::new("print turn {start}");
     let run = ["-n", "2", "--until", "false", "--run-id", "r1"];
     quick(scene.run(&run)).expect_code(3);

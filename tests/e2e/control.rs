@@ -51,7 +51,7 @@ pub(crate) fn quick(rlm: Rlm<'_>) -> Ended {
 }
 
 #[test]
-fn j49_an_interrupt_reaches_only_the_run_that_is_named() {
+fn j49a_j49b_an_interrupt_reaches_only_the_run_that_is_named() {
     let (one, other) = (Scene::new(TALKS), Scene::new(TALKS));
     let (first, second) = (talks(&one), talks(&other));
     let (name, place) = (one.run_id(), one.sandbox.repo().display().to_string());
@@ -81,7 +81,7 @@ fn j49_an_interrupt_reaches_only_the_run_that_is_named() {
 }
 
 #[test]
-fn j49_who_is_not_there_is_not_reached() {
+fn j49b_an_unknown_run_is_not_reached() {
     let scene = Scene::new("print once");
     for arguments in [
         &["interrupt"][..],
@@ -112,7 +112,7 @@ fn an_interrupt_of_an_agent_that_can_not_be_interrupted_says_what_to_do() {
 }
 
 #[test]
-fn c75_a_pause_from_another_shell_comes_at_the_boundary_and_says_why() {
+fn c75a_c75b_c75c_a_pause_from_another_shell_comes_at_the_boundary_and_says_why() {
     let scene = Scene::new("print turn {start}\n@1 await go");
     let mut running = scene.run(&["-n", "2"]).spawn();
     says(&mut running, "turn 1");
@@ -171,7 +171,7 @@ fn c75_a_pause_from_another_shell_comes_at_the_boundary_and_says_why() {
 }
 
 #[test]
-fn c75_a_pause_that_has_not_come_yet_is_taken_back_by_resume() {
+fn c75e_a_pause_that_has_not_come_yet_is_taken_back_by_resume() {
     let scene = Scene::new("print turn {start}\n@1 await go");
     let mut running = scene.run(&["-n", "2"]).spawn();
     says(&mut running, "turn 1");
@@ -186,7 +186,7 @@ fn c75_a_pause_that_has_not_come_yet_is_taken_back_by_resume() {
 }
 
 #[test]
-fn c75_a_signal_while_it_is_paused_acts_at_once() {
+fn c56c_c75d_a_signal_while_it_is_paused_acts_at_once() {
     let scene = Scene::new("print turn {start}");
     let running = scene
         .run_bare(&["-p", PROMPT, "-n", "2", "--sleep", "600"])
@@ -205,7 +205,7 @@ fn c75_a_signal_while_it_is_paused_acts_at_once() {
 }
 
 #[test]
-fn c76_who_has_a_run_is_known_by_the_lock() {
+fn c76a_the_holder_of_a_run_is_known_by_the_lock() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     let holder = scene.file(".rlm/holder.json");
@@ -226,7 +226,7 @@ fn c76_who_has_a_run_is_known_by_the_lock() {
 }
 
 #[test]
-fn x109_a_steer_from_another_shell_is_recorded_delivered_and_seen() {
+fn x109a_a_steer_from_another_shell_is_recorded_delivered_and_seen() {
     let scene = Scene::new("say ready\ntool Bash make\nexpect-steer\ntool-end made\nsay so\nturn");
     let running = talks(&scene);
     let run = scene.run_id();
@@ -242,7 +242,7 @@ fn x109_a_steer_from_another_shell_is_recorded_delivered_and_seen() {
 }
 
 #[test]
-fn x109_a_steer_now_from_another_shell_interrupts_and_goes_on_in_the_same_session() {
+fn x109d_a_steer_now_from_another_shell_interrupts_and_goes_on_in_the_same_session() {
     let scene = Scene::new("say ready\nhang\nturn\nsay turned\nturn");
     let running = talks(&scene);
     let told = scene
@@ -261,7 +261,7 @@ fn x109_a_steer_now_from_another_shell_interrupts_and_goes_on_in_the_same_sessio
 }
 
 #[test]
-fn x109_a_steer_that_was_recorded_survives_the_death_of_the_run_and_is_told_once() {
+fn x109c_a_steer_that_was_recorded_survives_the_death_of_the_run_and_is_told_once() {
     let scene = Scene::new("print ready\n@1 hang\nprint done");
     let running = scene.ready(&["-n", "2"]);
     let told = quick(scene.rlm(&["steer", "use tabs, not spaces"])).expect_code(0);
@@ -300,7 +300,7 @@ fn a_steer_says_something_to_a_run_that_is_meant() {
 }
 
 #[test]
-fn x118_the_socket_is_private_and_goes_with_the_run() {
+fn x118f_the_socket_is_private_and_goes_with_the_run() {
     let scene = Scene::new("print ready\n@1 hang");
     let running = scene.ready(&["-n", "1"]);
     let path = socket(&scene);
@@ -319,7 +319,7 @@ fn x118_the_socket_is_private_and_goes_with_the_run() {
 }
 
 #[test]
-fn x118_a_project_with_a_long_path_is_reached_too_and_leaves_nothing_behind() {
+fn project_with_a_long_path_is_reached_and_nothing_is_left_behind() {
     let scene = Scene::new("print ready\nhang");
     let deep = scene.file(&"a-long-name-of-a-folder/".repeat(6));
     fs_err::create_dir_all(&deep).unwrap();
@@ -339,7 +339,7 @@ fn x118_a_project_with_a_long_path_is_reached_too_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn x128_the_socket_is_there_again_after_the_next_save() {
+fn x128b_the_socket_is_there_again_after_the_next_save() {
     let scene =
         Scene::new("print turn {start}\n@1 await go-1\n@2 await go-2\n@3 await go-3\n@4 hang");
     let mut running = scene.run(&["-n", "9"]).spawn();
@@ -366,7 +366,7 @@ fn x128_the_socket_is_there_again_after_the_next_save() {
 
 /// As when an agent cleans up and then works for an hour.
 #[test]
-fn x128_a_run_that_saves_nothing_is_reached_again_too() {
+fn x128b_a_run_that_saves_nothing_is_reached_again_too() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     let run = scene.run_id();

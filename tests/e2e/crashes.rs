@@ -8,7 +8,7 @@ use crate::scene::{
 use crate::{LONG, RLM};
 
 #[test]
-fn s14_a_crash_loses_no_complete_iteration() {
+fn s14a_s14b_a_crash_loses_no_complete_iteration() {
     let scene = Scene::new(HANGS_IN_THE_THIRD);
     crash(scene.third_iteration());
     scene.wait_until_nothing_is_alive();
@@ -59,7 +59,7 @@ fn a_copy_of_a_cut_run_leaves_what_the_other_started_alone() {
 }
 
 #[test]
-fn s14_a_new_run_names_the_one_that_could_be_resumed() {
+fn s14c_s14d_a_new_run_names_the_one_that_could_be_resumed() {
     let scene = Scene::new(HANGS_IN_THE_THIRD);
     crash(scene.third_iteration());
     let other = scene.run_id();
@@ -99,7 +99,7 @@ fn s14_a_new_run_names_the_one_that_could_be_resumed() {
 }
 
 #[test]
-fn c73_a_crash_in_the_fourth_of_five_iterations_repeats_that_one_alone() {
+fn c73a_a_crash_in_the_fourth_of_five_iterations_repeats_that_one_alone() {
     let scene = Scene::new("print turn {start}\n@4 print ready\n@4 hang");
     crash(scene.ready(&["-n", "5"]));
     scene.rlm(&["resume"]).run(LONG).expect_code(0);
@@ -113,7 +113,7 @@ fn c73_a_crash_in_the_fourth_of_five_iterations_repeats_that_one_alone() {
 }
 
 #[test]
-fn c73_a_crash_in_the_pause_repeats_nothing() {
+fn c73b_a_crash_in_the_sleep_repeats_nothing() {
     let scene = Scene::new("print turn {start}");
     let mut running = scene
         .run_bare(&["-p", PROMPT, "--sleep", "600", "-n", "2"])
@@ -162,7 +162,7 @@ fn a_crash_during_a_gate_does_not_cost_the_turn() {
 }
 
 #[test]
-fn x110_crashes_in_a_row_end_the_run_and_a_person_may_go_on() {
+fn x110e_crashes_in_a_row_end_the_run_and_a_person_may_go_on() {
     let scene = Scene::new("print turn {start}\n@1..3 print ready\n@1..3 hang");
     crash(scene.ready(&["--once"]));
     for attempt in ["2", "3"] {
@@ -184,7 +184,7 @@ fn x110_crashes_in_a_row_end_the_run_and_a_person_may_go_on() {
 }
 
 #[test]
-fn x110_a_turn_that_ends_breaks_the_row_of_crashes() {
+fn x110e_a_turn_that_ends_breaks_the_row_of_crashes() {
     let scene = Scene::new(
         "print turn {start}\n@1..2 print ready\n@1..2 hang\n@4.. print ready\n@4..5 hang",
     );
@@ -198,7 +198,7 @@ fn x110_a_turn_that_ends_breaks_the_row_of_crashes() {
 }
 
 #[test]
-fn c76_a_recycled_pid_hides_no_run() {
+fn c76b_a_recycled_pid_hides_no_run() {
     let scene = Scene::new("print turn {start}\n@1 print ready\n@1 hang");
     crash(scene.ready(&["--once"]));
     scene.wait_until_nothing_is_alive();

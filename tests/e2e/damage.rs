@@ -161,7 +161,7 @@ fn invert(bytes: &mut [u8]) {
 }
 
 #[test]
-fn c63_damage_in_the_middle_falls_back_to_what_was_saved_before_it() {
+fn c63b_c63c_damage_in_the_middle_falls_back_to_what_was_saved_before_it() {
     let stopped = Stopped::new();
     stopped.damage_the_middle();
     let said = stopped.resume(true);
@@ -183,7 +183,7 @@ fn c63_damage_in_the_middle_falls_back_to_what_was_saved_before_it() {
 }
 
 #[test]
-fn c63_work_that_a_damage_took_is_not_done_again_unsaid() {
+fn c63e_work_that_a_damage_took_is_not_done_again_silently() {
     let stopped = Stopped::new();
     let (scene, run) = (&stopped.scene, stopped.run.as_str());
     stopped.damage_the_middle();
@@ -254,7 +254,7 @@ fn c63_work_that_a_damage_took_is_not_done_again_unsaid() {
 }
 
 #[test]
-fn c63_work_is_known_to_be_lost_also_where_its_transcripts_were_removed() {
+fn c63e_work_is_known_to_be_lost_also_where_its_transcripts_were_removed() {
     let stopped = Stopped::new();
     let (scene, run) = (&stopped.scene, stopped.run.as_str());
     let clean = ["clean", run, "--transcripts", "--yes"];
@@ -270,7 +270,7 @@ fn c63_work_is_known_to_be_lost_also_where_its_transcripts_were_removed() {
 }
 
 #[test]
-fn c63_a_person_is_asked_whether_lost_work_is_done_again() {
+fn c63e_a_person_is_asked_whether_lost_work_is_done_again() {
     let stopped = Stopped::new();
     stopped.damage_the_middle();
     let dry = stopped.scene.rlm(&["resume", &stopped.run, "--dry-run"]);
@@ -289,7 +289,7 @@ fn c63_a_person_is_asked_whether_lost_work_is_done_again() {
 }
 
 #[test]
-fn c63_after_a_fall_back_every_attempt_has_its_transcript() {
+fn after_a_fall_back_every_attempt_has_its_transcript() {
     let stopped = Stopped::new();
     stopped.damage_the_middle();
     stopped.resume(true);
@@ -307,7 +307,7 @@ fn c63_after_a_fall_back_every_attempt_has_its_transcript() {
 }
 
 #[test]
-fn c63_a_torn_end_falls_back_to_the_save_before_it() {
+fn c63c_a_torn_end_falls_back_to_the_save_before_it() {
     for keep in [2, 3] {
         let stopped = Stopped::new();
         stopped.damage(|bytes| bytes.truncate(used(bytes) * keep / 4));
@@ -321,7 +321,7 @@ fn c63_a_torn_end_falls_back_to_the_save_before_it() {
 }
 
 #[test]
-fn c63_a_torn_last_save_costs_nothing_that_was_complete() {
+fn c63c_a_torn_last_save_costs_nothing_that_was_complete() {
     let stopped = Stopped::new();
     stopped.damage(|bytes| {
         let end = used(bytes);
@@ -333,7 +333,7 @@ fn c63_a_torn_last_save_costs_nothing_that_was_complete() {
 }
 
 #[test]
-fn c63_state_of_which_nothing_is_left_is_refused() {
+fn c63a_c63d_state_of_which_nothing_is_left_is_refused() {
     let changes: [fn(&mut Vec<u8>); 3] = [
         Vec::clear,
         |bytes| invert(&mut bytes[..8]),
@@ -347,7 +347,7 @@ fn c63_state_of_which_nothing_is_left_is_refused() {
 }
 
 #[test]
-fn c63_a_journal_that_is_gone_or_no_file_is_refused() {
+fn c63a_c63d_a_journal_that_is_gone_or_no_file_is_refused() {
     let stopped = Stopped::new();
     let journal = stopped.journal();
     fs_err::remove_file(&journal).unwrap();
@@ -360,7 +360,7 @@ fn c63_a_journal_that_is_gone_or_no_file_is_refused() {
 }
 
 #[test]
-fn c63_the_journal_alone_is_enough_with_a_prompt() {
+fn the_journal_alone_is_enough_with_a_prompt() {
     let stopped = Stopped::new();
     let journal = stopped.journal();
     for path in stopped.files().into_keys().filter(|path| *path != journal) {
@@ -433,7 +433,7 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn c64_state_of_a_version_to_come_is_refused_with_both_versions() {
+fn c64a_c64c_state_of_a_newer_version_is_refused_with_both_versions() {
     let stopped = Stopped::new();
     // The version of the container stands behind its magic number, the checksum at the header's end.
     stopped.damage(|bytes| {
@@ -454,7 +454,7 @@ fn c64_state_of_a_version_to_come_is_refused_with_both_versions() {
 }
 
 #[test]
-fn x112_a_run_that_has_lost_work_is_not_moved() {
+fn x112g_a_run_that_has_lost_work_is_not_moved() {
     let stopped = Stopped::new();
     stopped.damage_the_middle();
     let before = stopped.files();

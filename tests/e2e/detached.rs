@@ -114,7 +114,7 @@ fn a_run_that_can_not_begin_says_so_before_its_parent_ends() {
 }
 
 #[test]
-fn x134_a_live_run_is_found_from_any_directory_and_the_index_heals() {
+fn x134a_x134b_x134c_a_live_run_is_found_from_any_directory_and_the_index_heals() {
     let (one, other) = (Scene::new("await go"), Scene::new("await go"));
     let (first, second) = (detach(&one, &["--once"]), detach(&other, &["--once"]));
     let index = one.sandbox.home().join(".local/state/rlm/runs");

@@ -12,7 +12,7 @@ use crate::scene::{PROMPT, Scene, events, expect_in_order, says, stop, text};
 const FAILS: &str = "turn ..\nretry 400 10 1";
 
 #[test]
-fn s01_an_agent_in_a_conversation_repeats_until_the_check_passes() {
+fn s1a_s1b_s1c_an_agent_in_a_conversation_repeats_until_the_check_passes() {
     let scene = Scene::new("say turn {start}\nrun echo tool\n@3 touch done");
     let ended = scene
         .claude(&["--until", "test -e done"])
@@ -40,7 +40,7 @@ fn s01_an_agent_in_a_conversation_repeats_until_the_check_passes() {
 }
 
 #[test]
-fn l96_a_prompt_arrives_as_it_is_whatever_is_in_it() {
+fn l96b_a_prompt_arrives_as_it_is_whatever_is_in_it() {
     let odd =
         "\u{feff}first\n\n  \"quoted\" \\n {curly} \u{2028} tab\t\r\n\u{1f600} \u{0}\u{1} end";
     let scene = Scene::new("say understood");
@@ -53,7 +53,7 @@ fn l96_a_prompt_arrives_as_it_is_whatever_is_in_it() {
 }
 
 #[test]
-fn l96_a_line_of_ten_megabytes_comes_through_both_ways() {
+fn large_lines_come_through_both_ways() {
     let scene = Scene::new("big 10M\nsay after it");
     let prompt = "0123456789 ".repeat(100_000);
     fs_err::write(scene.file("long.md"), &prompt).unwrap();
@@ -74,7 +74,7 @@ fn l96_a_line_of_ten_megabytes_comes_through_both_ways() {
 }
 
 #[test]
-fn l96_what_nobody_understands_is_kept_and_harms_nothing() {
+fn l96e_unknown_events_are_kept_and_harm_nothing() {
     let scene = Scene::new(
         "noise this is no JSON\nunknown-event\nevent {\"type\": \"assistant\", \"message\": 7}\nsay fine",
     );
@@ -91,7 +91,7 @@ fn l96_what_nobody_understands_is_kept_and_harms_nothing() {
 }
 
 #[test]
-fn l91_p40_an_agent_that_dies_in_its_turn_has_failed_whatever_its_exit_code() {
+fn l91c_p40_an_agent_that_dies_in_its_turn_has_failed_whatever_its_exit_code() {
     for (death, said) in [("die KILL", "signal 9"), ("exit 0", "exit status 0")] {
         let script = format!("say half a thought\n@1 warn last words\n@1 {death}\n@2 touch done");
         let scene = Scene::new(&script);
@@ -121,7 +121,7 @@ fn l91_p40_an_agent_that_dies_in_its_turn_has_failed_whatever_its_exit_code() {
 }
 
 #[test]
-fn s06_a_turn_that_fails_is_a_failure_although_its_subtype_says_success() {
+fn s6b_a_turn_that_fails_is_a_failure_although_its_subtype_says_success() {
     let scene = Scene::new(FAILS);
     let ended = scene
         .claude(&["-n", "9", "--max-failures", "2"])
@@ -171,7 +171,7 @@ fn an_agent_that_does_not_start_is_said_with_its_own_words() {
 }
 
 #[test]
-fn j45_a_press_cuts_the_wait_before_a_retry() {
+fn j45_c56c_a_press_cuts_the_wait_before_a_retry() {
     let scene = Scene::new("retry 529 9 600000\nsay never");
     let mut running = scene.claude(&["--once"]).spawn();
     says(&mut running, "529");
@@ -188,7 +188,7 @@ fn a_service_that_recovers_costs_only_its_time() {
 }
 
 #[test]
-fn c71_a_signal_interrupts_the_turn_before_anything_is_ended() {
+fn j47a_c71a_c71b_a_signal_interrupts_the_turn_before_anything_is_ended() {
     for signal in [Signal::INT, Signal::TERM] {
         let scene = Scene::new("say 600000 half an answer");
         let mut running = scene.claude(&["--once", "--json"]).spawn();
@@ -230,7 +230,7 @@ fn c71_a_signal_interrupts_the_turn_before_anything_is_ended() {
 }
 
 #[test]
-fn l90_an_agent_that_hears_nothing_is_ended_all_the_same() {
+fn l90f_an_agent_that_hears_nothing_is_ended_all_the_same() {
     for stage in [
         "interrupt",
         "interrupt end_session",
@@ -252,7 +252,7 @@ fn l90_an_agent_that_hears_nothing_is_ended_all_the_same() {
 }
 
 #[test]
-fn x101_nothing_of_an_agent_in_a_conversation_outlives_a_stop() {
+fn x101b_x101c_x101e_nothing_of_an_agent_in_a_conversation_outlives_a_stop() {
     let children = "child plain\nchild setsid\nchild daemon\nchild holder";
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let scene = Scene::new(&format!("{children}\ntool Bash make\nsay ready\nhang"));
@@ -266,7 +266,7 @@ fn x101_nothing_of_an_agent_in_a_conversation_outlives_a_stop() {
 }
 
 #[test]
-fn x102_nothing_of_an_agent_in_a_conversation_outlives_its_killed_host() {
+fn x102a_nothing_of_an_agent_in_a_conversation_outlives_its_killed_host() {
     let scene = Scene::new("child setsid\nchild daemon\ntool Bash make\nsay ready\nhang");
     let mut running = scene.claude(&["--once"]).spawn();
     says(&mut running, "ready");
@@ -275,7 +275,7 @@ fn x102_nothing_of_an_agent_in_a_conversation_outlives_its_killed_host() {
 }
 
 #[test]
-fn x127_what_a_tool_left_running_is_ended_and_named() {
+fn x127b_what_a_tool_left_running_is_ended_and_named() {
     let scene = Scene::new("run sleep 600 >/dev/null 2>&1 & echo $! > pid\nsay on\nturn");
     let ended = scene.claude(&["-n", "2"]).run(LONG).expect_code(0);
     assert!(ended.stdout.contains("sleep"), "{ended}");
@@ -284,7 +284,7 @@ fn x127_what_a_tool_left_running_is_ended_and_named() {
 }
 
 #[test]
-fn s05_a_silent_agent_is_interrupted_but_a_running_tool_is_no_silence() {
+fn s5b_s5d_a_silent_agent_is_interrupted_but_a_running_tool_is_no_silence() {
     let scene = Scene::new(
         "@1 say ready\n@1 hang\n@2 tool Bash make\n@2 delay 2500\n@2 tool-end\n@2 touch done",
     );
@@ -301,7 +301,7 @@ fn s05_a_silent_agent_is_interrupted_but_a_running_tool_is_no_silence() {
 }
 
 #[test]
-fn s05_a_turn_that_takes_too_long_is_interrupted() {
+fn s5a_a_turn_that_takes_too_long_is_interrupted() {
     let scene = Scene::new(
         "@1 say 100 a b c d e f g h i j k l m n o p q r s t u v w x y z\n@1 hang\n@2 touch done",
     );
@@ -323,7 +323,7 @@ fn s05_a_turn_that_takes_too_long_is_interrupted() {
 }
 
 #[test]
-fn l97_what_the_agent_is_told_by_its_command_line_is_in_tokens() {
+fn l97b_l97c_l97f_l97g_the_agents_command_line_is_in_tokens() {
     let scene = Scene::new("say hi");
     let more = [
         "--once",
@@ -372,7 +372,7 @@ fn j46_an_agent_in_a_conversation_gets_no_signal_from_the_terminal() {
 }
 
 #[test]
-fn x115_what_an_agent_says_cannot_harm_the_terminal() {
+fn x115a_what_an_agent_says_cannot_harm_the_terminal() {
     let nasty = "\\e[2J\\e]0;owned\\x07\\e[?1049h\\x08\\x9b31m";
     let script = format!(
         "say good {nasty} bad\ntool Bash echo {nasty}\ntool-end {nasty}\nask Bash {nasty}\nretry 500 1 1\nturn"
@@ -408,7 +408,7 @@ fn x115_what_an_agent_says_cannot_harm_the_terminal() {
 }
 
 #[test]
-fn s19_the_status_tells_the_session_and_what_it_cost() {
+fn s19a_s19b_the_status_shows_where_the_run_is() {
     let scene = Scene::new("say one two three\n@1 turn\n@2 hang");
     let mut running = scene.claude(&["-n", "5"]).spawn();
     scene.wait_until_started(2);

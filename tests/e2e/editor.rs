@@ -17,7 +17,7 @@ fn editor(scene: &Scene, script: &str) -> String {
 }
 
 #[test]
-fn s11_the_prompt_can_be_edited_and_the_next_iteration_has_it() {
+fn s11b_the_prompt_can_be_edited_and_the_next_iteration_has_it() {
     for from_file in [false, true] {
         let scene = Scene::new("@1 say ready\n@1 await go\nrun true\nturn");
         fs_err::write(scene.file("P.md"), PROMPT).unwrap();
@@ -70,7 +70,7 @@ fn an_editor_that_fails_leads_back_to_the_menu() {
 }
 
 #[test]
-fn x132_the_interrupt_of_an_editor_is_no_press() {
+fn x132a_the_interrupt_of_an_editor_is_no_press() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let editor = editor(
         &scene,

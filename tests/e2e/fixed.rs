@@ -15,7 +15,7 @@ fn with(script: &str, on_press: &str) -> Scene {
 }
 
 #[test]
-fn j48_each_scope_has_its_own_action() {
+fn j48a_each_scope_has_its_own_action() {
     let scene = with(
         "say ready\nawait go\nturn",
         "{ turn = \"continue\", sleep = \"stop\" }",
@@ -41,7 +41,7 @@ fn j48_each_scope_has_its_own_action() {
 }
 
 #[test]
-fn j48_steer_asks_at_once_and_abort_ends_at_once() {
+fn j48a_steer_asks_at_once_and_abort_ends_at_once() {
     let scene = with("say ready\nawait go\nturn", "{ default = \"steer\" }");
     let (running, terminal) = scene.claude(&["--once"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
@@ -63,7 +63,7 @@ fn j48_steer_asks_at_once_and_abort_ends_at_once() {
 }
 
 #[test]
-fn j48_without_a_terminal_a_press_stops_unless_told_to_go_on() {
+fn j48b_without_a_terminal_a_press_stops_unless_told_to_go_on() {
     for (on_press, goes_on) in [("prompt", false), ("steer", false), ("continue", true)] {
         let scene = with(
             "print ready\nawait go\nprint turn {start}",

@@ -45,7 +45,7 @@ fn flood(script: &str, arguments: &[&str]) -> (Scene, u64) {
 }
 
 #[test]
-fn x115_a_flood_of_lines_costs_no_memory() {
+fn x115d_a_flood_of_lines_costs_no_memory() {
     let megabytes = X115_MEGABYTES.number();
     let bytes = u64::from(megabytes) * 1_000_000;
     let scene = Scene::new(&format!("flood {bytes}\ntouch through\nawait go"));
@@ -61,7 +61,7 @@ fn x115_a_flood_of_lines_costs_no_memory() {
 }
 
 #[test]
-fn x115_a_flood_behind_an_open_menu_costs_no_memory_and_what_is_left_out_is_counted() {
+fn x115d_x115e_a_flood_behind_an_open_menu_costs_no_memory_and_what_is_left_out_is_counted() {
     let scene = Scene::new("print ready\nawait begin\nflood 30M\ntouch through\nawait go");
     let (running, terminal) = scene.run(&["--once"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
@@ -99,13 +99,13 @@ fn x115_a_flood_behind_an_open_menu_costs_no_memory_and_what_is_left_out_is_coun
 }
 
 #[test]
-fn x115_one_line_without_an_end_costs_no_memory() {
+fn x115d_one_line_without_an_end_costs_no_memory() {
     let (_scene, peak) = flood("flood 64M unbroken", &["--once"]);
     assert!(peak < MOST, "{peak} KiB");
 }
 
 #[test]
-fn x115_a_line_whose_every_byte_has_to_be_written_otherwise_costs_no_memory() {
+fn x115d_a_line_whose_every_byte_has_to_be_written_otherwise_costs_no_memory() {
     for (bytes, json) in [("\\000", true), ("\\377", false)] {
         let scene = Scene::new("");
         let agent = format!(
@@ -120,7 +120,7 @@ fn x115_a_line_whose_every_byte_has_to_be_written_otherwise_costs_no_memory() {
 }
 
 #[test]
-fn x115_a_screen_that_takes_nothing_costs_no_memory() {
+fn x115d_x115e_a_screen_that_takes_nothing_costs_no_memory() {
     let scene = Scene::new("");
     let lines = "for i in $(seq 60); do head -c 4000000 /dev/zero | tr '\\000' x; echo; done";
     let agent = format!("{lines}; touch through; while ! test -e go; do sleep 0.02; done");
@@ -163,7 +163,7 @@ fn x115_a_screen_that_takes_nothing_costs_no_memory() {
 }
 
 #[test]
-fn x115_a_flood_does_not_hold_a_stop_up() {
+fn x115e_a_flood_does_not_hold_a_stop_up() {
     let scene = Scene::new("print begun\nflood 900G");
     let mut running = scene.run(&["--once"]).spawn();
     says(&mut running, "begun");
@@ -177,7 +177,7 @@ fn x115_a_flood_does_not_hold_a_stop_up() {
 }
 
 #[test]
-fn s05_a_flood_does_not_hold_the_limit_of_an_iteration_up() {
+fn s5a_a_flood_does_not_delay_the_limit_of_an_iteration() {
     let scene = Scene::new("flood 900G");
     let limits = [
         "--until",

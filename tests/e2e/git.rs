@@ -47,7 +47,7 @@ pub(crate) fn trailer(scene: &Scene, commit: &str, name: &str) -> String {
 }
 
 #[test]
-fn s22_each_save_has_the_commit_and_how_many_files_differ_from_it() {
+fn s22a_each_save_has_the_commit_and_how_many_files_differ_from_it() {
     let scene = Scene::new("append work {start}\n@2 touch more");
     scene.run(&["-n", "2"]).run(LONG).expect_code(0);
     let status = scene.status();
@@ -60,7 +60,7 @@ fn s22_each_save_has_the_commit_and_how_many_files_differ_from_it() {
 }
 
 #[test]
-fn s22_each_complete_iteration_that_changed_something_is_a_commit_with_its_trailers() {
+fn s22c_each_complete_iteration_that_changed_something_is_a_commit_with_its_trailers() {
     let scene = scene("@1 append work 1\n@3 append work 3");
     let run = ["-n", "3", "--commit", "--run-id", "r1", "--json"];
     let ended = scene.run(&run).run(LONG).expect_code(0);
@@ -102,7 +102,7 @@ fn s22_each_complete_iteration_that_changed_something_is_a_commit_with_its_trail
 }
 
 #[test]
-fn s22_a_repository_that_ignores_the_state_by_itself_takes_commits() {
+fn s22c_a_repository_that_ignores_the_state_by_itself_takes_commits() {
     for ignored in [".rlm", ".rlm/", "/.rlm", ".*"] {
         let scene = scene("append work {start}");
         fs_err::write(scene.file(".gitignore"), format!("{ignored}\n")).unwrap();
@@ -117,7 +117,7 @@ fn s22_a_repository_that_ignores_the_state_by_itself_takes_commits() {
 }
 
 #[test]
-fn s22_what_was_not_committed_before_is_never_taken_in() {
+fn s22d_uncommitted_files_are_never_committed() {
     let scene = scene("append work {start}");
     fs_err::write(scene.file("mine"), "not yours").unwrap();
     let ended = scene.run(&["--once", "--commit"]).run(LONG).expect_code(2);
@@ -384,7 +384,7 @@ fn a_resume_finds_its_tree_or_says_what_became_of_it() {
 }
 
 #[test]
-fn j53_two_runs_in_trees_of_their_own_do_not_meet() {
+fn j53e_two_runs_in_trees_of_their_own_do_not_meet() {
     let tree = "child plain\nchild setsid\nchild daemon\nchild holder\nprint ready\nhang";
     let scene = scene(tree);
     let first = scene.ready(&["--once", "--run-id", "here"]);

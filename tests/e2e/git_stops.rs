@@ -65,7 +65,7 @@ fn in_a_look(scene: &Scene) -> Running {
 const TOUCHES: &str = "@1 touch hang\n@2 hang\nprint turn {start}";
 
 #[test]
-fn x101_sigterm_leaves_nothing_of_a_git_that_hangs() {
+fn x101g_sigterm_leaves_nothing_of_a_git_that_hangs() {
     let scene = Scene::new(TOUCHES);
     let ended = stop(in_a_look(&scene), Signal::TERM);
     scene.expect_nothing_alive();
@@ -78,7 +78,7 @@ fn x101_sigterm_leaves_nothing_of_a_git_that_hangs() {
 }
 
 #[test]
-fn x101_rlm_stop_leaves_nothing_of_a_git_that_hangs_in_a_commit() {
+fn x101g_rlm_stop_leaves_nothing_of_a_git_that_hangs_in_a_commit() {
     let scene = Scene::new(TOUCHES);
     scene.sandbox.git(&["config", "user.name", "A. Tester"]);
     scene
@@ -97,7 +97,7 @@ fn x101_rlm_stop_leaves_nothing_of_a_git_that_hangs_in_a_commit() {
 }
 
 #[test]
-fn x101_a_git_that_hangs_before_there_is_a_run_is_ended_with_its_group() {
+fn x101g_a_git_that_hangs_before_there_is_a_run_is_ended_with_its_group() {
     let scene = Scene::new("print turn");
     fs_err::write(scene.file("hang"), "").unwrap();
     let run = scene.run(&["--once", "--worktree"]);
@@ -115,7 +115,7 @@ fn x101_a_git_that_hangs_before_there_is_a_run_is_ended_with_its_group() {
 
 /// A hook of git's comes when the tree and the branch are there.
 #[test]
-fn x101_a_working_tree_whose_making_is_stopped_is_taken_back_with_its_branch() {
+fn x101g_a_working_tree_whose_making_is_stopped_is_taken_back_with_its_branch() {
     let scene = Scene::new("print turn");
     let hook = scene.file(".git/hooks/post-checkout");
     fs_err::create_dir_all(hook.parent().unwrap()).unwrap();
@@ -133,7 +133,7 @@ fn x101_a_working_tree_whose_making_is_stopped_is_taken_back_with_its_branch() {
 }
 
 #[test]
-fn x101_a_git_that_hung_when_the_process_was_killed_is_ended_by_the_next_one() {
+fn x102b_a_git_that_hung_when_the_process_was_killed_is_ended_by_the_next_one() {
     let scene = Scene::new(TOUCHES);
     crash(in_a_look(&scene));
     assert_eq!(sleeps(&scene), 3);

@@ -115,7 +115,7 @@ fn a_run_that_waits_keeps_its_agent() {
 }
 
 #[test]
-fn s24_a_run_that_is_continued_keeps_its_agent_and_its_model() {
+fn a_run_that_is_continued_keeps_its_agent_and_its_model() {
     let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. say well");
     let run = ["--once", "--model", "m-7", "--run-id", "one"];
     let mut running = scene.driven("codex", &run).spawn();

@@ -9,7 +9,7 @@ use crate::scene::{PROMPT, STUBBORN_TREE, Scene, crash, expect_in_order, says, s
 use crate::{LONG, RLM};
 
 #[test]
-fn j53_a_second_run_is_told_who_holds_the_working_tree() {
+fn j53a_j53b_a_second_run_is_told_who_holds_the_working_tree() {
     let scene = Scene::new("print ready\nhang");
     let first = scene.ready(&["--once"]);
     let (run, pid) = (scene.run_id(), first.pid());
@@ -46,7 +46,7 @@ fn j53_a_second_run_is_told_who_holds_the_working_tree() {
 }
 
 #[test]
-fn j53_two_working_trees_are_free_of_each_other() {
+fn j53e_two_working_trees_are_free_of_each_other() {
     let scene = Scene::new("print ready\nhang");
     let first = scene.ready(&["--once"]);
     let other = scene.sandbox.path().join("other");
@@ -60,7 +60,7 @@ fn j53_two_working_trees_are_free_of_each_other() {
 }
 
 #[test]
-fn j53_after_a_kill_the_tree_is_free_when_the_agents_processes_are_gone() {
+fn j53c_j53d_after_a_kill_the_tree_is_free_when_the_agents_processes_are_gone() {
     // The guard needs its time for these; the next run has to wait for it.
     let scene = Scene::new(STUBBORN_TREE);
     crash(scene.ready(&["--once"]));
@@ -78,7 +78,7 @@ fn j53_after_a_kill_the_tree_is_free_when_the_agents_processes_are_gone() {
 }
 
 #[test]
-fn j53_a_stopped_loop_is_not_taken_for_dead() {
+fn j53c_a_stopped_loop_is_not_taken_for_dead() {
     let scene = Scene::new("print ready\nhang");
     let first = scene.ready(&["--once"]);
     first.signal(Signal::STOP);
@@ -91,7 +91,7 @@ fn j53_a_stopped_loop_is_not_taken_for_dead() {
 }
 
 #[test]
-fn j53_a_deleted_state_directory_does_not_break_the_lock() {
+fn j53c_a_deleted_state_directory_does_not_break_the_lock() {
     let scene = Scene::new("print ready\nhang");
     let first = scene.ready(&["--once"]);
     fs_err::remove_dir_all(scene.file(".rlm")).unwrap();
@@ -103,7 +103,7 @@ fn j53_a_deleted_state_directory_does_not_break_the_lock() {
 }
 
 #[test]
-fn c76_a_copy_of_the_tree_is_held_by_nobody() {
+fn c76c_a_copy_of_the_tree_is_held_by_nobody() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once", "--run-id", "r1"]);
     let copy = scene.sandbox.home().join("copy");
@@ -142,7 +142,7 @@ fn inside(options: &str, environment: &str) -> (Scene, String) {
 }
 
 #[test]
-fn x130_a_run_inside_an_agents_tool_is_refused() {
+fn x130a_a_run_inside_an_agents_tool_is_refused() {
     let (scene, said) = inside("", "");
     // What comes on two pipes comes in any order.
     expect_in_order(&said, &["this is inside run", "--nested"]);
@@ -151,7 +151,7 @@ fn x130_a_run_inside_an_agents_tool_is_refused() {
 }
 
 #[test]
-fn x130_a_nested_run_takes_nothing_from_the_identity_of_the_outer_one() {
+fn x130b_a_nested_run_takes_nothing_from_the_identity_of_the_outer_one() {
     let (scene, said) = inside(
         "--nested",
         "RLM_ITERATION=none RLM_ATTEMPT=-1 RLM_EPOCH=x RLM_PHASE=/ RLM_MARKER=..",
@@ -176,7 +176,7 @@ fn x130_a_nested_run_takes_nothing_from_the_identity_of_the_outer_one() {
 }
 
 #[test]
-fn x130_a_nested_run_in_the_same_tree_finds_it_held() {
+fn x130c_a_nested_run_in_the_same_tree_finds_it_held() {
     let scene = Scene::new("");
     let tool = format!("{RLM} run -p inner --once --nested -- true; echo \"code $?\"");
     let run = ["run", "-p", PROMPT, "--once", "--", "sh", "-c", &tool];
@@ -187,7 +187,7 @@ fn x130_a_nested_run_in_the_same_tree_finds_it_held() {
 }
 
 #[test]
-fn x130_an_agent_neither_lifts_its_limits_nor_ends_its_own_run() {
+fn x130d_an_agent_neither_lifts_its_limits_nor_ends_its_own_run() {
     let scene = Scene::new("");
     let words = [
         "set max-iterations=9",
@@ -211,7 +211,7 @@ fn x130_an_agent_neither_lifts_its_limits_nor_ends_its_own_run() {
 }
 
 #[test]
-fn x130_a_stop_of_the_outer_run_ends_the_nested_one() {
+fn x130c_a_stop_of_the_outer_run_ends_the_nested_one() {
     let scene = Scene::new("child daemon\nprint ready\nhang");
     let other = scene.sandbox.path().join("other");
     fs_err::create_dir(&other).unwrap();
@@ -240,7 +240,7 @@ fn x130_a_stop_of_the_outer_run_ends_the_nested_one() {
 const PROBE: &str = "if kill -0 $(cat pid); then echo it lives; else echo it is gone; fi";
 
 #[test]
-fn x127_leftovers_live_through_the_judgement_and_not_into_the_next_attempt() {
+fn x127b_leftovers_live_through_the_judgement_and_not_into_the_next_attempt() {
     let scene = Scene::new("");
     let agent = format!(
         "if test -e pid; then {PROBE} >second 2>&1; else setsid sleep 600 >/dev/null 2>&1 & echo $! >pid; fi"
@@ -286,7 +286,7 @@ fn x127_leftovers_live_through_the_judgement_and_not_into_the_next_attempt() {
 }
 
 #[test]
-fn x127_leftovers_of_the_last_attempt_end_with_the_run() {
+fn x127b_leftovers_of_the_last_attempt_end_with_the_run() {
     let scene = Scene::new("child plain\nchild setsid\nchild daemon\nchild holder");
     let ended = scene.run(&["--until", "true"]).run(LONG).expect_code(0);
     scene.expect_nothing_alive();
@@ -300,7 +300,7 @@ fn x127_leftovers_of_the_last_attempt_end_with_the_run() {
 }
 
 #[test]
-fn x127_leftovers_of_a_failed_turn_end_too() {
+fn x127b_leftovers_of_a_failed_turn_end_too() {
     let scene = Scene::new("@1 child daemon\n@1 exit 1\n@2 print ready\n@2 hang");
     let running = scene.ready(&["-n", "2"]);
     assert_eq!(scene.children_alive(1), []);
@@ -308,7 +308,7 @@ fn x127_leftovers_of_a_failed_turn_end_too() {
 }
 
 #[test]
-fn x127_what_a_gate_leaves_ends_with_the_gate() {
+fn x127d_what_a_gate_leaves_ends_with_the_gate() {
     // It also keeps the gate's output open, which must not hold the loop up.
     for keeps in ["", ">/dev/null 2>&1"] {
         let scene = Scene::new("print turn {start}");

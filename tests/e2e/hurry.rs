@@ -35,7 +35,7 @@ fn told(scene: &Scene, run: Rlm<'_>) -> String {
 }
 
 #[test]
-fn l90_a_gate_that_is_being_ended_is_ended_sooner_for_who_loses_patience() {
+fn l90g_a_gate_that_is_being_ended_is_ended_sooner_by_a_second_stop() {
     let scene = Scene::new("print turn {start}");
     let told = told(&scene, scene.run(&["--once", "--gate", DEAF]));
     // SIGTERM would have come three seconds later, and SIGKILL after that.
@@ -43,7 +43,7 @@ fn l90_a_gate_that_is_being_ended_is_ended_sooner_for_who_loses_patience() {
 }
 
 #[test]
-fn l90_a_gate_that_has_let_go_of_its_output_hears_of_a_stop_like_any_other() {
+fn l90g_a_gate_that_closed_its_output_hears_of_a_stop_like_any_other() {
     let scene = Scene::new("print turn {start}");
     let gate = format!("exec >/dev/null 2>&1\n{DEAF}");
     let told = told(&scene, scene.run(&["--once", "--gate", &gate]));
@@ -51,14 +51,14 @@ fn l90_a_gate_that_has_let_go_of_its_output_hears_of_a_stop_like_any_other() {
 }
 
 #[test]
-fn l90_an_agent_that_is_being_ended_in_its_turn_is_ended_sooner_for_who_loses_patience() {
+fn l90g_an_agent_that_is_being_ended_in_its_turn_is_ended_sooner_by_a_second_stop() {
     let scene = Scene::new("");
     let run = scene.rlm(&["run", "-p", "x", "--once", "--", "sh", "-c", DEAF]);
     assert_eq!(told(&scene, run), "INT\nTERM\n");
 }
 
 #[test]
-fn l90_leftovers_that_are_being_ended_are_ended_sooner_for_who_loses_patience() {
+fn l90g_leftovers_that_are_being_ended_are_ended_sooner_by_a_second_stop() {
     let scene = Scene::new("");
     let agent = format!("({DEAF}) >/dev/null 2>&1 & while ! test -e up; do sleep 0.05; done");
     // It is not over when they are ended by themselves, as the next iteration begins.
@@ -68,7 +68,7 @@ fn l90_leftovers_that_are_being_ended_are_ended_sooner_for_who_loses_patience() 
 }
 
 #[test]
-fn l90_a_commit_that_is_being_ended_is_ended_sooner_for_who_loses_patience() {
+fn l90g_a_commit_that_is_being_ended_is_ended_sooner_by_a_second_stop() {
     let scene = Scene::new("@1 touch made\nprint turn {start}");
     let git = |arguments: &[&str]| scene.sandbox.git(arguments);
     git(&["config", "user.name", "A. Tester"]);

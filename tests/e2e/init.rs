@@ -48,7 +48,7 @@ fn send(to: &Process, signal: Signal) {
 }
 
 #[test]
-fn x113_as_the_first_process_of_a_container_it_stops_gracefully_and_its_state_is_saved() {
+fn x113b_x113c_as_the_first_process_of_a_container_it_stops_gracefully_and_its_state_is_saved() {
     if !has_containers() {
         return println!("skipped: no pid namespace can be had here");
     }
@@ -73,7 +73,7 @@ fn x113_as_the_first_process_of_a_container_it_stops_gracefully_and_its_state_is
 }
 
 #[test]
-fn x113_a_signal_without_a_name_reaches_the_program_too() {
+fn x113c_a_signal_without_a_name_reaches_the_program_too() {
     if !has_containers() {
         return println!("skipped: no pid namespace can be had here");
     }
@@ -91,7 +91,7 @@ fn x113_a_signal_without_a_name_reaches_the_program_too() {
 }
 
 #[test]
-fn x113_a_press_on_the_terminal_of_a_container_stops_it_as_anywhere() {
+fn x113c_a_press_on_the_terminal_of_a_container_stops_it_as_anywhere() {
     if !has_containers() {
         return println!("skipped: no pid namespace can be had here");
     }
@@ -106,7 +106,7 @@ fn x113_a_press_on_the_terminal_of_a_container_stops_it_as_anywhere() {
 }
 
 #[test]
-fn x113_a_killed_rlm_ends_its_container_and_its_guard_has_time_to_say_what_it_ended() {
+fn x113c_a_killed_rlm_ends_its_container_and_its_guard_has_time_to_say_what_it_ended() {
     if !has_containers() {
         return println!("skipped: no pid namespace can be had here");
     }
@@ -138,7 +138,7 @@ fn zombies_of_strangers(scene: &Scene, init: &Process) -> usize {
 }
 
 #[test]
-fn x113_orphans_of_a_container_are_reaped() {
+fn x113c_orphans_of_a_container_are_reaped() {
     if !has_containers() {
         return println!("skipped: no pid namespace can be had here");
     }
@@ -152,7 +152,7 @@ fn x113_orphans_of_a_container_are_reaped() {
 
 /// The control: what is no init leaves the orphan a zombie.
 #[test]
-fn x113_control_orphans_of_another_first_process_stay_zombies() {
+fn x113c_control_orphans_of_another_first_process_stay_zombies() {
     if !has_containers() {
         return println!("skipped: no pid namespace can be had here");
     }

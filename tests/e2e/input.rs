@@ -33,7 +33,7 @@ fn refused(scene: &Scene, rlm: Rlm<'_>, code: i32, says: &[&str]) -> Ended {
 }
 
 #[test]
-fn x117_a_mistake_on_the_command_line_is_refused() {
+fn x117d_x117i_a_mistake_on_the_command_line_is_refused() {
     let scene = Scene::new("print never");
     let cases: [(&[&str], &str); 14] = [
         (&["--once", "--sleep", "soon"], "`soon` is not a duration"),
@@ -75,7 +75,7 @@ fn x117_a_mistake_on_the_command_line_is_refused() {
 }
 
 #[test]
-fn x117_an_environment_that_makes_no_sense_is_refused() {
+fn x117f_x117i_an_environment_that_makes_no_sense_is_refused() {
     let scene = Scene::new("print never");
     refused(
         &scene,
@@ -88,7 +88,7 @@ fn x117_an_environment_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn s24_the_option_wins_over_the_environment() {
+fn s24a_s24b_the_option_wins_over_the_environment() {
     let scene = Scene::new("print fine");
     refused(
         &scene,
@@ -103,7 +103,7 @@ fn s24_the_option_wins_over_the_environment() {
 }
 
 #[test]
-fn x117_an_agent_that_cannot_be_started_is_refused_before_anything_is_made() {
+fn x117e_x117i_an_agent_that_cannot_be_started_is_refused_before_anything_is_made() {
     let scene = Scene::new("print never");
     fs_err::write(scene.file("plain"), "#!/bin/sh\n").unwrap();
     fs_err::create_dir(scene.file("folder")).unwrap();
@@ -126,7 +126,7 @@ fn x117_an_agent_that_cannot_be_started_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn x117_an_agent_that_the_system_refuses_is_named() {
+fn x117e_an_agent_that_the_system_refuses_is_named() {
     let scene = Scene::new("print never");
     let broken = scene.file("broken");
     fs_err::write(&broken, "#!/no/such/interpreter\n").unwrap();
@@ -140,7 +140,7 @@ fn x117_an_agent_that_the_system_refuses_is_named() {
 }
 
 #[test]
-fn x117_a_prompt_that_cannot_be_read_is_refused() {
+fn x117b_x117i_a_prompt_that_cannot_be_read_is_refused() {
     let scene = Scene::new("print never");
     let missing = refused(
         &scene,
@@ -199,7 +199,7 @@ fn fifo(path: &Path) {
 }
 
 #[test]
-fn x117_a_mistake_in_the_settings_is_named_with_its_file_and_its_line() {
+fn x117a_x117i_a_mistake_in_the_settings_is_named_with_its_file_and_its_line() {
     let scene = Scene::new("print never");
     let cases: [(&[u8], &str); 11] = [
         (b"\nuntil = \n", "line 2"),
@@ -236,7 +236,7 @@ fn x117_a_mistake_in_the_settings_is_named_with_its_file_and_its_line() {
 }
 
 #[test]
-fn x117_settings_that_are_no_plain_file_are_refused() {
+fn x117a_settings_that_are_no_plain_file_are_refused() {
     let scene = Scene::new("print never");
     let path = scene.file("rlm.toml");
     let refuse = || refused(&scene, scene.run(&["--once"]), 2, &["rlm.toml`"]);
@@ -253,7 +253,7 @@ fn x117_settings_that_are_no_plain_file_are_refused() {
 }
 
 #[test]
-fn x117_a_run_id_leads_nowhere_else() {
+fn x117c_a_run_id_leads_nowhere_else() {
     let scene = Scene::new("print never");
     let long = "x".repeat(65);
     for id in [
@@ -282,7 +282,7 @@ fn x117_a_run_id_leads_nowhere_else() {
 }
 
 #[test]
-fn x117_a_directory_to_work_in_that_is_none_is_refused() {
+fn x117g_a_directory_to_work_in_that_is_none_is_refused() {
     let scene = Scene::new("print never");
     fs_err::write(scene.file("plain"), "").unwrap();
     for (directory, command) in [
@@ -301,7 +301,7 @@ fn x117_a_directory_to_work_in_that_is_none_is_refused() {
 }
 
 #[test]
-fn x117_a_state_directory_that_is_none_is_left_alone() {
+fn x117g_a_state_directory_that_is_none_is_left_alone() {
     let scene = Scene::new("print never");
     let outside = scene.sandbox.path().join("outside");
     fs_err::create_dir(&outside).unwrap();
@@ -358,7 +358,7 @@ fn a_line_that_the_agent_did_not_finish_is_kept() {
 }
 
 #[test]
-fn x115_garbage_reaches_neither_the_terminal_nor_the_logs_readers() {
+fn x115a_garbage_reaches_neither_the_terminal_nor_the_logs_readers() {
     let scene = Scene::new("garbage\nwarn \\e]0;owned\\x07\\e[2J\nprint done");
     let (running, terminal) = scene
         .run(&["--once", "--gate", "printf '\\033[2Jgate\\n'; exit 1"])
@@ -431,7 +431,7 @@ fn a_run_needs_no_open_streams() {
 }
 
 #[test]
-fn s23_a_run_without_a_terminal_never_waits_for_an_answer() {
+fn s23e_a_run_without_a_terminal_never_waits_for_an_answer() {
     let scene = Scene::new("print fine\n@2 touch fine");
     // This autonomy asks a person after each iteration where there is a terminal.
     let asks = [

@@ -52,7 +52,7 @@ fn wait_for_states(scene: &Scene, what: &str, is_it: impl Fn(char) -> bool) {
 }
 
 #[test]
-fn x126_suspend_stops_the_tree_and_fg_lets_it_go_on() {
+fn x126a_x126b_suspend_stops_the_tree_and_fg_lets_it_go_on() {
     let scene = Scene::new("child setsid\nchild daemon\nsay ready\nawait go\nsay went on\nturn");
     let (shell, terminal, line) = shell(&scene, "--once");
     terminal.send(format!("{line}\r"));
@@ -86,7 +86,7 @@ fn x126_suspend_stops_the_tree_and_fg_lets_it_go_on() {
 }
 
 #[test]
-fn x126_suspend_while_an_agent_starts_holds_nothing_up() {
+fn x126a_suspend_while_an_agent_starts_holds_nothing_up() {
     let scene = Scene::new("");
     let agent = scene.file("agent");
     let introduced_never = "#!/bin/sh\necho >up\nwhile read line; do :; done\n";
@@ -113,7 +113,7 @@ fn x126_suspend_while_an_agent_starts_holds_nothing_up() {
 }
 
 #[test]
-fn x126_suspend_in_the_menu_gives_the_shell_its_terminal_back() {
+fn x126a_suspend_in_the_menu_gives_the_shell_its_terminal_back() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (shell, terminal, line) = shell(&scene, "--once");
     terminal.send(format!("{line}\r"));
@@ -144,7 +144,7 @@ fn x126_suspend_in_the_menu_gives_the_shell_its_terminal_back() {
 }
 
 #[test]
-fn x126_time_that_a_run_stood_still_does_not_count_as_its_silence() {
+fn x126c_time_that_a_run_stood_still_does_not_count_as_its_silence() {
     let scene = Scene::new("say ready\nawait go\nrun true\nturn");
     let (shell, terminal, line) = shell(&scene, "--once --idle-timeout 3s --iteration-timeout 20s");
     terminal.send(format!("{line}\r"));
@@ -166,7 +166,7 @@ fn x126_time_that_a_run_stood_still_does_not_count_as_its_silence() {
 }
 
 #[test]
-fn x126_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
+fn x126c_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
     let scene = Scene::new("turn");
     for (name, value) in [("user.name", "A"), ("user.email", "a@localhost")] {
         scene.sandbox.git(&["config", name, value]);
@@ -217,7 +217,7 @@ fn x126_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
 }
 
 #[test]
-fn j47_in_the_background_nothing_touches_the_terminal() {
+fn j47e_in_the_background_nothing_touches_the_terminal() {
     let scene = Scene::new("say ready\nawait go\nask Bash touch made\nsay after\nturn");
     let (shell, terminal, line) = shell(&scene, "--once --permissions ask");
     let before = format!("{:?}", terminal.settings());
@@ -248,7 +248,7 @@ fn j47_in_the_background_nothing_touches_the_terminal() {
 }
 
 #[test]
-fn j47_a_background_job_that_writes_is_not_stopped_by_its_terminal() {
+fn j47f_a_background_job_that_writes_is_not_stopped_by_its_terminal() {
     let scene = Scene::new("say ready\nawait go\nsay after\nturn");
     let (shell, terminal, line) = shell(&scene, "--once");
     terminal.send(format!("stty tostop; {line} &\r"));
@@ -291,7 +291,7 @@ fn an_editor_of_a_foreground_job_gives_the_terminal_back() {
 }
 
 #[test]
-fn j47_an_interrupt_in_the_background_saves_and_stops() {
+fn j47a_j47c_an_interrupt_in_the_background_saves_and_stops() {
     let scene = Scene::new("say ready\nhang");
     let (shell, terminal, line) = shell(&scene, "--once");
     terminal.send(format!("{line} > out 2>&1 &\r"));

@@ -10,7 +10,8 @@ const AGENT: &str = "append work {start}\n@5 say half done\n@5 hang\n@9 retry 42
 @22 say nearly there\n@22 hang\n@33 touch finished";
 
 #[test]
-fn x112_a_run_is_crashed_and_steered_and_waits_and_moves_and_its_report_explains_all_of_it() {
+fn x112a_x112b_a_run_is_crashed_and_steered_and_waits_and_moves_and_its_report_explains_all_of_it()
+{
     let scene = Scene::new(AGENT);
     for (key, value) in [
         ("user.name", "A. Tester"),

@@ -7,7 +7,7 @@ use crate::LONG;
 use crate::scene::{Scene, says, stop};
 
 #[test]
-fn x127_kept_leftovers_live_through_later_attempts_and_end_with_the_run() {
+fn x127c_kept_leftovers_live_through_later_attempts_and_end_with_the_run() {
     let scene = Scene::new("@1 child setsid\n@1 child daemon\n@3 print third\n@3 hang\nprint turn");
     let mut running = scene.run(&["-n", "3", "--leftovers", "keep"]).spawn();
     says(&mut running, "third");
@@ -23,7 +23,7 @@ fn x127_kept_leftovers_live_through_later_attempts_and_end_with_the_run() {
 }
 
 #[test]
-fn x127_the_leftovers_of_eight_attempts_are_kept_at_most() {
+fn x127c_the_leftovers_of_eight_attempts_are_kept_at_most() {
     let scene = Scene::new("child setsid\n@9 print ninth\n@10 hang");
     let mut running = scene.run(&["-n", "10", "--leftovers", "keep"]).spawn();
     says(&mut running, "iteration 9 complete");
@@ -37,7 +37,7 @@ fn x127_the_leftovers_of_eight_attempts_are_kept_at_most() {
 }
 
 #[test]
-fn x127_kept_leftovers_that_print_neither_block_nor_die() {
+fn x127c_kept_leftovers_that_print_neither_block_nor_die() {
     let scene = Scene::new("");
     // It prints long after its agent is gone, and more than a pipe holds; the second turn waits for its end.
     let server = "sleep 1; yes chatter | head -c 1000000; touch done";

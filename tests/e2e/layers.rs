@@ -39,7 +39,7 @@ fn refused(scene: &Scene, rlm: Rlm<'_>, says: &str) -> Ended {
 
 /// Each layer says something else; without the uppermost one the next counts.
 #[test]
-fn s24_the_nearest_layer_counts() {
+fn s24b_the_nearest_layer_counts() {
     let scene = Scene::new("print never");
     let show = |arguments: &[&str], variable: &str| {
         let all = [&["config", "show", "--json"], arguments].concat();
@@ -78,7 +78,7 @@ fn s24_the_nearest_layer_counts() {
 }
 
 #[test]
-fn s15_what_is_shown_is_what_the_run_has() {
+fn s15b_the_shown_configuration_is_what_the_run_has() {
     let scene = Scene::new("print fine");
     let file = "max-failures = 7\niteration-timeout = '20m'\ngates = ['true']\n[claude]\nenv = { A = 's3cret' }\n";
     fs_err::write(scene.file("rlm.toml"), file).unwrap();
@@ -131,7 +131,7 @@ fn s15_what_is_shown_is_what_the_run_has() {
 
 /// What is printed can be taken as a file: it says the same again.
 #[test]
-fn s15_what_is_shown_is_a_file_that_says_the_same() {
+fn s15b_the_shown_configuration_is_a_file_that_means_the_same() {
     let scene = Scene::new("print never");
     let file = "until = 'test \"x\" = x'\n[on-press]\nsleep = 'stop'\n[mcp-servers.a]\nurl = 'http://localhost:1'\n";
     fs_err::write(scene.file("rlm.toml"), file).unwrap();
@@ -148,7 +148,7 @@ fn s15_what_is_shown_is_a_file_that_says_the_same() {
 }
 
 #[test]
-fn x117_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
+fn x117a_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
     let scene = Scene::new("print never");
     let run = || scene.run(&["--once"]);
     for (text, says) in [
@@ -215,7 +215,7 @@ fn x117_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
 }
 
 #[test]
-fn x130_only_the_documented_variables_are_configuration() {
+fn x130b_only_the_documented_variables_are_configuration() {
     let scene = Scene::new("print fine");
     let show = || scene.rlm(&["config", "show", "--agent", "claude"]);
     let plain = show().run(LONG).expect_code(0).stdout;

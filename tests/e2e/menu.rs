@@ -46,7 +46,7 @@ fn sleeping(scene: &Scene) -> (Running, Terminal) {
 }
 
 #[test]
-fn s07_a_press_in_the_sleep_opens_the_menu_and_the_sleep_can_be_skipped() {
+fn s7_s9a_s9b_a_press_in_the_sleep_opens_the_menu_and_the_sleep_can_be_skipped() {
     let scene = Scene::new("run true\nturn");
     let (running, terminal) = sleeping(&scene);
     open(&terminal);
@@ -90,7 +90,7 @@ fn s08_what_the_agent_says_waits_until_the_menu_is_closed() {
 }
 
 #[test]
-fn s09_the_menu_offers_all_and_asks_again_after_a_wrong_key() {
+fn s9a_s9c_s9d_s9e_the_menu_offers_all_and_asks_again_after_a_wrong_key() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     open(&terminal);
@@ -153,7 +153,7 @@ fn j52_to_go_on_does_not_disturb_the_agent() {
 }
 
 #[test]
-fn s12_save_and_exit_is_a_stop() {
+fn s12a_s12b_save_and_exit_is_a_stop() {
     let scene = Scene::new("child setsid\nsay ready\nhang");
     let (running, terminal) = at_work(&scene, &["--once"]);
     open(&terminal);
@@ -237,7 +237,7 @@ fn s25_to_start_over_begins_with_the_first_iteration() {
 }
 
 #[test]
-fn j39_a_press_on_the_menu_is_a_shutdown() {
+fn j39a_a_press_on_the_menu_is_a_shutdown() {
     let scene = Scene::new("child setsid\nsay ready\nhang");
     let (running, terminal) = at_work(&scene, &["--once"]);
     open(&terminal);
@@ -317,7 +317,7 @@ fn j44_a_press_while_the_agent_starts_shows_the_menu() {
 }
 
 #[test]
-fn j47_with_a_pipe_behind_it_the_menu_is_on_the_terminal() {
+fn j47d_with_a_pipe_behind_it_the_menu_is_on_the_terminal() {
     let scene = Scene::new("say ready\nawait go\nsay after\nturn");
     let mut line = String::new();
     for (name, value) in scene.agent.variables() {
@@ -358,7 +358,7 @@ fn j47_with_a_pipe_behind_it_the_menu_is_on_the_terminal() {
 }
 
 #[test]
-fn j47_without_input_there_is_no_menu() {
+fn j47c_without_input_there_is_no_menu() {
     let scene = Scene::new("say ready\nhang");
     let (running, terminal) = at_work(&scene, &["--once", "--no-input"]);
     terminal.send(PRESS);

@@ -27,7 +27,7 @@ fn export(scene: &Scene, run: &str) {
 }
 
 #[test]
-fn x112_no_other_run_is_begun_while_it_goes_on_elsewhere() {
+fn x112c_no_other_run_is_begun_while_it_goes_on_elsewhere() {
     for signal in [Signal::TERM, Signal::INT] {
         let scene = Scene::new("@2 print ready\n@2 hang");
         let run = ["-n", "2", "--until", "false", "--run-id", "r1"];
@@ -52,7 +52,7 @@ fn x112_no_other_run_is_begun_while_it_goes_on_elsewhere() {
 }
 
 #[test]
-fn x112_a_refusal_leaves_it_to_go_on_elsewhere() {
+fn x112c_a_refusal_leaves_it_to_go_on_elsewhere() {
     let scene = Scene::new("@1 print ready\n@1 hang");
     stop(scene.ready(&["-n", "2", "--run-id", "r1"]), Signal::INT);
     export(&scene, "r1");
@@ -70,7 +70,7 @@ fn x112_a_refusal_leaves_it_to_go_on_elsewhere() {
 }
 
 #[test]
-fn x112_one_that_was_over_is_not_said_to_have_ended_here() {
+fn x112c_one_that_was_over_is_not_said_to_have_ended_here() {
     let scene = Scene::new("print done");
     job(&scene, Some("r1")).expect_code(3);
     export(&scene, "r1");
@@ -84,7 +84,7 @@ fn x112_one_that_was_over_is_not_said_to_have_ended_here() {
 /// Without the state of a press, a wait for who writes would take as long as a shutdown may.
 #[cfg(target_os = "linux")]
 #[test]
-fn x112_a_press_ends_an_import_that_waits_for_who_writes() {
+fn x112f_a_press_ends_an_import_that_waits_for_who_writes() {
     let scene = Scene::new("print never");
     let pipe = scene.file("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
@@ -99,7 +99,7 @@ fn x112_a_press_ends_an_import_that_waits_for_who_writes() {
 }
 
 #[test]
-fn x112_who_imports_what_is_here_is_told_what_helps() {
+fn x112h_who_imports_what_is_here_is_told_what_helps() {
     let scene = Scene::new("@1 print ready\n@1 hang");
     stop(scene.ready(&["-n", "2", "--run-id", "r1"]), Signal::INT);
     export(&scene, "r1");

@@ -38,7 +38,7 @@ pub(crate) fn status(scene: &Scene, run: &str) -> Value {
 }
 
 #[test]
-fn x111_a_fork_goes_on_after_an_iteration_with_the_tree_of_that_commit() {
+fn x111a_a_fork_goes_on_after_an_iteration_with_the_tree_of_that_commit() {
     let scene = scene(SCRIPT);
     stop(scene.ready(&COMMITS), Signal::INT);
     fs_err::write(scene.file("mine"), "not yours").unwrap();
@@ -92,7 +92,7 @@ fn x111_a_fork_goes_on_after_an_iteration_with_the_tree_of_that_commit() {
 }
 
 #[test]
-fn x111_a_live_run_a_killed_one_and_a_fork_can_be_forked() {
+fn x111d_a_live_run_a_killed_one_and_a_fork_can_be_forked() {
     let scene = scene(SCRIPT);
     let running = scene.ready(&COMMITS);
     fork(&scene, &["r1", "--at", "3", "--run-id", "live"]);
@@ -123,7 +123,7 @@ fn x111_a_live_run_a_killed_one_and_a_fork_can_be_forked() {
 }
 
 #[test]
-fn x111_what_is_in_no_commit_or_not_there_is_refused_with_the_mend() {
+fn x111b_what_is_in_no_commit_or_not_there_is_refused_with_the_mend() {
     let scene = scene("append work {start}\n@3 print ready\n@3 hang");
     let refused = |arguments: &[&str], code: i32, words: &[&str]| {
         let ended = checkpoints(&scene, &[&["fork"], arguments].concat()).expect_code(code);
@@ -186,7 +186,7 @@ pub(crate) fn git_there(scene: &Scene, place: &str, arguments: &[&str]) -> Strin
 }
 
 #[test]
-fn x112_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not_here() {
+fn x112a_x112c_x112g_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not_here() {
     let scene = scene(SCRIPT);
     crash(scene.ready(&COMMITS));
     let before = status(&scene, "r1");
@@ -312,7 +312,7 @@ fn x112_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not_here() {
 }
 
 #[test]
-fn x112_a_clone_keeps_its_own_and_the_run_comes_home_again() {
+fn x112d_a_clone_keeps_its_own_and_the_run_comes_home_again() {
     let scene = scene(CLEAN);
     scene.sandbox.git(&["clone", "-q", ".", "../clone"]);
     for words in [
@@ -357,7 +357,7 @@ fn x112_a_clone_keeps_its_own_and_the_run_comes_home_again() {
 }
 
 #[test]
-fn x112_a_run_in_a_tree_of_its_own_has_one_there_and_its_branch() {
+fn x112a_x112d_a_run_in_a_tree_of_its_own_has_one_there_and_its_branch() {
     let scene = scene(CLEAN);
     scene.sandbox.git(&["clone", "-q", ".", "../clone"]);
     let run = ["-n", "4", "--commit", "--run-id", "r1", "--worktree", "w1"];
@@ -413,7 +413,7 @@ fn x112_a_run_in_a_tree_of_its_own_has_one_there_and_its_branch() {
 }
 
 #[test]
-fn x112_a_live_run_is_refused_and_a_copy_is_another_run() {
+fn x112h_a_live_run_is_refused_and_a_copy_is_another_run() {
     let scene = scene(CLEAN);
     let running = scene.ready(&["-n", "4", "--commit", "--run-id", "r1"]);
     let refused = checkpoints(&scene, &["export", "r1"]).expect_code(9);
@@ -443,7 +443,7 @@ fn x112_a_live_run_is_refused_and_a_copy_is_another_run() {
 }
 
 #[test]
-fn x112_another_user_goes_on_with_it_elsewhere() {
+fn x112j_another_user_goes_on_with_it_elsewhere() {
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
     let can = std::process::Command::new("setpriv")
         .args(nobody)

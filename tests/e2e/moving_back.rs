@@ -28,7 +28,7 @@ fn carry(scene: &Scene, from: &str, to: &str) {
 }
 
 #[test]
-fn x112_what_was_exported_and_reported_into_the_tree_is_in_no_commit() {
+fn x112i_what_was_exported_and_reported_into_the_tree_is_in_no_commit() {
     let scene = stopped();
     // As they are named by themselves, and otherwise.
     export(&scene, &["r1", "--copy"]);
@@ -79,7 +79,7 @@ fn x112_what_was_exported_and_reported_into_the_tree_is_in_no_commit() {
 }
 
 #[test]
-fn x112_the_way_there_and_back_as_it_is_printed() {
+fn x112d_the_way_there_and_back_as_it_is_printed() {
     let scene = stopped();
     let exported = export(&scene, &["r1"]);
     assert_eq!(exported["next"], "rlm checkpoints import rlm-r1.tar.zst");
@@ -113,7 +113,7 @@ fn x112_the_way_there_and_back_as_it_is_printed() {
 }
 
 #[test]
-fn x112_an_archive_is_not_written_over_by_the_commits_in_it() {
+fn x112e_an_archive_is_not_written_over_by_the_commits_in_it() {
     let scene = stopped();
     fs_err::write(scene.file("rlm-r1.tar.zst"), "theirs").unwrap();
     scene.sandbox.git(&["add", "."]);
@@ -131,7 +131,7 @@ fn x112_an_archive_is_not_written_over_by_the_commits_in_it() {
 }
 
 #[test]
-fn x112_what_git_ignores_here_is_not_written_over_by_what_comes_home() {
+fn x112d_what_git_ignores_here_is_not_written_over_by_what_comes_home() {
     let scene = stopped();
     export(&scene, &["r1", "-o", "../r1.zst"]);
     import(&scene, "other", &["../r1.zst"]);
@@ -157,7 +157,7 @@ fn x112_what_git_ignores_here_is_not_written_over_by_what_comes_home() {
 }
 
 #[test]
-fn x112_what_is_exported_once_more_is_the_same_move() {
+fn x112c_x112d_what_is_exported_once_more_is_the_same_move() {
     let scene = stopped();
     export(&scene, &["r1", "-o", "../first.zst"]);
     import(&scene, "other", &["../first.zst"]);
@@ -193,7 +193,7 @@ pub(crate) fn slow(scene: &Scene, repository: &Path) -> String {
 }
 
 #[test]
-fn x112_a_press_in_a_slow_checkout_leaves_the_working_tree_as_it_was() {
+fn x112f_a_press_in_a_slow_checkout_leaves_the_working_tree_as_it_was() {
     let scene = Scene::new(
         "@2 print ready\n@2 hang\nappend work {start}\nappend b.slow {start}\n@3.. append a {start}",
     );
@@ -282,7 +282,7 @@ fn x112_a_press_in_a_slow_checkout_leaves_the_working_tree_as_it_was() {
 }
 
 #[test]
-fn x112_the_state_alone_goes_where_the_commits_are() {
+fn x112a_the_state_alone_goes_where_the_commits_are() {
     let scene = stopped();
     scene.sandbox.git(&["clone", "-q", ".", "../clone"]);
     fs_err::write(scene.file("mine"), "").unwrap();
@@ -307,7 +307,7 @@ fn x112_the_state_alone_goes_where_the_commits_are() {
 }
 
 #[test]
-fn x111_a_phase_that_is_named_is_the_one_that_is_forked() {
+fn x111c_a_phase_that_is_named_is_the_one_that_is_forked() {
     let scene = Scene::new("append work {start}");
     scene.sandbox.git(&["config", "user.name", "A. Tester"]);
     scene

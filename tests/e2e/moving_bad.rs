@@ -100,7 +100,7 @@ fn with(files: &Files, place: usize, change: impl FnOnce(&mut Vec<u8>)) -> Files
 }
 
 #[test]
-fn x112_an_archive_that_is_none_is_refused_in_a_line_and_leaves_nothing() {
+fn x112e_an_archive_that_is_none_is_refused_in_a_line_and_leaves_nothing() {
     let scene = stopped();
     let good = fs_err::read(archive(&scene)).unwrap();
     let files = unpack(&good);
@@ -322,7 +322,7 @@ pub(crate) fn hanging(scene: &Scene, rlm: Rlm<'_>, at: &str) -> Running {
 }
 
 #[test]
-fn x112_a_press_leaves_nothing_half_made_and_the_run_as_it_was() {
+fn x112f_a_press_leaves_nothing_half_made_and_the_run_as_it_was() {
     let scene = stopped();
     let before = (
         names(scene.file(".rlm")),
@@ -371,7 +371,7 @@ fn x112_a_press_leaves_nothing_half_made_and_the_run_as_it_was() {
 }
 
 #[test]
-fn x112_a_full_disk_loses_neither_the_run_nor_room() {
+fn x112f_a_full_disk_loses_neither_the_run_nor_room() {
     if !has_mounts() {
         return println!("skipped: no mount namespace can be had here");
     }
@@ -408,7 +408,7 @@ fn x112_a_full_disk_loses_neither_the_run_nor_room() {
 }
 
 #[test]
-fn x112_a_pipe_that_breaks_takes_no_run_away() {
+fn x112f_a_pipe_that_breaks_takes_no_run_away() {
     let scene = stopped();
     let line = format!(
         "{} checkpoints export r1 -o - | head -c 100 >../part",
@@ -428,7 +428,7 @@ fn x112_a_pipe_that_breaks_takes_no_run_away() {
 }
 
 #[test]
-fn x112_commits_with_state_in_them_are_not_taken_in() {
+fn x112e_commits_with_state_in_them_are_not_taken_in() {
     let scene = stopped();
     scene.sandbox.git(&["reset", "-q", "--hard"]);
     fs_err::create_dir_all(scene.file(".rlm/runs/evil")).unwrap();

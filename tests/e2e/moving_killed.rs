@@ -22,7 +22,7 @@ fn refs(scene: &Scene) -> String {
 }
 
 #[test]
-fn x112_what_a_killed_export_leaves_goes_with_the_next_one_or_with_a_cleaning() {
+fn x112f_what_a_killed_export_leaves_goes_with_the_next_one_or_with_a_cleaning() {
     let scene = stopped();
     let words = ["checkpoints", "export", "r1", "-o", "r1.tar.zst"];
     let clean = ["clean", "--yes"];
@@ -45,7 +45,7 @@ fn x112_what_a_killed_export_leaves_goes_with_the_next_one_or_with_a_cleaning() 
 }
 
 #[test]
-fn x112_a_cleaning_spares_an_import_that_is_under_way() {
+fn x112f_a_cleaning_spares_an_import_that_is_under_way() {
     let scene = stopped();
     archive(&scene);
     scene.sandbox.git(&["clone", "-q", ".", "../clone"]);
@@ -65,7 +65,7 @@ fn x112_a_cleaning_spares_an_import_that_is_under_way() {
 }
 
 #[test]
-fn x112_a_file_that_is_there_is_told_before_anything_is_made() {
+fn x112h_a_file_that_is_there_is_told_before_anything_is_made() {
     let scene = stopped();
     fs_err::write(scene.sandbox.path().join("r1.tar.zst"), "mine").unwrap();
     // Looked for later, this would be told instead.
@@ -77,7 +77,7 @@ fn x112_a_file_that_is_there_is_told_before_anything_is_made() {
 }
 
 #[test]
-fn x112_a_slow_filter_outlives_no_import_into_a_repository_without_a_commit() {
+fn x112f_a_slow_filter_outlives_no_import_into_a_repository_without_a_commit() {
     let scene = stopped();
     fs_err::write(scene.file(".gitattributes"), "* filter=slow\n").unwrap();
     scene.sandbox.git(&["add", ".gitattributes"]);

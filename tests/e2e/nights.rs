@@ -46,7 +46,7 @@ fn look(pid: i32, iteration: usize) -> Option<Look> {
 
 /// The store on disk grows by the history of the run, and nothing else grows. The time of an iteration is measured by the bench b10.
 #[test]
-fn x116_a_loop_that_goes_on_and_on_has_no_more_memory_threads_and_descriptors() {
+fn x116a_x116b_x116c_a_loop_that_goes_on_and_on_has_no_more_memory_threads_and_descriptors() {
     let iterations = X116_ITERATIONS.number();
     let wanted = usize::try_from(iterations).unwrap();
     let scene = Scene::new("");

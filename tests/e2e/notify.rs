@@ -33,7 +33,7 @@ fn until_told(count: usize) -> String {
 }
 
 #[test]
-fn x113_a_command_is_told_what_becomes_of_the_run_when_that_is_saved() {
+fn x113h_a_command_is_told_what_becomes_of_the_run_when_that_is_saved() {
     let scene = Scene::new("print turn {start}\n@2 exit 3");
     // What it is told of can be seen on disk by then: it looks.
     let notify = format!(
@@ -80,7 +80,7 @@ fn x113_a_command_is_told_what_becomes_of_the_run_when_that_is_saved() {
 }
 
 #[test]
-fn x113_a_stop_is_told_within_its_budget_with_the_exit_code() {
+fn x113h_a_stop_is_told_within_its_budget_with_the_exit_code() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once", "--notify", TELL, "--notify-on", "resumed,ended"]);
     stop(running, Signal::TERM);
@@ -104,7 +104,7 @@ fn x113_a_stop_is_told_within_its_budget_with_the_exit_code() {
 }
 
 #[test]
-fn x101_nothing_of_a_notify_command_outlives_the_run() {
+fn x101g_nothing_of_a_notify_command_outlives_the_run() {
     let scene = Scene::new("print turn {start}");
     let leaves = "setsid sleep 600 >/dev/null 2>&1 & (setsid sleep 600 >/dev/null 2>&1 &); true";
     let run = ["--once", "--notify", leaves, "--notify-on", "started"];
@@ -132,7 +132,7 @@ fn x101_nothing_of_a_notify_command_outlives_the_run() {
 }
 
 #[test]
-fn x113_a_command_that_fails_is_told_of_once_and_ends_nothing() {
+fn x113h_a_command_that_fails_is_told_of_once_and_ends_nothing() {
     let scene = Scene::new("print turn {start}");
     let notify = "echo x >> told; [ \"$(grep -c . told)\" -gt 3 ]";
     let until = until_told(5);
@@ -153,7 +153,7 @@ fn x113_a_command_that_fails_is_told_of_once_and_ends_nothing() {
 }
 
 #[test]
-fn x113_a_slow_command_holds_nothing_up_and_hears_how_much_it_missed() {
+fn x113h_a_slow_command_holds_nothing_up_and_hears_how_much_it_missed() {
     let scene = Scene::new("print turn {start}");
     // The first call goes on until the run has gone through all its iterations but the last.
     let notify = format!("[ -e told ] || while [ ! -e go ]; do sleep 0.05; done; {TELL}");
@@ -183,7 +183,7 @@ fn x113_a_slow_command_holds_nothing_up_and_hears_how_much_it_missed() {
 }
 
 #[test]
-fn x113_by_default_a_command_hears_of_the_end_and_not_of_each_step() {
+fn x113h_by_default_a_command_hears_of_the_end_and_not_of_each_step() {
     let scene = Scene::new("print turn {start}");
     fs::write(scene.file("rlm.toml"), format!("notify = '{TELL}'\n")).unwrap();
     scene.run(&["-n", "2"]).run(LONG).expect_code(0);
@@ -191,7 +191,7 @@ fn x113_by_default_a_command_hears_of_the_end_and_not_of_each_step() {
 }
 
 #[test]
-fn x124_a_question_is_told_without_what_is_asked_and_rings() {
+fn x124b_a_question_is_told_without_what_is_asked_and_rings() {
     let scene = Scene::new("ask Bash touch s3cret\nturn");
     let run = ["--once", "--permissions", "ask", "--bell", "--notify", TELL];
     let (running, terminal) = scene.claude(&run).spawn_on_terminal();
@@ -209,7 +209,7 @@ fn x124_a_question_is_told_without_what_is_asked_and_rings() {
 }
 
 #[test]
-fn x113_the_bell_rings_at_the_end_where_it_is_wanted() {
+fn x113h_the_bell_rings_at_the_end_where_it_is_wanted() {
     for (wanted, count) in [(true, 1), (false, 0)] {
         let scene = Scene::new("no-stdin\nprint turn {start}");
         let bell = format!("--bell={wanted}");

@@ -68,7 +68,7 @@ fn begin(scene: &Scene, arguments: &[&str]) -> Running {
 }
 
 #[test]
-fn l97_what_the_project_says_reaches_the_agent_as_words_and_variables() {
+fn l97a_l97b_l97c_l97d_l97e_l97f_the_projects_options_reach_the_agent_as_words_and_variables() {
     let scene = with_options("say ready\nturn");
     let run = scene.claude(&["--once", "--model", "big"]);
     let run = run.env("TRACKER_TOKEN", "s3cret-token").env("STRANGE", "1");
@@ -106,7 +106,7 @@ fn l97_what_the_project_says_reaches_the_agent_as_words_and_variables() {
 }
 
 #[test]
-fn l95_mcp_servers_reach_the_agent_by_a_private_file_in_their_order() {
+fn l95a_l95b_l95e_l95f_mcp_servers_reach_the_agent_by_a_private_file_in_their_order() {
     let scene = with_options("say ready\nhang");
     let running = begin(&scene, &["--once"]);
     let files_then = files(&scene);
@@ -136,7 +136,7 @@ fn l95_mcp_servers_reach_the_agent_by_a_private_file_in_their_order() {
 }
 
 #[test]
-fn l95_what_a_killed_run_left_is_removed_by_the_next() {
+fn l95g_the_files_of_a_killed_run_are_removed_by_the_next() {
     let scene = with_options("@1 say ready\n@1 hang\n@2 say well");
     let running = begin(&scene, &["--once"]);
     let left = files(&scene);
@@ -167,7 +167,7 @@ fn state(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn x118_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
+fn x118b_x118c_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
     let scene = with_options("say ready\nhang");
     let running = begin(&scene, &["--once", "--json"]);
     for process in scene.alive() {
@@ -223,7 +223,7 @@ fn x118_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
 }
 
 #[test]
-fn x117_x118_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value() {
+fn x117a_x118e_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value() {
     let scene = Scene::new("say ready");
     let mistakes = [
         (
@@ -274,7 +274,7 @@ fn x117_x118_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value()
 }
 
 #[test]
-fn x133_a_command_is_handed_no_mcp_servers_and_says_so_before_the_run() {
+fn x133b_x133c_a_command_is_handed_no_mcp_servers_and_says_so_before_the_run() {
     let scene = Scene::new("print hi");
     for server in [
         "type = \"stdio\"\ncommand = \"x\"",
@@ -301,7 +301,7 @@ fn x133_a_command_is_handed_no_mcp_servers_and_says_so_before_the_run() {
 }
 
 #[test]
-fn x133_options_of_one_agent_mean_nothing_to_another() {
+fn options_of_one_agent_mean_nothing_to_another() {
     let scene = Scene::new("print hi");
     fs_err::write(scene.file("rlm.toml"), "[claude]\ntools = [\"Bash\"]\n").unwrap();
     scene.run(&["--once"]).run(LONG).expect_code(0);
@@ -309,7 +309,7 @@ fn x133_options_of_one_agent_mean_nothing_to_another() {
 }
 
 #[test]
-fn p49_s05_a_silent_agent_is_told_of_before_it_is_ended() {
+fn p49b_s5b_a_silent_agent_is_reported_before_it_is_ended() {
     let scene = Scene::new("say ready\nhang");
     let limits = ["--idle-timeout", "3", "--max-failures", "1", "--once"];
     let ended = scene.claude(&limits).run(LONG * 2).expect_code(1);
@@ -329,7 +329,7 @@ fn p49_s05_a_silent_agent_is_told_of_before_it_is_ended() {
 }
 
 #[test]
-fn p49_an_open_connection_is_no_sign_of_life_and_an_announced_wait_is_no_silence() {
+fn p49a_an_open_connection_is_no_sign_of_life_and_an_announced_wait_is_no_silence() {
     let alive = r#"event {"type":"keep_alive"}"#;
     let beats = format!("{alive}\ndelay 700\n").repeat(30);
     let scene = Scene::new(&format!("say ready\n{beats}say too late"));
@@ -391,7 +391,7 @@ fn p46_a_place_for_locks_that_cannot_be_used_costs_no_run() {
 }
 
 #[test]
-fn x117_a_time_of_nothing_is_refused_before_anything_begins() {
+fn x117d_a_time_of_nothing_is_refused_before_anything_begins() {
     let scene = Scene::new("print no");
     for option in [
         "--max-duration",

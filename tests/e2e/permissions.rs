@@ -12,7 +12,7 @@ use crate::scene::{Scene, text};
 const WANTS: &str = "ask Edit notes.md\nask Bash touch made\nrecall\nturn";
 
 #[test]
-fn x124_edits_are_allowed_and_the_rest_is_denied_with_a_word_to_the_agent() {
+fn x124a_x124c_edits_are_allowed_and_the_rest_is_denied_with_a_word_to_the_agent() {
     let scene = Scene::new(WANTS);
     let ended = scene.claude(&["--once"]).run(LONG).expect_code(0);
     assert!(!scene.file("made").exists());
@@ -46,7 +46,7 @@ fn x124_edits_are_allowed_and_the_rest_is_denied_with_a_word_to_the_agent() {
 }
 
 #[test]
-fn x124_all_is_said_where_a_person_looks() {
+fn x124d_all_is_said_where_a_person_looks() {
     let scene = Scene::new(WANTS);
     let ended = scene
         .claude(&["--once", "--permissions", "all"])
@@ -76,7 +76,7 @@ fn x124_all_is_said_where_a_person_looks() {
 }
 
 #[test]
-fn x124_deny_denies_edits_too() {
+fn x124a_deny_denies_edits_too() {
     let scene = Scene::new(WANTS);
     scene
         .claude(&["--once", "--permissions", "deny"])
@@ -89,7 +89,7 @@ fn x124_deny_denies_edits_too() {
 }
 
 #[test]
-fn x124_a_question_with_nobody_there_is_denied_and_counted() {
+fn x124c_a_question_with_nobody_there_is_denied_and_counted() {
     let scene = Scene::new(WANTS);
     let ask = ["--once", "--permissions", "ask"];
     scene.claude(&ask).run(LONG).expect_code(0);
@@ -110,7 +110,7 @@ fn x124_a_question_with_nobody_there_is_denied_and_counted() {
 }
 
 #[test]
-fn x124_a_command_agent_has_flags_of_its_own() {
+fn x124e_a_command_agent_has_flags_of_its_own() {
     let scene = Scene::new("print hi");
     let ended = scene
         .run(&["--once", "--permissions", "all"])
@@ -122,7 +122,7 @@ fn x124_a_command_agent_has_flags_of_its_own() {
 }
 
 #[test]
-fn x124_the_environment_may_say_it_and_the_flag_wins() {
+fn x124a_the_environment_may_say_it_and_the_flag_wins() {
     let scene = Scene::new(WANTS);
     let run = scene.claude(&["--once"]).env("RLM_PERMISSIONS", "deny");
     run.run(LONG).expect_code(0);
@@ -153,7 +153,7 @@ fn wait(millis: u64) {
 }
 
 #[test]
-fn x124_a_question_reaches_the_person() {
+fn x124b_x132c_a_question_reaches_the_person() {
     let scene = Scene::new(
         "ask Bash touch made\nask Bash touch unmade\nask Bash touch skipped\nsay done\nturn",
     );
@@ -184,7 +184,7 @@ fn x124_a_question_reaches_the_person() {
 }
 
 #[test]
-fn x124_what_was_typed_before_a_question_is_no_answer_to_it() {
+fn x124g_what_was_typed_before_a_question_is_no_answer_to_it() {
     let scene = Scene::new("say ready\nawait go\nask Bash touch made\nsay done\nturn");
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
@@ -206,7 +206,7 @@ fn x124_what_was_typed_before_a_question_is_no_answer_to_it() {
 }
 
 #[test]
-fn x124_a_key_that_is_pressed_twice_answers_one_question() {
+fn x124g_a_key_that_is_pressed_twice_answers_one_question() {
     let scene = Scene::new("ask Bash touch one\nask Bash touch two\nturn");
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
@@ -225,7 +225,7 @@ fn x124_a_key_that_is_pressed_twice_answers_one_question() {
 }
 
 #[test]
-fn x124_a_question_with_the_id_of_an_earlier_process_is_a_new_one() {
+fn x124g_a_question_with_the_id_of_an_earlier_process_is_a_new_one() {
     let scene = Scene::new("number-asks\nask Bash touch made-{start}\nturn");
     let (running, terminal) = scene
         .claude(&["-n", "2", "--permissions", "ask"])
@@ -240,7 +240,7 @@ fn x124_a_question_with_the_id_of_an_earlier_process_is_a_new_one() {
 }
 
 #[test]
-fn x124_a_question_that_does_not_fit_says_that_there_is_more() {
+fn x124g_a_question_that_does_not_fit_says_that_there_is_more() {
     let long = "x".repeat(3000);
     let scene = Scene::new(&format!("ask Bash echo {long}; rm -rf all\nturn"));
     let (running, terminal) = scene
@@ -259,7 +259,7 @@ fn x124_a_question_that_does_not_fit_says_that_there_is_more() {
 }
 
 #[test]
-fn x124_several_questions_are_put_one_after_the_other() {
+fn x124g_several_questions_are_put_one_after_the_other() {
     let scene = Scene::new("say ready\nawait go\nask Bash touch one\nask Bash touch two\nturn");
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
@@ -284,7 +284,7 @@ fn x124_several_questions_are_put_one_after_the_other() {
 }
 
 #[test]
-fn x115_what_a_question_is_about_cannot_harm_the_terminal() {
+fn x115a_what_a_question_is_about_cannot_harm_the_terminal() {
     let scene =
         Scene::new("ask Bash \\e[2J\\e]0;owned\\x07y\\ry allow\\e[1A rm -rf\nsay done\nturn");
     let (running, terminal) = scene
@@ -302,7 +302,7 @@ fn x115_what_a_question_is_about_cannot_harm_the_terminal() {
 }
 
 #[test]
-fn x132_ctrl_c_in_a_question_opens_the_menu_and_the_question_comes_back() {
+fn x132b_ctrl_c_in_a_question_opens_the_menu_and_the_question_comes_back() {
     let scene = Scene::new("ask Bash touch made\nsay done\nturn");
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
@@ -323,7 +323,7 @@ fn x132_ctrl_c_in_a_question_opens_the_menu_and_the_question_comes_back() {
 }
 
 #[test]
-fn x132_a_question_that_is_withdrawn_goes_away() {
+fn x132b_a_question_that_is_withdrawn_goes_away() {
     let scene = Scene::new("ask Bash touch made\nturn\nsay next");
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])

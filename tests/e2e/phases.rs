@@ -108,7 +108,7 @@ fn answer(terminal: &Terminal, key: &str) {
 }
 
 #[test]
-fn x119_each_phase_has_its_agent_its_prompt_and_what_the_one_before_came_to() {
+fn x119a_x119b_each_phase_has_its_agent_its_prompt_and_what_the_one_before_came_to() {
     let pipeline = Pipeline::plain();
     let ended = pipeline.run(&["--json"]).run(LONG).expect_code(0);
     let [plan, build, check] = pipeline.told();
@@ -143,7 +143,7 @@ fn x119_each_phase_has_its_agent_its_prompt_and_what_the_one_before_came_to() {
 }
 
 #[test]
-fn x119_a_resume_after_a_crash_lands_in_the_second_phase() {
+fn x119c_a_resume_after_a_crash_lands_in_the_second_phase() {
     let build = "@1 say ready\n@1 hang\n@2.. run true\n@2.. say built {start}";
     let pipeline = Pipeline::new("", "print the plan is 42", build);
     let mut running = pipeline.run(&[]).spawn();
@@ -169,7 +169,7 @@ fn x119_a_resume_after_a_crash_lands_in_the_second_phase() {
 }
 
 #[test]
-fn x119_what_went_wrong_in_a_phase_survives_it_and_a_plan_that_failed_hands_nothing_over() {
+fn x119b_x119d_what_went_wrong_in_a_phase_survives_it_and_a_plan_that_failed_hands_nothing_over() {
     let wrong = "@1 exit 3\nprint the plan is 42";
     let pipeline = Pipeline::new("", wrong, "run true\nsay built {start}");
     pipeline.run(&["-n", "2"]).run(LONG).expect_code(0);
@@ -191,7 +191,7 @@ fn x119_what_went_wrong_in_a_phase_survives_it_and_a_plan_that_failed_hands_noth
 }
 
 #[test]
-fn x120_each_choice_of_the_phase_menu_does_what_it_says() {
+fn x120a_x120b_x120c_x120d_each_choice_of_the_phase_menu_does_what_it_says() {
     let pipeline = Pipeline::plain();
     let (running, terminal) = pipeline.run(&[]).spawn_on_terminal();
     terminal.sees("phase `plan` (1 of 3) is over: your word", LONG);
@@ -234,7 +234,7 @@ fn x120_each_choice_of_the_phase_menu_does_what_it_says() {
 }
 
 #[test]
-fn x120_a_person_can_close_the_menu_and_answer_from_another_terminal() {
+fn x120e_a_person_can_close_the_menu_and_answer_from_another_terminal() {
     let pipeline = Pipeline::plain();
     let (running, terminal) = pipeline.run(&[]).spawn_on_terminal();
     answer(&terminal, "\x1b");
@@ -267,7 +267,7 @@ fn x120_a_person_can_close_the_menu_and_answer_from_another_terminal() {
 }
 
 #[test]
-fn s23_a_batch_asks_after_so_many_iterations_and_full_never() {
+fn s23a_s23b_a_batch_asks_after_n_iterations_and_full_never() {
     let pipeline = Pipeline::new("autonomy = 'batch:2'", "print 42", "run true\nsay built");
     let (running, terminal) = pipeline.run(&[]).spawn_on_terminal();
     terminal.sees("iteration 1 of phase `build` (2 of 3) ends a batch", LONG);
@@ -286,7 +286,7 @@ fn s23_a_batch_asks_after_so_many_iterations_and_full_never() {
 }
 
 #[test]
-fn s23_without_a_terminal_nothing_waits_for_an_answer() {
+fn s23e_without_a_terminal_nothing_waits_for_an_answer() {
     for autonomy in ["checkpoint", "batch:1"] {
         let pipeline = Pipeline::plain();
         let ended = pipeline

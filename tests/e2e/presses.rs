@@ -39,7 +39,7 @@ fn hard_exit(first: Signal) -> Scene {
 }
 
 #[test]
-fn j33_c72_a_second_press_ends_the_process_at_once() {
+fn j33a_j47b_c72_a_second_press_ends_the_process_at_once() {
     let scene = hard_exit(Signal::INT);
     let status = scene.status();
     assert_eq!(
@@ -57,13 +57,13 @@ fn j33_c72_a_second_press_ends_the_process_at_once() {
 }
 
 #[test]
-fn j33_a_press_ends_the_process_whatever_began_the_stop() {
+fn j33a_a_press_ends_the_process_whatever_began_the_stop() {
     hard_exit(Signal::TERM);
     hard_exit(Signal::HUP);
 }
 
 #[test]
-fn j33_a_second_sigterm_is_no_press() {
+fn j33b_a_second_sigterm_is_no_press() {
     let scene = Scene::new("ignore INT\nprint ready\nhang");
     let running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "3s"));
     twice(&running, Signal::TERM, Signal::TERM);
@@ -75,7 +75,7 @@ fn j33_a_second_sigterm_is_no_press() {
 }
 
 #[test]
-fn j41_the_budget_is_kept_when_it_is_zero() {
+fn j41d_a_shutdown_timeout_of_zero_ends_at_once() {
     let scene = Scene::new(STUBBORN_TREE);
     let running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "0"));
     stop(running, Signal::TERM);
@@ -83,7 +83,7 @@ fn j41_the_budget_is_kept_when_it_is_zero() {
 }
 
 #[test]
-fn j42_signals_that_were_ignored_at_the_start_stay_ignored() {
+fn j42d_signals_that_were_ignored_at_the_start_stay_ignored() {
     for (name, signal) in [("HUP", Signal::HUP), ("INT", Signal::INT)] {
         let scene = Scene::new("print ready\nawait go");
         let argv = scene.agent.argv();
@@ -108,7 +108,7 @@ fn j42_signals_that_were_ignored_at_the_start_stay_ignored() {
 }
 
 #[test]
-fn j42_sigquit_ends_at_once_without_a_core_file() {
+fn j42b_sigquit_ends_at_once_without_a_core_file() {
     let scene = Scene::new(STUBBORN_TREE);
     let running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "600s"));
     let ended = stop(running, Signal::QUIT);

@@ -9,7 +9,7 @@ use crate::scene::{PROMPT, Scene, events, expect_in_order, text};
 use crate::{LONG, RLM};
 
 #[test]
-fn s22_the_commit_of_the_project_is_recorded() {
+fn s22a_the_commit_of_the_project_is_recorded() {
     let scene = Scene::new("append work {start}");
     scene.run(&["--once"]).run(LONG).expect_code(0);
     assert_eq!(
@@ -24,7 +24,7 @@ fn s22_the_commit_of_the_project_is_recorded() {
 }
 
 #[test]
-fn s22_outside_of_git_there_is_no_commit() {
+fn s22b_outside_of_git_there_is_no_commit() {
     let scene = Scene::new("print fine");
     let bare = scene.sandbox.path().join("bare");
     fs_err::create_dir(&bare).unwrap();

@@ -202,7 +202,7 @@ fn a_run_that_went_back_is_told_with_what_was_discarded() {
 }
 
 #[test]
-fn x118_a_report_holds_no_value_of_a_variable_and_no_secret_of_an_mcp_server() {
+fn x118d_a_report_holds_no_value_of_a_variable_and_no_secret_of_an_mcp_server() {
     let scene = Scene::new("say done\nturn");
     let config = "[mcp-servers.shop]\ncommand = \"shop\"\nenv = { TOKEN = \"s3cret-token\" }\n\
         [mcp-servers.web]\ntype = \"http\"\nurl = \"http://localhost:1/\"\nheaders = { Authorization = \"s3cret-header\" }\n\

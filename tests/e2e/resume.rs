@@ -8,7 +8,7 @@ use crate::scene::{
 use crate::{FAKE_AGENT, LONG};
 
 #[test]
-fn s12_a_stop_saves_and_dies_by_its_signal() {
+fn j42a_j42c_a_stop_saves_and_dies_by_its_signal() {
     let reasons = [
         (Signal::INT, "stopped by a person"),
         (Signal::TERM, "stopped by SIGTERM"),
@@ -36,7 +36,7 @@ fn s12_a_stop_saves_and_dies_by_its_signal() {
 }
 
 #[test]
-fn s13_a_cut_iteration_is_made_again_and_a_complete_one_is_not() {
+fn s13a_s13b_a_cut_iteration_runs_again_and_a_complete_one_does_not() {
     let scene = Scene::new(HANGS_IN_THE_THIRD);
     stop(scene.third_iteration(), Signal::INT);
     let run = scene.run_id();
@@ -88,7 +88,7 @@ fn s13_a_cut_iteration_is_made_again_and_a_complete_one_is_not() {
 }
 
 #[test]
-fn s13_from_goes_back_and_never_beyond() {
+fn s13c_s13d_from_goes_back_and_never_beyond() {
     let scene = Scene::new("print turn {start}\n@4 print ready\n@4 hang\n@7 touch done");
     stop(scene.third_iteration(), Signal::INT);
     let before = scene.status();
@@ -139,7 +139,7 @@ fn s13_from_goes_back_and_never_beyond() {
 }
 
 #[test]
-fn s15_what_is_given_to_resume_wins_and_stays() {
+fn s15a_s15b_flags_of_resume_win_and_stay() {
     let scene = Scene::new(HANGS_IN_THE_THIRD);
     stop(scene.third_iteration(), Signal::INT);
     let limits = [
@@ -183,7 +183,7 @@ fn s15_what_is_given_to_resume_wins_and_stays() {
 }
 
 #[test]
-fn s16_a_resume_needs_neither_the_folder_nor_the_prompt_file() {
+fn s16a_s16b_a_resume_needs_neither_the_folder_nor_the_prompt_file() {
     let scene = Scene::new("print turn {start}\n@1 print ready\n@1 hang");
     fs_err::write(scene.file("PROMPT.md"), "Kept text.\n").unwrap();
     stop(
@@ -204,7 +204,7 @@ fn s16_a_resume_needs_neither_the_folder_nor_the_prompt_file() {
 }
 
 #[test]
-fn s16_a_resume_without_its_agent_is_a_clear_error() {
+fn s16c_a_resume_without_its_agent_is_a_clear_error() {
     let scene = Scene::new("print turn {start}\n@1 print ready\n@1 hang");
     let agent = scene.file("agent");
     std::os::unix::fs::symlink(FAKE_AGENT, &agent).unwrap();
@@ -228,7 +228,7 @@ fn s16_a_resume_without_its_agent_is_a_clear_error() {
 }
 
 #[test]
-fn s16_a_resume_whose_folder_is_gone_is_a_clear_error() {
+fn s16c_a_resume_whose_folder_is_gone_is_a_clear_error() {
     let scene = Scene::new("print turn {start}\n@1 print ready\n@1 hang");
     let below = scene.file("below");
     fs_err::create_dir(&below).unwrap();
@@ -243,7 +243,7 @@ fn s16_a_resume_whose_folder_is_gone_is_a_clear_error() {
 }
 
 #[test]
-fn s17_a_resume_with_nothing_saved_says_so() {
+fn s17a_s17b_a_resume_with_nothing_saved_says_so() {
     let scene = Scene::new("print fine");
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(10);
     assert!(ended.stderr.contains("nothing to resume"), "{ended}");
@@ -311,7 +311,7 @@ fn what_the_end_line_offers_does_something() {
 }
 
 #[test]
-fn x113_a_run_that_died_before_its_first_save_is_started_under_its_name() {
+fn x113a_a_run_that_died_before_its_first_save_is_started_under_its_name() {
     let scene = Scene::new("print turn {start}");
     scene
         .run(&["--once", "--run-id", "nightly"])
@@ -350,7 +350,7 @@ fn x113_a_run_that_died_before_its_first_save_is_started_under_its_name() {
 }
 
 #[test]
-fn s13_feedback_is_in_the_prompt_that_comes_next() {
+fn s13e_feedback_is_in_the_next_prompt() {
     let scene = Scene::new("@1 print ready\n@1 hang");
     let running = scene.ready(&["-n", "2"]);
     stop(running, Signal::TERM);
@@ -375,7 +375,7 @@ fn s13_feedback_is_in_the_prompt_that_comes_next() {
 }
 
 #[test]
-fn s14_a_stop_behind_the_turn_is_no_cut_and_nothing_says_so() {
+fn s13a_s13b_a_stop_after_the_turn_cuts_nothing() {
     let scene = Scene::new("print worked");
     let gate = "test -e go || { touch began; sleep 600; }";
     let running = scene.run(&["--once", "--gate", gate]).spawn();

@@ -23,7 +23,7 @@ pub(crate) fn with_mounts(scene: &Scene, script: &str) -> Ended {
 }
 
 #[test]
-fn x117_a_project_that_is_read_only_is_refused_in_one_line() {
+fn x117g_a_project_that_is_read_only_is_refused_in_one_line() {
     if !has_mounts() {
         return println!("skipped: no mount namespace can be had here");
     }
@@ -42,7 +42,7 @@ fn x117_a_project_that_is_read_only_is_refused_in_one_line() {
 }
 
 #[test]
-fn c62_a_full_disk_ends_the_run_with_a_clear_line_and_keeps_what_was_saved() {
+fn c62a_c62b_a_full_disk_ends_the_run_with_a_clear_line_and_keeps_what_was_saved() {
     let scene =
         Scene::new("print turn {start}\n@2 print ready\n@2 await go\n@3.. print turn {start}");
     // The state lies on a small disk of its own. After the second turn there is no room left.
@@ -77,7 +77,7 @@ fn c62_a_full_disk_ends_the_run_with_a_clear_line_and_keeps_what_was_saved() {
 }
 
 #[test]
-fn x109_what_could_not_be_saved_is_not_said_to_be_recorded() {
+fn x109e_what_could_not_be_saved_is_not_said_to_be_recorded() {
     if !has_mounts() {
         return println!("skipped: no mount namespace can be had here");
     }
@@ -140,7 +140,7 @@ const FILLS: &str = "cp /dev/zero .rlm/ballast 2>/dev/null";
 const NOT_SEALED: &str = "is saved, but not sealed in a file of its own";
 
 #[test]
-fn c62_a_run_whose_last_phase_there_is_no_room_to_seal_is_done_all_the_same() {
+fn c62e_a_run_without_room_to_seal_its_last_phase_is_done_all_the_same() {
     if !has_mounts() {
         return println!("skipped: no mount namespace can be had here");
     }
@@ -161,7 +161,7 @@ fn c62_a_run_whose_last_phase_there_is_no_room_to_seal_is_done_all_the_same() {
 }
 
 #[test]
-fn c62_a_phase_that_there_is_no_room_to_seal_is_over_all_the_same() {
+fn c62e_a_phase_without_room_to_be_sealed_is_over_all_the_same() {
     if !has_mounts() {
         return println!("skipped: no mount namespace can be had here");
     }

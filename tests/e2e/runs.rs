@@ -6,7 +6,7 @@ use crate::LONG;
 use crate::scene::{PROMPT, Scene, events, expect_in_order, says, stop, text};
 
 #[test]
-fn s01_repeats_until_the_check_passes() {
+fn s1a_s1b_s1c_repeats_until_the_check_passes() {
     let scene = Scene::new("print turn {start}\n@3 touch done");
     let ended = scene
         .run(&["--until", "test -e done"])
@@ -38,7 +38,7 @@ fn s01_repeats_until_the_check_passes() {
 }
 
 #[test]
-fn s02_completion_is_checked_before_the_sleep() {
+fn s2c_completion_is_checked_before_the_sleep() {
     let scene = Scene::new("print once");
     let run = ["--prompt", PROMPT, "--sleep", "600", "--until", "true"];
     let ended = scene.run_bare(&run).run(LONG).expect_code(0);
@@ -116,7 +116,7 @@ fn run_out_of_time(script: &str, option: &str) -> (Scene, String) {
 }
 
 #[test]
-fn s05_an_iteration_that_takes_too_long_ends_with_all_its_descendants() {
+fn s5a_s5c_an_iteration_that_takes_too_long_ends_with_all_its_descendants() {
     // It talks all the time, so that only the iteration's own limit can end it.
     let talk = "print on\ndelay 50\n".repeat(100);
     let script = format!("child setsid\nchild daemon\n{talk}hang");
@@ -125,7 +125,7 @@ fn s05_an_iteration_that_takes_too_long_ends_with_all_its_descendants() {
 }
 
 #[test]
-fn s05_an_agent_that_is_silent_too_long_ends_with_all_its_descendants() {
+fn s5b_s5c_an_agent_that_is_silent_too_long_ends_with_all_its_descendants() {
     let (_, why) = run_out_of_time(
         "child setsid\nchild daemon\nprint on\nhang",
         "--idle-timeout",
@@ -134,7 +134,7 @@ fn s05_an_agent_that_is_silent_too_long_ends_with_all_its_descendants() {
 }
 
 #[test]
-fn s05_an_agent_that_ignores_what_can_be_ignored_is_killed() {
+fn s5a_s5c_an_agent_that_ignores_what_can_be_ignored_is_killed() {
     let script =
         "ignore INT TERM\nchild setsid ignore INT TERM\nchild daemon ignore INT TERM\nhang";
     let (scene, why) = run_out_of_time(script, "--iteration-timeout");
@@ -149,14 +149,14 @@ fn s05_an_agent_that_ignores_what_can_be_ignored_is_killed() {
 }
 
 #[test]
-fn s05_an_agent_that_speaks_is_not_idle() {
+fn s5b_an_agent_that_speaks_is_not_idle() {
     let scene = Scene::new(&"print on\ndelay 200\n".repeat(15));
     let limits = ["--idle-timeout", "1s", "--once"];
     scene.run(&limits).run(LONG).expect_code(0);
 }
 
 #[test]
-fn s05_a_check_that_takes_too_long_has_not_passed() {
+fn s5e_a_check_that_takes_too_long_has_not_passed() {
     let scene = Scene::new("print once");
     let check = "setsid sleep 600 & echo waiting; sleep 600";
     let ended = scene
@@ -171,7 +171,7 @@ fn s05_a_check_that_takes_too_long_has_not_passed() {
 }
 
 #[test]
-fn s05_a_check_that_has_let_go_of_its_output_has_no_more_time_than_others() {
+fn s5e_a_check_that_closed_its_output_has_no_more_time_than_others() {
     let scene = Scene::new("print once");
     let check = "exec >/dev/null 2>&1; sleep 5";
     let ended = scene
@@ -183,7 +183,7 @@ fn s05_a_check_that_has_let_go_of_its_output_has_no_more_time_than_others() {
 }
 
 #[test]
-fn s06_a_failure_is_recorded_and_the_loop_goes_on() {
+fn s6a_a_failure_is_recorded_and_the_loop_continues() {
     let scene = Scene::new("@1 warn out of tokens\n@1 exit 3\nprint fine");
     let ended = scene.run(&["-n", "2"]).run(LONG).expect_code(0);
     let why = "iteration 1 failed: the agent ended: exit status 3 (out of tokens)";
@@ -192,7 +192,7 @@ fn s06_a_failure_is_recorded_and_the_loop_goes_on() {
 }
 
 #[test]
-fn s06_failures_in_a_row_end_the_run_and_only_those() {
+fn s6b_failures_in_a_row_end_the_run_and_only_those() {
     let scene = Scene::new("@3.. exit 1");
     let ended = scene.run(&["-n", "9"]).run(LONG).expect_code(6);
     assert!(
@@ -213,7 +213,7 @@ fn s06_failures_in_a_row_end_the_run_and_only_those() {
 }
 
 #[test]
-fn s18_a_run_without_an_end_is_refused() {
+fn s18a_a_run_without_an_end_is_refused() {
     let scene = Scene::new("print never");
     let ended = scene.run(&[]).run(LONG).expect_code(2);
     assert!(ended.stderr.contains("no end"), "{ended}");
@@ -222,7 +222,7 @@ fn s18_a_run_without_an_end_is_refused() {
 }
 
 #[test]
-fn s18_a_plan_of_iterations_is_an_end_of_its_own() {
+fn s18c_a_plan_of_iterations_is_an_end_of_its_own() {
     let scene = Scene::new("print turn {start}");
     let ended = scene.run(&["-n", "5"]).run(LONG).expect_code(0);
     assert!(
@@ -237,7 +237,7 @@ fn s18_a_plan_of_iterations_is_an_end_of_its_own() {
 }
 
 #[test]
-fn s18_once_is_one_iteration() {
+fn s18b_s18d_once_is_one_iteration() {
     let scene = Scene::new("print turn {start}");
     scene.run(&["--once"]).run(LONG).expect_code(0);
     scene

@@ -40,7 +40,7 @@ fn a_session_goes_on_from_one_iteration_to_the_next() {
 }
 
 #[test]
-fn l92_a_session_goes_on_after_a_crash_and_the_prompt_is_not_sent_again() {
+fn l92a_l92b_a_session_continues_after_a_crash_and_the_prompt_is_not_sent_again() {
     let scene = Scene::new("@1 run true\n@2 say ready\n@2 hang\n@3.. run true\n@3.. recall");
     let first = ["-n", "3", "--session", "continue", "--json"];
     let mut running = scene.claude(&first).spawn();
@@ -65,7 +65,7 @@ fn l92_a_session_goes_on_after_a_crash_and_the_prompt_is_not_sent_again() {
 }
 
 #[test]
-fn l92_with_fresh_sessions_a_cut_iteration_gets_a_new_one_and_its_prompt() {
+fn l92c_with_fresh_sessions_a_cut_iteration_gets_a_new_one_and_its_prompt() {
     let scene = Scene::new("@1 say ready\n@1 hang\n@2 say well");
     let mut running = scene.claude(&["--once"]).spawn();
     says(&mut running, "ready");
@@ -135,7 +135,7 @@ fn s13_a_stopped_turn_is_done_again_and_an_ended_one_is_not() {
 }
 
 #[test]
-fn x110_a_run_that_a_person_stopped_waits_for_a_person() {
+fn x110a_x110b_x110d_a_run_that_a_person_stopped_waits_for_a_person() {
     let scene = Scene::new("say ready\n@1 hang\n@2 hang\nturn");
     let mut running = scene.claude(&["--once", "--run-id", "nightly"]).spawn();
     says(&mut running, "ready");
@@ -157,7 +157,7 @@ fn x110_a_run_that_a_person_stopped_waits_for_a_person() {
 }
 
 #[test]
-fn x110_resume_or_start_without_a_run_starts_one() {
+fn x113a_resume_or_start_without_a_run_starts_one() {
     let scene = Scene::new("say hi");
     let all = ["--once", "--run-id", "nightly", "--resume-or-start"];
     scene.claude(&all).run(LONG).expect_code(0);
@@ -221,7 +221,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn x118_what_is_saved_is_private_and_holds_nothing_of_the_environment() {
+fn x118a_x118b_what_is_saved_is_private_and_holds_nothing_of_the_environment() {
     let secret = "s3cr3t-of-the-environment";
     let scene = Scene::new("say ready\nrun true\nawait go\nturn");
     let run = scene.claude(&["--once", "--json", "--until", "true"]);

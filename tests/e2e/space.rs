@@ -33,7 +33,7 @@ fn logs(scene: &Scene, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn x118_older_transcripts_are_compressed_are_private_and_read_the_same() {
+fn x118a_older_transcripts_are_compressed_are_private_and_read_the_same() {
     let scene = Scene::new("");
     run(&scene, &["-n", "10"], TALKS).expect_code(0);
     // What the run did not come to is done by its next process.
@@ -67,7 +67,7 @@ fn x118_older_transcripts_are_compressed_are_private_and_read_the_same() {
 }
 
 #[test]
-fn x118_beyond_the_cap_the_oldest_say_what_they_lost() {
+fn transcripts_beyond_the_cap_say_what_they_lost() {
     let scene = Scene::new("");
     fs_err::write(scene.file("rlm.toml"), "max-transcripts = \"1kB\"\n").unwrap();
     // Text that is hard to compress.
@@ -90,7 +90,7 @@ fn x118_beyond_the_cap_the_oldest_say_what_they_lost() {
 }
 
 #[test]
-fn s20_transcripts_alone_are_removed_and_the_run_goes_on() {
+fn s20i_transcripts_alone_are_removed_and_the_run_continues() {
     let scene = Scene::new("");
     run(&scene, &["-n", "1"], TALKS).expect_code(0);
     let clean = |arguments: &[&str]| {
@@ -118,7 +118,7 @@ fn s20_transcripts_alone_are_removed_and_the_run_goes_on() {
 }
 
 #[test]
-fn x101_a_run_that_something_is_alive_of_is_not_removed() {
+fn x101m_a_run_that_something_is_alive_of_is_not_removed() {
     let scene = Scene::new("");
     run(&scene, &["-n", "1"], "printf %s $RLM_MARKER >marker").expect_code(0);
     let marker = fs_err::read_to_string(scene.file("marker")).unwrap();
@@ -138,7 +138,7 @@ fn x101_a_run_that_something_is_alive_of_is_not_removed() {
 }
 
 #[test]
-fn s19_runs_are_listed_a_line_each_and_programs_get_whole_lines() {
+fn s19c_runs_are_listed_a_line_each_and_programs_get_whole_lines() {
     let scene = Scene::new("");
     let none = scene.rlm(&["status"]).run(LONG).expect_code(10);
     assert!(none.stderr.contains("rlm demo"), "{none}");

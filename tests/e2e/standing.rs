@@ -18,7 +18,7 @@ fn listed(scene: &Scene) -> String {
 }
 
 #[test]
-fn x113_of_what_stands_still_nobody_says_that_it_works() {
+fn x113i_of_what_stands_still_nobody_says_that_it_works() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once", "--run-id", "r1"]);
     assert_eq!(next(&scene), "the agent works");
@@ -42,7 +42,7 @@ fn x113_of_what_stands_still_nobody_says_that_it_works() {
 }
 
 #[test]
-fn s19_what_the_loop_does_itself_has_its_own_words() {
+fn s19d_status_names_the_gate_the_check_and_the_commit() {
     let scene = Scene::new("append work {start}");
     scene.sandbox.git(&["config", "user.name", "A. Tester"]);
     let mail = ["config", "user.email", "tester@localhost"];
@@ -80,7 +80,7 @@ fn s19_what_the_loop_does_itself_has_its_own_words() {
 }
 
 #[test]
-fn x109_what_is_said_elsewhere_is_shown_to_who_looks_on() {
+fn x109a_what_is_said_elsewhere_is_shown_to_who_looks_on() {
     let scene = Scene::new("say ready\nhang\nturn\nsay on\nhang");
     let told = scene.claude(&["--once", "--detach"]).run(LONG);
     told.expect_code(0);
@@ -158,7 +158,7 @@ fn who_waits_for_a_run_that_stands_still_to_show_itself_leaves_when_they_want() 
 /// Its screen is full behind a ^Z, and the run waits for nobody.
 #[cfg(target_os = "linux")]
 #[test]
-fn x126_who_was_given_up_behind_a_stop_looks_again() {
+fn x126a_who_was_given_up_behind_a_stop_looks_again() {
     let scene = Scene::new("print ready\nawait go\nflood 4M\nprint behind\nawait end\nprint late");
     let mut running = scene.run(&["--once"]).spawn();
     says(&mut running, "ready");
@@ -195,7 +195,7 @@ fn x126_who_was_given_up_behind_a_stop_looks_again() {
 
 /// What was written to files that git had named before is work too.
 #[test]
-fn s06_more_of_what_is_not_committed_is_not_nothing() {
+fn more_of_what_is_not_committed_is_not_nothing() {
     let nothing = |script: &str| {
         let scene = Scene::new(script);
         let arguments = ["-n", "2", "--json"];

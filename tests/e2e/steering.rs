@@ -30,7 +30,7 @@ fn steer(terminal: &Terminal, text: &str) {
 }
 
 #[test]
-fn s10_a_steer_reaches_an_agent_in_a_conversation_in_the_same_turn() {
+fn s10a_a_steer_reaches_an_agent_in_a_conversation_in_the_same_turn() {
     let scene = Scene::new(WORKS);
     let (running, terminal) = at_work(&scene, &["--once"]);
     steer(&terminal, "use tabs, not spaces");
@@ -43,7 +43,7 @@ fn s10_a_steer_reaches_an_agent_in_a_conversation_in_the_same_turn() {
 }
 
 #[test]
-fn s10_a_steer_to_a_command_is_at_the_head_of_the_next_prompt() {
+fn s10b_a_steer_to_a_command_is_at_the_head_of_the_next_prompt() {
     let scene = Scene::new("print ready\n@1 await go\nprint done");
     let (running, terminal) = scene.run(&["-n", "3"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
@@ -61,7 +61,7 @@ fn s10_a_steer_to_a_command_is_at_the_head_of_the_next_prompt() {
 }
 
 #[test]
-fn s10_a_steer_while_text_streams_gets_a_turn_of_its_own_in_the_same_iteration() {
+fn s10a_a_steer_while_text_streams_gets_a_turn_of_its_own_in_the_same_iteration() {
     let scene = Scene::new(
         "say ready\nexpect-steer\nsay end of the first\nturn\nrun true\nsay end of the second\nturn",
     );
@@ -130,7 +130,7 @@ fn l84_random_sends_while_a_tool_runs_arrive_once_and_in_order() {
 }
 
 #[test]
-fn x109_a_steer_now_interrupts_and_goes_on_in_the_same_session() {
+fn x109d_a_steer_now_interrupts_and_goes_on_in_the_same_session() {
     let scene = Scene::new("say ready\nrun true\nsay 600000 a long way\nturn\nsay turned\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.sees("a ", LONG);
@@ -154,7 +154,7 @@ fn x109_a_steer_now_interrupts_and_goes_on_in_the_same_session() {
 }
 
 #[test]
-fn l89_after_an_interrupt_the_same_process_goes_on_and_knows_what_it_had_said() {
+fn l89a_l89b_l89c_l89d_after_an_interrupt_the_same_process_continues_and_knows_its_words() {
     let scene = Scene::new(
         "say ready\nsay 20 one two three four five six seven eight nine ten\nhang\nturn\nrun true\nsay on\nturn",
     );
@@ -210,7 +210,7 @@ fn l89_after_an_interrupt_the_same_process_goes_on_and_knows_what_it_had_said() 
 }
 
 #[test]
-fn x109_a_steer_that_was_not_seen_survives_a_crash_and_is_delivered_once() {
+fn x109c_a_steer_that_was_not_seen_survives_a_crash_and_is_delivered_once() {
     let scene = Scene::new(
         "@1 say ready\n@1 tool Bash make\n@1 hang\n@2.. run true\n@2.. say on\n@2.. turn",
     );
@@ -241,7 +241,7 @@ fn x109_a_steer_that_was_not_seen_survives_a_crash_and_is_delivered_once() {
 }
 
 #[test]
-fn x109_a_steer_that_was_seen_is_not_delivered_again() {
+fn x109c_a_steer_that_was_seen_is_not_delivered_again() {
     let scene = Scene::new(
         "@1 say ready\n@1 tool Bash make\n@1 expect-steer\n@1 tool-end\n@1 hang\n@2.. run true",
     );
@@ -263,7 +263,7 @@ fn x109_a_steer_that_was_seen_is_not_delivered_again() {
 }
 
 #[test]
-fn s11_several_lines_end_with_an_empty_one_and_ctrl_d_says_nothing() {
+fn s11a_s11c_several_lines_end_with_an_empty_one_and_ctrl_d_sends_nothing() {
     let scene = Scene::new(WORKS);
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.send("\r");
@@ -374,7 +374,7 @@ fn a_paste_that_is_too_long_is_refused_with_a_word() {
 }
 
 #[test]
-fn x121_commands_act_without_disturbing_the_agent() {
+fn x121a_x121b_x121g_commands_act_without_disturbing_the_agent() {
     let scene = Scene::new("say ready\nawait go\nrun true\nsay well\nturn");
     let (mut running, terminal) = at_work(&scene, &["-n", "2"]);
     terminal.send("/help\r");
@@ -414,7 +414,7 @@ fn x121_commands_act_without_disturbing_the_agent() {
 }
 
 #[test]
-fn x121_stop_lets_the_iteration_finish_and_exit_does_not() {
+fn x121e_x121f_stop_lets_the_iteration_finish_and_exit_does_not() {
     let scene = Scene::new("say ready\nawait go\nrun true\nsay well\nturn");
     let (running, terminal) = at_work(&scene, &["-n", "9"]);
     terminal.send("/stop\r");
@@ -436,7 +436,7 @@ fn x121_stop_lets_the_iteration_finish_and_exit_does_not() {
 }
 
 #[test]
-fn x121_new_gives_the_next_attempt_a_fresh_session() {
+fn x121d_new_gives_the_next_attempt_a_fresh_session() {
     let scene = Scene::new("@1 say ready\n@1 await go\nrun true");
     let (running, terminal) = at_work(&scene, &["-n", "3", "--session", "continue"]);
     terminal.send("/new\r");
@@ -455,7 +455,7 @@ fn x121_new_gives_the_next_attempt_a_fresh_session() {
 }
 
 #[test]
-fn l89_control_an_agent_that_never_answers_an_interrupt_is_ended_and_its_words_are_lost() {
+fn l89b_l89c_control_an_agent_that_never_answers_an_interrupt_is_ended_and_its_words_are_lost() {
     let scene = Scene::new(
         "@1 deaf interrupt end_session eof\n@1 ignore INT TERM\n@1 say ready\n@1 say 600000 half a thought\n@2.. run true\n@2.. say on",
     );
@@ -484,7 +484,7 @@ fn l89_control_an_agent_that_never_answers_an_interrupt_is_ended_and_its_words_a
 }
 
 #[test]
-fn s11_an_end_of_input_is_no_end_of_the_run() {
+fn s11c_an_end_of_input_is_no_end_of_the_run() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.send(b"\x04\x04");

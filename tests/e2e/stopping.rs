@@ -29,17 +29,17 @@ fn x101_rlm_stop(script: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn x101_rlm_stop_leaves_nothing() {
+fn x101d_x101e_rlm_stop_leaves_nothing() {
     x101_rlm_stop(TREE, &[]);
 }
 
 #[test]
-fn x101_rlm_stop_leaves_nothing_of_a_tree_that_ignores_every_signal() {
+fn x101d_x101f_rlm_stop_leaves_nothing_of_a_tree_that_ignores_every_signal() {
     x101_rlm_stop(STUBBORN_TREE, &[]);
 }
 
 #[test]
-fn x101_rlm_stop_of_a_paused_or_sleeping_run_is_at_once() {
+fn x101d_x101g_rlm_stop_of_a_paused_or_sleeping_run_is_at_once() {
     for pause in [true, false] {
         let scene = Scene::new("print turn {start}");
         let mut running = scene
@@ -96,7 +96,7 @@ fn a_stop_after_the_iteration_lets_it_finish() {
 }
 
 #[test]
-fn x101_an_owner_that_stands_still_is_named_with_the_mend_and_ended_by_force() {
+fn x101l_an_owner_that_stands_still_is_named_with_the_mend_and_ended_by_force() {
     let scene = Scene::new(TREE);
     let running = scene.ready(&["--until", "false"]);
     running.signal(Signal::STOP);
@@ -124,7 +124,7 @@ fn x101_an_owner_that_stands_still_is_named_with_the_mend_and_ended_by_force() {
 }
 
 #[test]
-fn x101_an_owner_that_does_not_go_is_killed_by_force_and_its_tree_with_it() {
+fn x101l_an_owner_that_does_not_go_is_killed_by_force_and_its_tree_with_it() {
     let scene = Scene::new(STUBBORN_TREE);
     // It takes ten minutes for its stop.
     let run = scene
@@ -148,7 +148,7 @@ fn x101_an_owner_that_does_not_go_is_killed_by_force_and_its_tree_with_it() {
 
 /// What is asked of a run without its socket comes to nobody; what is done by force needs none.
 #[test]
-fn j49_control_a_run_without_its_socket_is_not_reached() {
+fn j49a_control_a_run_without_its_socket_is_not_reached() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     // What lies in its place keeps the run from making it again, which it may have done in between.

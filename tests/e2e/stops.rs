@@ -40,22 +40,22 @@ fn x101(signal: Signal) {
 }
 
 #[test]
-fn x101_sigterm_leaves_nothing() {
+fn x101b_x101e_sigterm_leaves_nothing() {
     x101(Signal::TERM);
 }
 
 #[test]
-fn x101_sighup_leaves_nothing() {
+fn x101c_x101e_sighup_leaves_nothing() {
     x101(Signal::HUP);
 }
 
 #[test]
-fn x101_sigint_leaves_nothing() {
+fn x101a_x101e_sigint_leaves_nothing() {
     x101(Signal::INT);
 }
 
 #[test]
-fn x101_ctrl_c_leaves_nothing() {
+fn x101a_x101e_ctrl_c_leaves_nothing() {
     let scene = Scene::new(TREE);
     let (running, terminal) = scene.run(&["--until", "false"]).spawn_on_terminal();
     terminal.wait_text("│", 0, LONG);
@@ -74,7 +74,7 @@ fn x101_ctrl_c_leaves_nothing() {
 }
 
 #[test]
-fn x101_a_tree_that_ignores_every_signal_is_gone_too() {
+fn x101b_x101f_x113b_a_tree_that_ignores_every_signal_is_gone_too() {
     let scene = Scene::new(STUBBORN_TREE);
     let run = scene
         .run(&["--until", "false"])
@@ -90,7 +90,7 @@ fn x101_a_tree_that_ignores_every_signal_is_gone_too() {
 }
 
 #[test]
-fn x101_control_a_group_kill_leaves_what_has_left_the_group() {
+fn x101h_control_a_group_kill_leaves_what_has_left_the_group() {
     let scene = Scene::new(TREE);
     // On a terminal of its own it leads a group of its own.
     let (running, terminal) = scene.agent.prepare(&scene.sandbox).spawn_on_terminal();
@@ -131,7 +131,7 @@ fn asked(ignore: &str) -> (Vec<String>, String) {
 }
 
 #[test]
-fn l90_the_stages_of_a_stop_come_one_after_the_other() {
+fn l90a_l90f_the_stages_of_a_stop_come_one_after_the_other() {
     assert_eq!(
         asked("").0,
         ["INT"],
@@ -144,7 +144,7 @@ fn l90_the_stages_of_a_stop_come_one_after_the_other() {
 }
 
 #[test]
-fn l90_an_interrupted_agent_may_end_its_own_way_and_is_heard() {
+fn l90a_an_interrupted_agent_may_end_its_own_way_and_its_last_words_are_kept() {
     let scene = Scene::new("");
     // Not as one word: the banner shows the command before the agent runs.
     let agent =
@@ -161,7 +161,7 @@ fn l90_an_interrupted_agent_may_end_its_own_way_and_is_heard() {
 }
 
 #[test]
-fn c70_a_signal_in_the_pause_ends_the_run_at_once() {
+fn c56c_c70a_c70b_a_signal_in_the_sleep_ends_the_run_at_once() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let scene = Scene::new("print once");
         let mut running = scene
@@ -204,7 +204,7 @@ fn a_signal_during_a_gate_or_the_check_ends_both_and_keeps_the_turn() {
 }
 
 #[test]
-fn c71_a_stop_during_the_turn_says_that_it_is_saved_before_it_ends_the_agent() {
+fn c71b_c71c_a_stop_during_the_turn_says_that_it_is_saved_before_it_ends_the_agent() {
     let scene = Scene::new("ignore INT\nprint ready\nhang");
     let mut running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "10s"));
     running.signal(Signal::TERM);

@@ -49,7 +49,7 @@ fn expect_resumed(scene: &Scene) {
 }
 
 #[test]
-fn x128_git_clean_costs_the_old_transcripts_and_nothing_else() {
+fn x128b_x128c_x128d_git_clean_costs_the_old_transcripts_and_nothing_else() {
     let scene = Scene::new(SCRIPT);
     let running = until_ready(run(&scene, "2.1) git clean -fdx;;"));
     let said = running.stdout();
@@ -91,7 +91,7 @@ fn x128_git_clean_costs_the_old_transcripts_and_nothing_else() {
 }
 
 #[test]
-fn x128_the_working_tree_stays_locked_while_the_state_is_gone() {
+fn x128a_the_working_tree_stays_locked_while_the_state_is_gone() {
     let scene = Scene::new(SCRIPT);
     let deed = "2.1) rm -rf .rlm; touch gone; while ! test -e go; do sleep 0.02; done;;";
     let mut running = run(&scene, deed).spawn();
@@ -110,7 +110,7 @@ fn x128_the_working_tree_stays_locked_while_the_state_is_gone() {
 }
 
 #[test]
-fn x128_it_may_happen_in_every_turn_and_to_single_files() {
+fn x128d_it_may_happen_in_every_turn_and_to_single_files() {
     let deeds = [
         "1.1|2.1|3.1) rm -rf .rlm;;",
         "1.1|2.1) rm .rlm/runs/*/progress-*;;",
@@ -129,7 +129,7 @@ fn x128_it_may_happen_in_every_turn_and_to_single_files() {
 }
 
 #[test]
-fn x128_an_agent_in_a_conversation_may_do_it_too() {
+fn x128b_an_agent_in_a_conversation_may_do_it_too() {
     let scene = Scene::new("");
     let script = "@2 say before\n@2 run rm -rf .rlm\n@2 say after\n@3 say ready\n@3 hang";
     scene.agent.set_script(script);
@@ -156,7 +156,7 @@ fn x128_an_agent_in_a_conversation_may_do_it_too() {
 
 /// No save comes between one command of the loop's own and the next.
 #[test]
-fn x128_a_gate_may_do_it_and_what_comes_after_it_is_run() {
+fn x128b_a_gate_may_do_it_and_what_comes_after_it_is_run() {
     let scene = Scene::new("print turn {start}");
     let run = ["--gate", "rm -rf .rlm", "--gate", "true", "--until", "true"];
     let ended = scene.run(&run).run(LONG).expect_code(0);
@@ -166,7 +166,7 @@ fn x128_a_gate_may_do_it_and_what_comes_after_it_is_run() {
 
 /// A thread that writes where nobody reads hangs for good.
 #[test]
-fn x128_the_end_does_not_wait_for_a_heartbeat_that_hangs() {
+fn x128e_the_end_does_not_wait_for_a_heartbeat_that_hangs() {
     let scene = Scene::new(SCRIPT);
     let deeds = "1.1) while ! test -e go; do sleep 0.02; done;; 2.1) rm -rf .rlm; touch .rlm;;";
     fs_err::write(scene.file("rlm.toml"), "heartbeat = \"beat\"\n").unwrap();
@@ -185,7 +185,7 @@ fn x128_the_end_does_not_wait_for_a_heartbeat_that_hangs() {
 
 /// What X128 is without healing: this is what happens where it cannot be done.
 #[test]
-fn x128_control_state_that_cannot_be_written_again_ends_the_run_and_says_so() {
+fn x128e_state_that_cannot_be_written_again_ends_the_run_and_says_so() {
     let scene = Scene::new(SCRIPT);
     let ended = run(&scene, "2.1) rm -rf .rlm; touch .rlm;;")
         .run(LONG)

@@ -125,7 +125,7 @@ fn what_is_shown_costs_next_to_nothing_while_nothing_moves() {
 }
 
 #[test]
-fn x115_a_terminal_that_takes_nothing_holds_nobody_up() {
+fn x115d_x115e_a_terminal_that_takes_nothing_holds_nobody_up() {
     let scene = Scene::new("print ready\nawait begin\nflood 30M\ntouch through\nawait go");
     let (running, terminal) = scene.run(&["--once"]).spawn_on_terminal();
     terminal.sees("ready", LONG);

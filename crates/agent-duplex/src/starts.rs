@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn p44_pauses_double_until_inputs_are_refused() {
+    fn p44b_p44c_pauses_double_until_inputs_are_refused() {
         let mut now = Instant::now();
         let mut starts = Starts::new(Some(policy(9)));
         let mut pauses = Vec::new();
@@ -193,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn p44_there_are_never_more_starts_in_a_row_than_the_policy_has(
+        fn p44c_there_are_never_more_starts_in_a_row_than_the_policy_has(
             most in 1u32..6,
             reasons in proptest::collection::vec(0usize..6, 0..60),
         ) {

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p32_what_is_shown_of_a_command_tells_no_secret() {
+    fn p32c_what_is_shown_of_a_command_tells_no_secret() {
         let command = AgentCommand::new("agent")
             .arg("--key=secret")
             .env("KEY", "secret");

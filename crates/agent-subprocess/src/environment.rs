@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn p32_what_may_be_inherited_is_what_is_needed_and_what_was_named() {
+    fn p32a_what_may_be_inherited_is_what_is_needed_and_what_was_named() {
         let mut environment = Environment::default();
         environment.set("MINE", "1");
         assert_eq!(names(&environment), ["MINE", "OURS", "PWD"]);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn p32_what_is_set_last_counts_and_no_name_is_empty() {
+    fn p32a_p32c_what_is_set_last_counts_and_no_name_is_empty() {
         let mut context = Context::new(".", ".");
         context.env.push(("A".into(), "context".into()));
         let mut environment = Environment::default();

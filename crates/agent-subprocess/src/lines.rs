@@ -237,7 +237,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn p1_any_chunking_gives_the_lines_of_a_naive_splitter(
+        fn p1a_p14_any_chunking_gives_the_lines_of_a_naive_splitter(
             chunks in prop::collection::vec(
                 prop::collection::vec(prop_oneof![Just(b'\n'), any::<u8>(), Just(b'x')], 0..40), 0..40),
             max in 1_usize..60,

@@ -217,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn l90_stages_come_in_order_and_kill_comes_within_the_budget_less_its_reserve(
+        fn l90a_l90b_stages_come_in_order_and_kill_comes_within_the_budget_less_its_reserve(
             times in prop::array::uniform4(0_u64..10_000), exit in 0_u64..12_000, stdin_open: bool, late in 0_u64..50,
         ) {
             let [budget, interrupt, close_stdin, terminate] = times.map(Duration::from_millis);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn l90_the_default_times_fill_the_budget() {
+    fn l90a_l90b_the_default_times_fill_the_budget() {
         let trace = play(&StopPolicy::default(), Duration::MAX, true, Duration::ZERO);
         let shown: Vec<String> = trace
             .iter()
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn l90_a_guard_is_given_up_within_the_budget() {
+    fn l90b_a_guard_is_given_up_within_the_budget() {
         let killed_until = |budget| {
             let policy = StopPolicy::default().within(Duration::from_millis(budget));
             let seen = Seen {

@@ -181,7 +181,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn l96_lines_come_whole_and_in_order_whoever_writes_them_and_gives_up_on_them(
+        fn l96b_p7_lines_come_whole_and_in_order_whoever_writes_them_and_gives_up_on_them(
             steps in prop::collection::vec((0_usize..200, 0_usize..200_000, any::<bool>(), any::<bool>()), 1..24),
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn l96_what_waits_goes_first() {
+    async fn l96b_a_waiting_line_goes_first() {
         let (sender, mut receiver) = pipe::pipe().unwrap();
         let writer = Writer::new(Input::new(sender).writer());
         writer.write(line(0, 0)).await.unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn p9_a_pipe_that_nobody_reads_is_closed_for_all_lines() {
+    async fn p9a_p9b_a_pipe_that_nobody_reads_is_closed_for_all_lines() {
         let (sender, receiver) = pipe::pipe().unwrap();
         let writer = Writer::new(Input::new(sender).writer());
         let waits = writer.push(line(0, 1000)).unwrap();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn c64_a_newer_packing_is_no_damage_that_a_load_may_fall_back_over() {
+    fn c64a_a_newer_packing_is_no_damage_that_a_load_may_fall_back_over() {
         let newer = Fault::NewerPacking { found: 2 };
         assert_eq!(unpack(2, b"x", 1, 0), Err(newer.clone()));
         let err = crate::Error::fault("s", newer);

@@ -69,7 +69,8 @@ fn loaded_head(path: &Path) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn c62_saves_into_the_room_ahead_succeed_on_a_full_disk_and_the_next_says_what_it_needs() {
+fn c62a_c62b_c62d_saves_into_the_room_ahead_succeed_on_a_full_disk_and_the_next_says_what_it_needs()
+{
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, space) = open(&path, 8 * 4096);
@@ -100,7 +101,7 @@ fn c62_saves_into_the_room_ahead_succeed_on_a_full_disk_and_the_next_says_what_i
 
 /// Who makes as much room as the error asks for is not asked for more.
 #[test]
-fn c62_a_full_disk_is_told_in_bytes_that_are_enough() {
+fn c62b_c62d_a_full_disk_is_reported_in_bytes_that_are_enough() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, _) = open(&path, 0);
@@ -156,7 +157,7 @@ fn needed(err: &crate::Error) -> u64 {
 /// Whether neither the journal nor the save fits into the room that there was, or only the save
 /// does not; and whether the room that is made is a byte too small at first.
 #[test]
-fn c62_the_save_that_a_full_disk_failed_fits_into_the_bytes_that_it_asked_for() {
+fn c62b_c62d_the_save_that_a_full_disk_failed_fits_into_the_bytes_that_it_asked_for() {
     for ahead in [0, 1 << 12] {
         for (saves, room, len) in [(40, 0, 500), (40, 20_000, 500), (1, 1_200, 4_500)] {
             for lacks in [0, 1] {
@@ -301,7 +302,7 @@ fn a_phase_that_failed_and_looks_newest_makes_nothing_before_it_superfluous() {
 
 /// A file that does not fit is nothing to the journal, whose room ahead is there for just this.
 #[test]
-fn c62_no_room_for_a_blob_or_a_phase_leaves_the_journal_its_room() {
+fn c62b_c62e_no_room_for_a_blob_or_a_phase_leaves_the_journal_its_room() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, space) = open(&path, 8 * 4096);
@@ -318,7 +319,7 @@ fn c62_no_room_for_a_blob_or_a_phase_leaves_the_journal_its_room() {
 
 /// Where zeros reserve nothing the state on disk is intact all the same.
 #[test]
-fn c62_control_without_room_ahead_the_first_save_on_a_full_disk_fails() {
+fn c62a_c62b_control_without_room_ahead_the_first_save_on_a_full_disk_fails() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, space) = open(&path, 0);
@@ -331,7 +332,7 @@ fn c62_control_without_room_ahead_the_first_save_on_a_full_disk_fails() {
 
 /// A disk with room for the saves but not for what is reserved ahead of them.
 #[test]
-fn c62_what_cannot_be_reserved_is_left_to_others() {
+fn room_that_cannot_be_reserved_is_left_to_others() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let hook = |call| match call {
@@ -352,7 +353,7 @@ fn c62_what_cannot_be_reserved_is_left_to_others() {
 
 /// A directory that vanishes just while a writer makes up for a full disk.
 #[test]
-fn x128_a_removal_while_a_full_disk_is_made_up_for_is_tried_again() {
+fn x128d_a_removal_while_a_full_disk_is_made_up_for_is_tried_again() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (is_full, removals) = (

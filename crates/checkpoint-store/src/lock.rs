@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s21_stamps_are_utc() {
+    fn s21b_stamps_are_utc() {
         let at = |secs| utc(SystemTime::UNIX_EPOCH + Duration::from_secs(secs));
         assert_eq!(at(0), "1970-01-01T00:00:00Z");
         assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");

@@ -118,7 +118,7 @@ fn epochs_grow_even_without_their_markers() {
 }
 
 #[test]
-fn c67_temporary_files_of_older_epochs_only_are_removed() {
+fn c67a_c67c_temporary_files_of_older_epochs_only_are_removed() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("s");
     drop(open(&dir));
@@ -287,7 +287,7 @@ fn events(loaded: &Loaded) -> Vec<u64> {
 }
 
 #[test]
-fn x116_a_writer_holds_no_more_of_a_long_history_than_of_a_short_one() {
+fn x116e_a_writer_holds_no_more_of_a_long_history_than_of_a_short_one() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, saved) = long_history(&path);

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x116_numbers_that_follow_one_another_take_no_more_room_than_one() {
+    fn x116e_numbers_that_follow_one_another_take_no_more_room_than_one() {
         let seqs: Seqs = (7..1_000_000).collect();
         assert_eq!(seqs.rows(), 1);
         assert_eq!(seqs.before_last(15), Some(1_000_000 - 16));

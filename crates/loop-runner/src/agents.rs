@@ -276,7 +276,7 @@ mod tests {
 
     /// Each form in which an agent was ever saved.
     #[test]
-    fn c64_an_agent_is_read_as_it_was_saved() {
+    fn c64b_an_agent_is_read_as_it_was_saved() {
         let saved = [
             r#"{"Command":{"argv":["a"]}}"#,
             r#"{"Claude":{"program":["claude"]}}"#,

@@ -25,7 +25,7 @@ mod tests {
     use super::is_made;
 
     #[test]
-    fn x105_a_promise_stands_at_the_end() {
+    fn x106d_a_promise_stands_at_the_end() {
         for text in [
             "DONE",
             "all tests pass\n\n  DONE  \n",
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn x106_a_promise_in_the_middle_is_none() {
+    fn x106c_a_promise_in_the_middle_is_none() {
         for text in [
             "",
             "I will say <promise>DONE</promise> when all tests pass",

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn x113_a_heartbeat_is_written_each_ten_seconds_and_at_each_change() {
+    async fn x113d_a_heartbeat_is_written_each_ten_seconds_and_at_each_change() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("beat");
         let text: Text = Box::new(|beat| format!("{} {:?}", beat.head.iteration, beat.ended));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn x113_a_heartbeat_that_can_not_be_written_is_told_of_once_and_tried_again() {
+    async fn x113d_a_heartbeat_that_can_not_be_written_is_told_of_once_and_tried_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("none/beat");
         let mut heartbeat = Heartbeat::new(path.clone(), Box::new(|_| "x".into()));

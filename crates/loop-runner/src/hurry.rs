@@ -75,7 +75,7 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
     #[tokio::test(start_paused = true)]
-    async fn l98_what_ends_for_a_day_is_over_in_a_second_for_who_loses_patience() {
+    async fn l90g_a_stop_of_a_day_is_over_in_a_second_after_a_second_stop() {
         let script = Script::new().message().begin().stopping(&Gate::new());
         let driver = ScriptedDriver::new(Capabilities::none()).plays(script);
         let (conversation, _primary) = Conversation::new(Box::new(driver), Default::default());

@@ -66,7 +66,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn x107_the_time_of_a_limit_is_read_from_the_words_of_a_refusal() {
+    fn x107a_the_time_of_a_limit_is_read_from_the_words_of_a_refusal() {
         for (words, seconds) in [
             (
                 "You exceeded your quota. Please retry in 34.5s.",

@@ -146,7 +146,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt as _;
 
     #[test]
-    fn x117_a_directory_whose_path_can_not_be_said_is_refused_before_anything_is_made() {
+    fn x117g_a_directory_whose_path_can_not_be_said_is_refused_before_anything_is_made() {
         let dir = tempfile::tempdir().unwrap();
         let odd = dir.path().join(OsStr::from_bytes(b"caf\xe9"));
         // A file system that takes no such name has no such project.

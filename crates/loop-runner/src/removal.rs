@@ -119,7 +119,7 @@ mod tests {
     use crate::journal::Journal;
 
     #[test]
-    fn s20_what_a_process_has_is_not_removed_and_else_nothing_is_left() {
+    fn s20j_a_held_run_is_not_removed_and_else_nothing_is_left() {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::find(dir.path()).unwrap();
         let run: RunId = "r1".parse().unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn s20_what_is_no_run_is_removed_and_a_link_is_not_followed() {
+    fn s20h_s20j_what_is_no_run_is_removed_and_a_link_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::find(dir.path()).unwrap();
         fs_err::create_dir_all(project.runs_dir()).unwrap();

@@ -67,7 +67,7 @@ mod tests {
     proptest! {
         /// Whatever is accepted is one ordinary path component; whatever is refused is named harmlessly.
         #[test]
-        fn x117_a_run_id_leads_nowhere_else(text in "(\\PC|[./\\\\\u{0}-\u{1f}]){0,70}") {
+        fn x117c_a_run_id_leads_nowhere_else(text in "(\\PC|[./\\\\\u{0}-\u{1f}]){0,70}") {
             match text.parse::<RunId>() {
                 Ok(id) => {
                     let parts: Vec<_> = Path::new(id.as_str()).components().collect();

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s20_what_a_run_takes_is_told_apart_and_links_are_not_followed() {
+    fn s20e_the_space_of_a_run_is_measured_and_links_are_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::find(dir.path()).unwrap();
         let run: RunId = "r1".parse().unwrap();

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn x128_a_transcript_whose_file_was_removed_goes_on_in_a_new_one_with_all_of_it() {
+    fn x128b_a_transcript_whose_file_was_removed_goes_on_in_a_new_one_with_all_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
         transcript.note(Timestamp(1), "one", "").unwrap();

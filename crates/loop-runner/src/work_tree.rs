@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn c76_a_copy_has_no_holder_and_what_was_moved_has_it() {
+    async fn c76c_a_copy_has_no_holder_and_a_moved_tree_keeps_it() {
         let dir = tempfile::tempdir().unwrap();
         let [tree, copy, moved] = ["tree", "copy", "moved"].map(|name| dir.path().join(name));
         fs_err::create_dir_all(&tree).unwrap();

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn x117_a_mistake_is_named_with_its_place() {
+    fn x117a_a_mistake_is_named_with_its_place() {
         let errors = [
             error("until = \"make\"\nsleeep = 3\n"),
             error("sleep = \"soon\"\n"),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn x118_a_mistake_shows_no_value_wherever_it_stands() {
+    fn x118e_a_mistake_shows_no_value_wherever_it_stands() {
         for text in [
             "mcp-servers.a.args = [\n  \"x\",\n  5318008,\n]\n",
             "['mcp-servers'.a]\ncommand = 5318008\n",
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn l95_servers_keep_their_order() {
+    fn l95b_servers_keep_their_order() {
         let text = "[mcp-servers.zeta]\ncommand = \"z\"\n[mcp-servers.alpha]\ncommand = \"a\"\n";
         let config: Config = toml::from_str(text).unwrap();
         assert_eq!(

@@ -107,7 +107,7 @@ mod tests {
         }
 
         #[test]
-        fn x117_any_text_is_a_duration_or_one_clear_error(text in "\\PC{0,12}") {
+        fn x117d_any_text_is_a_duration_or_one_clear_error(text in "\\PC{0,12}") {
             if let Err(e) = parse(&text) {
                 prop_assert!(e.contains("is not a duration") || e.contains("longer than"));
             }

@@ -135,7 +135,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_readme_has_every_code() {
+    fn x113e_the_readme_has_every_code() {
         let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
         let readme = fs_err::read_to_string(readme).unwrap();
         for (code, meaning) in Code::ALL {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_and_a_rate_limit_have_codes_of_their_own() {
+    fn x113e_a_budget_and_a_rate_limit_have_codes_of_their_own() {
         let (limit, used) = (5, 6);
         let until = Timestamp(1);
         let cap = Duration::ZERO;

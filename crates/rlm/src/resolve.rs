@@ -261,7 +261,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn x124_what_a_driver_can_be_told_means_nothing_to_a_command() {
+    fn x124e_what_a_driver_can_be_told_means_nothing_to_a_command() {
         for option in [
             "--permissions all",
             "--model opus",
@@ -278,7 +278,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn x124_permissions_are_edits_unless_said() {
+    fn x124a_permissions_are_edits_unless_said() {
         let claude = "--once --agent claude --agent-bin sh";
         let settings = resolve(claude, "").unwrap();
         let phase = &settings.phases[0];
@@ -299,7 +299,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn x117_what_claude_could_not_be_started_with_is_refused_with_its_file() {
+    fn x117a_what_claude_could_not_be_started_with_is_refused_with_its_file() {
         for text in [
             "tools = ['Ba sh']",
             "allowed-tools = ['']",
@@ -318,7 +318,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn s18_a_run_needs_an_end() {
+    fn s18a_s18b_a_run_needs_an_end() {
         let error = resolve("", "").unwrap_err();
         assert!(error.contains("no end"), "{error}");
         for end in [
@@ -332,7 +332,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn s04_the_limits_are_those_of_the_help() {
+    fn s4b_a_run_has_the_limits_of_the_help() {
         let settings = resolve("--until true", "").unwrap();
         let phase = &settings.phases[0];
         assert_eq!(phase.limits.max_iterations, Some(100));
@@ -349,7 +349,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn x129_a_budget_that_an_agent_does_not_report_on_is_refused() {
+    fn x129a_x129b_a_budget_that_an_agent_does_not_report_on_is_refused() {
         let refused = [
             "--agent codex --max-cost 5",
             "--agent gemini --max-cost 5",
@@ -387,7 +387,7 @@ pub(crate) mod tests {
         [[phase]]\nname = 'build'\nprompt-file = 'build.md'\niteration-timeout = '3h'\n[phase.claude]\neffort = 'high'\n";
 
     #[test]
-    fn x119_each_phase_has_its_own_prompt_agent_limits_and_end() {
+    fn x119a_each_phase_has_its_own_prompt_agent_limits_and_end() {
         let settings = resolve_line("rlm run", PHASES).unwrap();
         let [plan, build] = settings.phases.as_slice() else {
             panic!("{:?}", settings.phases)
@@ -423,7 +423,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn x119_an_option_goes_over_every_phase() {
+    fn x119e_an_option_goes_over_every_phase() {
         let settings = resolve_line(
             "rlm run -n 5 --permissions all --agent opencode --agent-bin sh",
             PHASES,

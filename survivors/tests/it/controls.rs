@@ -23,7 +23,7 @@ fn left(command: &str, way: Way) -> Vec<Role> {
 }
 
 #[test]
-fn x101_control_a_shell_loop_leaves_what_has_left_the_terminal() {
+fn x101h_control_a_shell_loop_leaves_what_has_left_the_terminal() {
     assert_eq!(
         left(SHELL_LOOP, Way::OnePress),
         [Role::Setsid, Role::Daemon]
@@ -31,19 +31,19 @@ fn x101_control_a_shell_loop_leaves_what_has_left_the_terminal() {
 }
 
 #[test]
-fn x101_control_a_group_kill_leaves_what_has_left_the_group() {
+fn x101h_control_a_group_kill_leaves_what_has_left_the_group() {
     let command = format!("SURVIVORS_SUBJECT=killpg {SUBJECT} {{agent}}");
     assert_eq!(left(&command, Way::Term), [Role::Setsid, Role::Daemon]);
 }
 
 #[test]
-fn x102_control_a_shell_loop_leaves_everything() {
+fn x102f_control_a_shell_loop_leaves_everything() {
     let all = &Role::ALL[..5];
     assert_eq!(left(SHELL_LOOP, Way::Kill), all);
 }
 
 #[test]
-fn x102_control_without_a_guard_a_kill_leaves_every_kind() {
+fn x102f_control_without_a_guard_a_kill_leaves_every_kind() {
     let command =
         format!("SURVIVORS_SUBJECT=unguarded {SUBJECT} run --no-input --once -p x -- {{agent}}");
     let left = left(&command, Way::Kill);

@@ -22,7 +22,7 @@ fn ours(moment: Moment) -> Plan {
 }
 
 #[test]
-fn x101_nothing_outlives_a_stop() {
+fn x101a_x101b_x101c_nothing_outlives_a_stop() {
     for (way, status) in [
         (Way::OnePress, "SIGINT"),
         (Way::Term, "SIGTERM"),
@@ -33,7 +33,7 @@ fn x101_nothing_outlives_a_stop() {
 }
 
 #[test]
-fn x103_nothing_outlives_three_presses_that_all_else_ignores() {
+fn x103h_nothing_outlives_three_presses_that_all_else_ignores() {
     let plan = Plan {
         stubborn: true,
         ..ours(Moment::Turn)
@@ -42,14 +42,14 @@ fn x103_nothing_outlives_three_presses_that_all_else_ignores() {
 }
 
 #[test]
-fn x102_nothing_outlives_a_kill() {
+fn x102a_nothing_outlives_a_kill() {
     for moment in [Moment::Turn, Moment::Gate] {
         expect_nothing_left(&ours(moment), Way::Kill);
     }
 }
 
 #[test]
-fn x101_nothing_outlives_a_press_in_the_start_a_gate_or_the_sleep() {
+fn x101g_nothing_outlives_a_press_in_the_start_a_gate_or_the_sleep() {
     for moment in [Moment::Start, Moment::Gate, Moment::Sleep] {
         expect_nothing_left(&ours(moment), Way::OnePress);
     }

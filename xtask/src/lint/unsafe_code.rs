@@ -178,7 +178,7 @@ UNSAFE impl Send for Pointers {}
 "#;
 
     #[test]
-    fn each_piece_is_found_with_its_function_and_its_proof() {
+    fn p52b_each_piece_is_found_with_its_function_and_its_proof() {
         let source = Source {
             path: "crates/a/src/sys.rs".into(),
             text: MODULE.replace("UNSAFE", "unsafe"),
@@ -196,7 +196,7 @@ UNSAFE impl Send for Pointers {}
     }
 
     #[test]
-    fn a_word_in_a_text_or_a_name_is_not_code() {
+    fn p52b_a_word_in_a_text_or_a_name_is_not_code() {
         for line in [
             "// WORD { }",
             "let x = \"WORD { }\";",

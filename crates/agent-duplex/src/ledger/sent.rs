@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn p20_what_is_named_is_taken_in_order_and_the_rest_stays(
+        fn p20a_what_is_named_is_taken_in_order_and_the_rest_stays(
             counts in proptest::collection::vec(1usize..4, 0..12),
             names in proptest::collection::vec(proptest::collection::vec(0u128..14, 0..5), 0..12),
         ) {

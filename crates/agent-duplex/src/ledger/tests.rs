@@ -175,7 +175,7 @@ fn ask(id: &str) -> Event {
 }
 
 #[test]
-fn l81_folded_queued_and_merged_inputs_belong_to_the_turn_that_took_them() {
+fn l81b_folded_queued_and_merged_inputs_belong_to_the_turn_that_took_them() {
     let mut book = Book::new();
     (0..2).for_each(|_| book.accept());
     book.hand_on(true);
@@ -200,7 +200,7 @@ fn l81_folded_queued_and_merged_inputs_belong_to_the_turn_that_took_them() {
 }
 
 #[test]
-fn l81_a_turn_of_the_agents_own_runs_before_the_one_that_was_promised() {
+fn l81c_a_turn_of_the_agents_own_runs_before_the_one_that_was_promised() {
     let mut book = Book::new();
     book.accept();
     book.hand_on(true);
@@ -224,7 +224,7 @@ fn l81_a_turn_of_the_agents_own_runs_before_the_one_that_was_promised() {
 }
 
 #[test]
-fn l81_a_promised_turn_that_was_folded_into_another_ends_with_it() {
+fn l81b_l81c_a_promised_turn_that_was_folded_into_another_ends_with_it() {
     let mut book = Book::new();
     book.accept();
     book.hand_on(true);
@@ -244,7 +244,7 @@ fn l81_a_promised_turn_that_was_folded_into_another_ends_with_it() {
 }
 
 #[test]
-fn l81_nothing_comes_after_a_completion_and_nothing_is_left_open() {
+fn l81c_nothing_comes_after_a_completion_and_nothing_is_left_open() {
     let mut book = Book::new();
     book.accept();
     book.hand_on(true);
@@ -284,7 +284,7 @@ fn l81_nothing_comes_after_a_completion_and_nothing_is_left_open() {
 }
 
 #[test]
-fn l93_what_is_on_its_way_is_not_forgotten_for_what_comes_after() {
+fn l93b_an_input_on_its_way_is_not_forgotten_for_what_comes_after() {
     let mut book = Book::new();
     book.accept();
     assert!(book.ledger.offer(Uuid::new_v4()).is_some());
@@ -295,7 +295,7 @@ fn l93_what_is_on_its_way_is_not_forgotten_for_what_comes_after() {
 }
 
 #[test]
-fn l91_a_death_is_told_with_its_status_and_what_was_not_taken_waits_again() {
+fn l91a_l91b_a_death_is_reported_with_its_status_and_inputs_not_taken_wait_again() {
     let mut book = Book::new();
     (0..2).for_each(|_| book.accept());
     book.hand_on(true);
@@ -380,7 +380,7 @@ proptest! {
     /// Whatever a driver reports: each turn begins before it ends and ends once, nothing is open after it, each line comes once, the counts are
     /// right, and every input is in a turn, was thrown away by the agent, or waits, in the order in which it was accepted.
     #[test]
-    fn l81_l86_p20_the_ledger_keeps_its_promises(ops in proptest::collection::vec(any_op(), 0..60)) {
+    fn l81a_l81c_l86a_p20a_the_ledger_keeps_its_promises(ops in proptest::collection::vec(any_op(), 0..60)) {
         let mut book = Book::new();
         let mut lines = 0;
         for op in ops {

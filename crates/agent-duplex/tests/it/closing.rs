@@ -94,7 +94,7 @@ async fn closing_waits_for_the_turn_and_keeps_what_waits() {
 }
 
 #[tokio::test]
-async fn x114_what_runs_in_the_background_is_waited_for_and_gets_its_answers() {
+async fn x114b_what_runs_in_the_background_is_waited_for_and_gets_its_answers() {
     let ask = Event::PermissionAsked(Ask {
         id: "a".into(),
         tool: "Bash".into(),
@@ -130,7 +130,7 @@ async fn x114_what_runs_in_the_background_is_waited_for_and_gets_its_answers() {
 }
 
 #[tokio::test]
-async fn x114_a_turn_that_the_background_begins_is_waited_for_too() {
+async fn x114b_a_turn_that_the_background_begins_is_waited_for_too() {
     let (gate, end) = (Gate::new(), Gate::new());
     let script = with_a_task().gate(&gate);
     let script = script.observe(Event::TurnStarted { inputs: vec![] });
@@ -149,7 +149,7 @@ async fn x114_a_turn_that_the_background_begins_is_waited_for_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x114_what_runs_in_the_background_is_not_waited_for_for_ever() {
+async fn x114c_what_runs_in_the_background_is_not_waited_for_for_ever() {
     let driver = ScriptedDriver::new(steered()).plays(with_a_task());
     let mut talk = after_its_turn(driver).await;
     let before = Instant::now();
@@ -159,7 +159,7 @@ async fn x114_what_runs_in_the_background_is_not_waited_for_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x114_who_has_the_least_patience_has_the_agent_closed() {
+async fn x114c_who_has_the_least_patience_has_the_agent_closed() {
     let driver = ScriptedDriver::new(steered()).plays(with_a_task());
     let mut talk = after_its_turn(driver).await;
     let patient = close(&talk.conversation);
@@ -172,7 +172,7 @@ async fn x114_who_has_the_least_patience_has_the_agent_closed() {
 }
 
 #[tokio::test]
-async fn x114_an_agent_that_is_being_closed_hears_everything() {
+async fn x114b_an_agent_that_is_being_closed_hears_everything() {
     let gate = Gate::new();
     let script = Script::new().message().begin().end(EndReason::Completed);
     let script = script.closing(&gate).leaves(7, "server");

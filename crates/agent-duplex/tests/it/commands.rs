@@ -11,7 +11,7 @@ use agent_duplex::{
 use crate::talk::{Talk, delta, soon, steered};
 
 #[tokio::test]
-async fn p21_an_interrupt_is_done_when_the_turn_is_over() {
+async fn p21a_p21b_an_interrupt_is_done_when_the_turn_is_over() {
     let gate = Gate::new();
     let script = Script::new().message().begin().observe(delta("x"));
     let script = script.interrupted().observe(delta("y")).gate(&gate);
@@ -60,7 +60,7 @@ async fn p22_an_interrupt_waits_for_nothing_when_no_turn_runs_and_drops_what_wai
 }
 
 #[tokio::test]
-async fn p47_an_ask_is_answered_once_and_one_of_a_dead_agent_never() {
+async fn p47b_an_ask_is_answered_once_and_one_of_a_dead_agent_never() {
     let ask = |id: &str| {
         Event::PermissionAsked(Ask {
             id: id.into(),

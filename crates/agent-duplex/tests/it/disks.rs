@@ -120,7 +120,7 @@ fn ended(mut child: Child) -> Vec<String> {
 }
 
 #[test]
-fn l100_where_a_file_may_not_grow_nothing_that_was_kept_is_lost() {
+fn l100c_where_a_file_may_not_grow_nothing_that_was_kept_is_lost() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("talks");
     let script = r#"trap "" XFSZ; ulimit -f 300; exec "$@""#;
@@ -149,7 +149,7 @@ fn all_kept(recovered: &Recovered, kept: &[&str]) {
 }
 
 #[test]
-fn l100_on_a_full_disk_nothing_that_was_kept_is_lost() {
+fn l100c_on_a_full_disk_nothing_that_was_kept_is_lost() {
     let directory = TempDir::new().unwrap();
     let mount = directory.path().join("disk");
     fs::create_dir(&mount).unwrap();
@@ -198,7 +198,7 @@ fn skipped(why: &str) {
 }
 
 #[test]
-fn l100_a_file_that_can_not_be_written_is_an_error() {
+fn l100b_a_file_that_can_not_be_written_is_an_error() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("talks");
     drop(SqlitePersistence::open(&file, "talk").unwrap());
@@ -235,7 +235,7 @@ fn l100_a_file_that_can_not_be_written_is_an_error() {
 }
 
 #[test]
-fn l100_of_two_processes_with_one_conversation_the_later_one_writes() {
+fn l100d_of_two_processes_with_one_conversation_the_later_one_writes() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("talks");
     let mut first = child(&[], "write when told", &file).spawn().unwrap();

@@ -15,7 +15,7 @@ use crate::talk::{Talk, delta, soon, steered};
 const BUDGET: Duration = Duration::from_secs(8);
 
 #[tokio::test]
-async fn l91_an_agent_that_dies_in_a_turn_completes_it_as_died() {
+async fn l81d_l91a_l91b_l91c_an_agent_that_dies_in_a_turn_completes_it_as_died() {
     let end = TurnEnd {
         exit: Some(ExitStatus::Code(0)),
         stderr_tail: "out of luck\n".into(),
@@ -31,7 +31,7 @@ async fn l91_an_agent_that_dies_in_a_turn_completes_it_as_died() {
 }
 
 #[tokio::test]
-async fn l91_a_death_that_the_driver_did_not_tell_is_none_the_less_one() {
+async fn l91a_l91b_l91c_a_death_that_the_driver_did_not_report_is_none_the_less_one() {
     let script = Script::new().message().begin().message();
     let script = script.observe(Event::Exited(ExitStatus::Signal(9))).over();
     let resumed = Script::new().message().end(EndReason::Completed);
@@ -61,7 +61,7 @@ async fn l91_a_death_that_the_driver_did_not_tell_is_none_the_less_one() {
 }
 
 #[tokio::test]
-async fn l98_a_stop_ends_all_streams_once_and_all_callers_wait_for_it() {
+async fn l81d_l98a_l98b_l98c_a_stop_ends_all_streams_once_and_all_callers_wait_for_it() {
     let gate = Gate::new();
     let script = Script::new().message().begin().observe(delta("hal"));
     let script = script.leaves(7, "sleep").stopping(&gate);
@@ -117,7 +117,7 @@ async fn l98_a_stop_ends_all_streams_once_and_all_callers_wait_for_it() {
 }
 
 #[tokio::test]
-async fn l98_a_driver_that_panics_ends_the_agent_and_all_streams() {
+async fn l98a_l98d_a_driver_that_panics_ends_the_agent_and_all_streams() {
     let script = Script::new().message().begin().panics();
     let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
     let mut subscription = talk.conversation.subscribe(100);
@@ -138,7 +138,7 @@ async fn l98_a_driver_that_panics_ends_the_agent_and_all_streams() {
 }
 
 #[test]
-fn l98_a_runtime_that_is_shut_down_ends_the_agent_and_all_streams() {
+fn l98a_l98d_a_runtime_that_is_shut_down_ends_the_agent_and_all_streams() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -165,7 +165,7 @@ fn l98_a_runtime_that_is_shut_down_ends_the_agent_and_all_streams() {
 }
 
 #[tokio::test]
-async fn l98_p41_dropping_the_last_handle_ends_what_it_started() {
+async fn l98a_l98d_p41a_dropping_the_last_handle_ends_what_it_started() {
     let script = Script::new().message().begin().observe(delta("x"));
     let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
     talk.send("go");
@@ -260,7 +260,7 @@ async fn a_stop_does_not_wait_for_ever_for_a_driver() {
 
 /// The first stop would go on for a day, while the agent starts and while it ends.
 #[tokio::test(start_paused = true)]
-async fn l98_a_stop_is_hurried_by_another_one_with_less_time() {
+async fn l90g_a_stop_is_hurried_by_another_one_with_less_time() {
     let day = Duration::from_secs(24 * 3600);
     let starting = Script::new().connecting(&Gate::new());
     let ending = Script::new().message().begin().stopping(&Gate::new());
@@ -365,7 +365,7 @@ impl Driver for Halts {
 }
 
 #[tokio::test]
-async fn l98_a_stop_answers_those_who_wait_for_room_to_ask() {
+async fn l98c_a_stop_answers_callers_that_wait_for_room_to_ask() {
     let driver = Halts::default();
     let options = ConversationOptions::default();
     let (conversation, primary) = Conversation::new(Box::new(driver.clone()), options);

@@ -23,7 +23,7 @@ fn answers() -> Script {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x123_an_execution_that_waits_in_a_pause_takes_the_agent_that_somebody_starts() {
+async fn x123a_an_execution_that_waits_in_a_pause_takes_the_agent_that_somebody_starts() {
     let crashes = Script::new().deaf(|| Error::gone("it crashed"));
     let driver = ScriptedDriver::new(resumable()).plays(crashes);
     let mut talk = Talk::restarting(driver.plays(answers()));
@@ -38,7 +38,7 @@ async fn x123_an_execution_that_waits_in_a_pause_takes_the_agent_that_somebody_s
 }
 
 #[tokio::test]
-async fn x123_an_execution_takes_the_agent_that_follows_the_one_that_is_closed() {
+async fn x123a_an_execution_takes_the_agent_that_follows_the_one_that_is_closed() {
     let gate = Gate::new();
     let driver = ScriptedDriver::new(resumable()).plays(answers().closing(&gate));
     let mut talk = Talk::with(driver.plays(answers()));
@@ -63,7 +63,7 @@ async fn x123_an_execution_takes_the_agent_that_follows_the_one_that_is_closed()
 }
 
 #[tokio::test]
-async fn p44_an_execution_that_waits_is_told_when_agents_are_given_up() {
+async fn p44c_an_execution_that_waits_is_told_when_agents_are_given_up() {
     let gate = Gate::new();
     let fails = Script::new().message().begin().end(EndReason::Failed);
     let mut options = restarting();
@@ -83,7 +83,7 @@ async fn p44_an_execution_that_waits_is_told_when_agents_are_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_agents_of_one_shot_that_fail_are_started_again_after_pauses() {
+async fn p44b_agents_of_one_shot_that_fail_are_started_again_after_pauses() {
     let gates = [Gate::new(), Gate::new(), Gate::new()];
     let fails = |gate: &Gate| {
         let script = Script::new().message().begin().gate(gate);
@@ -114,7 +114,7 @@ async fn p44_agents_of_one_shot_that_fail_are_started_again_after_pauses() {
 }
 
 #[tokio::test]
-async fn l92_an_agent_that_is_gone_is_handed_nothing_even_if_it_seems_to_take_it() {
+async fn l92b_an_agent_that_is_gone_is_handed_nothing_even_if_it_seems_to_take_it() {
     let dies = Script::new().message().over().held_open();
     let driver = ScriptedDriver::new(resumable()).plays(dies);
     let mut talk = Talk::with(driver.plays(answers()));
@@ -132,7 +132,7 @@ async fn l92_an_agent_that_is_gone_is_handed_nothing_even_if_it_seems_to_take_it
 }
 
 #[tokio::test]
-async fn x123_an_execution_that_is_held_ends_when_nothing_can_be_kept() {
+async fn x123a_an_execution_that_is_held_ends_when_nothing_can_be_kept() {
     let mut memory = MemoryPersistence::new();
     let driver = ScriptedDriver::new(resumable()).plays(answers());
     let (talk, _) = Talk::kept(driver, restarting(), memory.clone()).await;
@@ -150,7 +150,7 @@ async fn x123_an_execution_that_is_held_ends_when_nothing_can_be_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_a_pause_may_be_longer_than_clocks_count() {
+async fn p44b_a_pause_may_be_longer_than_clocks_count() {
     let mut options = restarting();
     let policy = options.restart.as_mut().unwrap();
     (policy.first_wait, policy.longest_wait) = (Duration::MAX, Duration::MAX);

@@ -70,7 +70,7 @@ async fn read(mut subscription: Subscription) -> (u64, usize) {
 }
 
 #[tokio::test]
-async fn l87_p11_a_hundred_readers_and_a_stalled_one_leave_memory_flat() {
+async fn l87a_l87b_l87c_p11a_a_hundred_readers_and_a_stalled_one_leave_memory_flat() {
     let lines = Arc::new(Lines::default());
     let mut script = Script::new().message().begin();
     for _ in 0..LINES {

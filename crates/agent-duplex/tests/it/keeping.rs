@@ -167,7 +167,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     /// Whatever is kept and however often it is recovered: the file gives back what memory does, and that is what the conversation was.
     #[test]
-    fn l100_a_file_recovers_what_memory_does(ops in proptest::collection::vec(any_op(), 0..80)) {
+    fn l100a_a_file_recovers_what_memory_does(ops in proptest::collection::vec(any_op(), 0..80)) {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("talks");
         let mut talk = Talk::default();
@@ -317,7 +317,7 @@ fn told(errors: &[Error], path: &Path) -> String {
 }
 
 #[test]
-fn l100_a_file_that_is_not_as_it_should_be_is_an_error_and_never_an_empty_history() {
+fn l100b_a_file_that_is_not_as_it_should_be_is_an_error_and_never_an_empty_history() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let mut errors = Vec::new();
@@ -386,7 +386,7 @@ fn l100_a_file_that_is_not_as_it_should_be_is_an_error_and_never_an_empty_histor
 }
 
 #[test]
-fn l100_nothing_is_called_kept_in_a_file_that_is_not_at_its_place_any_more() {
+fn l100c_nothing_is_called_kept_in_a_file_that_is_not_at_its_place_any_more() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let aside = directory.path().join("aside");

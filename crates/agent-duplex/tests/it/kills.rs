@@ -384,19 +384,19 @@ fn killed(kills: u64, early: Early) -> Vec<String> {
 }
 
 #[test]
-fn l85_l100_after_each_kill_what_was_accepted_is_there_once_and_nothing_is_handed_on_twice() {
+fn l85b_l100a_after_each_kill_accepted_inputs_are_there_once_and_nothing_is_handed_on_twice() {
     assert_eq!(killed(KILLS, Early::None), Vec::<String>::new());
 }
 
 /// The control: who acknowledges before the commit is found out.
 #[test]
-fn l85_l100_control_an_early_acknowledgement_loses_what_was_accepted() {
+fn l85b_control_an_early_acknowledgement_loses_accepted_inputs() {
     assert_ne!(killed(10, Early::All), Vec::<String>::new());
 }
 
 /// The control: who hands on before that is kept does it twice.
 #[test]
-fn l85_l100_control_an_unkept_hand_on_is_repeated() {
+fn l85b_control_an_unkept_hand_on_is_repeated() {
     let wrong = killed(10, Early::Handed);
     assert!(
         wrong

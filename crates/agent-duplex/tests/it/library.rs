@@ -28,7 +28,7 @@ fn turn(script: Script, text: &str) -> Script {
 }
 
 #[tokio::test]
-async fn x123_an_execution_is_the_stream_of_its_turn() {
+async fn x123a_an_execution_is_the_stream_of_its_turn() {
     let script = turn(turn(Script::new().session("s"), "one"), "two").over();
     let driver = ScriptedDriver::new(resumable()).plays(script);
     let talk = Talk::with(driver.plays(turn(Script::new(), "three")));
@@ -56,7 +56,7 @@ async fn x123_an_execution_is_the_stream_of_its_turn() {
 }
 
 #[tokio::test]
-async fn x123_an_execution_in_a_turn_that_runs_waits_for_its_own() {
+async fn x123a_an_execution_in_a_turn_that_runs_waits_for_its_own() {
     let gate = Gate::new();
     let script = Script::new()
         .message()
@@ -77,7 +77,7 @@ async fn x123_an_execution_in_a_turn_that_runs_waits_for_its_own() {
 }
 
 #[tokio::test]
-async fn x123_an_execution_ends_whatever_becomes_of_its_agent() {
+async fn x123a_an_execution_ends_whatever_becomes_of_its_agent() {
     // It dies in the turn, before it got the input, or everything is stopped.
     let died = Script::new().message().begin().over();
     let talk = Talk::with(ScriptedDriver::new(steered()).plays(died));
@@ -115,7 +115,7 @@ async fn x123_an_execution_ends_whatever_becomes_of_its_agent() {
 }
 
 #[tokio::test]
-async fn x123_an_agent_of_one_shot_is_closed_after_its_turn() {
+async fn x123b_an_agent_of_one_shot_is_closed_after_its_turn() {
     let gate = Gate::new();
     let driver = ScriptedDriver::new(resumable())
         .plays(turn(Script::new().session("s").gate(&gate), "one"))
@@ -141,7 +141,7 @@ async fn x123_an_agent_of_one_shot_is_closed_after_its_turn() {
 }
 
 #[tokio::test]
-async fn x123_what_is_held_keeps_its_agent_and_its_session() {
+async fn x123c_what_is_held_keeps_its_agent_and_its_session() {
     let script = Script::new()
         .message()
         .begin()
@@ -167,7 +167,7 @@ async fn x123_what_is_held_keeps_its_agent_and_its_session() {
 }
 
 #[tokio::test]
-async fn x123_the_model_is_changed_while_the_agent_runs() {
+async fn x123d_the_model_is_changed_while_the_agent_runs() {
     let talk = Talk::with(ScriptedDriver::new(steered()).plays(Script::new()));
     let none = soon(talk.conversation.set_model(None)).await;
     assert!(none.unwrap_err().is_gone());

@@ -77,7 +77,7 @@ fn racer(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn l93_whatever_races_with_whatever_nothing_hangs_or_gets_lost() {
+async fn l93a_l93b_p55a_in_any_race_nothing_hangs_or_gets_lost() {
     let mut dice = Dice(0x2545_f491_4f6c_dd1d);
     for round in 0..1000 {
         let answers = || {
@@ -165,7 +165,7 @@ async fn l93_whatever_races_with_whatever_nothing_hangs_or_gets_lost() {
 
 /// What is put into a channel while that is being closed may stay in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn l98_whoever_asks_while_it_ends_is_answered() {
+async fn l98c_a_caller_that_asks_while_it_ends_is_answered() {
     for _ in 0..10_000 {
         let driver = ScriptedDriver::new(resumable());
         let options = ConversationOptions::default();

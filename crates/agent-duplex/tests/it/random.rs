@@ -379,7 +379,7 @@ async fn recovers(play: Play, memory: &Failing, mut inner: MemoryPersistence) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn l81_l93_any_agent_and_any_order_of_deeds_keep_the_promises(
+    fn l81a_l81c_l81d_l93a_l93b_p55a_any_agent_and_any_order_of_deeds_keep_the_promises(
         world in any_world(),
         scripts in proptest::collection::vec(any_script(), 3),
         deeds in proptest::collection::vec(any_deed(), 0..40),
@@ -391,7 +391,7 @@ proptest! {
 
     // The keeper has a thread of its own, for which the time can't stand still.
     #[test]
-    fn l81_l100_what_was_acknowledged_is_kept_and_what_was_handed_on_is_not_again(
+    fn l81a_l81c_l100c_acknowledged_inputs_are_kept_and_handed_on_once(
         mut world in any_world(),
         kept in prop_oneof![Just(1000), 0usize..12],
         scripts in proptest::collection::vec(any_script(), 3),

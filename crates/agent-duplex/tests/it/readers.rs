@@ -35,7 +35,8 @@ async fn read_all(subscription: &mut Subscription) -> (Vec<Published>, Option<Dr
 }
 
 #[tokio::test]
-async fn l87_p11_a_stalled_subscriber_is_dropped_with_its_position_and_the_others_are_unhurt() {
+async fn l87a_l87b_l87c_p10a_p11a_a_stalled_subscriber_is_dropped_with_its_position_and_the_others_are_unhurt()
+ {
     let mut talk = Talk::with(chatty());
     let mut first = talk.conversation.subscribe(10_000);
     let mut second = talk.conversation.subscribe(10_000);
@@ -57,7 +58,7 @@ async fn l87_p11_a_stalled_subscriber_is_dropped_with_its_position_and_the_other
 }
 
 #[tokio::test]
-async fn l87_a_subscriber_that_reads_along_is_not_dropped() {
+async fn l87a_a_subscriber_that_reads_along_is_not_dropped() {
     let options = ConversationOptions::default().with_backlog(10);
     let mut talk = Talk::limited(chatty(), options);
     let mut subscription = talk.conversation.subscribe(20);
@@ -75,7 +76,7 @@ async fn l87_a_subscriber_that_reads_along_is_not_dropped() {
 }
 
 #[tokio::test]
-async fn p11_a_slow_primary_loses_nothing_and_holds_the_agent_up() {
+async fn p11b_a_slow_primary_loses_nothing_and_holds_the_agent_up() {
     let options = ConversationOptions::default().with_backlog(10);
     let mut talk = Talk::limited(chatty(), options);
     let mut ahead = talk.conversation.subscribe(10_000);
@@ -97,7 +98,7 @@ async fn p11_a_slow_primary_loses_nothing_and_holds_the_agent_up() {
 }
 
 #[tokio::test]
-async fn commands_act_while_the_primary_is_not_read() {
+async fn p10b_commands_act_while_the_primary_is_not_read() {
     let options = ConversationOptions::default().with_backlog(1);
     let mut talk = Talk::limited(chatty(), options);
     talk.send("go");

@@ -29,7 +29,7 @@ fn input(id: &str) -> Input {
 }
 
 #[tokio::test]
-async fn l85_x123_a_conversation_goes_on_from_its_file() {
+async fn l85a_x123e_a_conversation_continues_from_its_file() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let driver = ScriptedDriver::new(resumable()).plays(answers());
@@ -112,7 +112,7 @@ async fn what_is_acknowledged_or_told_is_in_the_file_before() {
 }
 
 #[tokio::test]
-async fn l100_a_conversation_that_was_taken_over_stops_and_its_turn_is_interrupted_once() {
+async fn l100a_l100d_a_conversation_that_was_taken_over_stops_and_its_turn_is_interrupted_once() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let gate = Gate::new();
@@ -147,7 +147,7 @@ async fn l100_a_conversation_that_was_taken_over_stops_and_its_turn_is_interrupt
 }
 
 #[tokio::test]
-async fn l100_a_file_that_can_not_be_recovered_is_the_error_of_opening() {
+async fn l100b_a_file_that_can_not_be_recovered_is_the_error_of_opening() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let mut kept = file(&path);
@@ -212,7 +212,7 @@ async fn what_a_stop_reports_is_in_the_file_before() {
 }
 
 #[tokio::test]
-async fn l80_of_repeated_inputs_the_first_receipt_is_remembered() {
+async fn l80c_of_repeated_inputs_the_first_receipt_is_remembered() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let options = ConversationOptions::default;

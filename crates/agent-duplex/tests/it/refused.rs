@@ -45,7 +45,7 @@ async fn dropped(mut execution: Execution) -> String {
 }
 
 #[tokio::test]
-async fn x123_an_execution_whose_agent_does_not_take_its_input_ends_with_the_cause() {
+async fn x123a_an_execution_whose_agent_does_not_take_its_input_ends_with_the_cause() {
     let errors: [fn() -> Error; 3] = [
         missing,
         || Error::held("somebody has it", None),
@@ -66,7 +66,7 @@ async fn x123_an_execution_whose_agent_does_not_take_its_input_ends_with_the_cau
 }
 
 #[tokio::test]
-async fn p44_agents_that_can_not_start_for_their_first_input_are_counted() {
+async fn p44c_agents_that_can_not_start_for_their_first_input_are_counted() {
     let policy = RestartPolicy::default().with_waits(Duration::ZERO, Duration::ZERO);
     let options = ConversationOptions::default().with_restart(policy);
     let driver = ScriptedDriver::new(resumable()).repeats(Script::new().deaf(missing));
@@ -100,7 +100,7 @@ async fn an_agent_that_can_not_start_for_its_first_input_is_ended_and_the_input_
 }
 
 #[tokio::test(start_paused = true)]
-async fn x123_an_idle_agent_that_can_take_nothing_has_a_while_to_end() {
+async fn x123a_an_idle_agent_that_can_take_nothing_has_a_while_to_end() {
     let gate = Gate::new();
     let once = Script::new().message().refuses(Some(cannot)).begin();
     let once = once.end(EndReason::Completed).observe(delta("late"));
@@ -119,7 +119,7 @@ async fn x123_an_idle_agent_that_can_take_nothing_has_a_while_to_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x123_an_idle_agent_that_can_take_nothing_for_good_is_complained_of() {
+async fn x123a_an_idle_agent_that_can_take_nothing_for_good_is_complained_of() {
     let driver = ScriptedDriver::new(resumable()).plays(Script::new().deaf(cannot));
     let mut talk = Talk::with(driver);
     let execution = executes(&mut talk, "go").await;

@@ -88,14 +88,14 @@ fn begins_with_the_turn(late: &[Published], all: &[Published]) {
 }
 
 #[tokio::test]
-async fn l88_p12_a_late_reader_gets_the_turn_from_its_beginning_and_goes_on_live_each_thing_once() {
+async fn l88a_p12_a_late_reader_gets_the_turn_from_its_beginning_and_then_live_each_thing_once() {
     // The replay is longer than what this reader may leave unread.
     let (read, all) = late((0..50).map(|i| delta(&i.to_string()).into()), 20).await;
     begins_with_the_turn(&read, &all);
 }
 
 #[tokio::test]
-async fn l88_a_replay_of_too_many_things_is_left_out_and_told_first() {
+async fn l88b_a_replay_of_too_many_things_is_left_out_and_reported_first() {
     let most = 10_000;
     // The assignment, the lifecycle and what comes right before the gate are three of them.
     let (read, all) = late((0..most - 3).map(|_| line(0)), 100).await;
@@ -107,7 +107,7 @@ async fn l88_a_replay_of_too_many_things_is_left_out_and_told_first() {
 }
 
 #[tokio::test]
-async fn l88_a_replay_of_too_many_bytes_is_left_out_and_told_first() {
+async fn l88b_a_replay_of_too_many_bytes_is_left_out_and_reported_first() {
     let mib = 1 << 20;
     let (read, all) = late((0..7).map(|_| line(mib)), 100).await;
     begins_with_the_turn(&read, &all);
@@ -139,7 +139,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(50))]
     /// Whenever a reader comes, its replay and what follows are the end of what the primary got, from the beginning of the turn on.
     #[test]
-    fn l88_whenever_a_reader_comes_nothing_is_missing_or_doubled(
+    fn l88a_whenever_a_reader_comes_nothing_is_missing_or_doubled(
         turns in proptest::collection::vec(0usize..6, 1..5),
         at in 0usize..40,
     ) {

@@ -31,7 +31,7 @@ fn resumed(id: &str) -> SessionChoice {
 }
 
 #[tokio::test]
-async fn l92_p44_what_is_sent_to_an_agent_that_is_gone_starts_the_next_in_its_session() {
+async fn l92a_l92b_p44a_an_input_to_an_agent_that_is_gone_starts_the_next_in_its_session() {
     let again = answers().message().begin().end(EndReason::Completed);
     let driver = ScriptedDriver::new(resumable())
         .plays(answers().over())
@@ -50,7 +50,7 @@ async fn l92_p44_what_is_sent_to_an_agent_that_is_gone_starts_the_next_in_its_se
 }
 
 #[tokio::test]
-async fn l92_what_is_sent_after_a_close_starts_the_next_agent_and_what_waits_does_not() {
+async fn l92a_l92b_an_input_after_a_close_starts_the_next_agent_and_a_waiting_one_does_not() {
     let driver = ScriptedDriver::new(resumable())
         .plays(answers())
         .plays(answers());
@@ -71,7 +71,7 @@ async fn l92_what_is_sent_after_a_close_starts_the_next_agent_and_what_waits_doe
 }
 
 #[tokio::test]
-async fn p44_a_session_that_the_agent_only_named_is_not_resumed() {
+async fn p44a_a_session_that_the_agent_only_named_is_not_resumed() {
     let named = Script::new().session("s").message().over();
     let driver = ScriptedDriver::new(resumable())
         .plays(named)
@@ -93,7 +93,7 @@ async fn p44_a_session_that_the_agent_only_named_is_not_resumed() {
 }
 
 #[tokio::test]
-async fn p44_what_was_handed_on_is_never_handed_on_again() {
+async fn p44d_what_was_handed_on_is_never_handed_on_again() {
     let script = Script::new().message().begin().message().message().over();
     let driver = ScriptedDriver::new(steered())
         .plays(script)
@@ -117,7 +117,7 @@ async fn p44_what_was_handed_on_is_never_handed_on_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_an_agent_that_only_crashes_is_given_up_until_somebody_starts_it() {
+async fn p44c_an_agent_that_only_crashes_is_given_up_until_somebody_starts_it() {
     let driver = ScriptedDriver::new(resumable()).repeats(crashes());
     let mut talk = Talk::restarting(driver);
     talk.send("one");
@@ -151,7 +151,7 @@ async fn p44_an_agent_that_only_crashes_is_given_up_until_somebody_starts_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_turns_that_end_in_crashes_count_as_well_and_each_has_its_end() {
+async fn p44c_turns_that_end_in_crashes_count_as_well_and_each_has_its_end() {
     let driver = ScriptedDriver::new(resumable()).repeats(Script::new().message().over());
     let mut talk = Talk::restarting(driver);
     for nth in 1..=3 {
@@ -166,7 +166,7 @@ async fn p44_turns_that_end_in_crashes_count_as_well_and_each_has_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_an_agent_that_can_not_be_started_is_told_and_given_up_as_well() {
+async fn p44c_an_agent_that_can_not_be_started_is_told_and_given_up_as_well() {
     let missing: fn() -> Error = || Error::start("the program is missing; install it", None);
     let driver = ScriptedDriver::new(resumable()).repeats(Script::new().fails(missing));
     let mut talk = Talk::restarting(driver);
@@ -186,7 +186,7 @@ async fn p44_an_agent_that_can_not_be_started_is_told_and_given_up_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_in_a_pause_everything_is_obeyed() {
+async fn p44b_in_a_pause_everything_is_obeyed() {
     for deed in 0..4 {
         let driver = ScriptedDriver::new(resumable()).plays(crashes());
         let mut talk = Talk::restarting(driver.plays(answers()));
@@ -248,7 +248,7 @@ async fn p45_a_session_that_is_lost_fails_or_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_who_is_not_logged_in_is_not_started_for_what_waits() {
+async fn p44c_who_is_not_logged_in_is_not_started_for_what_waits() {
     let gate = Gate::new();
     let once: fn() -> Error = || Error::unsupported("scripted", "take more", "start it again");
     let out = Script::new()
@@ -277,7 +277,7 @@ async fn p44_who_is_not_logged_in_is_not_started_for_what_waits() {
 }
 
 #[tokio::test]
-async fn p47_an_answer_to_a_dead_agent_does_not_reach_the_next_one() {
+async fn p47b_an_answer_to_a_dead_agent_does_not_reach_the_next_one() {
     let ask = |id: &str| Ask {
         id: id.into(),
         tool: "Bash".into(),
@@ -313,7 +313,7 @@ async fn p47_an_answer_to_a_dead_agent_does_not_reach_the_next_one() {
 }
 
 #[tokio::test]
-async fn p47_nothing_that_an_agent_still_says_is_in_the_turns_of_the_next_one() {
+async fn p47a_nothing_that_an_agent_still_says_is_in_the_turns_of_the_next_one() {
     let gate = Gate::new();
     let ask = Event::PermissionAsked(Ask {
         id: "1".into(),
@@ -360,7 +360,7 @@ async fn p47_nothing_that_an_agent_still_says_is_in_the_turns_of_the_next_one() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_an_agent_that_is_never_ready_is_given_up_as_well() {
+async fn p44c_an_agent_that_is_never_ready_is_given_up_as_well() {
     let broken: fn() -> Error = || Error::start("it does not speak; update it", None);
     let driver = ScriptedDriver::new(resumable()).repeats(Script::new().unready(broken));
     let mut talk = Talk::restarting(driver);
@@ -372,7 +372,7 @@ async fn p44_an_agent_that_is_never_ready_is_given_up_as_well() {
 }
 
 #[tokio::test]
-async fn l84_an_agent_that_polls_takes_what_waits_as_one_message_of_its_turn() {
+async fn l84c_an_agent_that_polls_takes_waiting_inputs_as_one_message_of_its_turn() {
     let gates = [Gate::new(), Gate::new()];
     let script = Script::new().message().begin().gate(&gates[0]);
     let script = script.observe(delta("x")).observe(Event::Polled).message();
@@ -411,7 +411,7 @@ async fn l84_an_agent_that_polls_takes_what_waits_as_one_message_of_its_turn() {
 }
 
 #[tokio::test]
-async fn l99_an_input_chooses_the_turn_to_go_on_from() {
+async fn l99b_l99c_an_input_chooses_the_turn_to_continue_from() {
     let mut script = Script::new();
     for _ in 0..4 {
         script = script.message().begin().end(EndReason::Completed);

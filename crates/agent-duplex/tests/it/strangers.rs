@@ -25,7 +25,7 @@ fn drained(conversation: &Conversation) -> JoinHandle<Result<(), Error>> {
 }
 
 #[tokio::test]
-async fn l85_what_a_cut_turn_was_asked_is_recovered_with_it_once() {
+async fn l85c_the_inputs_of_a_cut_turn_are_recovered_with_it_once() {
     let mut memory = MemoryPersistence::new();
     let script = Script::new().message().begin().observe(delta("half"));
     let driver = ScriptedDriver::new(resumable()).plays(script);
@@ -45,7 +45,7 @@ async fn l85_what_a_cut_turn_was_asked_is_recovered_with_it_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l92_a_session_counts_from_the_first_piece_of_an_answer() {
+async fn l92a_a_session_counts_from_the_first_piece_of_an_answer() {
     for piece in [delta("let"), Event::ThinkingDelta("hm".into())] {
         let begun = Script::new().session("s").message().begin().observe(piece);
         let driver = ScriptedDriver::new(resumable()).plays(begun.over());
@@ -60,7 +60,7 @@ async fn l92_a_session_counts_from_the_first_piece_of_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_a_crash_loop_is_a_state_with_a_cause() {
+async fn p44c_a_crash_loop_is_a_state_with_a_cause() {
     let missing: fn() -> Error = || Error::start("no such agent", None);
     let dies: fn(&[agent_duplex::Message]) -> agent_duplex::Observation = |_| {
         let end = TurnEnd {
@@ -107,7 +107,7 @@ async fn p44_a_crash_loop_is_a_state_with_a_cause() {
 }
 
 #[tokio::test]
-async fn l92_who_died_is_not_said_to_be_ready() {
+async fn an_agent_that_died_is_not_reported_as_ready() {
     let dies = answers().message().begin().end(EndReason::Died);
     let gate = Gate::new();
     let mut talk = Talk::with(ScriptedDriver::new(resumable()).plays(dies.gate(&gate).over()));
@@ -126,7 +126,7 @@ async fn l92_who_died_is_not_said_to_be_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l92_who_goes_on_after_a_death_gets_its_inputs_a_little_later() {
+async fn a_driver_that_continues_after_a_death_gets_its_inputs_a_little_later() {
     let goes_on = Script::new().message().begin().end(EndReason::Died);
     let goes_on = goes_on.message().begin().end(EndReason::Completed);
     let mut talk = Talk::with(ScriptedDriver::new(resumable()).plays(goes_on));
@@ -175,7 +175,7 @@ async fn what_a_crash_loop_leaves_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn l85_what_is_executed_in_a_kept_conversation_is_durable() {
+async fn l85c_inputs_executed_in_a_kept_conversation_are_durable() {
     let mut memory = MemoryPersistence::new();
     let driver = ScriptedDriver::new(resumable()).repeats(answers());
     let (talk, _) = Talk::kept(driver, restarting(), memory.clone()).await;
@@ -194,7 +194,7 @@ async fn l85_what_is_executed_in_a_kept_conversation_is_durable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_agents_that_say_nothing_more_are_started_again_and_given_up() {
+async fn p44c_agents_that_say_nothing_more_are_started_again_and_given_up() {
     let dies = Script::new().message().over().held_open();
     let driver = ScriptedDriver::new(resumable()).repeats(dies);
     let mut talk = Talk::restarting(driver);

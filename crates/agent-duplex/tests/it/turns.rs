@@ -9,7 +9,7 @@ use agent_duplex::{
 use crate::talk::{Talk, delta, soon, steered};
 
 #[tokio::test]
-async fn l80_receipts_are_unique_and_tell_a_repeated_input() {
+async fn l80a_l80b_l80c_receipts_are_unique_and_report_a_repeated_input() {
     let talk = Talk::with(ScriptedDriver::new(steered()));
     let input = Input::new("go on");
     let first = talk.conversation.send(input.clone()).unwrap();
@@ -22,7 +22,7 @@ async fn l80_receipts_are_unique_and_tell_a_repeated_input() {
 }
 
 #[tokio::test]
-async fn l82_what_is_sent_before_the_start_is_one_turn_in_order() {
+async fn l82a_l82b_inputs_before_the_start_are_one_turn_in_order() {
     let script = Script::new().message().begin().end(EndReason::Completed);
     let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
     let receipts = ["one", "two", "three"].map(|text| talk.send(text));
@@ -39,7 +39,7 @@ async fn l82_what_is_sent_before_the_start_is_one_turn_in_order() {
 }
 
 #[tokio::test]
-async fn l81_each_turn_is_assigned_and_completed_and_follows_the_one_before() {
+async fn l81a_l81b_each_turn_is_assigned_and_completed_and_follows_the_one_before() {
     let turn = |script: Script| script.message().say("done").end(EndReason::Completed);
     let script = turn(turn(Script::new()));
     let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).plays(script));
@@ -82,7 +82,7 @@ fn kind(what: &What) -> String {
 }
 
 #[tokio::test]
-async fn l83_a_full_inbox_takes_nothing_and_records_nothing() {
+async fn l83a_l83b_a_full_inbox_takes_nothing_and_records_nothing() {
     let script = Script::new().message().end(EndReason::Completed);
     let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
     for i in 0..100 {
@@ -98,7 +98,7 @@ async fn l83_a_full_inbox_takes_nothing_and_records_nothing() {
 }
 
 #[tokio::test]
-async fn l83_an_inbox_has_the_room_that_it_was_given() {
+async fn l83a_l83b_an_inbox_has_the_room_that_it_was_given() {
     let options = ConversationOptions::default().with_inbox(2);
     let mut talk = Talk::limited(ScriptedDriver::new(steered()), options);
     talk.send("one");
@@ -109,7 +109,7 @@ async fn l83_an_inbox_has_the_room_that_it_was_given() {
 }
 
 #[tokio::test]
-async fn l84_inputs_during_a_turn_are_handed_on_at_once_to_who_can_be_steered() {
+async fn l84b_inputs_during_a_turn_are_handed_on_at_once_to_an_agent_that_can_be_steered() {
     let mut script = Script::new().message().begin();
     for _ in 0..50 {
         script = script.message();
@@ -133,7 +133,7 @@ async fn l84_inputs_during_a_turn_are_handed_on_at_once_to_who_can_be_steered() 
 }
 
 #[tokio::test]
-async fn l84_l86_inputs_wait_for_the_end_of_a_turn_that_can_not_be_steered() {
+async fn l84c_l86a_l86b_inputs_wait_for_the_end_of_a_turn_that_can_not_be_steered() {
     let gate = Gate::new();
     let script = Script::new().message().observe(delta("x")).gate(&gate);
     let script = script.end(EndReason::Completed).message();
@@ -152,7 +152,7 @@ async fn l84_l86_inputs_wait_for_the_end_of_a_turn_that_can_not_be_steered() {
 }
 
 #[tokio::test]
-async fn l86_what_the_agent_queued_is_pending_until_its_turn_comes() {
+async fn l86a_l86b_what_the_agent_queued_is_pending_until_its_turn_comes() {
     let script = Script::new().message().begin().message();
     let script = script.input(1, InputState::Queued);
     let script = script.end(EndReason::Completed).begin();
@@ -223,7 +223,7 @@ async fn a_start_fails_when_its_inputs_are_not_taken_and_they_wait_on() {
 }
 
 #[tokio::test]
-async fn l85_what_waits_at_a_stop_can_be_delivered_by_the_next_conversation() {
+async fn l85a_inputs_that_wait_at_a_stop_can_be_delivered_by_the_next_conversation() {
     let script = Script::new().message().observe(delta("x"));
     let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).plays(script));
     talk.send("go");

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn p31_what_would_be_split_or_be_another_flag_is_refused() {
+    fn p31c_p31d_p31e_what_would_be_split_or_be_another_flag_is_refused() {
         let with = |change: &dyn Fn(&mut Options)| {
             let mut options = Options::default();
             change(&mut options);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn p31_what_may_be_named_is() {
+    fn p31a_what_may_be_named_is() {
         let mut options = Options {
             tools: Some(Vec::new()),
             allowed_tools: texts(&["Bash(git log:*)", "mcp__docs__*", "Read"]),
@@ -355,7 +355,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn p31_a_rule_stays_one_rule(rule: String) {
+        fn p31c_a_rule_stays_one_rule(rule: String) {
             // As the agent divides: at commas and spaces outside of parentheses.
             let mut depth = 0_i32;
             let parts = rule.split(|c: char| {

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn p31_what_the_driver_says_is_refused_when_it_is_said_again() {
+    fn p31d_p31e_what_the_driver_says_is_refused_when_it_is_said_again() {
         let refused: Vec<String> = [
             with(&["--listen=ws://0.0.0.0:1"]),
             with(&["--yolo"]),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn p31_what_could_not_be_started_is_told_early() {
+    fn p31e_what_could_not_be_started_is_told_early() {
         let checked = |change: &dyn Fn(&mut Options)| {
             let mut options = Options::default();
             change(&mut options);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn p31_other_arguments_are_handed_on_as_they_are() {
+    fn p31a_other_arguments_are_handed_on_as_they_are() {
         let words = with(&["-c", "model_provider=x", "--enable", "a", "--strict-config"]).unwrap();
         assert_eq!(
             words,

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x127_the_clock_is_that_of_the_starts_of_processes() {
+    fn x127a_the_clock_is_that_of_the_starts_of_processes() {
         let before = now();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let started = proc_fs::stat(child.id()).unwrap().start_time;

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x124_what_a_person_permits_is_done_outside_of_a_sandbox() {
+    fn x124f_what_a_person_permits_is_done_outside_of_a_sandbox() {
         let opened = |permissions| {
             let options = Options {
                 permissions,

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn l90_each_means_gets_its_time_and_the_next_one_follows() {
+    async fn l90a_each_means_gets_its_time_and_the_next_one_follows() {
         const SECOND: Duration = Duration::from_secs(1);
         static ALL: [(Means, Duration); 2] = [(Means::Own, SECOND), (Means::CloseInput, SECOND)];
         let mut leaving = Leaving::after(None, &ALL).unwrap();

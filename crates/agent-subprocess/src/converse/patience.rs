@@ -135,7 +135,7 @@ mod tests {
     const TIMES: &[Duration] = &[Duration::from_secs(1), Duration::from_secs(9)];
 
     #[tokio::test(start_paused = true)]
-    async fn p23_the_wait_that_is_due_is_lost_and_each_means_is_used_once() {
+    async fn p23a_the_wait_that_is_due_is_lost_and_each_means_is_used_once() {
         let mut waits = Waits::default();
         assert_eq!(waits.lose(), None);
         waits.watch(true, TIMES);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn p23_what_was_written_in_time_may_be_read_but_not_without_end() {
+    async fn p23a_what_was_written_in_time_may_be_read_but_not_without_end() {
         let mut waits = Waits::default();
         waits.watch(true, TIMES);
         waits.read(2 * SLACK);

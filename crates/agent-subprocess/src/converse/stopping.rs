@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn l90_a_stop_is_shortened_by_whoever_has_less_time_and_never_prolonged() {
+    async fn l90g_a_stop_is_shortened_by_a_caller_with_less_time_and_never_prolonged() {
         let (second, mut under_way) = (Duration::from_secs(1), None);
         let mut go_on = |seconds, alive| Stopping::go_on(&mut under_way, second * seconds, alive);
         assert_eq!(go_on(9, true).left(), 9 * second);

@@ -22,7 +22,7 @@ const FILE: &str = r#"{"other": 1, "mcpServers": {
 }}"#;
 
 #[test]
-fn l95_servers_keep_their_order_and_those_of_the_caller_win() {
+fn l95b_l95c_servers_keep_their_order_and_those_of_the_caller_win() {
     let file = McpServers::from_json(FILE).unwrap();
     let mut ours = McpServers::default();
     ours.insert("last", McpServer::stdio("b").arg("x")).unwrap();
@@ -36,7 +36,7 @@ fn l95_servers_keep_their_order_and_those_of_the_caller_win() {
 }
 
 #[test]
-fn x118_no_value_is_shown() {
+fn x118c_no_value_is_shown() {
     let shown = McpServers::from_json(FILE).unwrap().expanded(set).unwrap();
     insta::assert_snapshot!(format!("{shown:#?}"), @r#"
     {
@@ -66,7 +66,7 @@ fn x118_no_value_is_shown() {
 }
 
 #[test]
-fn x118_of_an_address_the_host_is_shown() {
+fn x118c_of_an_address_the_host_is_shown() {
     for (url, shown) in [
         (
             "https://a:s3cret@host:1/api/s3cret/mcp?k=s3cret",
@@ -92,7 +92,7 @@ fn x118_of_an_address_the_host_is_shown() {
 }
 
 #[test]
-fn l95_what_is_wrong_is_named_without_its_value() {
+fn l95h_what_is_wrong_is_named_without_its_value() {
     let servers = |text: &str| format!("{{\"mcpServers\": {{{text}}}}}");
     let wrong = [
         "[]".to_owned(),
@@ -138,7 +138,7 @@ fn l95_what_is_wrong_is_named_without_its_value() {
 }
 
 #[test]
-fn l95_a_variable_that_is_not_set_is_named() {
+fn l95h_a_variable_that_is_not_set_is_named() {
     let mut servers = McpServers::default();
     let server = McpServer::http("http://x").header("Authorization", "Bearer ${NO_SUCH}");
     servers.insert("docs", server).unwrap();

@@ -152,7 +152,7 @@ async fn p27_a_process_carries_many_turns_of_the_session_that_it_names() {
 }
 
 #[tokio::test]
-async fn p21_p25_l89_an_interrupt_ends_the_turn_and_the_process_goes_on() {
+async fn p21b_p22_p25a_l89a_l89b_an_interrupt_ends_the_turn_and_the_process_continues() {
     let scene = Scene::new();
     let mut connection = connect(&scene, ENDLESS).await;
     let mut halves = Vec::new();
@@ -191,7 +191,7 @@ async fn p21_p25_l89_an_interrupt_ends_the_turn_and_the_process_goes_on() {
 }
 
 #[tokio::test]
-async fn p23_an_interrupt_that_is_not_obeyed_is_asked_again_and_then_signalled() {
+async fn p23a_an_interrupt_that_is_not_obeyed_is_asked_again_and_then_signalled() {
     let scene = Scene::new();
     // The first comes too early for it.
     let second = "asked=0; on_cancel() { asked=$((asked + 1)); [ $asked = 1 ] || say '{\"id\":'$prompt',\"result\":{\"stopReason\":\"end_turn\"}}'; }";
@@ -216,7 +216,7 @@ async fn p23_an_interrupt_that_is_not_obeyed_is_asked_again_and_then_signalled()
 }
 
 #[tokio::test]
-async fn l91_output_that_is_cut_off_with_exit_code_0_is_no_success() {
+async fn l91a_l91b_l91c_output_that_is_cut_off_with_exit_code_0_is_no_success() {
     let scene = Scene::new();
     let cut = r#"on_prompt() { chunk half; printf '{"jsonrpc":"2.0","id":3,"result":{"stopRea'; echo oh >&2; exit 0; }"#;
     let mut connection = connect(&scene, cut).await;
@@ -239,7 +239,7 @@ async fn l91_output_that_is_cut_off_with_exit_code_0_is_no_success() {
 }
 
 #[tokio::test]
-async fn p29_l92_a_session_is_gone_on_with_and_its_history_is_not_told() {
+async fn p29_l92a_a_session_is_resumed_and_its_history_is_not_reported() {
     let scene = Scene::new();
     let mut connection = open(&driver(&scene, ""), SessionChoice::Resume("s1".to_owned()))
         .await
@@ -325,7 +325,7 @@ async fn p48_an_agent_that_can_not_be_used_is_refused_at_its_start() {
 }
 
 #[tokio::test]
-async fn x124_what_is_asked_is_answered_by_a_person_or_by_the_policy() {
+async fn x124f_what_is_asked_is_answered_by_a_person_or_by_the_policy() {
     let scene = Scene::new();
     let asks = r#"
 on_prompt() { say '{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"t1","title":"make","kind":"execute"},"options":[{"optionId":"yes","kind":"allow_once"},{"optionId":"no","kind":"reject_once"}]}}'; }
@@ -363,7 +363,7 @@ on_other() { case $line in *'"q"'*) chunk "$(printf '%s' "$line" | sed -n 's/.*"
 }
 
 #[tokio::test]
-async fn x124_an_agent_that_can_not_be_restrained_is_told_so() {
+async fn x124f_an_agent_that_can_not_be_restrained_is_told_so() {
     let scene = Scene::new();
     let modes = r#"
 on_new() { ok '{"sessionId":"s1","modes":{"currentModeId":"yolo","availableModes":[{"id":"yolo"},{"id":"default"}]}}'; }
@@ -381,7 +381,7 @@ on_other() { case $line in *set_mode*) fail -32603 'not now' ;; esac; }
 }
 
 #[tokio::test]
-async fn l90_close_asks_first_and_takes_what_it_needs() {
+async fn l90a_close_asks_first_and_then_uses_the_next_stages() {
     let scene = Scene::new();
     let closes = "on_close() { ok '{}'; : > closed; }";
     let deaf = "trap '' TERM; on_close() { :; }; trap : EXIT";
@@ -412,7 +412,7 @@ async fn l90_close_asks_first_and_takes_what_it_needs() {
 }
 
 #[tokio::test]
-async fn l90_a_stop_during_a_turn_interrupts_first_and_leaves_nobody() {
+async fn l90a_l90e_a_stop_during_a_turn_interrupts_first_and_leaves_no_process() {
     let scene = Scene::new();
     let busy = "on_prompt() { setsid sleep 600 >/dev/null 2>&1 & chunk half; tool in_progress; }";
     let mut connection = connect(&scene, busy).await;
@@ -439,7 +439,7 @@ async fn l90_a_stop_during_a_turn_interrupts_first_and_leaves_nobody() {
 }
 
 #[tokio::test]
-async fn l96_ten_megabytes_go_in_and_out_on_one_line() {
+async fn large_lines_go_in_and_out() {
     let scene = Scene::new();
     let echo = r#"on_prompt() { chunk "${#line}"; head -c 10000000 /dev/zero | tr '\0' x > big; chunk "$(cat big)"; ok '{"stopReason":"end_turn"}'; }"#;
     let mut connection = connect(&scene, echo).await;

@@ -49,7 +49,7 @@ async fn turn(connection: &mut dyn Connection) -> (Vec<String>, TurnEnd) {
 }
 
 #[tokio::test]
-async fn the_prompt_comes_on_standard_input() {
+async fn p50_the_prompt_comes_on_standard_input() {
     let scene = Scene::new();
     let mut connection = connect(&scene, &["sh", "-c", "echo $GREETING; cat; echo oops >&2"]).await;
     let message = Message::new("the prompt\nof two lines");
@@ -94,7 +94,7 @@ async fn the_prompt_comes_in_a_private_file_or_in_a_word_where_that_is_asked_for
 }
 
 #[tokio::test]
-async fn the_end_of_a_turn_is_told_by_its_reason() {
+async fn p43a_the_end_of_a_turn_is_told_by_its_reason() {
     let cases = [
         ("exit 0", EndReason::Completed),
         ("exit 9", EndReason::Failed),
@@ -112,7 +112,7 @@ async fn the_end_of_a_turn_is_told_by_its_reason() {
 }
 
 #[tokio::test]
-async fn s5_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
+async fn s5a_s5c_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
     let scene = Scene::new();
     // Like a real agent: it answers SIGINT with its partial text and with exit code 0, and leaves a tool behind.
     let script = "setsid sleep 660 >/dev/null 2>&1 & trap 'echo partial; exit 0' INT; echo ready; while :; do sleep 0.05; done";
@@ -245,7 +245,7 @@ async fn a_connection_waits_for_its_message_and_ends_when_it_is_closed_without_o
 }
 
 #[tokio::test]
-async fn x123_an_execution_of_a_program_that_does_not_exist_ends_with_the_cause() {
+async fn x123a_an_execution_of_a_program_that_does_not_exist_ends_with_the_cause() {
     let scene = Scene::new();
     for options in [
         ConversationOptions::default(),

@@ -17,7 +17,7 @@ pub fn quick() -> StopPolicy {
 }
 
 #[tokio::test]
-async fn x101_a_stop_ends_every_kind_of_descendant_and_counts_them() {
+async fn x101e_x101k_p35_p36_a_stop_ends_every_kind_of_descendant_and_counts_them() {
     for containment in [Containment::Guard, Containment::Group] {
         let scene = Scene::new();
         let mut agent = scene
@@ -58,7 +58,7 @@ async fn x101_a_stop_ends_every_kind_of_descendant_and_counts_them() {
 /// The control of the test above.
 #[cfg(feature = "test-util")]
 #[tokio::test]
-async fn x101_control_killpg_leaves_at_least_two_kinds() {
+async fn x101h_control_killpg_leaves_at_least_two_kinds() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).group_only().spawn().await.unwrap();
     says(&mut agent, "ready").await;
@@ -76,7 +76,7 @@ async fn x101_control_killpg_leaves_at_least_two_kinds() {
 }
 
 #[tokio::test]
-async fn who_holds_the_pipes_neither_delays_the_exit_nor_ends_the_output_early() {
+async fn p39_p40_who_holds_the_pipes_neither_delays_the_exit_nor_ends_the_output_early() {
     let scene = Scene::new();
     let script = "echo before; (sleep 620) & head -c 3000000 /dev/zero; echo; echo last; exit 4";
     let mut agent = scene.agent(script).spawn().await.unwrap();
@@ -118,7 +118,7 @@ async fn a_server_left_running_may_go_on_writing() {
 }
 
 #[tokio::test]
-async fn lineages_that_fork_and_die_are_ended() {
+async fn p34a_lineages_that_fork_and_die_are_ended() {
     let scene = Scene::new();
     // Bounded: each lineage ends by itself after 600 generations. The last arguments make a fork and exec a generation.
     let script = r#"
@@ -207,7 +207,7 @@ async fn wait_for_tree_of(scene: &Scene, agent: &mut agent_subprocess::Agent) ->
 
 /// What the fallback cannot know of, and the guard does not have to.
 #[tokio::test]
-async fn who_left_group_parent_and_environment_escapes_the_fallback_only() {
+async fn p34b_who_left_group_parent_and_environment_escapes_the_fallback_only() {
     for containment in [Containment::Guard, Containment::Group] {
         let scene = Scene::new();
         let escape = "env -i setsid sh -c 'echo $$ >pid.new; mv pid.new pid; exec sleep 634'";

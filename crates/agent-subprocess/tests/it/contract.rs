@@ -130,7 +130,7 @@ async fn column(agent: Agent) -> Vec<(Scenario, Cell)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn l81_l84_l89_l91_l92_every_driver_keeps_the_contract_or_says_what_it_can_not_do() {
+async fn l84a_l89a_l89b_l91a_l92b_every_driver_keeps_the_contract_or_says_what_it_can_not_do() {
     let mut columns = Vec::new();
     for (name, agent) in Agent::ALL {
         columns.push((name, column(agent).await));

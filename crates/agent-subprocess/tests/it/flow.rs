@@ -49,7 +49,7 @@ async fn p3_memory_stays_flat_however_much_is_written() {
 }
 
 #[tokio::test]
-async fn p1_p2_p5_an_over_long_line_is_an_item_and_the_stream_goes_on() {
+async fn p1a_p1b_p2a_p5_x115c_an_over_long_line_is_an_item_and_the_stream_goes_on() {
     for containment in [Containment::Guard, Containment::Group] {
         let scene = Scene::new();
         // 40 MB in one line, of which 1000 bytes are kept; then bytes that are no text; then half a line.
@@ -85,7 +85,7 @@ async fn p1_p2_p5_an_over_long_line_is_an_item_and_the_stream_goes_on() {
 }
 
 #[tokio::test]
-async fn p6_a_flood_of_standard_error_that_nobody_takes_delays_nobody() {
+async fn p6a_p6b_p6c_a_flood_of_standard_error_that_nobody_takes_delays_nobody() {
     let scene = Scene::new();
     let script = "yes complaint | head -c 16000000 >&2; echo done >&2; echo out";
     let mut agent = scene.agent(script).spawn().await.unwrap();
@@ -136,7 +136,7 @@ fn written(pid: u32) -> u64 {
 }
 
 #[tokio::test]
-async fn an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped() {
+async fn l90c_an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped() {
     let scene = Scene::new();
     let mut agent = scene.agent("yes; echo never").spawn().await.unwrap();
     let first = agent.next_output().await.unwrap();
@@ -159,7 +159,7 @@ async fn an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn the_output_ends_with_the_agent_though_somebody_who_is_left_never_stops_writing() {
+async fn l90c_the_output_ends_with_the_agent_though_a_leftover_never_stops_writing() {
     for stream in ["", ">&2"] {
         let scene = Scene::new();
         let script = format!("setsid yes {stream} & echo mine; exit 3");

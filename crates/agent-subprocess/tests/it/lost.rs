@@ -69,7 +69,7 @@ pub fn host(scene: &Scene) -> (Child, ProcessId, Vec<ProcessId>) {
 }
 
 #[test]
-fn x102_nothing_outlives_a_killed_host_and_the_guard_leaves_word() {
+fn x102a_x102d_p37_nothing_outlives_a_killed_host_and_the_guard_leaves_word() {
     let scene = Scene::new();
     let (mut host, guard, members) = host(&scene);
     assert!(guard.is_alive() && members.iter().all(ProcessId::is_alive));
@@ -125,7 +125,7 @@ fn a_line_that_was_cut_off_costs_no_other_report() {
 
 /// Whatever the host was doing: nothing, starting a guard, spawning, or running.
 #[test]
-fn x102_a_host_killed_at_any_moment_leaves_nothing() {
+fn x102a_a_host_killed_at_any_moment_leaves_nothing() {
     let scenes: Vec<Scene> = (0..12).map(|_| Scene::new()).collect();
     for (scene, n) in scenes.iter().zip(0..) {
         let mut host = helper(scene).spawn().unwrap();
@@ -147,7 +147,7 @@ fn x102_a_host_killed_at_any_moment_leaves_nothing() {
 }
 
 #[test]
-fn x102_after_host_and_guard_were_killed_a_sweep_finds_and_ends_what_is_left() {
+fn x102b_after_host_and_guard_were_killed_a_sweep_finds_and_ends_what_is_left() {
     let scene = Scene::new();
     let (mut host, guard, members) = host(&scene);
     // The host must not be there to sweep at once.
@@ -197,7 +197,7 @@ fn a_sweep_ends_a_stopped_guard_first() {
 }
 
 #[test]
-fn x102_a_stopped_guard_goes_on_when_its_host_is_killed() {
+fn x102a_a_stopped_guard_goes_on_when_its_host_is_killed() {
     let scene = Scene::new();
     let (mut host, guard, members) = host(&scene);
     kill(guard.pid, Signal::STOP);
@@ -319,7 +319,7 @@ async fn a_guard_that_ends_before_it_answers_is_tried_three_times() {
 }
 
 #[tokio::test]
-async fn a_dropped_agent_takes_its_tree_along() {
+async fn p41a_a_dropped_agent_takes_its_tree_along() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).spawn().await.unwrap();
     says(&mut agent, "ready").await;

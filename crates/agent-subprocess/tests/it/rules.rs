@@ -411,7 +411,7 @@ fn a_guard_works_on_a_kernel_that_does_not_have_close_range() {
 }
 
 #[tokio::test]
-async fn an_agent_that_forks_as_it_is_stopped_is_ended() {
+async fn p34a_an_agent_that_forks_as_it_is_stopped_is_ended() {
     let scene = Scene::new();
     // Bounded, and by far not done when the stop comes.
     let script = "echo ready; n=0; while [ $n -lt 150 ]; do n=$((n + 1)); (trap '' TERM; exec sleep 626) & done; wait";

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 const BOTH: [Containment; 2] = [Containment::Guard, Containment::Group];
 
 #[tokio::test]
-async fn exit_codes_and_signals_come_through() {
+async fn p43a_exit_codes_and_signals_come_through() {
     for containment in BOTH {
         let scene = Scene::new();
         for (script, expected) in [
@@ -50,7 +50,7 @@ async fn both_streams_come_as_lines_and_any_bytes_pass() {
 }
 
 #[tokio::test]
-async fn l96_ten_megabytes_in_and_out_in_one_line() {
+async fn l96d_ten_megabytes_in_and_out_in_one_line() {
     let scene = Scene::new();
     let mut input = vec![b'x'; 10 << 20];
     input.push(b'\n');
@@ -124,7 +124,7 @@ async fn a_big_prompt_that_is_never_read_stops_nobody() {
 }
 
 #[tokio::test]
-async fn arguments_environment_and_directory_arrive_whole() {
+async fn x123d_arguments_environment_and_directory_arrive_whole() {
     let scene = Scene::new();
     let big = "v".repeat(100 << 10);
     let script =

@@ -16,7 +16,7 @@ fn short() -> StopPolicy {
 }
 
 #[tokio::test]
-async fn l90_each_stage_ends_an_agent_that_ignores_the_ones_before() {
+async fn l90d_l90e_l90f_p38a_p38b_each_stage_ends_an_agent_that_ignores_the_ones_before() {
     let cases = [
         (
             "trap 'echo INT; exit 5' INT; echo ready; while :; do read x || sleep 0.1; done",
@@ -78,7 +78,7 @@ async fn l90_each_stage_ends_an_agent_that_ignores_the_ones_before() {
 }
 
 #[tokio::test]
-async fn what_was_written_until_the_end_can_be_read_after_a_stop() {
+async fn p40_p38b_what_was_written_until_the_end_can_be_read_after_a_stop() {
     let scene = Scene::new();
     let mut agent = scene
         .agent("trap 'echo partial; exit 0' INT; echo ready; while :; do sleep 0.05; done")
@@ -92,7 +92,7 @@ async fn what_was_written_until_the_end_can_be_read_after_a_stop() {
 }
 
 #[tokio::test]
-async fn whoever_was_alive_when_the_stop_began_counts_however_gently_it_ended() {
+async fn p35_p38b_whoever_was_alive_when_the_stop_began_counts_however_gently_it_ended() {
     for containment in [Containment::Guard, Containment::Group] {
         let scene = Scene::new();
         let command = scene.agent("echo ready; cat | cat");
@@ -134,7 +134,7 @@ async fn an_interrupt_reaches_the_group_and_the_agent_may_stay() {
 }
 
 #[tokio::test]
-async fn x127_leftovers_are_listed_after_a_normal_exit_and_a_stop_ends_and_names_them() {
+async fn x127b_leftovers_are_listed_after_a_normal_exit_and_a_stop_ends_and_names_them() {
     let scene = Scene::new();
     let script =
         "sleep 600 >/dev/null 2>&1 & setsid sh -c 'exec sleep 601' >/dev/null 2>&1 & exit 0";
@@ -253,7 +253,7 @@ async fn a_dropped_stop_goes_on_where_it_was() {
 
 /// With the first policy alone, this would take a day.
 #[tokio::test]
-async fn l90_whoever_loses_patience_shortens_the_stop_that_is_under_way() {
+async fn l90g_a_second_stop_with_less_time_shortens_the_one_under_way() {
     let day = Duration::from_secs(24 * 3600);
     let (zero, second) = (Duration::ZERO, Duration::from_secs(1));
     let policy = |interrupt, terminate| StopPolicy {

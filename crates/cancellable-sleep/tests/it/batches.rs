@@ -27,7 +27,7 @@ fn ten(gate: &SleepGate) -> (Vec<Pin<Box<Sleep>>>, Arc<Count>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c55_a_shutdown_in_batches_is_sticky_at_once_and_wakes_everybody() {
+async fn c55a_a_shutdown_in_batches_is_sticky_at_once_and_wakes_everybody() {
     let gate = SleepGate::new();
     let (mut sleeps, woken) = ten(&gate);
     let mut shutdown = pin!(gate.shutdown_in_batches(THREE));

@@ -27,7 +27,7 @@ fn kick(gate: &SleepGate, count: usize) {
 }
 
 #[test]
-fn c54_a_thread_sleeps_and_hears_why_it_woke() {
+fn c54a_c54b_c54c_a_thread_sleeps_and_hears_why_it_woke() {
     let gate = SleepGate::new();
     let (short, began) = (Duration::from_millis(2), Instant::now());
     assert_eq!(gate.blocking_sleep(Duration::ZERO), Wake::Elapsed);
@@ -52,7 +52,7 @@ fn c54_a_thread_sleeps_and_hears_why_it_woke() {
 
 #[cfg(feature = "tokio-util")]
 #[test]
-fn c55_a_token_that_is_cancelled_elsewhere_wakes_threads() {
+fn c55a_a_token_that_is_cancelled_elsewhere_wakes_threads() {
     let token = tokio_util::sync::CancellationToken::new();
     let gate = SleepGate::from_token(token.clone());
     let thread = blocked(&gate, LONG);

@@ -12,7 +12,7 @@ use tokio::time::{Instant, advance};
 use crate::{TEN, now, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
-async fn c54_sleep_says_elapsed_or_shutdown() {
+async fn c54a_c54b_c54c_c54d_sleep_says_elapsed_or_shutdown() {
     let gate = SleepGate::new();
     let start = Instant::now();
     assert_eq!(gate.sleep(TEN).await, Wake::Elapsed);
@@ -32,7 +32,7 @@ async fn c54_sleep_says_elapsed_or_shutdown() {
 }
 
 #[test]
-fn c54_shutdown_before_sleep_makes_no_timer() {
+fn c54c_shutdown_before_sleep_makes_no_timer() {
     // There is no runtime here: making a timer would panic, as the open gate shows.
     let gate = SleepGate::new();
     let open = std::panic::AssertUnwindSafe(|| poll_once(pin!(gate.sleep(TEN))));
@@ -61,7 +61,7 @@ async fn a_loop_of_ready_sleeps_lets_others_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c55_everybody_wakes_and_the_loops_go_on() {
+async fn c55a_c55b_everybody_wakes_and_the_loops_continue() {
     let gate = SleepGate::new();
     let loops: Vec<_> = (0..100)
         .map(|_| {
@@ -200,7 +200,7 @@ async fn a_kicked_sleep_may_go_on_to_its_deadline() {
 
 /// A wait that went on would have its timer fire, an hour later, and say so.
 #[tokio::test(start_paused = true)]
-async fn c56_every_kind_of_wait_ends_on_shutdown() {
+async fn c56b_every_kind_of_wait_ends_on_shutdown() {
     let (gate, start) = (SleepGate::new(), Instant::now());
     let hour = TEN * 360;
     let mut beat = gate.interval(hour);

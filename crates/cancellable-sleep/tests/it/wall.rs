@@ -53,7 +53,7 @@ impl Day {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c57_a_suspend_does_not_extend_a_wait_for_a_wall_clock_time() {
+async fn c57a_a_suspend_does_not_extend_a_wait_for_a_wall_clock_time() {
     let (day, start) = (Day::new(), Instant::now());
     let gate = day.gate().child();
     let mut wall = tokio::spawn(gate.sleep_until_wall(day.now() + 360 * TEN));
@@ -73,7 +73,7 @@ async fn c57_a_suspend_does_not_extend_a_wait_for_a_wall_clock_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c57_a_clock_set_back_does_not_end_a_wait_early() {
+async fn c57b_a_clock_set_back_does_not_end_a_wait_early() {
     let (day, start) = (Day::new(), Instant::now());
     let deadline = day.now() + TEN;
     let sleep = tokio::spawn(day.gate().sleep_until_wall(deadline));
@@ -85,7 +85,7 @@ async fn c57_a_clock_set_back_does_not_end_a_wait_early() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c57_without_a_jump_the_wait_is_exact() {
+async fn without_a_jump_the_wait_is_exact() {
     let (day, start) = (Day::new(), Instant::now());
     let gate = day.gate();
     let wait = Duration::from_millis(2_500);
@@ -153,7 +153,7 @@ async fn end_of(steps: Vec<(u64, i64)>, wait_ms: u64) {
 
 proptest! {
     #[test]
-    fn c57_whatever_the_clock_does_a_wait_ends_within_a_second(
+    fn c57a_c57b_whatever_the_clock_does_a_wait_ends_within_a_second(
         steps in prop::collection::vec((1..1_500_u64, prop_oneof![4 => Just(0), 1 => -20_000..20_000_i64]), 0..40),
         wait_ms in 0..40_000_u64,
     ) {

@@ -15,7 +15,7 @@ fn options(schema: &str, schema_version: u32) -> Options {
 }
 
 #[test]
-fn c64_a_newer_schema_is_an_error_that_names_both_versions() {
+fn c64a_c64c_a_newer_schema_is_an_error_that_names_both_versions() {
     let dir = Dir::new();
     let (mut writer, _) = Log::open(&dir.path, options("loop", 7)).unwrap();
     writer.append(&1, &[1]).unwrap();
@@ -46,7 +46,7 @@ fn c64_a_newer_schema_is_an_error_that_names_both_versions() {
 }
 
 #[test]
-fn c64_a_newer_container_is_an_error_and_never_passed_over() {
+fn c64a_a_newer_container_is_an_error_and_never_passed_over() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.save_phase("old", &1, Meta::default()).unwrap();

@@ -135,7 +135,7 @@ fn every_bit_flip_in_a_phase_falls_back_to_the_state_before_it() {
 
 /// A writer that opens a damaged store offers an exact state and can go on from it.
 #[test]
-fn c63_writers_go_on_from_the_good_state_before_the_damage() {
+fn c63a_c63b_c63c_writers_continue_from_the_good_state_before_the_damage() {
     let source = Dir::new();
     let states = history(&source);
     let original = files(&source.path);
@@ -176,7 +176,7 @@ fn c63_writers_go_on_from_the_good_state_before_the_damage() {
 }
 
 #[test]
-fn c63_nothing_valid_is_an_error_and_not_an_empty_store() {
+fn c63a_c63d_nothing_valid_is_an_error_and_not_an_empty_store() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.save_phase("p", &1, Meta::default()).unwrap();
@@ -209,7 +209,7 @@ fn flip_in_frame(path: &Path, n: usize) {
 }
 
 #[test]
-fn c63_saves_that_are_all_lost_are_an_error_and_not_an_empty_store() {
+fn c63a_c63d_saves_that_are_all_lost_are_an_error_and_not_an_empty_store() {
     let dir = Dir::new();
     history(&dir);
     flip_in_frame(&dir.only("progress-"), 1);
@@ -228,7 +228,7 @@ fn c63_saves_that_are_all_lost_are_an_error_and_not_an_empty_store() {
 
 /// The generation before stands in when the one that was carried over is damaged.
 #[test]
-fn c63_a_damaged_copy_falls_back_to_what_it_was_copied_from() {
+fn c63c_a_damaged_copy_falls_back_to_what_it_was_copied_from() {
     let dir = Dir::new();
     history(&dir);
     let (writer, loaded) = dir.open();

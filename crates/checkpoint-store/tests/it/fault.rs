@@ -115,7 +115,7 @@ fn a_failed_inode_is_never_synced_again() {
 }
 
 #[test]
-fn c62_a_full_disk_leaves_the_old_value_and_no_temporary_file_and_can_be_gone_on_from() {
+fn c62a_c62b_c62c_a_full_disk_leaves_the_old_value_and_no_temporary_file() {
     if !crate::order::can_trace() {
         return;
     }

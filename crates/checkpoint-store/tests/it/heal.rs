@@ -26,7 +26,7 @@ fn filled(dir: &Dir) -> Log {
 }
 
 #[test]
-fn x128_a_store_that_is_removed_whole_is_written_again_and_what_is_gone_is_named() {
+fn x128b_x128c_x128d_a_store_that_is_removed_whole_is_written_again_and_what_is_gone_is_named() {
     let dir = Dir::new();
     let mut writer = filled(&dir);
     assert!(writer.last_heal().is_none());
@@ -60,7 +60,7 @@ fn x128_a_store_that_is_removed_whole_is_written_again_and_what_is_gone_is_named
 
 /// All files, but not the directory, as `git clean -fdx` does where others are kept in it.
 #[test]
-fn x128_a_store_that_is_emptied_is_filled_again() {
+fn x128b_x128d_a_store_that_is_emptied_is_filled_again() {
     let dir = Dir::new();
     let mut writer = filled(&dir);
     for name in files(&dir.path).into_keys() {
@@ -78,7 +78,7 @@ fn x128_a_store_that_is_emptied_is_filled_again() {
 
 #[cfg(feature = "test-util")]
 #[test]
-fn x128_control_without_the_look_at_the_names_the_save_is_lost() {
+fn x128f_control_without_the_look_at_the_names_the_save_is_lost() {
     use checkpoint_store::sabotage::{self, Sabotage};
 
     let dir = Dir::new();
@@ -92,7 +92,7 @@ fn x128_control_without_the_look_at_the_names_the_save_is_lost() {
 
 /// Any single file, and each of the calls that save.
 #[test]
-fn x128_any_file_that_is_removed_is_noticed_before_the_next_acknowledgement() {
+fn x128b_x128d_any_file_that_is_removed_is_noticed_before_the_next_acknowledgement() {
     type Save = fn(&mut Log);
     let saves: [Save; 3] = [
         |writer| {
@@ -136,7 +136,7 @@ fn x128_any_file_that_is_removed_is_noticed_before_the_next_acknowledgement() {
 
 /// Who removes a directory does it file by file, and may be in the midst of it.
 #[test]
-fn x128_a_removal_that_is_still_going_on_is_outlived() {
+fn x128d_a_removal_that_is_still_going_on_is_outlived() {
     let dir = Dir::new();
     let mut writer = filled(&dir);
     let path = dir.path.clone();
@@ -161,7 +161,7 @@ fn x128_a_removal_that_is_still_going_on_is_outlived() {
 
 /// The path belongs to another store now: that one is not touched.
 #[test]
-fn x128_a_store_that_was_replaced_by_another_fences_the_writer() {
+fn x128e_a_store_that_was_replaced_by_another_fences_the_writer() {
     for ended in [true, false] {
         let dir = Dir::new();
         let mut writer = filled(&dir);
@@ -192,7 +192,7 @@ fn a_store_that_cannot_be_put_back_is_lost_for_its_writer() {
 
 /// The other store counts its epochs from one on as well.
 #[test]
-fn x128_a_store_that_was_replaced_by_one_of_the_same_epoch_fences_the_writer() {
+fn x128e_a_store_that_was_replaced_by_one_of_the_same_epoch_fences_the_writer() {
     type Removal = fn(&std::path::Path);
     let removals: [Removal; 2] = [
         |dir| std::fs::remove_dir_all(dir).unwrap(),
@@ -230,7 +230,7 @@ fn x128_a_store_that_was_replaced_by_one_of_the_same_epoch_fences_the_writer() {
 
 /// The file lives on under another name, where no load looks for it.
 #[test]
-fn x128_a_file_that_was_moved_away_or_is_in_a_backup_only_is_noticed() {
+fn x128b_x128d_a_file_that_was_moved_away_or_is_in_a_backup_only_is_noticed() {
     for prefix in [
         "progress-00000002-0000000000000004",
         "phase-0000000000000004",

@@ -95,7 +95,7 @@ fn version(version: u32) -> Options {
 type New = Writer<Vec<String>, u64>;
 
 #[test]
-fn c64_older_versions_are_migrated_in_memory_and_their_files_stay_as_they_are() {
+fn c64a_c64b_older_versions_are_migrated_in_memory_and_their_files_stay_as_they_are() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
@@ -149,7 +149,7 @@ fn c64_older_versions_are_migrated_in_memory_and_their_files_stay_as_they_are() 
 }
 
 #[test]
-fn c64_a_step_that_fails_names_its_version_and_touches_nothing() {
+fn c64c_a_migration_that_fails_names_its_version_and_touches_nothing() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1000]).unwrap();
@@ -163,7 +163,7 @@ fn c64_a_step_that_fails_names_its_version_and_touches_nothing() {
 }
 
 #[test]
-fn c64_a_newer_version_may_let_older_programs_read_but_never_write() {
+fn c64d_a_newer_version_may_let_older_programs_read_but_never_write() {
     let dir = Dir::new();
     let newer = Options {
         schema_version: 5,

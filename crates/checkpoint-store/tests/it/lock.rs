@@ -82,7 +82,7 @@ fn racer() {
 }
 
 #[test]
-fn c61_of_processes_that_race_one_wins_and_the_others_are_told() {
+fn c61a_c61b_c65b_of_processes_that_race_one_wins_and_the_others_get_an_error() {
     for _ in 0..5 {
         let dir = Dir::new();
         let mut racers: Vec<_> = (0..4)

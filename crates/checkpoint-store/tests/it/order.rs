@@ -56,7 +56,7 @@ fn assert_order(trace: &[String], needles: &[&[&str]]) {
 }
 
 #[test]
-fn c59_contents_are_durable_before_the_name_and_the_name_before_the_acknowledgement() {
+fn c59a_c59b_contents_are_durable_before_the_name_and_the_name_before_the_acknowledgement() {
     if !can_trace() {
         return;
     }
@@ -138,7 +138,7 @@ fn c59_contents_are_durable_before_the_name_and_the_name_before_the_acknowledgem
 }
 
 #[test]
-fn c59_no_temporary_file_outlives_a_save() {
+fn c59c_no_temporary_file_outlives_a_save() {
     let dir = Dir::new();
     let mut store = Store::open(&dir.path).unwrap();
     for n in 0..5 {

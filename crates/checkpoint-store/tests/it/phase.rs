@@ -22,7 +22,7 @@ fn c66_a_phase_of_another_name_is_told_from_an_absent_one() {
 }
 
 #[test]
-fn c65_phases_are_kept_apart() {
+fn c65a_phases_are_kept_apart() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
@@ -103,7 +103,7 @@ fn undo_reaches_to_the_last_phase_and_no_further() {
 }
 
 #[test]
-fn x117_phase_names_that_are_no_names_are_refused() {
+fn x117c_phase_names_that_are_no_names_are_refused() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     for name in ["", "..", "a/b", "a\u{7}"] {

@@ -26,7 +26,7 @@ fn phases(dir: &Dir) -> Log {
 }
 
 #[test]
-fn s20_the_newest_phases_stay_and_what_the_state_needs_always_does() {
+fn s20b_s20f_the_newest_phases_stay_and_what_the_state_needs_always_does() {
     let dir = Dir::new();
     drop(phases(&dir));
     let before = files(&dir.path);
@@ -56,7 +56,7 @@ fn s20_the_newest_phases_stay_and_what_the_state_needs_always_does() {
 
 /// The same by age; a clock that runs ahead makes nothing old, whatever the zone.
 #[test]
-fn s21_s20_age_is_counted_in_utc_and_the_future_is_new() {
+fn s20a_s21c_age_is_counted_in_utc_and_the_future_is_new() {
     let dir = Dir::new();
     drop(phases(&dir));
     let at = |now| Policy {
@@ -132,7 +132,7 @@ fn what_was_set_aside_is_kept_up_to_a_size_and_an_age() {
 }
 
 #[test]
-fn s20_a_listed_store_says_whether_it_can_be_resumed() {
+fn s20f_a_listed_store_says_whether_it_can_be_resumed() {
     let root = tempfile::tempdir().unwrap();
     let open = |name: &str| {
         Log::open(root.path().join(name), Default::default())

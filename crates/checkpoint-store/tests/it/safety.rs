@@ -85,7 +85,7 @@ fn links_are_not_followed() {
 
 /// Things that the store did not make, under names that it could give to a file.
 #[test]
-fn c63_what_is_no_file_is_skipped_and_set_aside_and_the_rest_is_loaded() {
+fn c63b_c63c_what_is_no_file_is_skipped_and_set_aside_and_the_rest_is_loaded() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
@@ -167,7 +167,7 @@ fn a_store_whose_last_number_is_taken_says_what_to_do() {
 }
 
 #[test]
-fn x117_directories_without_a_name_are_refused() {
+fn x117g_directories_without_a_name_are_refused() {
     for path in ["..", ".", "/", "a/..", "a\u{1b}b"] {
         assert!(Store::open(path).is_err(), "{path:?}");
     }

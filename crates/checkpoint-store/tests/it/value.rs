@@ -35,7 +35,7 @@ fn saving_for_ever_keeps_two_values_on_disk() {
 }
 
 #[test]
-fn c63_the_value_before_is_offered_when_the_newest_is_damaged() {
+fn c63b_c63c_the_value_before_is_offered_when_the_newest_is_damaged() {
     let dir = Dir::new();
     let mut store = Store::open(&dir.path).unwrap();
     store.save(&"old").unwrap();
@@ -79,7 +79,7 @@ fn nested(depth: usize) -> Nested {
 }
 
 #[test]
-fn c79_what_cannot_be_encoded_is_an_error_at_write() {
+fn c79_a_value_that_cannot_be_encoded_is_an_error_at_write() {
     let dir = Dir::new();
     let mut store = Store::open(&dir.path).unwrap();
     store.save(&1).unwrap();

@@ -70,7 +70,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test]
-async fn j27_press_without_handlers_begins_shutdown() {
+async fn j27a_press_without_handlers_begins_shutdown() {
     let rig = Rig::new();
     let (token, early) = (rig.interrupts.token(), rig.interrupts.cancelled());
     assert_eq!(
@@ -90,7 +90,7 @@ async fn j27_press_without_handlers_begins_shutdown() {
 }
 
 #[tokio::test]
-async fn j28_press_goes_to_the_innermost_handler() {
+async fn j28a_j28b_press_goes_to_the_innermost_handler() {
     let rig = Rig::new();
     let mut outer = rig.interrupts.push("run");
     let mut inner = rig.interrupts.push("menu");
@@ -141,7 +141,7 @@ fn j29_handlers_leave_in_any_order_even_unwinding() {
 }
 
 #[test]
-fn j30_second_press_passes_the_handlers() {
+fn j30a_j30b_second_press_passes_the_handlers() {
     let rig = Rig::new();
     let mut menu = rig.interrupts.push("menu");
     rig.press();
@@ -151,7 +151,7 @@ fn j30_second_press_passes_the_handlers() {
 }
 
 #[test]
-fn j31_answered_press_does_not_escalate_through_the_router() {
+fn j31_j32a_answered_press_does_not_escalate_through_the_router() {
     let rig = Rig::new();
     let mut menu = rig.interrupts.push("menu");
     for n in 1..=8 {
@@ -167,7 +167,7 @@ fn j31_answered_press_does_not_escalate_through_the_router() {
 }
 
 #[test]
-fn j33_press_after_shutdown_began_is_a_hard_exit() {
+fn j33a_press_after_shutdown_began_is_a_hard_exit() {
     for cause in [
         Cause::Press,
         Cause::Terminate,
@@ -192,7 +192,7 @@ fn j33_press_after_shutdown_began_is_a_hard_exit() {
 }
 
 #[test]
-fn j34_declines_reach_every_level_once() {
+fn j34a_j34b_declines_reach_every_level_once() {
     let rig = Rig::new();
     let mut stack: Vec<_> = ["process", "run", "turn", "menu"]
         .map(|name| rig.interrupts.push(name))
@@ -239,7 +239,7 @@ fn j36_dropped_notice_leaves_the_press_counted() {
 }
 
 #[tokio::test]
-async fn j37_untaken_notice_wakes_the_handler_below() {
+async fn j37a_j37d_j37e_untaken_notice_wakes_the_handler_below() {
     let rig = Rig::new();
     let mut run = rig.interrupts.push("run");
     let _busy = rig.interrupts.push("busy");
@@ -259,7 +259,7 @@ async fn j37_untaken_notice_wakes_the_handler_below() {
 
 /// The same on the system clock: the router's own thread keeps the deadline.
 #[test]
-fn j37_take_timeout_needs_no_further_event() {
+fn j37a_take_timeout_needs_no_further_event() {
     let interrupts = Interrupts::builder()
         .take_timeout(Duration::from_millis(20))
         .detached();
@@ -282,7 +282,7 @@ fn j37_take_timeout_needs_no_further_event() {
 }
 
 #[tokio::test]
-async fn j38_notice_of_a_dropped_handler_goes_down() {
+async fn j38a_j38b_notice_of_a_dropped_handler_goes_down() {
     let rig = Rig::new();
     let mut run = rig.interrupts.push("run");
     let menu = rig.interrupts.push("menu");
@@ -333,7 +333,7 @@ fn a_clock_that_is_moved_too_far_stands_still_and_goes_on() {
 }
 
 #[test]
-fn j42_quit_starts_no_cleanup_beside_the_exit() {
+fn j42b_quit_starts_no_cleanup_beside_the_exit() {
     for _ in 0..200 {
         let (sender, exits) = mpsc::channel();
         let (go_on, wait) = mpsc::channel::<()>();

@@ -131,7 +131,7 @@ fn rules(change: impl FnOnce(&mut Rules)) -> Rules {
 }
 
 #[test]
-fn j30_second_press_on_an_unanswered_one_shuts_down() {
+fn j30a_second_press_on_an_unanswered_one_shuts_down() {
     for taken in [false, true] {
         let mut s = Script::new(&["run", "menu"]);
         assert_eq!(s.press(), "notify menu");
@@ -149,7 +149,7 @@ fn j30_second_press_on_an_unanswered_one_shuts_down() {
 }
 
 #[test]
-fn j31_answered_press_does_not_escalate() {
+fn j31_j32a_answered_press_does_not_escalate() {
     let mut s = Script::new(&["menu"]);
     for _ in 0..8 {
         assert_eq!(s.press(), "notify menu");
@@ -161,7 +161,7 @@ fn j31_answered_press_does_not_escalate() {
 }
 
 #[test]
-fn j32_dropped_notice_counts_for_the_cooldown_and_an_open_one_always() {
+fn j32b_j32c_j32d_dropped_notice_counts_for_the_cooldown_and_an_open_one_always() {
     for (wait, next) in [(1999, "BeginShutdown(Press)"), (2000, "notify menu")] {
         let mut s = Script::new(&["menu"]);
         s.press();
@@ -191,7 +191,7 @@ fn j32_dropped_notice_counts_for_the_cooldown_and_an_open_one_always() {
 }
 
 #[test]
-fn j33_any_press_in_shutdown_ends_whatever_began_it() {
+fn j33a_j33b_any_press_in_shutdown_ends_whatever_began_it() {
     for cause in [
         Cause::Press,
         Cause::Terminate,
@@ -209,7 +209,7 @@ fn j33_any_press_in_shutdown_ends_whatever_began_it() {
 }
 
 #[test]
-fn j34_declines_walk_down_and_the_last_shuts_down() {
+fn j34a_j34b_declines_walk_down_and_the_last_shuts_down() {
     let mut s = Script::new(&["process", "run", "turn", "menu"]);
     assert_eq!(s.press(), "notify menu");
     for (name, next) in [
@@ -263,7 +263,7 @@ fn answer_to_another_press_or_before_the_take_changes_nothing() {
 }
 
 #[test]
-fn j37_untaken_notice_walks_down_and_stays_open() {
+fn j37a_j37c_j37d_untaken_notice_walks_down_and_stays_open() {
     let mut s = Script::new(&["process", "run", "turn"]);
     s.press();
     s.wait(60_000);
@@ -289,7 +289,7 @@ fn j37_untaken_notice_walks_down_and_stays_open() {
 }
 
 #[test]
-fn j38_dropped_handler_passes_its_untaken_notice_down() {
+fn j38a_j38b_dropped_handler_passes_its_untaken_notice_down() {
     let mut s = Script::new(&["run", "menu"]);
     s.press();
     assert_eq!(s.drop("menu"), "notify run");
@@ -302,7 +302,7 @@ fn j38_dropped_handler_passes_its_untaken_notice_down() {
 }
 
 #[test]
-fn j42_terminate_and_hangup_pass_the_stack_and_quit_is_immediate() {
+fn j42a_j42b_j42c_terminate_and_hangup_pass_the_stack_and_quit_is_immediate() {
     let mut s = Script::new(&["menu"]);
     s.press();
     assert_eq!(s.terminate(Cause::Hangup), "BeginShutdown(Hangup)");

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn j27_process_cleans_up_and_dies_by_sigint() {
+fn j27b_j27c_process_cleans_up_and_dies_by_sigint() {
     let mut probe = Probe::start("graceful");
     probe.kill(Signal::INT);
     assert_eq!(probe.line(), "cleanup Press, 1 presses");
@@ -27,7 +27,7 @@ fn j27_process_cleans_up_and_dies_by_sigint() {
 }
 
 #[test]
-fn j33_three_presses_end_a_process_that_cannot_act() {
+fn j33a_three_presses_end_a_process_that_cannot_act() {
     for state in [
         "hung",
         "blocked workers",
@@ -50,7 +50,7 @@ fn j33_three_presses_end_a_process_that_cannot_act() {
 }
 
 #[test]
-fn j33_terminate_again_is_not_a_press_but_a_press_is() {
+fn j33a_j33b_terminate_again_is_not_a_press_but_a_press_is() {
     let mut probe = Probe::start("hung");
     probe.kill(Signal::TERM);
     assert_eq!(probe.line(), "shutdown Terminate");
@@ -70,7 +70,7 @@ fn hung_shutdown_ends_at_its_deadline_by_its_cause() {
 }
 
 #[test]
-fn j42_terminate_and_hangup_are_graceful_and_quit_is_not() {
+fn j42a_j42b_terminate_and_hangup_are_graceful_and_quit_is_not() {
     for (signal, number, line) in [
         (Signal::TERM, 15, "cleanup Terminate, 0 presses"),
         (Signal::HUP, 1, "cleanup Hangup, 0 presses"),
@@ -89,7 +89,7 @@ fn j42_terminate_and_hangup_are_graceful_and_quit_is_not() {
 }
 
 #[test]
-fn j42_ignored_at_start_stays_ignored() {
+fn j42d_ignored_at_start_stays_ignored() {
     let mut probe = Probe::start_by("trap '' INT HUP QUIT; exec \"$@\"", "graceful");
     probe.kill(Signal::INT);
     probe.kill(Signal::HUP);
@@ -111,7 +111,7 @@ fn j43_press_during_a_slow_start_is_graceful() {
 
 /// Also C58: each install in one process catches signals of its own.
 #[test]
-fn x122_dropped_install_gives_the_signals_back() {
+fn x122a_x122b_dropped_install_gives_the_signals_back() {
     let mut probe = Probe::start("installed twice");
     for _ in 0..2 {
         // On the first ladder, which lives on, a third one would be the last.

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn j28_press_is_a_signal_in_cooked_mode_and_a_byte_in_raw_mode() {
+fn j28c_press_is_a_signal_in_cooked_mode_and_a_byte_in_raw_mode() {
     let mut seat = Seat::take(Place::Foreground, "terminal", "");
     let mut number = 0;
     for (key, source) in [
@@ -59,7 +59,7 @@ fn presses_while_raw_mode_is_entered_and_left_count_once_each() {
 }
 
 #[test]
-fn j39_press_on_a_menu_begins_shutdown_and_a_key_goes_on() {
+fn j39a_j39c_press_on_a_menu_begins_shutdown_and_a_key_continues() {
     let mut seat = Seat::take(Place::Foreground, "menu", "");
     for _ in 0..3 {
         seat.send(b"\x03");
@@ -79,7 +79,7 @@ fn j39_press_on_a_menu_begins_shutdown_and_a_key_goes_on() {
 
 /// A job in the background neither touches the terminal nor is stopped by it.
 #[test]
-fn j47_hard_exit_in_the_background_leaves_the_terminal_alone() {
+fn j47e_hard_exit_in_the_background_leaves_the_terminal_alone() {
     let mut seat = Seat::take(Place::Background, "hung", "");
     let others = seat.change(); // what has the foreground made it raw
     for line in ["press 1", "press 2"] {
@@ -186,7 +186,7 @@ fn suspend_is_no_trap_in_an_orphaned_group() {
 
 /// A shell's loop ends with a program that dies by the signal, and goes on after one that only says 130.
 #[test]
-fn j27_loop_of_a_shell_stops_with_the_program() {
+fn j27c_loop_of_a_shell_stops_with_the_program() {
     let mut seat = Seat::take(Place::Foreground, "loop", "graceful");
     seat.let_the_parent_wait();
     seat.send(b"\x03");

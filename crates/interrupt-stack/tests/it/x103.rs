@@ -94,51 +94,51 @@ fn three_presses_end(state: &str) -> Duration {
 }
 
 #[test]
-fn x103_all_workers_deadlocked() {
+fn x103a_x103g_all_workers_deadlocked() {
     println!("{:?}", three_presses_end("x103 workers"));
 }
 
 #[test]
-fn x103_current_thread_that_never_yields() {
+fn x103b_x103g_current_thread_that_never_yields() {
     println!("{:?}", three_presses_end("x103 current thread"));
 }
 
 #[test]
-fn x103_during_runtime_drop() {
+fn x103c_x103g_during_runtime_drop() {
     println!("{:?}", three_presses_end("x103 runtime drop"));
 }
 
 #[test]
-fn x103_in_a_hung_atexit_handler() {
+fn x103d_x103g_in_a_hung_atexit_handler() {
     println!("{:?}", three_presses_end("x103 atexit"));
 }
 
 #[test]
-fn x103_with_stdout_full_and_locked() {
+fn x103e_x103g_with_stdout_full_and_locked() {
     println!("{:?}", three_presses_end("x103 stdout"));
 }
 
 #[test]
-fn x103_in_the_allocator() {
+fn x103f_x103g_in_the_allocator() {
     println!("{:?}", three_presses_end("x103 allocating"));
 }
 
 /// The decision is the handler's alone: nothing else of ours runs in the process.
 #[cfg(feature = "driver")]
 #[test]
-fn x103_router_never_ran() {
+fn x103f_x103g_router_never_ran() {
     println!("{:?}", three_presses_end("x103 never driven"));
 }
 
 #[cfg(feature = "driver")]
 #[test]
-fn x103_driver_stuck_with_its_runtime() {
+fn x103f_x103g_driver_stuck_with_its_runtime() {
     println!("{:?}", three_presses_end("x103 stuck driver"));
 }
 
 /// The control: no state ends by itself, so that it is the presses that end it.
 #[test]
-fn x103_control_terminate_leaves_each_state_alive() {
+fn x103i_control_terminate_leaves_each_state_alive() {
     let take = |state: &&str| Seat::take(Place::Foreground, state, "raw");
     let mut seats: Vec<_> = STATES.iter().map(take).collect();
     seats.iter().for_each(|seat| seat.kill(Signal::TERM));
@@ -149,7 +149,7 @@ fn x103_control_terminate_leaves_each_state_alive() {
 }
 
 #[test]
-fn j42_quit_ends_each_state_at_once() {
+fn j42b_quit_ends_each_state_at_once() {
     for state in STATES {
         let mut seat = Seat::take(Place::Foreground, state, "raw");
         seat.kill(Signal::QUIT);
@@ -161,7 +161,7 @@ fn j42_quit_ends_each_state_at_once() {
 /// The control: the third press as a task of the runtime, as `tokio::signal` invites to write it. In the hung `atexit` handler the task
 /// does run; it is the second `exit` that hangs.
 #[test]
-fn x103_control_tokio_signal_hangs_in_each_state() {
+fn x103j_control_tokio_signal_hangs_in_each_state() {
     let states = [
         "tokio workers",
         "tokio current thread",
@@ -181,7 +181,7 @@ fn x103_control_tokio_signal_hangs_in_each_state() {
 
 /// The control of these controls: in a process that can act, the same task ends it.
 #[test]
-fn x103_control_tokio_signal_ends_a_healthy_process() {
+fn x103j_control_tokio_signal_ends_a_healthy_process() {
     let mut seat = Seat::take(Place::Foreground, "tokio allocating", "raw");
     for _ in 0..3 {
         seat.press();

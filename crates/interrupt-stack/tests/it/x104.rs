@@ -20,7 +20,7 @@ fn forwarded(probe: &str) -> Seat {
 }
 
 #[test]
-fn x104_forwarded_press_is_one_press() {
+fn x104a_forwarded_press_is_one_press() {
     let mut seat = forwarded("counting");
     let mut trace = Vec::new();
     for _ in 0..3 {
@@ -35,7 +35,7 @@ fn x104_forwarded_press_is_one_press() {
 
 /// The control: with a window that is shorter than the forwarder takes, it is a press of its own.
 #[test]
-fn x104_control_forward_after_the_window_is_a_press() {
+fn x104a_control_forward_after_the_window_is_a_press() {
     let mut seat = forwarded("counting, own forwards");
     seat.send(b"\x03");
     let mut lines = [seat.line(), seat.line(), seat.line()];
@@ -48,7 +48,7 @@ fn x104_control_forward_after_the_window_is_a_press() {
 
 /// Each of three typed presses is one rung, though six signals come.
 #[test]
-fn x104_forwarded_presses_climb_one_rung_each() {
+fn x104a_forwarded_presses_climb_one_rung_each() {
     let mut seat = forwarded("hung");
     for press in ["press 1", "press 2"] {
         seat.send(b"\x03");
@@ -63,7 +63,7 @@ fn x104_forwarded_presses_climb_one_rung_each() {
 
 /// Only those who stand above it forward a press: a signal of somebody else's is one.
 #[test]
-fn x104_signal_of_a_stranger_is_a_press() {
+fn x104a_signal_of_a_stranger_is_a_press() {
     let mut seat = Seat::take(Place::Foreground, "counting", "");
     seat.send(b"\x03");
     assert_eq!(seat.line(), "press 1 by Signal");
@@ -102,7 +102,7 @@ fn storm(probe: &mut Probe) -> Duration {
 }
 
 #[test]
-fn x104_storm_is_a_press_a_window() {
+fn x104b_storm_is_a_press_a_window() {
     let mut probe = Probe::start("counting for ever");
     let start = Instant::now();
     storm(&mut probe);
@@ -119,7 +119,7 @@ fn x104_storm_is_a_press_a_window() {
 
 /// Three rungs take two windows at least, however many signals come.
 #[test]
-fn x104_storm_climbs_one_rung_a_window() {
+fn x104b_storm_climbs_one_rung_a_window() {
     let mut probe = Probe::start("hung");
     let took = storm(&mut probe);
     assert_eq!(probe.end().signal(), Some(2));

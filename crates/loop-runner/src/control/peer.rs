@@ -86,7 +86,7 @@ mod tests {
     use super::may_ask;
 
     #[test]
-    fn x118_only_its_user_and_root_may_ask() {
+    fn x118f_only_its_user_and_root_may_ask() {
         assert!(may_ask(1000, 1000) && may_ask(0, 1000));
         assert!(!may_ask(1001, 1000) && !may_ask(1000, 0));
     }

@@ -109,7 +109,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn x118_a_long_path_is_no_obstacle_and_the_socket_is_private() {
+    fn x118f_a_long_path_is_no_obstacle_and_the_socket_is_private() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["short", &"long-".repeat(40)] {
             let run_dir = dir.path().join(name);

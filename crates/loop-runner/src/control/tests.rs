@@ -165,7 +165,7 @@ fn pause() -> Request {
 }
 
 #[tokio::test]
-async fn c75_a_pause_is_followed_to_the_boundary_and_taken_back() {
+async fn c75a_c75c_c75e_a_pause_is_followed_to_the_boundary_and_taken_back() {
     let mut run = Run::new(false);
     let (first, second) = (run.connects(pause()).await, run.connects(pause()).await);
     run.hears().await;
@@ -216,7 +216,7 @@ async fn a_rule_that_is_set_is_recorded_and_then_in_effect() {
 }
 
 #[tokio::test]
-async fn j49_a_turn_that_ended_by_itself_is_not_said_to_be_interrupted() {
+async fn j49c_a_turn_that_ended_by_itself_is_not_reported_as_interrupted() {
     let mut run = Run::new(true);
     let peer = run.connects(Request::Interrupt).await;
     run.hears().await;
@@ -228,7 +228,7 @@ async fn j49_a_turn_that_ended_by_itself_is_not_said_to_be_interrupted() {
 }
 
 #[tokio::test]
-async fn j49_an_interrupt_is_of_the_turn_that_it_meets() {
+async fn j49c_an_interrupt_is_for_the_turn_that_it_meets() {
     let mut run = Run::new(true);
     let peer = run.connects(Request::Interrupt).await;
     while run.wishes.is_empty() {
@@ -248,7 +248,7 @@ async fn j49_an_interrupt_is_of_the_turn_that_it_meets() {
 }
 
 #[tokio::test]
-async fn x109_a_steer_is_followed_until_it_is_seen() {
+async fn x109a_a_steer_is_followed_until_it_is_seen() {
     let steer = || Request::Steer {
         text: "use tabs".into(),
         now: false,

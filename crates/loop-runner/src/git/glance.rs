@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s22_a_look_is_the_commit_and_a_count() {
+    fn s22a_s22b_git_status_is_the_commit_and_a_count() {
         let text = "# branch.oid 01ab\n# branch.head main\n1 .M N... 100644 100644 100644 a b README.md\n? new\n? \"#odd\\n\"";
         let seen = Glance::read(Path::new("/"), text);
         assert_eq!(

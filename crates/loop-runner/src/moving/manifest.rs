@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn x112_a_manifest_that_no_export_writes_is_refused() {
+    fn x112e_a_manifest_that_no_export_writes_is_refused() {
         let text = serde_json::to_vec(&manifest()).unwrap();
         assert_eq!(Manifest::parse(&text).unwrap(), manifest());
         for (why, refused) in [
@@ -261,7 +261,7 @@ mod tests {
     proptest! {
         /// Whatever stands in an archive lies in the directory of its run, and where nothing but such a file lies.
         #[test]
-        fn x112_no_name_leads_out_of_the_run(name in "(store/|store/blobs/|transcripts/|/|\\./)?(\\PC|[./\\\\]){0,40}") {
+        fn x112e_no_name_leads_out_of_the_run(name in "(store/|store/blobs/|transcripts/|/|\\./)?(\\PC|[./\\\\]){0,40}") {
             if let Some(place) = place(&name) {
                 let parts: Vec<_> = place.components().collect();
                 prop_assert!(parts.iter().all(|part| matches!(part, Component::Normal(_))), "{place:?}");

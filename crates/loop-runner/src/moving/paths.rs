@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x112_paths_of_the_project_are_said_anew_and_others_are_named() {
+    fn x112j_paths_of_the_project_are_said_anew_and_others_are_named() {
         let argv = ["/old/agent.sh", "--in=/old", "/older/x"].map(OsString::from);
         let agent = AgentSettings::Command { argv: argv.into() };
         let prompt = PromptSource::File("/old/PROMPT.md".into());

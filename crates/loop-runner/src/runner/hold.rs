@@ -111,7 +111,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(3600);
 
     #[tokio::test]
-    async fn x114_a_task_that_ends_gives_the_others_time() {
+    async fn x114c_a_task_that_ends_gives_the_others_time() {
         let driver = Box::new(ScriptedDriver::new(Capabilities::none()));
         let (conversation, primary) = Conversation::new(driver, Default::default());
         let mut attempt = Attempt::new(conversation, primary, None);

@@ -44,7 +44,7 @@ fn stop(by: StopCause) -> Control {
 }
 
 #[tokio::test]
-async fn x110_a_stop_before_the_run_begins_is_known_by_who_said_it() {
+async fn x110b_a_stop_before_the_run_begins_is_known_by_who_said_it() {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let run: RunId = "r1".parse().unwrap();
@@ -110,7 +110,7 @@ async fn a_run_whose_state_is_gone_is_neither_gone_on_with_nor_begun_anew() {
 
 /// Without a guard, whom a command started is known by its marker.
 #[tokio::test]
-async fn x127_the_end_of_a_check_is_none_of_the_agents() {
+async fn x127d_the_end_of_a_check_is_none_of_the_agents() {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let gate = SleepGate::new();
@@ -143,7 +143,7 @@ async fn x127_the_end_of_a_check_is_none_of_the_agents() {
 
 /// A day is what every stage of the first stop would take.
 #[tokio::test]
-async fn l90_a_command_that_is_being_ended_is_hurried() {
+async fn l90g_a_command_that_is_being_ended_is_hurried() {
     const LONG: Duration = Duration::from_secs(20);
     let (day, second) = (Duration::from_secs(24 * 3600), Duration::from_secs(1));
     let dir = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ fn turned(run_dir: &Path) -> Option<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn x113_a_loop_that_hangs_is_seen_though_its_process_answers() {
+async fn x113d_a_loop_that_hangs_is_seen_though_its_process_answers() {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let run: RunId = "r1".parse().unwrap();

@@ -43,7 +43,7 @@ mod tests {
     use loop_state::{PhaseRules, Rules};
 
     #[test]
-    fn x107_a_wait_is_told_of_each_ten_minutes_and_not_when_it_is_over() {
+    fn x107c_a_wait_is_told_of_each_ten_minutes_and_not_when_it_is_over() {
         let phase = PhaseRules {
             until: true,
             ..PhaseRules::default()

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn x118_a_compressed_transcript_says_the_same_and_is_private_and_as_old() {
+    fn x118a_a_compressed_transcript_says_the_same_and_is_private_and_as_old() {
         let dir = tempfile::tempdir().unwrap();
         let records: Vec<_> = (0..5000)
             .map(|n| record("raw", &format!("line {n}")))
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn x101_who_is_told_to_stop_leaves_all_as_it_was() {
+    fn packing_that_is_stopped_leaves_the_files_as_they_were() {
         let dir = tempfile::tempdir().unwrap();
         let path = write(dir.path(), &[record("stdout", "all of it")]);
         let stop = AtomicBool::new(true);

@@ -50,7 +50,7 @@ impl Write for Breaks {
 }
 
 #[tokio::test]
-async fn x112_an_export_that_fails_behind_its_seal_leaves_the_one_before() {
+async fn x112f_an_export_that_fails_behind_its_seal_leaves_the_one_before() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
     carry_out(dir.path(), Some(texts()), false, &agents, vec![]).await;
     let broken = || To::Stream(Box::new(Breaks::default()));
@@ -75,7 +75,7 @@ async fn x112_an_export_that_fails_behind_its_seal_leaves_the_one_before() {
 }
 
 #[tokio::test]
-async fn x112_what_is_damaged_beside_the_newest_state_is_not_sealed() {
+async fn x112g_what_is_damaged_beside_the_newest_state_is_not_sealed() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
     carry_out(dir.path(), Some(texts()), false, &agents, vec![]).await;
     let files = fs_err::read_dir(dir.path().join(".rlm/runs/r1")).unwrap();

@@ -372,7 +372,7 @@ fn play_all(first: u64, count: u64, bent: Bent) -> Vec<(u64, Result<Summary, Str
 }
 
 #[test]
-fn x108_a_night_keeps_every_promise() {
+fn x108g_a_night_keeps_every_promise() {
     let (first, count) = match number("RLM_NIGHT_SEED") {
         Some(seed) => (seed, 1),
         None => (0, number("RLM_NIGHT_SEEDS").unwrap_or(SEEDS)),
@@ -437,22 +437,22 @@ fn found_out(bent: Bent, wanted: usize, words: &[&str]) -> bool {
 }
 
 #[test]
-fn c73_control_a_store_that_forgets_is_found_out() {
+fn c73b_control_a_store_that_forgets_is_found_out() {
     let words = ["not saved", "state is gone", "told and"];
     assert!(found_out(Bent::Store, 5, &words));
 }
 
 #[test]
-fn x107_control_a_clock_that_stands_still_over_a_suspend_is_found_out() {
+fn x107b_control_a_clock_that_stands_still_over_a_suspend_is_found_out() {
     assert!(found_out(Bent::Clock, 1, &["too late"]));
 }
 
 #[test]
-fn x108_control_a_gate_that_is_not_heeded_is_found_out() {
+fn x108g_control_a_gate_that_is_not_heeded_is_found_out() {
     assert!(found_out(Bent::Gates, 5, &["the gates said other things"]));
 }
 
 #[test]
-fn x108_control_a_rule_that_a_resume_forgets_is_found_out() {
+fn x108g_control_a_rule_that_a_resume_forgets_is_found_out() {
     assert!(found_out(Bent::Rules, 1, &["is none of"]));
 }

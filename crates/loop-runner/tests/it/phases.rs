@@ -114,7 +114,7 @@ fn reviews(told: &[Notice]) -> Vec<Occasion> {
 }
 
 #[tokio::test]
-async fn x119_each_phase_has_its_agent_and_prompt_and_what_the_one_before_came_to() {
+async fn x119a_x119b_each_phase_has_its_agent_and_prompt_and_what_the_one_before_came_to() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
     let (outcome, head, told) = carry_out(dir.path(), Some(texts()), false, &agents, vec![]).await;
     assert_eq!(outcome.reason, StopReason::Planned);
@@ -138,7 +138,7 @@ async fn x119_each_phase_has_its_agent_and_prompt_and_what_the_one_before_came_t
 }
 
 #[tokio::test]
-async fn x120_a_persons_word_on_a_phase_is_what_happens_next() {
+async fn x120a_x120b_x120c_x120d_a_persons_word_on_a_phase_is_what_happens_next() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
     let steer = Control::Steer {
         text: "shorter".into(),
@@ -173,7 +173,7 @@ async fn x120_a_persons_word_on_a_phase_is_what_happens_next() {
 }
 
 #[tokio::test]
-async fn s23_a_batch_is_not_a_phase_and_full_asks_nothing() {
+async fn s23a_s23d_a_batch_is_not_a_phase_and_full_asks_nothing() {
     let go_on = |n| (0..n).map(|_| Control::Continue).collect::<Vec<_>>();
     let (batch, full) = (Autonomy::Batch(2), Autonomy::Full);
     for (autonomy, asked) in [(batch, vec![Occasion::Batch]), (full, vec![])] {
@@ -189,7 +189,7 @@ async fn s23_a_batch_is_not_a_phase_and_full_asks_nothing() {
 }
 
 #[tokio::test]
-async fn s23_who_is_alone_is_not_asked_and_who_leaves_is_not_waited_for() {
+async fn s23c_s23e_a_review_ends_when_the_person_leaves() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
     let leaves = vec![Control::Attended(false)];
     let (outcome, _, told) = carry_out(dir.path(), Some(texts()), true, &agents, leaves).await;
@@ -198,7 +198,7 @@ async fn s23_who_is_alone_is_not_asked_and_who_leaves_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn x119_a_resume_lands_in_its_phase_with_the_text_that_was_kept() {
+async fn x119c_a_resume_lands_in_its_phase_with_the_text_that_was_kept() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
     let file = |name: &str| dir.path().join(format!("{name}.md"));
     for name in ["plan", "build", "check"] {
@@ -218,7 +218,7 @@ async fn x119_a_resume_lands_in_its_phase_with_the_text_that_was_kept() {
 }
 
 #[tokio::test]
-async fn x117_names_that_phases_can_not_have_are_refused() {
+async fn x117c_names_that_phases_can_not_have_are_refused() {
     for name in ["build", "../plan", ""] {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::find(dir.path()).unwrap();

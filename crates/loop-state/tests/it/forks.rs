@@ -6,7 +6,7 @@ use crate::pipeline::{next_phase, pipeline, plan};
 use crate::traces::{Trace, failed};
 
 #[test]
-fn x111_a_fork_goes_on_where_its_parent_stood_and_has_spent_what_that_had() {
+fn x111a_x111e_a_fork_goes_on_where_its_parent_stood_and_has_spent_what_that_had() {
     let mut trace = pipeline(|_| {});
     plan(&mut trace);
     next_phase(&mut trace);
@@ -31,7 +31,7 @@ fn x111_a_fork_goes_on_where_its_parent_stood_and_has_spent_what_that_had() {
 }
 
 #[test]
-fn x111_a_turn_that_began_with_the_save_that_is_forked_is_not_the_forks() {
+fn x111a_a_turn_that_began_with_the_save_that_is_forked_is_not_the_forks() {
     let mut trace = pipeline(|_| {});
     plan(&mut trace);
     next_phase(&mut trace);
@@ -61,7 +61,7 @@ fn x111_a_turn_that_began_with_the_save_that_is_forked_is_not_the_forks() {
 }
 
 #[test]
-fn x111_a_wish_to_begin_again_was_the_other_runs() {
+fn x111a_a_wish_to_begin_again_was_the_other_runs() {
     let mut trace = Trace::new(crate::rules(|_| {}));
     trace.iteration(failed("red"));
     let lineage = || Lineage {

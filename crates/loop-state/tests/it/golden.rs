@@ -73,7 +73,7 @@ fn assert_kept(old: &Value, new: &Value, place: &str) {
 }
 
 #[test]
-fn c64_every_version_ever_written_is_read_and_nothing_of_it_is_lost() {
+fn c64b_every_version_ever_written_is_read_and_nothing_of_it_is_lost() {
     for version in 0..VERSIONS {
         let (heads, text) = golden::<Head>(version, "heads");
         assert_kept(
@@ -150,7 +150,7 @@ fn what_is_written_today_is_the_newest_golden_file() {
 }
 
 #[test]
-fn c64_a_newer_version_is_refused_by_name_and_is_not_written_again() {
+fn c64a_a_newer_version_is_refused_by_name_and_is_not_written_again() {
     let newer = r#"{"version":7,"phase":["as","never","seen"]}"#;
     let saved: Snapshot = serde_json::from_str(newer).unwrap();
     assert_eq!(saved.version(), 7);

@@ -110,7 +110,7 @@ fn the_agent_that_is_named_is_the_last_one_that_worked() {
 }
 
 #[test]
-fn c64_a_handover_is_saved_and_a_state_from_before_there_were_any_is_read() {
+fn c64b_a_handover_is_saved_and_a_state_from_before_there_were_any_is_read() {
     let mut trace = stopped();
     let before = serde_json::to_value(trace.machine.head()).unwrap();
     assert_eq!(before.get("handover"), None);

@@ -69,7 +69,7 @@ pub(crate) fn wait(trace: &mut Trace) -> Vec<Effect> {
 }
 
 #[test]
-fn x108_a_turn_that_passes_the_budget_is_interrupted_and_not_awaited() {
+fn x108a_a_turn_that_passes_the_budget_is_interrupted_and_not_awaited() {
     let mut trace = costly();
     assert_eq!(trace.then(used(1_999_999, 10)), [Effect::Save]);
     assert_eq!(trace.then(used(2, 10)), [Effect::Save, Effect::StopAttempt]);
@@ -82,7 +82,7 @@ fn x108_a_turn_that_passes_the_budget_is_interrupted_and_not_awaited() {
 }
 
 #[test]
-fn x108_tokens_are_a_budget_too_and_both_name_what_was_used() {
+fn x108a_tokens_are_a_budget_too_and_both_name_what_was_used() {
     let mut trace = metered(|rules| rules.max_tokens = Some(1000));
     trace.then(used(0, 1500));
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
@@ -101,7 +101,7 @@ fn x108_tokens_are_a_budget_too_and_both_name_what_was_used() {
 }
 
 #[test]
-fn x108_budgets_survive_a_crash_and_a_resume_with_more_goes_on() {
+fn x108c_budgets_survive_a_crash_and_a_resume_with_more_goes_on() {
     let mut trace = costly();
     trace.then(used(1_500_000, 10));
     trace.crash_and_resume();
@@ -126,7 +126,7 @@ fn x108_budgets_survive_a_crash_and_a_resume_with_more_goes_on() {
 }
 
 #[test]
-fn x108_what_comes_late_starts_no_other_iteration() {
+fn x108a_what_comes_late_starts_no_other_iteration() {
     let mut trace = metered(|rules| {
         rules.max_cost_microusd = Some(2_000_000);
         rules.sleep = Duration::from_secs(10);
@@ -147,7 +147,7 @@ fn x108_what_comes_late_starts_no_other_iteration() {
 }
 
 #[test]
-fn x108_a_session_that_waits_for_a_word_is_ended_too() {
+fn x108a_a_session_that_waits_for_a_word_is_ended_too() {
     let mut trace = costly();
     trace.then(Happening::InterruptRequested);
     trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
@@ -159,7 +159,7 @@ fn x108_a_session_that_waits_for_a_word_is_ended_too() {
 }
 
 #[test]
-fn x129_a_budget_that_no_agent_reports_is_an_error() {
+fn x129a_x129b_a_budget_that_no_agent_reports_is_an_error() {
     let wrong = |change: fn(&mut Rules)| rules(change).validate().unwrap_err();
     let cost = wrong(|rules| rules.max_cost_microusd = Some(1));
     let tokens = wrong(|rules| {
@@ -192,7 +192,7 @@ fn x129_a_budget_that_no_agent_reports_is_an_error() {
 }
 
 #[test]
-fn c77_a_rate_limit_is_waited_for_until_its_reset_and_a_margin_and_is_no_failure() {
+fn c77a_c77c_a_rate_limit_is_waited_for_until_its_reset_and_a_margin_and_is_no_failure() {
     let mut trace = Trace::new(rules(|rules| rules.max_failures = 1));
     trace.iteration(failed("no"));
     trace.then(limited(Some(2 * HOUR)));
@@ -215,7 +215,7 @@ fn c77_a_rate_limit_is_waited_for_until_its_reset_and_a_margin_and_is_no_failure
 }
 
 #[test]
-fn x107_the_iteration_is_refunded_exactly() {
+fn x107f_the_iteration_is_refunded_exactly() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.max_iterations = Some(2);
     }));
@@ -233,7 +233,7 @@ fn x107_the_iteration_is_refunded_exactly() {
 }
 
 #[test]
-fn c77_a_wait_beyond_the_cap_ends_the_run_at_once() {
+fn c77d_a_wait_beyond_the_cap_ends_the_run_at_once() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(limited(Some(7 * HOUR)));
     let cap = Duration::from_secs(6 * 3600);
@@ -253,7 +253,7 @@ fn c77_a_wait_beyond_the_cap_ends_the_run_at_once() {
 }
 
 #[test]
-fn c77_waits_in_a_row_share_the_cap() {
+fn c77d_waits_in_a_row_share_the_cap() {
     let mut trace = Trace::new(rules(|_| {}));
     for _ in 0..2 {
         trace.then(limited(Some(trace.now + 5 * HOUR / 2)));
@@ -276,7 +276,7 @@ fn c77_waits_in_a_row_share_the_cap() {
 }
 
 #[test]
-fn c77_without_a_time_the_waits_grow_and_come_to_an_end() {
+fn c77d_c77e_without_a_time_the_waits_grow_and_come_to_an_end() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.now = HOUR;
     let mut steps = Vec::new();
@@ -310,7 +310,7 @@ fn an_agent_that_is_always_about_to_be_free_is_not_asked_all_the_time() {
 }
 
 #[test]
-fn x107_a_person_can_cut_the_wait_short_stop_in_it_or_begin_again() {
+fn x107d_a_person_can_cut_the_wait_short_stop_in_it_or_begin_again() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(limited(Some(HOUR)));
     let mut other = trace.machine.clone();
@@ -370,7 +370,7 @@ fn a_limit_that_comes_with_a_stop_or_too_late_for_the_run_is_not_waited_for() {
 }
 
 #[test]
-fn c78_what_may_not_come_again_is_tried_four_times_and_is_one_failure() {
+fn c78a_c78c_a_transient_failure_is_tried_four_times_and_is_one_failure() {
     let mut trace = Trace::new(rules(|_| {}));
     let mut waits = Vec::new();
     for attempt in 2..=4 {
@@ -400,7 +400,7 @@ fn c78_what_may_not_come_again_is_tried_four_times_and_is_one_failure() {
 }
 
 #[test]
-fn c78_tries_survive_a_crash_and_rate_limits_between_them() {
+fn c78a_c78c_tries_survive_a_crash_and_rate_limits_between_them() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(garbled());
     trace.crash_and_resume();
@@ -418,7 +418,7 @@ fn c78_tries_survive_a_crash_and_rate_limits_between_them() {
 }
 
 #[test]
-fn c78_three_iterations_of_it_are_stuck() {
+fn c78c_three_iterations_of_transient_failures_are_stuck() {
     let mut trace = Trace::new(rules(|_| {}));
     for _ in 0..3 {
         for _ in 0..3 {
@@ -446,7 +446,7 @@ fn a_wait_says_what_for() {
 }
 
 #[test]
-fn s18_a_clock_that_was_ahead_for_a_while_is_not_paid_for_again_with_each_resume() {
+fn a_clock_that_was_ahead_for_a_while_does_not_cost_time_again_with_each_resume() {
     let mut trace = Trace::new(rules(|rules| {
         rules.max_duration = Some(Duration::from_secs(200 * 3600))
     }));
@@ -461,7 +461,7 @@ fn s18_a_clock_that_was_ahead_for_a_while_is_not_paid_for_again_with_each_resume
 }
 
 #[test]
-fn x126_time_that_everything_stood_still_is_no_time_of_the_run() {
+fn x126c_time_that_everything_stood_still_is_no_time_of_the_run() {
     let hours = |hours: u64| Duration::from_secs(hours * 3600);
     let mut trace = Trace::new(rules(|rules| {
         rules.max_duration = Some(hours(2));

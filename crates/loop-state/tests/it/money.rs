@@ -15,7 +15,7 @@ use crate::{at, rules};
 
 /// Of a thousand runs that may work again at the same moment, no tenth asks within the same tenth of the time.
 #[test]
-fn x107_runs_that_wait_for_the_same_moment_do_not_ask_at_once() {
+fn x107i_runs_that_wait_for_the_same_moment_do_not_ask_at_once() {
     let mut tenths = [0; 10];
     for run in 0..1000u64 {
         let mut machine = Machine::new(rules(|_| {})).unwrap();
@@ -39,7 +39,7 @@ fn x107_runs_that_wait_for_the_same_moment_do_not_ask_at_once() {
 
 /// Nor does one run whose limit is named anew each time.
 #[test]
-fn x107_each_attempt_of_a_run_waits_another_time() {
+fn x107i_each_attempt_of_a_run_waits_another_time() {
     let mut machine = Machine::new(rules(|rules| {
         rules.wait_on_limit = Duration::from_secs(1_000_000);
     }))
@@ -63,7 +63,7 @@ fn x107_each_attempt_of_a_run_waits_another_time() {
 
 /// Whatever is used, wherever in the run, belongs to one iteration and to one phase.
 #[test]
-fn x108_what_is_used_is_told_by_iteration_and_phase() {
+fn x108e_what_is_used_is_told_by_iteration_and_phase() {
     let mut trace = metered(|rules| {
         rules.max_cost_microusd = Some(9_000_000);
         rules.phases[0].limits.max_iterations = Some(2);
@@ -102,7 +102,7 @@ fn x108_what_is_used_is_told_by_iteration_and_phase() {
 }
 
 #[test]
-fn x107_chance_alone_makes_no_wait_too_long() {
+fn x107g_chance_alone_makes_no_wait_too_long() {
     for run in 0..50 {
         let mut machine = Machine::new(rules(|rules| {
             rules.wait_on_limit = Duration::from_secs(31);
@@ -119,7 +119,7 @@ fn x107_chance_alone_makes_no_wait_too_long() {
 
 /// Who raises a budget while the turn that used it up is being ended wants the run to go on.
 #[test]
-fn x108_a_limit_that_is_raised_while_it_ends_something_ends_nothing() {
+fn x108f_a_limit_that_is_raised_while_it_ends_something_ends_nothing() {
     let mut trace = metered(|rules| rules.max_cost_microusd = Some(100));
     trace.then(used(100, 1));
     assert!(trace.machine.head().halting);

@@ -39,7 +39,7 @@ fn continuing() -> Trace {
 }
 
 #[test]
-fn x109_a_steer_is_recorded_then_delivered_then_seen() {
+fn x109a_a_steer_is_recorded_then_delivered_then_seen() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(steer("mind the docs", false));
     trace.then(moved(1, SteerState::Delivered));
@@ -51,7 +51,7 @@ fn x109_a_steer_is_recorded_then_delivered_then_seen() {
 }
 
 #[test]
-fn x109_a_steer_that_was_not_seen_goes_into_the_next_prompt() {
+fn x109b_a_steer_that_was_not_seen_goes_into_the_next_prompt() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(steer("mind the docs", false));
     trace.then(moved(1, SteerState::Delivered));
@@ -62,7 +62,7 @@ fn x109_a_steer_that_was_not_seen_goes_into_the_next_prompt() {
 }
 
 #[test]
-fn x109_a_steer_survives_a_crash_and_a_fresh_session_is_told_again() {
+fn x109c_a_steer_survives_a_crash_and_a_fresh_session_is_told_again() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(steer("mind the docs", false));
     trace.then(moved(1, SteerState::Seen));
@@ -72,7 +72,7 @@ fn x109_a_steer_survives_a_crash_and_a_fresh_session_is_told_again() {
 }
 
 #[test]
-fn x109_a_session_that_is_gone_on_with_is_not_told_twice() {
+fn x109c_a_session_that_is_gone_on_with_is_not_told_twice() {
     let mut trace = continuing();
     trace.then(steer("seen", false));
     trace.then(moved(1, SteerState::Seen));
@@ -92,7 +92,7 @@ fn x109_a_session_that_is_gone_on_with_is_not_told_twice() {
 
 /// An agent that ends before it answers (it is not logged in, say, or is killed) may have read nothing of its prompt.
 #[test]
-fn x109_a_steer_is_told_again_until_the_agent_answers_the_prompt_that_holds_it() {
+fn x109c_a_steer_is_told_again_until_the_agent_answers_the_prompt_that_holds_it() {
     let mut trace = continuing();
     trace.then(steer("mind the docs", false));
     trace.crash_and_resume();
@@ -115,7 +115,7 @@ fn x109_a_steer_is_told_again_until_the_agent_answers_the_prompt_that_holds_it()
 }
 
 #[test]
-fn s10_a_steer_for_now_interrupts_the_turn_and_no_other_step() {
+fn a_steer_for_now_interrupts_the_turn_and_no_other_step() {
     let mut trace = Trace::new(rules(|_| {}));
     let effects = trace.then(steer("stop that", true));
     assert_eq!(effects[2..], [Effect::Deliver(1), Effect::InterruptTurn]);
@@ -182,7 +182,7 @@ fn a_stop_or_a_crash_while_a_session_waits_cuts_the_attempt() {
 }
 
 #[test]
-fn c75_a_pause_waits_for_the_iteration_and_then_for_a_person() {
+fn c75a_c75c_c75e_a_pause_waits_for_the_iteration_and_then_for_a_person() {
     let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
     trace.then(Happening::PauseRequested);
     trace.iteration(failed("no"));
@@ -222,7 +222,7 @@ fn a_session_with_an_id_beyond_all_bounds_is_not_gone_on_with() {
 }
 
 #[test]
-fn s25_restart_does_the_iteration_again_in_a_fresh_session() {
+fn s25a_restart_does_the_iteration_again_in_a_fresh_session() {
     let mut trace = continuing();
     trace.iteration(failed("no"));
     let effects = trace.then(Happening::AgainRequested(Again::Iteration));
@@ -238,7 +238,7 @@ fn s25_restart_does_the_iteration_again_in_a_fresh_session() {
 }
 
 #[test]
-fn s25_a_finished_iteration_is_done_again_as_another_attempt() {
+fn s25a_a_finished_iteration_is_done_again_as_another_attempt() {
     let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
     trace.iteration(failed("its own"));
     let effects = trace.then(Happening::AgainRequested(Again::Iteration));
@@ -248,7 +248,7 @@ fn s25_a_finished_iteration_is_done_again_as_another_attempt() {
 }
 
 #[test]
-fn s25_start_over_begins_at_iteration_one_in_any_step() {
+fn s25b_start_over_begins_at_iteration_one_in_any_step() {
     let over = || Happening::AgainRequested(Again::Phase);
     let mut trace = continuing();
     trace.iteration(failed("no"));
@@ -308,7 +308,7 @@ fn a_fresh_session_can_be_wished_for_once() {
 }
 
 #[test]
-fn x105_a_promise_starts_the_check_and_is_not_done_without_it() {
+fn x105a_x105b_a_promise_starts_the_check_and_is_not_done_without_it() {
     let mut trace = Trace::new(rules(|rules| rules.phases[0].promise = true));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     trace.then(Happening::Settled(Tree::default()));
@@ -327,7 +327,7 @@ fn x105_a_promise_starts_the_check_and_is_not_done_without_it() {
 }
 
 #[test]
-fn x105_a_promise_without_a_check_is_done_on_the_agents_word_and_says_so() {
+fn x105c_a_promise_without_a_check_is_done_on_the_agents_word_and_says_so() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].promise = true;
         rules.phases[0].until = false;
@@ -358,7 +358,7 @@ fn an_agent_that_cannot_work_ends_the_run_and_is_tried_again_at_a_resume() {
 }
 
 #[test]
-fn x105_turns_without_work_are_told_and_three_in_a_row_are_stuck() {
+fn x105d_x105f_turns_without_work_are_told_and_three_in_a_row_are_stuck() {
     let idle = |trace: &mut Trace| {
         trace.then(Happening::NothingDone);
         trace.iteration(failed("no"))

@@ -70,7 +70,7 @@ pub(crate) fn next_phase(trace: &mut Trace) -> Vec<Effect> {
 }
 
 #[test]
-fn x119_each_phase_has_its_own_end_limits_numbers_and_session() {
+fn x119a_each_phase_has_its_own_end_limits_numbers_and_session() {
     let mut trace = pipeline(|_| {});
     assert_eq!(trace.machine.next_deadline(), None);
     plain(&mut trace, TurnOutcome::Completed);
@@ -102,7 +102,7 @@ fn x119_each_phase_has_its_own_end_limits_numbers_and_session() {
 }
 
 #[test]
-fn x119_what_a_phase_came_to_reaches_the_prompts_of_the_next_one_and_no_other() {
+fn x119b_what_a_phase_came_to_reaches_the_prompts_of_the_next_one_and_no_other() {
     let mut trace = pipeline(|_| {});
     plan(&mut trace);
     let effects = next_phase(&mut trace);
@@ -115,7 +115,7 @@ fn x119_what_a_phase_came_to_reaches_the_prompts_of_the_next_one_and_no_other() 
 }
 
 #[test]
-fn x119_what_is_sealed_is_the_boundary_and_nothing_is_started_beside_it() {
+fn x119c_what_is_sealed_is_the_boundary_and_nothing_is_started_beside_it() {
     let mut trace = pipeline(|_| {});
     let effects = plan(&mut trace);
     let phase = "plan".into();
@@ -136,7 +136,7 @@ fn x119_what_is_sealed_is_the_boundary_and_nothing_is_started_beside_it() {
 }
 
 #[test]
-fn x119_a_resume_lands_in_the_phase_that_was_left() {
+fn x119c_a_resume_lands_in_the_phase_that_was_left() {
     let mut trace = pipeline(|_| {});
     plan(&mut trace);
     next_phase(&mut trace);
@@ -149,7 +149,7 @@ fn x119_a_resume_lands_in_the_phase_that_was_left() {
 }
 
 #[test]
-fn x119_errors_of_finished_phases_survive_and_are_bounded() {
+fn x119d_errors_of_finished_phases_survive_and_are_bounded() {
     let mut trace = pipeline(|rules| {
         rules.max_failures = 0;
         rules.phases[0].limits.max_iterations = Some(12);
@@ -172,7 +172,7 @@ fn x119_errors_of_finished_phases_survive_and_are_bounded() {
 }
 
 #[test]
-fn x119_a_phase_whose_last_planned_iteration_failed_hands_nothing_over() {
+fn x119b_a_phase_whose_last_planned_iteration_failed_hands_nothing_over() {
     let mut trace = reviewed(Autonomy::Checkpoint);
     plain(&mut trace, TurnOutcome::Completed);
     let effects = plain(&mut trace, TurnOutcome::Failed("exit status 1".into()));
@@ -193,7 +193,7 @@ fn x119_a_phase_whose_last_planned_iteration_failed_hands_nothing_over() {
 }
 
 #[test]
-fn x120_continue_goes_on_in_the_next_phase() {
+fn x120a_continue_goes_on_in_the_next_phase() {
     let mut trace = reviewed(Autonomy::Checkpoint);
     let effects = plan(&mut trace);
     let review = Effect::Announce(Notice::Review(Occasion::Phase));
@@ -210,7 +210,7 @@ fn x120_continue_goes_on_in_the_next_phase() {
 }
 
 #[test]
-fn x120_revise_runs_the_phase_again_with_the_text() {
+fn x120b_revise_runs_the_phase_again_with_the_text() {
     let mut trace = reviewed(Autonomy::Checkpoint);
     plan(&mut trace);
     let effects = trace.then(Happening::Reviewed(Verdict::Revise(
@@ -229,7 +229,7 @@ fn x120_revise_runs_the_phase_again_with_the_text() {
 }
 
 #[test]
-fn x120_start_over_runs_the_phase_again_in_a_fresh_session() {
+fn x120c_start_over_runs_the_phase_again_in_a_fresh_session() {
     for word in [
         Happening::Reviewed(Verdict::StartOver),
         Happening::AgainRequested(Again::Phase),
@@ -253,7 +253,7 @@ fn x120_start_over_runs_the_phase_again_in_a_fresh_session() {
 }
 
 #[test]
-fn x120_exit_stops_and_a_resume_comes_back_to_the_question() {
+fn x120d_exit_stops_and_a_resume_comes_back_to_the_question() {
     let mut trace = reviewed(Autonomy::Checkpoint);
     plan(&mut trace);
     trace.then(Happening::Reviewed(Verdict::Exit));
@@ -286,7 +286,7 @@ fn resumed(trace: &mut Trace, from: Option<u32>) -> Vec<Effect> {
 }
 
 #[test]
-fn x120_a_stop_behind_the_last_iteration_takes_no_question_away() {
+fn x120d_a_stop_behind_the_last_iteration_takes_no_question_away() {
     let mut trace = reviewed(Autonomy::Checkpoint);
     plain(&mut trace, TurnOutcome::Completed);
     trace.then(stop(When::AfterIteration));
@@ -307,7 +307,7 @@ fn x120_a_stop_behind_the_last_iteration_takes_no_question_away() {
 }
 
 #[test]
-fn x120_a_shorter_plan_at_a_question_ends_the_phase_and_not_the_run() {
+fn x120a_a_shorter_plan_at_a_question_ends_the_phase_and_not_the_run() {
     let mut trace = reviewed(Autonomy::Batch(1));
     plain(&mut trace, TurnOutcome::Completed);
     let mut rules = trace.machine.head().rules.clone();
@@ -323,7 +323,7 @@ fn x120_a_shorter_plan_at_a_question_ends_the_phase_and_not_the_run() {
 }
 
 #[test]
-fn x120_what_is_said_with_a_resume_revises_the_phase_that_is_asked_about() {
+fn x120b_what_is_said_with_a_resume_revises_the_phase_that_is_asked_about() {
     let mut trace = reviewed(Autonomy::Checkpoint);
     plan(&mut trace);
     trace.then(Happening::Reviewed(Verdict::Exit));
@@ -337,7 +337,7 @@ fn x120_what_is_said_with_a_resume_revises_the_phase_that_is_asked_about() {
 }
 
 #[test]
-fn s23_full_autonomy_never_asks() {
+fn s23a_full_autonomy_never_asks() {
     let mut trace = reviewed(Autonomy::Full);
     plan(&mut trace);
     next_phase(&mut trace);

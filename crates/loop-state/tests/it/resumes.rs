@@ -12,7 +12,7 @@ use crate::rules;
 use crate::traces::{Trace, failed, stop};
 
 #[test]
-fn s13_what_is_said_with_a_resume_is_in_the_prompt_of_the_next_attempt() {
+fn s13e_feedback_to_a_resume_is_in_the_prompt_of_the_next_attempt() {
     let said = |text: &str| {
         Happening::Resumed(Resume {
             feedback: Some(text.into()),
@@ -36,7 +36,7 @@ fn s13_what_is_said_with_a_resume_is_in_the_prompt_of_the_next_attempt() {
 }
 
 #[test]
-fn s25_a_stop_while_a_restart_waits_for_its_tree_ends_the_run_and_a_resume_restarts() {
+fn s25a_a_stop_while_a_restart_waits_for_its_tree_ends_the_run_and_a_resume_restarts() {
     let mut trace = Trace::new(rules(|rules| rules.phases[0].gates = 1));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     trace.then(Happening::AgainRequested(Again::Iteration));
@@ -53,7 +53,7 @@ fn s25_a_stop_while_a_restart_waits_for_its_tree_ends_the_run_and_a_resume_resta
 }
 
 #[test]
-fn s25_an_iteration_that_is_done_again_fails_once() {
+fn s25a_an_iteration_that_is_done_again_fails_once() {
     let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
     for _ in 0..2 {
         trace.then(Happening::TurnEnded(TurnOutcome::Failed("died".into())));
@@ -71,7 +71,7 @@ fn s25_an_iteration_that_is_done_again_fails_once() {
 }
 
 #[test]
-fn s13_what_is_gone_back_to_begins_with_its_prompt() {
+fn s13c_an_iteration_that_from_goes_back_to_begins_with_its_prompt() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].session = SessionPolicy::Continue;
     }));
@@ -89,7 +89,7 @@ fn s13_what_is_gone_back_to_begins_with_its_prompt() {
 }
 
 #[test]
-fn s13_what_is_discarded_does_not_count() {
+fn s13c_discarded_iterations_do_not_count() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(failed("red"));
     trace.iteration(failed("red"));
@@ -123,7 +123,7 @@ fn turn(trace: &mut Trace, outcome: TurnOutcome) {
 }
 
 #[test]
-fn s13_a_phase_that_goes_on_is_not_over_and_keeps_what_it_came_to() {
+fn s13a_a_resumed_phase_is_not_over_and_keeps_its_result() {
     let mut trace = Trace::new(planned(2));
     trace.then(Happening::Said("half of it".into()));
     turn(&mut trace, TurnOutcome::Failed("exit status 1".into()));
@@ -153,7 +153,7 @@ fn s13_a_phase_that_goes_on_is_not_over_and_keeps_what_it_came_to() {
 }
 
 #[test]
-fn s13_a_phase_that_is_over_by_the_rules_it_is_given_again_is_not_sealed_again() {
+fn a_phase_that_is_over_by_the_same_rules_is_not_sealed_again() {
     let mut trace = Trace::new(planned(2));
     turn(&mut trace, TurnOutcome::Completed);
     turn(&mut trace, TurnOutcome::Completed);

@@ -8,7 +8,7 @@ use crate::rules;
 use crate::traces::Trace;
 
 #[test]
-fn s05_a_running_tool_is_not_silence() {
+fn s5d_a_running_tool_is_not_silence() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
     }));
@@ -45,7 +45,7 @@ fn p49_s05_an_announced_wait_is_patience_and_a_bounded_one() {
 }
 
 #[test]
-fn x126_time_in_which_all_stood_still_is_not_held_against_the_turn() {
+fn x126c_time_in_which_all_stood_still_is_not_held_against_the_turn() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.iteration_timeout = Some(Duration::from_secs(10));
     }));

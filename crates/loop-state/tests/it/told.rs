@@ -21,7 +21,7 @@ fn next(trace: &mut Trace, check: Happening) -> Vec<Effect> {
 
 /// Also one that did not come so far as to name its session.
 #[test]
-fn x109_a_steer_is_told_again_after_an_agent_that_failed_without_a_word() {
+fn x109c_a_steer_is_told_again_after_an_agent_that_failed_without_a_word() {
     let mut trace = Trace::new(rules(|rules| rules.max_failures = 0));
     trace.then(steer("mind the docs", false));
     trace.iteration(failed("it is red"));
@@ -38,7 +38,7 @@ fn x109_a_steer_is_told_again_after_an_agent_that_failed_without_a_word() {
 
 /// With a promise that is not made, the check is not asked again.
 #[test]
-fn x105_the_output_of_a_check_is_told_until_an_agent_has_read_it() {
+fn x105b_the_output_of_a_check_is_told_until_an_agent_has_read_it() {
     let mut trace = Trace::new(rules(|rules| rules.phases[0].promise = true));
     trace.then(Happening::TurnEnded(TurnOutcome::Claimed));
     trace.then(Happening::CheckEnded(failed("it is red")));

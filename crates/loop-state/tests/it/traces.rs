@@ -94,7 +94,7 @@ pub(crate) fn stop(when: When) -> Happening {
 }
 
 #[test]
-fn s01_repeats_until_the_check_passes() {
+fn s1a_repeats_until_the_check_passes() {
     let mut trace = Trace::new(rules(|r| r.sleep = Duration::from_secs(10)));
     trace.iteration(failed("1 of 3"));
     trace.then(Happening::TimeUp(Timer::Sleep));
@@ -103,7 +103,7 @@ fn s01_repeats_until_the_check_passes() {
 }
 
 #[test]
-fn s02_completion_is_decided_before_the_sleep() {
+fn s2c_completion_is_decided_before_the_sleep() {
     let mut trace = Trace::new(rules(|r| r.sleep = Duration::from_secs(600)));
     let effects = trace.iteration(CheckResult::Passed);
     assert!(effects.contains(&Effect::Finish));
@@ -111,7 +111,7 @@ fn s02_completion_is_decided_before_the_sleep() {
 }
 
 #[test]
-fn s03_the_iteration_limit_ends_the_run_by_name() {
+fn s3a_s3b_the_iteration_limit_ends_the_run_by_name() {
     let mut trace = Trace::new(rules(|r| r.phases[0].limits.max_iterations = Some(3)));
     for _ in 0..3 {
         trace.iteration(failed("no"));
@@ -121,7 +121,7 @@ fn s03_the_iteration_limit_ends_the_run_by_name() {
 }
 
 #[test]
-fn s05_a_silent_or_long_turn_is_ended_and_counts_as_failed() {
+fn s5a_s5b_a_silent_or_long_turn_is_ended_and_counts_as_failed() {
     for (timer, limit) in [(Timer::Iteration, 900), (Timer::Idle, 500)] {
         let mut trace = Trace::new(rules(|r| {
             r.phases[0].limits.iteration_timeout = Some(Duration::from_millis(900));
@@ -148,7 +148,7 @@ fn s05_a_silent_or_long_turn_is_ended_and_counts_as_failed() {
 }
 
 #[test]
-fn s06_failures_in_a_row_end_the_run() {
+fn s6b_failures_in_a_row_end_the_run() {
     let mut trace = Trace::new(rules(|_| {}));
     for _ in 0..3 {
         trace.then(Happening::TurnEnded(TurnOutcome::Failed(
@@ -162,7 +162,7 @@ fn s06_failures_in_a_row_end_the_run() {
 }
 
 #[test]
-fn s12_a_stop_in_a_turn_cuts_it_and_a_resume_does_it_again() {
+fn s13a_a_stop_in_a_turn_cuts_it_and_a_resume_does_it_again() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(failed("no"));
     trace.then(stop(When::Now));
@@ -175,7 +175,7 @@ fn s12_a_stop_in_a_turn_cuts_it_and_a_resume_does_it_again() {
 }
 
 #[test]
-fn s13_from_goes_back_and_never_numbers_an_attempt_twice() {
+fn s13c_from_goes_back_and_never_numbers_an_attempt_twice() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(failed("no"));
     trace.iteration(failed("no"));
@@ -192,7 +192,7 @@ fn s13_from_goes_back_and_never_numbers_an_attempt_twice() {
 }
 
 #[test]
-fn s14_a_crash_in_a_turn_is_named_and_checked_before_it_is_done_again() {
+fn s14a_s14b_a_crash_in_a_turn_is_named_and_checked_before_the_turn_runs_again() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(failed("no"));
     let effects = trace.crash_and_resume();
@@ -210,7 +210,7 @@ fn s14_a_crash_in_a_turn_is_named_and_checked_before_it_is_done_again() {
 }
 
 #[test]
-fn s14_work_that_was_finished_before_the_crash_is_not_done_again() {
+fn s14a_work_that_was_finished_before_the_crash_is_not_done_again() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.crash_and_resume();
     trace.then(Happening::CheckEnded(CheckResult::Passed));
@@ -243,7 +243,7 @@ fn a_recheck_asks_the_gates_before_the_check() {
 }
 
 #[test]
-fn s14_a_crash_among_the_gates_costs_no_turn() {
+fn s14a_a_crash_among_the_gates_costs_no_turn() {
     let mut trace = Trace::new(rules(|r| r.phases[0].gates = 1));
     let effects = trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     assert_eq!(effects, [Effect::Save, Effect::RunGate(0)]);
@@ -253,7 +253,7 @@ fn s14_a_crash_among_the_gates_costs_no_turn() {
 }
 
 #[test]
-fn s18_a_plan_is_fulfilled_or_its_last_iteration_failed() {
+fn s18c_a_plan_is_fulfilled_or_its_last_iteration_failed() {
     let plan = |outcome: TurnOutcome| {
         let mut trace = Trace::new(rules(|r| {
             r.phases[0].until = false;
@@ -274,7 +274,7 @@ fn s18_a_plan_is_fulfilled_or_its_last_iteration_failed() {
 }
 
 #[test]
-fn s18_rules_without_an_end_make_no_run() {
+fn s18a_rules_without_an_end_make_no_run() {
     let endless = rules(|r| r.phases[0].until = false);
     assert_eq!(endless.validate(), Err(RulesError::Endless("main".into())));
     let none = rules(|r| r.phases.clear());
@@ -374,7 +374,7 @@ fn a_stop_in_the_sleep_is_immediate_and_one_after_the_iteration_waits_for_it() {
 }
 
 #[test]
-fn x110_crashes_in_a_row_do_not_spend_for_ever() {
+fn x110e_crashes_in_a_row_do_not_spend_for_ever() {
     let mut trace = Trace::new(rules(|r| {
         r.phases[0].until = false;
         r.phases[0].limits.max_iterations = Some(9);

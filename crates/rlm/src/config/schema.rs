@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn x117_the_schema_accepts_what_is_read_and_refuses_what_is_not() {
+    fn x117a_the_schema_accepts_what_is_read_and_refuses_what_is_not() {
         judge(&template_on()).unwrap();
         judge("sleep = 3\n[[phase]]\nname = 'plan'\nmax-iterations = 1\n[phase.claude.env]\nA = 'x'\n").unwrap();
         for wrong in [

@@ -164,7 +164,7 @@ mod tests {
 
     /// No value of a variable, a header, an argument or the agents' own settings is shown, wherever it stands.
     #[test]
-    fn x118_no_secret_is_shown() {
+    fn x118c_no_secret_is_shown() {
         let secrets = "[claude]\nenv = { A = 's3cret' }\nsettings = { a = 's3cret' }\n[codex.config]\nb = 's3cret'\n\
                        [mcp-servers.a]\ncommand = 'x'\nargs = ['s3cret']\nenv = { T = 's3cret' }\n\
                        [mcp-servers.b]\nurl = 'https://s3cret@localhost/s3cret'\nheaders = { H = 's3cret' }\n";
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn s15_what_is_shown_is_what_a_file_could_say() {
+    fn s15b_the_shown_configuration_can_be_written_in_a_file() {
         let layers = Layers::of(Path::new("/"), &template_on());
         let groups = groups(&layers, &[], Path::new("/"));
         let lines: String = groups[0]

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn x115_what_is_shown_in_full_is_as_harmless_and_bounded() {
+    fn x115a_what_is_shown_in_full_is_as_harmless_and_bounded() {
         let shown = Level::Verbose
             .instead(&result("one\n\u{1b}]0;mine\u{7}"))
             .unwrap();

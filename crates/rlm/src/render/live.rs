@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s19_a_live_run_is_one_object_in_which_nothing_comes_twice() {
+    fn s19c_a_live_run_is_one_object_in_which_no_field_comes_twice() {
         let entry = RunEntry {
             loss: None,
             id: "r1".parse().unwrap(),

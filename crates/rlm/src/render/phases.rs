@@ -141,7 +141,7 @@ mod tests {
     use loop_state::{Failure, PhaseRules, Rules, Timestamp, Usage};
 
     #[test]
-    fn x119_what_is_over_is_named_with_its_evidence_and_its_errors() {
+    fn x119d_what_is_over_is_named_with_its_evidence_and_its_errors() {
         let phase = |name: &str| PhaseRules {
             name: name.into(),
             until: true,

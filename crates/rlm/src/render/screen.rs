@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x115_the_end_line_is_harmless_whatever_the_agent_said_last() {
+    fn x115a_the_end_line_is_harmless_whatever_the_agent_said_last() {
         let run = "r1".parse().unwrap();
         let hostile = || "exit status 1 (\u{1b}]0;mine\u{7}\u{1b}[2J)".to_owned();
         for reason in [

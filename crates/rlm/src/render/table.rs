@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s19_columns_give_way_on_narrow_terminals_and_programs_get_all() {
+    fn s19c_columns_shrink_on_narrow_terminals_and_programs_get_all() {
         let column = |name, spare| Column { name, spare };
         let heads = [
             column("RUN", 0),

@@ -91,7 +91,7 @@ mod tests {
     proptest! {
         /// Whatever the agent prints, no escape reaches the terminal but a colour, and no other control character at all.
         #[test]
-        fn x115_only_colours_get_through(text in "(\\PC|[\u{0}-\u{1f}\u{7f}-\u{9f}]|\u{1b}\\[[0-9;]{0,4}[mHJ]){0,40}") {
+        fn x115a_only_colours_get_through(text in "(\\PC|[\u{0}-\u{1f}\u{7f}-\u{9f}]|\u{1b}\\[[0-9;]{0,4}[mHJ]){0,40}") {
             let shown = safe(&text);
             let mut rest = shown.as_str();
             while let Some(at) = rest.find('\u{1b}') {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn x115_examples() {
+    fn x115a_x115b_x115c_examples() {
         let shown = [
             safe("\u{1b}[31mred\u{1b}[0m"),
             safe("\u{1b}]0;title\u{7}\u{1b}[2J\u{1b}[1;1Hgone"),

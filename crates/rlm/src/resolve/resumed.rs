@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn s15_what_is_given_to_resume_wins_and_nothing_given_changes_nothing() {
+    fn s15a_flags_of_resume_win_and_no_flags_change_nothing() {
         let (config, saved) = (Layers::default(), saved(""));
         let resume = |agent, what| resumed(given(&config, agent, what), &saved).unwrap();
         assert_eq!(resume(None, LoopArgs::default()), None);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn s15_what_is_given_to_resume_goes_over_every_phase() {
+    fn s15a_flags_of_resume_go_over_every_phase() {
         let file = "prompt = 'x'\nagent = 'claude'\nagent-bin = '/bin/sh'\n[[phase]]\nname = 'a'\nmax-iterations = 1\n\
             [[phase]]\nname = 'b'\nmax-iterations = 2\nagent = 'command'\ncommand = ['sh']\n";
         let layers = Layers::of(Path::new("/"), file);

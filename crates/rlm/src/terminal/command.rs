@@ -124,7 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn x121_lines_are_commands_or_something_to_say() {
+    fn x121h_lines_are_commands_or_something_to_say() {
         assert_eq!(parse("/pause"), Some(Ok(Command::Pause)));
         assert_eq!(parse("  /EXIT "), Some(Ok(Command::Exit)));
         assert_eq!(parse("/"), Some(Ok(Command::Help)));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn x121_an_unknown_command_names_the_nearest() {
+    fn x121g_an_unknown_command_names_the_nearest() {
         let said = ["/puase", "/inter", "/frobnicate", "/stpo", "/foo"]
             .map(|line| parse(line).unwrap().unwrap_err());
         insta::assert_snapshot!(said.join("\n"), @"

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s11_an_edited_prompt_is_taken_or_refused_with_a_reason() {
+    fn s11b_an_edited_prompt_is_taken_or_refused_with_a_reason() {
         let path = copy("text").unwrap();
         assert_eq!(read(&path).unwrap(), "text");
         fs_err::write(&path, " \n").unwrap();

@@ -45,7 +45,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn s08_what_was_held_comes_whole_and_in_order() {
+    fn s8b_held_output_comes_whole_and_in_order() {
         let mut hold = Hold::default();
         hold.push("one\ntwo\n");
         hold.push("\n");

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn s11_one_line_ends_with_enter_and_several_with_an_empty_one() {
+    fn s11a_one_line_ends_with_enter_and_several_with_an_empty_one() {
         assert_eq!(say("fix it⏎"), Typed::Said("fix it".into()));
         let mut line = Line::default();
         line.key(Key::Paste("one\ntwo".into()), &History::default());
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn x115_escapes_that_are_pasted_are_dropped() {
+    fn x115a_escapes_that_are_pasted_are_dropped() {
         assert_eq!(
             Line::new("a\u{1b}[2J\u{7}b\tc\n".into()).text(),
             "a[2Jb\tc\n"

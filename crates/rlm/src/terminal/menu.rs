@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn s09_all_is_offered_and_only_what_makes_sense_is_active() {
+    fn s9a_all_is_offered_and_only_what_makes_sense_is_active() {
         let turn = at(Step::Turn {
             since: Timestamp(0),
         });
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn x120_what_waits_for_a_word_is_named_and_so_is_what_each_does() {
+    fn x120e_what_waits_for_a_word_is_named_and_so_is_what_each_does() {
         let of = |step: fn(Timestamp) -> Step| pipeline(step(Timestamp(7)));
         let phase = of(|since| Step::Review {
             since,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn s09_letters_are_case_blind_and_a_wrong_one_is_said() {
+    fn s9c_s9d_s9e_letters_are_case_blind_and_a_wrong_one_is_reported() {
         let stand = at(Step::Turn {
             since: Timestamp(0),
         });

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn x119_it_says_in_which_phase() {
+    fn x119d_it_says_in_which_phase() {
         let (since, of) = (Timestamp(60_000), Occasion::Phase);
         let stand = pipeline(Step::Review { since, of });
         let line = |columns| line(RUN, stand.scene(), Timestamp(61_000), columns);

@@ -119,7 +119,7 @@ mod tests {
     proptest! {
         /// However the text is cut into pieces, all of it is shown once, in rows that fit, and nothing that a terminal would obey.
         #[test]
-        fn x115_text_flows(pieces in proptest::collection::vec("[a-z 日\n\u{1b}\u{7}]{0,20}", 0..20), width in 2usize..30) {
+        fn x115a_text_flows(pieces in proptest::collection::vec("[a-z 日\n\u{1b}\u{7}]{0,20}", 0..20), width in 2usize..30) {
             let mut talk = Talk::default();
             let mut out: String = pieces.iter().map(|piece| talk.piece(piece, Some(width))).collect();
             talk.streamed = true;

@@ -221,7 +221,7 @@ mod tests {
         }
 
         #[test]
-        fn x115_what_is_broken_has_no_other_sequences_than_before(text in "(\\PC|\u{1b}\\[3[1-7]m|\u{1b}\\[0m){0,60}", width in 1usize..30) {
+        fn x115a_what_is_broken_has_no_other_sequences_than_before(text in "(\\PC|\u{1b}\\[3[1-7]m|\u{1b}\\[0m){0,60}", width in 1usize..30) {
             let bare_before: String = bare(&text).replace([' ', '\n'], "");
             prop_assert_eq!(bare(&wrap(&text, width, usize::MAX)).replace([' ', '\n'], ""), bare_before);
         }

@@ -102,7 +102,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn p13_half_a_character_does_not_lose_the_line_that_it_stands_in() {
+    fn p13a_half_a_character_does_not_lose_the_line_that_it_stands_in() {
         let line = parse(br#"{"a":"x\ud83d","b":"\ud83d\ude00 \\ud83d \ude00","c":1}"#).unwrap();
         assert_eq!(line["a"], "x\u{fffd}");
         assert_eq!(line["b"], "\u{1f600} \\ud83d \u{fffd}");
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn p13_mending_changes_nothing_that_is_whole(text: String) {
+        fn p13c_mending_changes_nothing_that_is_whole(text: String) {
             let whole = Value::from(text).to_string();
             prop_assert_eq!(&without_halves(&whole), &whole);
         }
@@ -124,7 +124,7 @@ mod tests {
         }
 
         #[test]
-        fn l96_what_is_written_is_one_line(text: String) {
+        fn l96b_a_message_is_written_as_one_line(text: String) {
             let written = String::from_utf8(request(1, &text, Value::from(text.as_str()))).unwrap();
             let inside = written.strip_suffix('\n').unwrap();
             let is_one = !inside.contains(['\n', '\r', '\u{2028}', '\u{2029}']);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn x124_an_edit_is_below_the_directory_or_is_asked_about() {
+    fn x124f_an_edit_is_below_the_directory_or_is_asked_about() {
         let below = |call| known(call).edits_below(&["/place/a".to_owned(), "/real/a/".to_owned()]);
         let at = |path| json!({"kind": "edit", "locations": [{"path": path}]});
         assert!(below(at("/place/a/b")) && below(at("/real/a/b/c")) && below(at("b/c")));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn p32_an_agent_inherits_what_it_is_allowed() {
+async fn p32a_an_agent_inherits_what_it_is_allowed() {
     let scene = Scene::new();
     let driver = driver(&scene, "env > environment").env_allow(["NO_SUCH_*"]);
     let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
@@ -18,7 +18,7 @@ async fn p32_an_agent_inherits_what_it_is_allowed() {
 }
 
 #[test]
-fn p31_what_the_driver_says_is_refused_when_it_is_said_again() {
+fn p31e_what_the_driver_says_is_refused_when_it_is_said_again() {
     let scene = Scene::new();
     let gemini = |args: &[&str]| {
         let driver = AcpDriver::gemini(vec!["gemini".into()], context(&scene)).model("m");
@@ -34,7 +34,7 @@ fn p31_what_the_driver_says_is_refused_when_it_is_said_again() {
 }
 
 #[tokio::test]
-async fn x124_opencode_is_made_to_ask_unless_all_is_allowed() {
+async fn x124f_opencode_is_made_to_ask_unless_all_is_allowed() {
     let scene = Scene::new();
     let script = format!("{AGENT}{LOOP}");
     let script = script.replacen("say()", "env > environment; say()", 1);

@@ -25,7 +25,7 @@ async fn closed(functions: &str) -> (Scene, Vec<Event>) {
 }
 
 #[tokio::test]
-async fn x114_after_its_last_word_an_agent_is_ended_by_the_mildest_means_that_helps() {
+async fn x114a_after_its_last_word_an_agent_is_ended_by_the_mildest_means_that_helps() {
     let (asked, eof, term, kill) = tokio::join!(
         closed(""),
         closed("on_end() { :; }"),
@@ -39,7 +39,7 @@ async fn x114_after_its_last_word_an_agent_is_ended_by_the_mildest_means_that_he
 }
 
 #[tokio::test]
-async fn p30_x114_what_runs_in_the_background_is_waited_for_and_may_ask() {
+async fn p30_x114b_what_runs_in_the_background_is_waited_for_and_may_ask() {
     let scene = Scene::new();
     let script = r#"
 tasks() { say '{"type":"system","subtype":"background_tasks_changed","tasks":['$1']}'; }
@@ -75,7 +75,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
 }
 
 #[tokio::test]
-async fn p30_x114_the_turn_in_which_an_agent_looks_at_its_task_is_waited_for() {
+async fn p30_x114b_the_turn_in_which_an_agent_looks_at_its_task_is_waited_for() {
     let scene = Scene::new();
     let script = r#"
 tasks() { say '{"type":"system","subtype":"background_tasks_changed","tasks":['$1']}'; }
@@ -115,7 +115,7 @@ async fn published(primary: &mut Primary, last: impl Fn(&What) -> bool) -> Vec<W
 }
 
 #[tokio::test]
-async fn x114_an_end_waits_for_no_task_and_goes_on_where_it_was_left() {
+async fn x114a_an_end_waits_for_no_task_and_goes_on_where_it_was_left() {
     let scene = Scene::new();
     let script = r#"
 trap '' TERM
@@ -143,7 +143,7 @@ on_end() { echo end >> order; while :; do sleep 0.1; done; }"#;
 }
 
 #[tokio::test]
-async fn x114_an_end_leaves_alone_what_the_agent_left() {
+async fn x114a_an_end_leaves_alone_what_the_agent_left() {
     let scene = Scene::new();
     let script = "on_user() { begin; setsid sleep 620 >/dev/null 2>&1 & result completed; }";
     let mut connection = connect(&scene, script).await;
@@ -203,7 +203,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
 }
 
 #[tokio::test]
-async fn l90_a_stop_says_which_means_helped() {
+async fn l90e_l90f_a_stop_says_which_means_helped() {
     tokio::join!(
         by_each_means(),
         by_the_interrupt(),

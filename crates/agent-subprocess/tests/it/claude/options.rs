@@ -47,7 +47,7 @@ fn files_left(scene: &Scene) -> usize {
 }
 
 #[tokio::test]
-async fn p31_l97_every_option_is_a_word_of_its_own() {
+async fn l95d_l97a_l97c_l97d_l97e_l97g_p31a_every_option_is_a_word_of_its_own() {
     let scene = Scene::new();
     let driver = with_secrets(&scene, "")
         .model("m")
@@ -85,7 +85,7 @@ async fn p31_l97_every_option_is_a_word_of_its_own() {
 }
 
 #[tokio::test]
-async fn l95_mcp_servers_go_by_a_private_file_that_is_gone_with_the_agent() {
+async fn l95a_l95e_l95f_mcp_servers_go_by_a_private_file_that_is_gone_with_the_agent() {
     let scene = Scene::new();
     let driver = with_secrets(&scene, "on_user() { exit 0; }");
     assert!(driver.capabilities().has(Capability::Mcp));
@@ -126,7 +126,7 @@ async fn l95_mcp_servers_go_by_a_private_file_that_is_gone_with_the_agent() {
 }
 
 #[tokio::test]
-async fn p31_p32_x118_no_secret_is_in_a_word_or_in_what_is_printed() {
+async fn p31b_p32c_x118b_x118c_no_secret_is_in_a_word_or_in_what_is_printed() {
     let scene = Scene::new();
     let driver = with_secrets(&scene, "");
     let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
@@ -169,10 +169,10 @@ async fn p31_p32_x118_no_secret_is_in_a_word_or_in_what_is_printed() {
 }
 
 #[tokio::test]
-async fn p32_an_agent_inherits_what_it_is_allowed_and_what_it_needs() {
+async fn p32a_p32b_an_agent_inherits_what_it_is_allowed_and_what_it_needs() {
     // The variables of this very test process are inherited, so that it is run in one of its own.
     if !crate::scene::alone(
-        "claude::options::p32_an_agent_inherits_what_it_is_allowed_and_what_it_needs",
+        "claude::options::p32a_p32b_an_agent_inherits_what_it_is_allowed_and_what_it_needs",
     ) {
         return;
     }
@@ -246,7 +246,7 @@ fn set(name: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn l99_a_fork_begins_with_the_old_session_and_has_an_id_of_its_own() {
+async fn l99a_a_fork_begins_with_the_old_session_and_has_an_id_of_its_own() {
     let scene = Scene::new();
     let driver = driver(&scene, "printf '%s\\n' \"$@\" > words");
     assert!(driver.capabilities().has(Capability::Fork));
@@ -377,7 +377,7 @@ async fn change(connection: &mut dyn Connection, model: &str) -> Result<(), Erro
 }
 
 #[tokio::test]
-async fn p16_who_never_answers_is_told_and_goes_on() {
+async fn p16c_who_never_answers_is_told_and_goes_on() {
     let scene = Scene::new();
     let script = "on_initialize() { :; }";
     let driver = driver(&scene, script).request_timeouts(Duration::from_millis(200), DEADLINE);
@@ -413,7 +413,7 @@ on_end() { echo end >> heard; ok; exit 0; }"#;
 }
 
 #[tokio::test]
-async fn p49_keep_alive_is_not_shown() {
+async fn p49a_p13b_keep_alive_is_not_shown() {
     let scene = Scene::new();
     let script = r#"on_user() { begin; say '{"type":"keep_alive"}'; say '{"type":"tomorrow"}'; result completed; }"#;
     let mut connection = connect(&scene, script).await;

@@ -26,7 +26,7 @@ pub(super) fn recorded(scene: &Scene) -> (Vec<String>, String) {
 }
 
 #[tokio::test]
-async fn p31_l97_what_is_chosen_reaches_the_agent_as_words_and_variables() {
+async fn p31c_l97b_l97c_l97f_l97g_options_reach_the_agent_as_words_and_variables() {
     let scene = Scene::new();
     let extra = [
         "--tools",
@@ -46,7 +46,7 @@ async fn p31_l97_what_is_chosen_reaches_the_agent_as_words_and_variables() {
 }
 
 #[tokio::test]
-async fn l97_permissions_are_said_in_the_agents_own_words() {
+async fn l97b_permissions_are_given_in_the_agents_own_words() {
     let mut shown = Vec::new();
     for permissions in [
         Permissions::Ask,
@@ -76,7 +76,7 @@ async fn l97_permissions_are_said_in_the_agents_own_words() {
 }
 
 #[tokio::test]
-async fn l97_extra_arguments_do_not_say_what_the_agent_may_do() {
+async fn l97b_extra_arguments_can_not_choose_permissions() {
     let scene = Scene::new();
     for arg in [
         "--dangerously-skip-permissions",
@@ -101,7 +101,7 @@ async fn l97_extra_arguments_do_not_say_what_the_agent_may_do() {
 }
 
 #[tokio::test]
-async fn p32_l97_the_agent_does_not_believe_itself_inside_of_another() {
+async fn l97f_p32b_the_agent_does_not_believe_itself_inside_of_another() {
     let scene = Scene::new();
     let mut context = context(&scene);
     context.env.push(("CLAUDECODE".into(), "1".into()));
@@ -113,7 +113,8 @@ async fn p32_l97_the_agent_does_not_believe_itself_inside_of_another() {
 }
 
 #[tokio::test]
-async fn l94_a_session_that_is_replaced_is_told_and_one_that_is_chosen_twice_refused() {
+async fn l94a_l94b_l94c_a_session_that_is_replaced_is_reported_and_one_that_is_chosen_twice_refused()
+ {
     let scene = Scene::new();
     let script = r#"begin() { say '{"type":"system","subtype":"init","session_id":"other"}'; say '{"type":"system","subtype":"status","status":"requesting"}'; }"#;
     let mut connection = connect(&scene, script).await;
@@ -181,7 +182,7 @@ async fn a_start_that_fails_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn p45_a_session_that_does_not_exist_is_the_end_of_the_first_turn() {
+async fn p43b_p45_a_session_that_does_not_exist_is_the_end_of_the_first_turn() {
     let scene = Scene::new();
     let script = r#"
 echo '{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["No conversation found with session ID: x"]}'

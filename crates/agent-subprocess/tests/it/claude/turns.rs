@@ -31,7 +31,7 @@ async fn a_process_carries_many_turns_and_names_its_session_before_it_says_a_wor
 }
 
 #[tokio::test]
-async fn p21_p22_l89_an_interrupt_ends_the_turn_and_the_process_goes_on() {
+async fn p21b_p22_l89a_l89b_l89d_an_interrupt_ends_the_turn_and_the_process_continues() {
     let scene = Scene::new();
     let script = "on_user() { begin; delta one; delta \" pid $$\"; delta end; }";
     let mut connection = connect(&scene, script).await;
@@ -73,7 +73,8 @@ async fn p21_p22_l89_an_interrupt_ends_the_turn_and_the_process_goes_on() {
 }
 
 #[tokio::test]
-async fn p19_p26_x109_a_message_during_a_turn_is_followed_until_it_is_part_of_one_or_dropped() {
+async fn p19a_p26a_p26b_x109a_a_message_during_a_turn_is_followed_until_it_is_part_of_one_or_dropped()
+ {
     let scene = Scene::new();
     let script = r#"
 turns=0
@@ -129,7 +130,7 @@ on_interrupt() { ok '"still_queued":[],"cancelled":["'$kept'"]'; fate "$kept" ca
 
 /// All at once, because each takes its seconds.
 #[tokio::test]
-async fn p23_whoever_does_not_do_what_it_owes_in_time_gets_a_signal() {
+async fn p23a_whoever_does_not_do_what_it_owes_in_time_gets_a_signal() {
     tokio::join!(
         ignored_interrupt(),
         ignored_signal(),
@@ -197,7 +198,7 @@ async fn interrupt_of_who_is_stopped() {
 }
 
 #[tokio::test]
-async fn p25_l91_an_agent_that_dies_in_a_turn_leaves_nothing_open_and_no_success() {
+async fn l91a_l91b_l91c_p25b_p6b_an_agent_that_dies_in_a_turn_leaves_nothing_open_and_no_success() {
     for (death, exit) in [
         ("exit 3", ExitStatus::Code(3)),
         ("exit 0", ExitStatus::Code(0)),
@@ -294,7 +295,7 @@ async fn refused_for_ever() {
 }
 
 #[tokio::test]
-async fn p17_p18_questions_are_answered_withdrawn_or_refused() {
+async fn p17a_p17b_p18_questions_are_answered_withdrawn_or_refused() {
     let scene = Scene::new();
     let script = r#"
 ask() { say '{"type":"control_request","request_id":"'$1'","request":{"subtype":"can_use_tool","tool_name":"Bash","tool_use_id":"t1","decision_reason":"because","input":{"command":"make  x","n":1e2}}}'; }

@@ -5,7 +5,7 @@ use agent_duplex::Stream;
 use std::time::Duration;
 
 #[tokio::test]
-async fn l96_lines_go_in_and_come_out_as_they_are() {
+async fn l96a_l96b_l96c_l96d_l96e_lines_go_in_and_come_out_as_they_are() {
     let scene = Scene::new();
     // The shell reads byte by byte; what is long is read by others.
     let script = r#"
@@ -59,7 +59,7 @@ on_user() { printf '%s\n' "$line" >> heard; begin; result completed; }"#;
 }
 
 #[tokio::test]
-async fn p8_an_agent_that_does_not_read_fills_a_bound_and_hangs_nobody() {
+async fn p8a_p8b_an_agent_that_does_not_read_fills_a_bound_and_hangs_nobody() {
     let scene = Scene::new();
     let script = r#"on_user() { begin; while :; do delta on; sleep 0.1; done; }"#;
     let mut connection = connect(&scene, script).await;
@@ -85,7 +85,7 @@ async fn p8_an_agent_that_does_not_read_fills_a_bound_and_hangs_nobody() {
 }
 
 #[tokio::test]
-async fn p9_a_closed_input_is_told_as_gone() {
+async fn p9a_a_closed_input_is_told_as_gone() {
     let scene = Scene::new();
     let script = "on_user() { begin; result completed; exec <&-; sleep 619; }";
     let mut connection = connect(&scene, script).await;

@@ -29,7 +29,7 @@ fn sleeps(scene: &Scene, argument: &str) -> bool {
 }
 
 #[tokio::test]
-async fn x101_commands_of_an_interrupted_turn_are_ended_and_named() {
+async fn x101j_commands_of_an_interrupted_turn_are_ended_and_named() {
     let scene = Scene::new();
     let functions = format!("work() {{ {WORK} tool; delta half; }}");
     let mut agent = connect(&scene, &functions).await;
@@ -69,7 +69,7 @@ async fn x101_commands_of_an_interrupted_turn_are_ended_and_named() {
 }
 
 #[tokio::test]
-async fn x127_commands_of_an_earlier_turn_stay() {
+async fn x127a_commands_of_an_earlier_turn_stay() {
     let scene = Scene::new();
     let functions = r#"work() {
       tool; quiet setsid sleep "64$n"
@@ -126,7 +126,7 @@ stubborn() { CODEX_THREAD_ID=t quiet setsid sh -c 'trap "" TERM; sleep 661; slee
 "#;
 
 #[tokio::test]
-async fn x101_a_message_waits_for_the_end_of_the_commands_and_its_own_stay() {
+async fn x101j_a_message_waits_for_the_end_of_the_commands_and_its_own_stay() {
     let scene = Scene::new();
     let functions = format!(
         r#"{STUBBORN}
@@ -156,7 +156,7 @@ async fn x101_a_message_waits_for_the_end_of_the_commands_and_its_own_stay() {
 }
 
 #[tokio::test]
-async fn x101_a_stop_while_commands_are_ended_begins_no_turn() {
+async fn x101j_a_stop_while_commands_are_ended_begins_no_turn() {
     let scene = Scene::new();
     // It takes a message into its turn, and forgets it there.
     let functions = format!(
@@ -180,7 +180,7 @@ async fn x101_a_stop_while_commands_are_ended_begins_no_turn() {
 }
 
 #[tokio::test]
-async fn p23_an_interrupt_of_a_turn_that_never_begins_costs_the_process() {
+async fn p23a_an_interrupt_of_a_turn_that_never_begins_costs_the_process() {
     let scene = Scene::new();
     let functions = r#"on_start() { ok '"turn":{"id":"1"}'; : > started; }"#;
     let mut agent = connect(&scene, functions).await;
@@ -195,7 +195,7 @@ async fn p23_an_interrupt_of_a_turn_that_never_begins_costs_the_process() {
 }
 
 #[tokio::test]
-async fn p23_an_interrupt_that_is_not_obeyed_costs_the_process() {
+async fn p23a_an_interrupt_that_is_not_obeyed_costs_the_process() {
     let scene = Scene::new();
     let functions = "trap 'exit 7' INT; work() { delta half; }; on_interrupt() { ok; }";
     let mut agent = connect(&scene, functions).await;

@@ -4,7 +4,7 @@ use super::*;
 use agent_duplex::{ExitStatus, StopStage};
 
 #[tokio::test]
-async fn p38_input_is_closed_when_the_turn_has_ended() {
+async fn p38a_input_is_closed_when_the_turn_has_ended() {
     let scene = Scene::new();
     let functions = r#"
     work() { delta half; }
@@ -29,7 +29,7 @@ async fn p38_input_is_closed_when_the_turn_has_ended() {
 }
 
 #[tokio::test]
-async fn x101_a_stop_keeps_the_words_of_the_turn_and_leaves_nobody() {
+async fn x101k_a_stop_keeps_the_text_of_the_turn_and_names_what_it_ended() {
     let scene = Scene::new();
     let functions = "work() { quiet setsid sleep 651; tool; delta half; }";
     let mut agent = connect(&scene, functions).await;
@@ -60,7 +60,7 @@ async fn x101_a_stop_keeps_the_words_of_the_turn_and_leaves_nobody() {
 }
 
 #[tokio::test]
-async fn l91_a_death_in_a_turn_is_never_a_success() {
+async fn l91a_l91b_l91c_a_death_in_a_turn_is_never_a_success() {
     let scene = Scene::new();
     let functions = "work() { tool; delta half; echo 'so it goes' >&2; exit 0; }";
     let mut agent = connect(&scene, functions).await;

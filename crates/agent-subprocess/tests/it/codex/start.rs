@@ -5,7 +5,7 @@ use agent_duplex::ExitStatus;
 use agent_subprocess::mcp::{McpServer, McpServers};
 
 #[tokio::test]
-async fn l95_secrets_go_by_standard_input() {
+async fn l95a_l95d_secrets_go_by_standard_input() {
     let scene = Scene::new();
     let functions = r#"on_open() { printf '%s\n' "$line" > opening; ok '"thread":{"id":"t"}'; }"#;
     let mut servers = McpServers::default();
@@ -92,7 +92,7 @@ async fn p45_a_session_that_does_not_exist_ends_the_first_turn() {
 }
 
 #[tokio::test]
-async fn l96_large_messages_pass_in_both_directions() {
+async fn large_messages_pass_in_both_directions() {
     let scene = Scene::new();
     let functions = r#"work() {
       printf '%s' "$line" | wc -c > size
@@ -119,7 +119,7 @@ async fn l96_large_messages_pass_in_both_directions() {
 }
 
 #[tokio::test]
-async fn p32_an_agent_inherits_what_it_is_allowed() {
+async fn p32a_an_agent_inherits_what_it_is_allowed() {
     let scene = Scene::new();
     let driver = driver(&scene, "env > environment").env_allow(["NO_SUCH_*"]);
     let mut agent = open(&driver).await.unwrap();

@@ -36,7 +36,7 @@ fn completion(all: &[What]) -> Completion {
 }
 
 #[tokio::test]
-async fn l89_an_interrupt_keeps_the_process_and_what_it_would_forget() {
+async fn l89a_l89b_an_interrupt_keeps_the_process_and_the_message_it_would_forget() {
     let scene = Scene::new();
     // It takes a message into its turn, and forgets it there.
     let functions = r#"
@@ -73,7 +73,7 @@ async fn l89_an_interrupt_keeps_the_process_and_what_it_would_forget() {
 }
 
 #[tokio::test]
-async fn l84_no_message_is_lost_or_taken_twice() {
+async fn l84d_no_message_is_lost_or_taken_twice() {
     let scene = Scene::new();
     // Every third turn ends at once; the others take one message or none and end when they have refused one.
     let functions = r#"

@@ -55,7 +55,7 @@ proptest! {
 
     /// Whatever comes is a request or is answered by a short line that says what is wrong.
     #[test]
-    fn x117_whatever_comes_is_answered(text in "(\\PC|[\u{0}-\u{1f}]){0,60}", field in "\\PC{0,60}", number in any::<i64>()) {
+    fn x117h_whatever_comes_is_answered(text in "(\\PC|[\u{0}-\u{1f}]){0,60}", field in "\\PC{0,60}", number in any::<i64>()) {
         let object = |v: Value, name: &str| serde_json::json!({"v": v, "request": name, "text": field, "after": number}).to_string();
         for text in [text.clone(), object(1.into(), &field), object(number.into(), "stop"), object(1.into(), "pause")] {
             if let Err(refusal) = request(text.as_bytes()) {

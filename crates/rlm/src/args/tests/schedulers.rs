@@ -87,7 +87,7 @@ const FINAL: [Code; 6] = [
 ];
 
 #[test]
-fn x113_the_job_is_one_that_kubernetes_takes() {
+fn x113g_the_job_is_one_that_kubernetes_takes() {
     let job = yaml("kubernetes.yaml");
     assert_eq!(
         (&job["apiVersion"], &job["kind"]),
@@ -209,7 +209,7 @@ fn x113_the_job_is_one_that_kubernetes_takes() {
 }
 
 #[test]
-fn x113_the_workflow_is_one_that_github_takes() {
+fn x113g_the_workflow_is_one_that_github_takes() {
     let flow = yaml("github-actions.yml");
     keys(
         &flow,
@@ -272,7 +272,7 @@ fn unit(name: &str) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn x113_the_units_are_ones_that_systemd_takes() {
+fn x113g_the_units_are_ones_that_systemd_takes() {
     let service = unit("rlm.service");
     let of = |key: &str| {
         let found = service.iter().find(|(_, known, _)| known == key);
@@ -339,7 +339,7 @@ fn is_field(field: &str, least: u32, most: u32) -> bool {
 }
 
 #[test]
-fn x113_the_crontab_is_one_that_cron_takes() {
+fn x113g_the_crontab_is_one_that_cron_takes() {
     let mut calls = 0;
     for line in example("crontab").lines() {
         // What is switched off is as good as what is on.
@@ -365,7 +365,7 @@ fn x113_the_crontab_is_one_that_cron_takes() {
 }
 
 #[test]
-fn x113_the_dockerfile_is_one_that_docker_takes() {
+fn x113g_the_dockerfile_is_one_that_docker_takes() {
     let text = example("Dockerfile").replace("\\\n", " ");
     let mut parsed = Vec::new();
     for line in text

@@ -5,7 +5,7 @@ use loop_state::Timestamp;
 use std::time::{Duration, SystemTime};
 
 #[test]
-fn s21_what_lies_in_the_future_is_new() {
+fn s21c_a_time_in_the_future_is_new() {
     let now = jiff::Timestamp::from_second(1_000).unwrap();
     assert_eq!(age(Timestamp(999_000), now), 1);
     assert_eq!(age(Timestamp(1_000_001), now), 0);

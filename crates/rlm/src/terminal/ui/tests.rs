@@ -103,7 +103,7 @@ fn ask(id: &str, summary: &str) -> Ask {
 }
 
 #[test]
-fn j48_a_fixed_action_is_for_where_nothing_prompts() {
+fn j48a_a_fixed_action_is_for_where_nothing_prompts() {
     let act = |action| {
         let mut play = Play::in_turn();
         play.ui.pressed(action, play.stand.scene());
@@ -125,7 +125,7 @@ fn j48_a_fixed_action_is_for_where_nothing_prompts() {
 }
 
 #[test]
-fn s08_output_waits_while_the_menu_is_open() {
+fn s8b_output_waits_while_the_menu_is_open() {
     let mut play = Play::in_turn();
     play.output("before\n");
     play.press();
@@ -139,7 +139,7 @@ fn s08_output_waits_while_the_menu_is_open() {
 }
 
 #[test]
-fn s09_each_choice_does_what_it_says() {
+fn s9b_s9c_s9e_each_choice_does_what_it_says() {
     let chosen = |step: Step, key: &str| {
         let mut play = Play::new(step);
         play.press();
@@ -183,7 +183,7 @@ fn s09_each_choice_does_what_it_says() {
 }
 
 #[test]
-fn s09_a_wrong_key_asks_again_with_a_hint() {
+fn s9c_s9d_a_wrong_key_asks_again_with_a_hint() {
     let mut play = Play::in_turn();
     play.press();
     play.keys("z\x1b[A");
@@ -198,7 +198,7 @@ fn s09_a_wrong_key_asks_again_with_a_hint() {
 }
 
 #[test]
-fn j39_a_press_in_the_menu_is_the_second_rung() {
+fn j39a_a_press_in_the_menu_is_the_second_stage() {
     let mut play = Play::in_turn();
     play.press();
     play.press();
@@ -208,7 +208,7 @@ fn j39_a_press_in_the_menu_is_the_second_rung() {
 }
 
 #[test]
-fn j40_a_menu_that_cannot_be_shown_decides_nothing() {
+fn j40a_j40b_a_menu_that_cannot_be_shown_decides_nothing() {
     let mut play = Play::in_turn();
     play.press();
     play.ui.cannot_prompt();
@@ -217,7 +217,7 @@ fn j40_a_menu_that_cannot_be_shown_decides_nothing() {
 }
 
 #[test]
-fn s11_a_steer_is_sent_by_enter_and_by_nothing_else() {
+fn a_steer_is_sent_by_enter_and_by_nothing_else() {
     let mut play = Play::in_turn();
     play.line("\n");
     assert_eq!((play.ui.wants(), play.out()), (Wants::Text, String::new()));
@@ -234,7 +234,7 @@ fn s11_a_steer_is_sent_by_enter_and_by_nothing_else() {
 }
 
 #[test]
-fn s11_what_was_typed_ahead_is_sent_by_a_second_enter_only() {
+fn s11a_what_was_typed_ahead_is_sent_by_a_second_enter_only() {
     let mut play = Play::in_turn();
     play.line("fix it\n");
     assert_eq!(play.out(), "");
@@ -278,7 +278,7 @@ fn a_press_at_steer_opens_the_menu_and_keeps_what_was_written() {
 }
 
 #[test]
-fn x121_commands_are_carried_out() {
+fn x121a_x121b_x121c_x121d_x121e_x121f_commands_are_carried_out() {
     let said = |line: &str| {
         let mut play = Play::in_turn();
         play.line(&format!("{line}\n"));
@@ -319,7 +319,7 @@ fn x121_commands_are_carried_out() {
 }
 
 #[test]
-fn x121_commands_that_come_together_are_carried_out_one_by_one() {
+fn x121h_commands_that_come_together_are_carried_out_one_by_one() {
     let mut play = Play::in_turn();
     play.line("/pause\n/new\n");
     assert_eq!(
@@ -339,7 +339,7 @@ fn x121_commands_that_come_together_are_carried_out_one_by_one() {
 }
 
 #[test]
-fn x132_a_press_while_the_editor_is_open_decides_nothing() {
+fn x132a_a_press_while_the_editor_is_open_decides_nothing() {
     let mut play = Play::in_turn();
     play.press();
     play.keys("e");

@@ -34,7 +34,7 @@ fn deny() -> Decision {
 }
 
 #[test]
-fn x124_what_may_be_done_is_answered_and_the_rest_is_asked() {
+fn x124f_what_may_be_done_is_answered_and_the_rest_is_asked() {
     let calls = [
         ("edit", "/place/a"),
         ("edit", "/etc/a"),
@@ -72,7 +72,7 @@ fn x124_what_may_be_done_is_answered_and_the_rest_is_asked() {
 }
 
 #[test]
-fn x124_an_answer_chooses_by_kind_what_is_offered() {
+fn x124f_an_answer_chooses_by_kind_what_is_offered() {
     let offers: [&[(&str, &str)]; 4] = [&OPTIONS, &OPTIONS[..1], &OPTIONS[3..], &[]];
     let mut table = String::new();
     for options in offers {
@@ -99,7 +99,7 @@ fn x124_an_answer_chooses_by_kind_what_is_offered() {
 }
 
 #[test]
-fn p17_an_interrupt_and_the_end_of_a_turn_answer_what_is_asked_as_cancelled() {
+fn p17c_an_interrupt_and_the_end_of_a_turn_answer_what_is_asked_as_cancelled() {
     let cancelled = |id| json!({"id": id, "result": {"outcome": {"outcome": "cancelled"}}});
     for interrupt in [true, false] {
         let mut session = fresh();
@@ -147,7 +147,7 @@ fn p18_a_question_that_is_taken_back_is_answered_as_that_once() {
 }
 
 #[test]
-fn p17_what_is_not_offered_is_refused_once() {
+fn p17b_what_is_not_offered_is_refused_once() {
     let mut session = fresh();
     for method in [
         "fs/read_text_file",
@@ -174,7 +174,7 @@ fn p17_what_is_not_offered_is_refused_once() {
 }
 
 #[test]
-fn x124_a_denied_call_is_told_as_denied() {
+fn x124f_a_denied_call_is_told_as_denied() {
     let mut session = fresh();
     let request = prompt(&mut session);
     hear(&mut session, &ask(json!(0), "execute", "", &OPTIONS));

@@ -140,7 +140,7 @@ fn p45_what_a_session_is_refused_for_is_told_by_its_kind() {
 }
 
 #[test]
-fn l95_mcp_servers_are_handed_on_or_refused_before_the_session() {
+fn l95a_l95i_mcp_servers_are_handed_on_or_refused_before_the_session() {
     let servers = |server| {
         let mut servers = McpServers::default();
         servers
@@ -170,7 +170,7 @@ fn l95_mcp_servers_are_handed_on_or_refused_before_the_session() {
 }
 
 #[test]
-fn x124_an_agent_is_put_into_the_mode_that_it_has() {
+fn x124f_an_agent_is_put_into_the_mode_that_it_has() {
     let offers = [
         json!({"modes": modes("default", &["default", "autoEdit", "yolo", "plan"])}),
         json!({"modes": modes("default", &["default", "acceptEdits", "bypassPermissions"]), "configOptions": [option("mode", "default", &["default", "acceptEdits"])]}),
@@ -204,7 +204,7 @@ fn x124_an_agent_is_put_into_the_mode_that_it_has() {
 }
 
 #[test]
-fn x124_an_agent_that_refuses_to_ask_is_not_used() {
+fn x124f_an_agent_that_refuses_to_ask_is_not_used() {
     for (mode, permissions, used) in [
         ("yolo", Permissions::Deny, false),
         ("yolo", Permissions::Edits, false),
@@ -230,7 +230,7 @@ fn x124_an_agent_that_refuses_to_ask_is_not_used() {
 }
 
 #[test]
-fn l95_servers_that_gemini_does_not_start_are_told() {
+fn l95i_servers_that_gemini_does_not_start_are_reported() {
     let refused = |servers: McpServers| {
         let wishes = Wishes {
             permissions: Permissions::All,
@@ -251,7 +251,7 @@ fn l95_servers_that_gemini_does_not_start_are_told() {
 }
 
 #[test]
-fn x124_a_mode_that_was_left_is_chosen_again() {
+fn x124f_a_mode_that_was_left_is_chosen_again() {
     let all = ["default", "yolo"];
     let offers = [
         json!({"sessionId": "s", "modes": modes("default", &all)}),
@@ -285,7 +285,7 @@ fn x124_a_mode_that_was_left_is_chosen_again() {
 }
 
 #[test]
-fn l97_the_model_is_chosen_as_the_agent_has_it() {
+fn l97c_the_model_is_chosen_as_the_agent_has_it() {
     let offers = [
         json!({"models": {"currentModelId": "a"}}),
         json!({"configOptions": [option("model", "a", &["a", "b"])]}),
@@ -326,7 +326,7 @@ fn l97_the_model_is_chosen_as_the_agent_has_it() {
 }
 
 #[test]
-fn p16_what_is_not_answered_in_time_is_given_up() {
+fn p16c_what_is_not_answered_in_time_is_given_up() {
     let mut session = Session::new(wishes());
     session.initialize();
     let now = Instant::now();

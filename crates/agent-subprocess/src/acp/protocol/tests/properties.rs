@@ -101,7 +101,7 @@ fn step(session: &mut Session, step: &Step) -> Heard {
 
 proptest! {
     #[test]
-    fn l81_p17_p25_a_turn_ends_once_and_closes_what_it_opened(steps in steps()) {
+    fn l81c_p17a_p25b_a_turn_ends_once_and_closes_what_it_opened(steps in steps()) {
         let mut session = Session::new(wishes());
         let (mut events, mut written, mut asked) = (Vec::new(), vec![session.initialize()], Vec::new());
         for each in &steps {

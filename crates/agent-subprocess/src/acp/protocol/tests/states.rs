@@ -5,7 +5,7 @@ use crate::acp::protocol::choices::Choices;
 use crate::acp::protocol::ending::{Trouble, misses, trouble, words};
 
 #[test]
-fn l91_the_end_of_the_process_is_judged_by_what_was_asked() {
+fn l91a_the_end_of_the_process_is_judged_by_what_was_asked() {
     let ended = |mut session: Session| {
         let events = session.exited(ExitStatus::Code(1), String::new());
         match events.last() {
@@ -38,7 +38,7 @@ fn models(current: &str) -> Value {
 }
 
 #[test]
-fn l97_another_model_is_told_when_the_session_is_open() {
+fn l97c_another_model_is_reported_when_the_session_is_open() {
     let is_told = |events: &[Event], wanted: &str| matches!(events, [Event::Identified { model, .. }] if model == wanted);
     let changed = |model: &str| json!({"sessionUpdate": "config_option_update", "configOptions": models(model)});
     let opened = json!({"sessionId": "s", "configOptions": models("a")});
@@ -73,7 +73,7 @@ fn l97_another_model_is_told_when_the_session_is_open() {
 }
 
 #[test]
-fn l97_the_model_that_the_agent_names_is_told_not_the_one_that_was_asked_for() {
+fn l97c_the_model_that_the_agent_names_is_reported_not_the_one_that_was_requested() {
     let opened = json!({"sessionId": "s", "configOptions": models("a")});
     let (mut session, _) = begin(wishes(), json!({}), opened);
     let mut told = |asked: &str, result: Value| {
@@ -107,7 +107,7 @@ fn offers(mode: &str) -> [Value; 2] {
 }
 
 #[test]
-fn x124_who_could_do_everything_has_to_obey_when_that_is_over() {
+fn x124f_who_could_do_everything_has_to_obey_when_that_is_over() {
     use Permissions::{All, Ask, Edits};
     /// What becomes of a change of the mode: it is made, refused, or not answered.
     type Step = (Permissions, Option<bool>);
@@ -144,7 +144,7 @@ fn x124_who_could_do_everything_has_to_obey_when_that_is_over() {
 }
 
 #[test]
-fn x124_a_mode_that_is_not_certain_is_chosen_again() {
+fn x124f_a_mode_that_is_not_certain_is_chosen_again() {
     let now = Instant::now();
     for offer in offers("default") {
         let all = Permissions::All;
@@ -175,7 +175,7 @@ fn x124_a_mode_that_is_not_certain_is_chosen_again() {
 }
 
 #[test]
-fn p25_a_question_about_a_new_call_ends_the_text_before_it() {
+fn p25c_a_question_about_a_new_call_ends_the_text_before_it() {
     let mut session = fresh();
     prompt(&mut session);
     let ask = |n: u32| {
@@ -249,7 +249,7 @@ fn an_errors_trouble_is_its_code_or_a_word_of_it() {
 }
 
 #[test]
-fn l97_a_model_that_is_not_taken_at_the_start_is_a_start_that_failed() {
+fn l97c_a_model_that_is_refused_at_the_start_is_a_start_that_failed() {
     let wishes = Wishes {
         model: Some("b".to_owned()),
         ..wishes()
@@ -301,7 +301,7 @@ fn a_session_is_closed_where_the_agent_knows_how() {
 }
 
 #[test]
-fn x124_who_never_asks_can_not_be_made_to() {
+fn x124f_who_never_asks_can_not_be_made_to() {
     let wishes = Wishes {
         never_asks: true,
         permissions: Permissions::All,
@@ -314,7 +314,7 @@ fn x124_who_never_asks_can_not_be_made_to() {
 }
 
 #[test]
-fn x124_an_answered_change_leaves_the_mode_known() {
+fn x124f_an_answered_change_leaves_the_mode_known() {
     let ask = Permissions::Ask;
     let begun = || {
         let mut opened = offers("yolo")[0].clone();

@@ -24,7 +24,7 @@ fn fail(session: &mut Session, request: u64, error: Value) -> TurnEnd {
 }
 
 #[test]
-fn p20_the_answer_to_the_prompt_is_the_end_of_the_turn() {
+fn p20b_the_answer_to_the_prompt_is_the_end_of_the_turn() {
     let mut ends = String::new();
     for reason in [
         "end_turn",
@@ -119,7 +119,7 @@ fn p22_an_interrupt_without_a_turn_says_nothing() {
 }
 
 #[test]
-fn l91_who_ends_without_an_answer_has_died_whatever_the_exit_code() {
+fn l91a_l91b_l91c_an_agent_that_ends_without_an_answer_has_died_whatever_the_exit_code() {
     let mut session = fresh();
     prompt(&mut session);
     update(&mut session, chunk("hal"));
@@ -160,7 +160,7 @@ fn errors_are_judged_by_their_code_or_their_words() {
 }
 
 #[test]
-fn x107_who_is_refused_for_the_rate_says_so() {
+fn x107a_who_is_refused_for_the_rate_says_so() {
     let mut session = fresh();
     let request = prompt(&mut session);
     let error = json!({"code": 429, "message": "slow down"});
@@ -174,7 +174,7 @@ fn x107_who_is_refused_for_the_rate_says_so() {
 }
 
 #[test]
-fn p25_text_is_told_whole_at_tools_thoughts_and_other_messages() {
+fn p25c_text_is_told_whole_at_tools_thoughts_and_other_messages() {
     let mut session = fresh();
     let request = prompt(&mut session);
     let mut events = Vec::new();
@@ -221,7 +221,7 @@ fn p25_text_is_told_whole_at_tools_thoughts_and_other_messages() {
 }
 
 #[test]
-fn p25_a_text_beyond_the_limit_is_told_in_pieces_without_a_loss() {
+fn p25c_a_text_beyond_the_limit_is_told_in_pieces_without_a_loss() {
     let mut session = fresh();
     let request = prompt(&mut session);
     let piece = "x".repeat(1 << 20);
@@ -239,7 +239,7 @@ fn p25_a_text_beyond_the_limit_is_told_in_pieces_without_a_loss() {
 }
 
 #[test]
-fn p25_late_words_about_a_call_that_ended_begin_none_anew() {
+fn p25c_late_words_about_a_call_that_ended_begin_none_anew() {
     let mut session = fresh();
     prompt(&mut session);
     let all = ENDED + 2;
@@ -263,7 +263,7 @@ fn p25_late_words_about_a_call_that_ended_begin_none_anew() {
 }
 
 #[test]
-fn p28_money_is_counted_by_difference() {
+fn p28a_p28b_p28c_money_is_counted_by_difference() {
     let cost = |amount: f64| json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": {"amount": amount, "currency": "USD"}});
     let spent = |session: &mut Session, amount| match &update(session, cost(amount))[..] {
         [Event::Used(used)] => used.cost_microusd,

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn p13_every_escape_is_understood() {
+    fn p13c_every_escape_is_understood() {
         let raw = r#"\"\\\/\b\f\n\r\té"#;
         assert_eq!(unescaped(raw).unwrap(), "\"\\/\u{8}\u{c}\n\r\té");
         assert_eq!(unescaped(r"\x"), None);
@@ -262,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn p13_an_object_says_what_it_says_to_serde_json(
+        fn p13c_an_object_says_what_it_says_to_serde_json(
             fields in prop::collection::btree_map("[a-z]{0,3}", a_value(), 0..6), pretty: bool,
         ) {
             let value = Value::Object(fields.clone().into_iter().collect());
@@ -271,7 +271,7 @@ mod tests {
         }
 
         #[test]
-        fn p13_what_serde_json_takes_is_taken(text in r#"[{}\[\],:"\\a-cu01. -]{0,24}"#) {
+        fn p13c_what_serde_json_takes_is_taken(text in r#"[{}\[\],:"\\a-cu01. -]{0,24}"#) {
             let known = serde_json::from_str::<std::collections::BTreeMap<String, &RawValue>>(&text);
             let object = Object::parse(&text);
             if let Ok(known) = known {
@@ -283,7 +283,7 @@ mod tests {
         }
 
         #[test]
-        fn p13_a_string_is_what_it_is_to_serde_json(raw in r#"(\\u[dD][89a-fA-F][0-9]{2}|\\u[0-9a-f]{4}|\\.|[a-z"é])*"#) {
+        fn p13c_a_string_is_what_it_is_to_serde_json(raw in r#"(\\u[dD][89a-fA-F][0-9]{2}|\\u[0-9a-f]{4}|\\.|[a-z"é])*"#) {
             let whole = serde_json::from_str::<String>(&format!("\"{raw}\""));
             if let Ok(whole) = whole {
                 prop_assert_eq!(unescaped(&raw).unwrap(), whole);

@@ -62,7 +62,7 @@ fn sum(events: &[Event]) -> (u64, u64) {
 }
 
 #[test]
-fn x108_what_a_turn_uses_is_asked_for_within_it_and_counted_once() {
+fn x108e_what_a_turn_uses_is_asked_for_within_it_and_counted_once() {
     let mut session = Session::new("s".into(), false, TIMEOUTS);
     assert_eq!(session.ask_past(), None, "a fresh one has no past");
     begin(&mut session, &json!([ABLE]));
@@ -95,7 +95,7 @@ fn x108_what_a_turn_uses_is_asked_for_within_it_and_counted_once() {
 }
 
 #[test]
-fn x108_a_session_with_a_past_is_asked_for_it_first() {
+fn x108e_a_session_with_a_past_is_asked_for_it_first() {
     let mut session = Session::new("s".into(), true, TIMEOUTS);
     let past = asks(&[session.ask_past().unwrap()]);
     assert_eq!(answer(&mut session, &past[0], 7.0, 900).0, 0);
@@ -115,7 +115,7 @@ fn x108_a_session_with_a_past_is_asked_for_it_first() {
 }
 
 #[test]
-fn x108_an_agent_that_looks_up_its_subscription_is_asked_less_often() {
+fn x108e_an_agent_that_looks_up_its_subscription_is_asked_less_often() {
     let mut session = Session::new("s".into(), false, TIMEOUTS);
     begin(&mut session, &json!([ABLE]));
     let first = call(&mut session);
@@ -134,7 +134,7 @@ fn x108_an_agent_that_looks_up_its_subscription_is_asked_less_often() {
 }
 
 #[test]
-fn x108_an_agent_that_can_not_be_asked_is_not() {
+fn x108e_an_agent_that_can_not_be_asked_is_not() {
     let mut session = Session::new("s".into(), false, TIMEOUTS);
     begin(&mut session, &json!(["interrupt_receipt_v1"]));
     assert!(call(&mut session).is_empty());

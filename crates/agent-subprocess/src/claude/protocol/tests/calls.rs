@@ -140,7 +140,7 @@ fn a_question_about_an_unknown_tool_hides_none_of_its_inputs() {
 }
 
 #[test]
-fn x124_a_call_that_failed_was_denied_if_we_said_so() {
+fn x124f_a_call_that_failed_was_denied_if_we_said_so() {
     let message = "no".to_owned();
     for (decision, expected) in [
         (Decision::Allow, ToolOutcome::Failed),
@@ -156,7 +156,7 @@ fn x124_a_call_that_failed_was_denied_if_we_said_so() {
 }
 
 #[test]
-fn p25_how_a_call_ended_is_told_by_what_stands_beside_its_result() {
+fn p25c_how_a_call_ended_is_told_by_what_stands_beside_its_result() {
     let reject = json!({"id": "t", "permission_decision": {"decision": "reject"}});
     let kind = |kind: &str| json!({"id": "t", "non_execution_kind": kind});
     for (is_error, meta, expected) in [
@@ -172,7 +172,7 @@ fn p25_how_a_call_ended_is_told_by_what_stands_beside_its_result() {
 }
 
 #[test]
-fn p25_what_is_cut_off_is_told_as_far_as_it_is_kept() {
+fn p25b_what_is_cut_off_is_told_as_far_as_it_is_kept() {
     let event = |event: Value| json!({"type": "stream_event", "event": event});
     let delta = |text: &str| {
         event(json!({"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}))

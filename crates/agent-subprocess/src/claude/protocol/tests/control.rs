@@ -29,7 +29,7 @@ fn refusal(id: &str) -> Value {
 }
 
 #[test]
-fn p16_an_answer_is_waited_for_as_long_as_was_chosen_and_means_nothing_later() {
+fn p16b_p16c_p15b_an_answer_is_waited_for_as_long_as_was_chosen_and_means_nothing_later() {
     let mut session = fresh();
     assert!(!session.awaits_answers());
     let introduction = requests(&session.initialize());
@@ -75,7 +75,7 @@ fn p16_an_answer_is_waited_for_as_long_as_was_chosen_and_means_nothing_later() {
 }
 
 #[test]
-fn p17_a_question_is_answered_once_however_often_it_is_asked() {
+fn p17a_a_question_is_answered_once_however_often_it_is_asked() {
     let mut session = fresh();
     let ask = |id: &str, subtype: &str| {
         json!({"type": "control_request", "request_id": id, "request": {"subtype": subtype, "tool_name": "Bash"}}).to_string()
@@ -291,7 +291,7 @@ fn what_is_written_is_what_the_agent_reads() {
 }
 
 #[test]
-fn p49_an_open_connection_is_no_sign_of_life() {
+fn p49a_an_open_connection_is_no_sign_of_life() {
     let (mut session, [_]) = with_messages();
     assert!(session.hear(br#"{"type":"keep_alive"}"#).means_nothing);
     for line in [status(), result(), json!({"type": "tomorrow"})] {

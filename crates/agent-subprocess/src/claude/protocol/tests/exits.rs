@@ -23,7 +23,7 @@ fn judged(mut session: Session, stderr: &str) -> Option<(EndReason, String)> {
 }
 
 #[test]
-fn p25_the_end_of_the_process_is_judged_by_what_was_asked_and_what_it_said() {
+fn p25b_the_end_of_the_process_is_judged_by_what_was_asked_and_what_it_said() {
     let no_detail = |reason| Some((reason, String::new()));
     let running = || {
         let (mut session, [_]) = with_messages();

@@ -36,7 +36,7 @@ pub(super) fn with_messages<const N: usize>() -> (Session, [Message; N]) {
 }
 
 #[test]
-fn p20_an_agent_that_names_no_messages_takes_all_that_wait() {
+fn p20a_an_agent_that_names_no_messages_takes_all_that_wait() {
     let (mut session, [a, b]) = with_messages();
     assert!(hear(&mut session, &init()).is_empty() || !session.tells_fate);
     let events = hear(&mut session, &status());
@@ -44,7 +44,7 @@ fn p20_an_agent_that_names_no_messages_takes_all_that_wait() {
 }
 
 #[test]
-fn p20_a_turn_without_messages_is_one_too() {
+fn p20a_a_turn_without_messages_is_one_too() {
     let mut session = fresh();
     hear(&mut session, &init());
     assert_eq!(
@@ -56,7 +56,7 @@ fn p20_a_turn_without_messages_is_one_too() {
 }
 
 #[test]
-fn p20_a_result_of_the_past_ends_no_turn_of_the_present() {
+fn p20b_a_result_of_the_past_ends_no_turn_of_the_present() {
     let (mut session, [a, b]) = with_messages();
     for line in [
         fate(&a, "started"),
@@ -84,7 +84,7 @@ fn p20_a_result_of_the_past_ends_no_turn_of_the_present() {
 }
 
 #[test]
-fn p20_a_message_that_is_done_without_a_turn_has_one_all_the_same() {
+fn p20a_a_message_that_is_done_without_a_turn_has_one_all_the_same() {
     let (mut session, [a]) = with_messages();
     let events = hear(&mut session, &fate(&a, "completed"));
     let inputs = vec![a.id];
@@ -94,7 +94,7 @@ fn p20_a_message_that_is_done_without_a_turn_has_one_all_the_same() {
 }
 
 #[test]
-fn p20_a_turn_has_the_messages_that_are_its_own() {
+fn p20a_a_turn_has_the_messages_that_are_its_own() {
     // One that is done while the turn of another runs is a part of it.
     let (mut session, [a, b]) = with_messages();
     for line in [fate(&a, "started"), status()] {
@@ -136,7 +136,7 @@ fn an_interrupt_of_what_was_dropped_is_over() {
 }
 
 #[test]
-fn p26_what_the_agent_drops_for_the_end_of_its_process_is_not_called_dropped() {
+fn p26b_what_the_agent_drops_for_the_end_of_its_process_is_not_called_dropped() {
     let dropped = |leaving: bool| {
         let (mut session, [a]) = with_messages();
         if leaving {
@@ -176,7 +176,7 @@ fn a_death_ends_the_turn_of_messages_that_were_not_taken_up() {
 }
 
 #[test]
-fn p21_an_interrupt_is_asked_for_once_and_again_only_to_drop_what_waits() {
+fn p21b_an_interrupt_is_asked_for_once_and_again_only_to_drop_what_waits() {
     let (mut session, [_]) = with_messages();
     assert!(!session.is_interrupting());
     assert!(session.interrupt(false).is_some() && session.is_interrupting());
@@ -246,7 +246,7 @@ fn an_interrupt_that_hits_nothing_or_was_asked_for_again_is_not_told_as_late() {
 }
 
 #[test]
-fn p15_requests_have_ids_of_their_own_and_foreign_answers_mean_nothing() {
+fn p15a_p15b_requests_have_ids_of_their_own_and_foreign_answers_mean_nothing() {
     let mut ids = BTreeSet::new();
     for _ in 0..3 {
         let mut session = fresh();
@@ -275,7 +275,7 @@ fn p15_requests_have_ids_of_their_own_and_foreign_answers_mean_nothing() {
 }
 
 #[test]
-fn p17_what_is_asked_beyond_the_bound_or_not_understood_is_answered_at_once() {
+fn p17a_p17b_what_is_asked_beyond_the_bound_or_not_understood_is_answered_at_once() {
     let (mut session, [_]) = with_messages();
     let ask = |n: usize| json!({"type": "control_request", "request_id": format!("a{n}"), "request": {"subtype": "can_use_tool", "tool_name": "Bash"}});
     for n in 0..ASKS {
@@ -338,7 +338,7 @@ fn a_question_from_the_background_outlives_the_turn() {
 }
 
 #[test]
-fn x107_limits_tasks_and_resets_are_told() {
+fn x107a_limits_tasks_and_resets_are_told() {
     let mut session = fresh();
     let lines = [
         json!({"type": "rate_limit_event", "rate_limit_info": {"status": "allowed"}}),

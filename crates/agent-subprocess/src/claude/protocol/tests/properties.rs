@@ -46,7 +46,7 @@ proptest! {
     }
 
     #[test]
-    fn p25_a_death_at_any_byte_leaves_one_end_and_nothing_open(recording in a_recording(), at: usize) {
+    fn p25b_a_death_at_any_byte_leaves_one_end_and_nothing_open(recording in a_recording(), at: usize) {
         let bytes = recording.as_bytes();
         let events = play(&recording, &bytes[..at % (bytes.len() + 1)], &[]);
         check(&events);
@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn p13_lines_of_another_version_break_nothing(
+    fn p13a_lines_of_another_version_break_nothing(
         recording in a_recording(),
         changes in prop::collection::vec((any::<usize>(), 0..60_usize, a_value(&WORDS)), 1..12),
     ) {
@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn p4_noise_means_nothing(recording in a_recording(), noise: Vec<u8>, at: usize) {
+    fn p4a_noise_means_nothing(recording in a_recording(), noise: Vec<u8>, at: usize) {
         let mut lines: Vec<&[u8]> = recording.as_bytes().split_inclusive(|b| *b == b'\n').collect();
         let noise = [b"<".to_vec(), noise, b"\n".to_vec()].concat();
         lines.insert(at % (lines.len() + 1), &noise);
@@ -78,7 +78,7 @@ proptest! {
 }
 
 #[test]
-fn p13_what_is_not_known_passes_without_a_meaning() {
+fn p13a_p4b_what_is_not_known_passes_without_a_meaning() {
     let mut session = fresh();
     for line in [
         json!({"type": "tomorrow"}),

@@ -160,7 +160,7 @@ fn used(session: &mut Session, cost: f64, tokens: u64, more: Value) -> Option<Us
 }
 
 #[test]
-fn p28_what_was_used_is_the_difference_of_totals_that_may_begin_again() {
+fn p28a_p28b_p28c_what_was_used_is_the_difference_of_totals_that_may_begin_again() {
     let usage = |input_tokens, output_tokens, cost_microusd| {
         Some(Usage {
             input_tokens,
@@ -212,7 +212,7 @@ fn p28_what_was_used_is_the_difference_of_totals_that_may_begin_again() {
 }
 
 #[test]
-fn p28_totals_of_which_one_shrinks_began_again() {
+fn p28a_p28b_totals_of_which_one_shrinks_began_again() {
     let usage = |input_tokens, output_tokens, cost_microusd| Usage {
         input_tokens,
         output_tokens,
@@ -247,7 +247,7 @@ fn p28_totals_of_which_one_shrinks_began_again() {
 }
 
 #[test]
-fn p28_a_resumed_session_that_used_nothing_yet_is_not_counted_again() {
+fn p28c_a_resumed_session_that_used_nothing_yet_is_not_counted_again() {
     let cost = |session: &mut Session, total: f64, more: Value| {
         used(session, total, 100, more).map_or(0, |usage| usage.cost_microusd)
     };

@@ -5,7 +5,7 @@ use crate::codex::protocol::asks::{ANSWERED, ASKS as ASKED};
 use agent_duplex::Ask;
 
 #[test]
-fn p17_what_is_not_known_is_refused_once() {
+fn p17b_what_is_not_known_is_refused_once() {
     let mut session = opened();
     // Its ids have nothing to do with ours, which are waited for.
     let (_, heard) = say(&mut session, "work");
@@ -21,7 +21,7 @@ fn p17_what_is_not_known_is_refused_once() {
 }
 
 #[test]
-fn p17_questions_have_bounds_and_an_answer_each() {
+fn p17a_questions_have_bounds_and_an_answer_each() {
     let mut session = opened_with(Permissions::Ask);
     begin(&mut session, "a");
     let mut asked = |n: usize, method: &str| {
@@ -89,7 +89,7 @@ const ASKS: [(&str, &str, &str, &str); 6] = [
 ];
 
 #[test]
-fn p17_every_question_is_answered_in_its_own_words() {
+fn p17a_every_question_is_answered_in_its_own_words() {
     let mut asks = String::new();
     for allow in [true, false] {
         let mut session = opened_with(Permissions::Ask);
@@ -128,7 +128,7 @@ fn p17_every_question_is_answered_in_its_own_words() {
 }
 
 #[test]
-fn x124_what_a_denial_says_goes_before_it_as_a_word() {
+fn x124f_what_a_denial_says_goes_before_it_as_a_word() {
     let said = |turn: &str, message: &str| {
         let mut session = opened_with(Permissions::Ask);
         begin(&mut session, "a");
@@ -197,7 +197,7 @@ fn x124_what_a_denial_says_goes_before_it_as_a_word() {
 }
 
 #[test]
-fn x124_only_who_may_all_is_not_asked_about() {
+fn x124f_only_who_may_all_is_not_asked_about() {
     for (permissions, asks) in [
         (Permissions::Ask, true),
         (Permissions::All, false),

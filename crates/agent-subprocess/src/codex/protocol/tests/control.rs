@@ -4,7 +4,7 @@ use super::*;
 use crate::codex::protocol::limits::THREADS;
 
 #[test]
-fn p20_what_is_too_late_for_a_turn_begins_the_next() {
+fn p20a_p20b_what_is_too_late_for_a_turn_begins_the_next() {
     let mut session = opened();
     begin(&mut session, "a");
     let (late, heard) = say(&mut session, "and this");
@@ -25,7 +25,7 @@ fn p20_what_is_too_late_for_a_turn_begins_the_next() {
 }
 
 #[test]
-fn p15_answers_for_a_turn_that_is_over_do_no_harm() {
+fn p15b_answers_for_a_turn_that_is_over_do_no_harm() {
     for accepted in [true, false] {
         let mut session = opened();
         begin(&mut session, "a");
@@ -56,7 +56,7 @@ fn p15_answers_for_a_turn_that_is_over_do_no_harm() {
 }
 
 #[test]
-fn p21_an_interrupt_before_a_turn_runs_reaches_it() {
+fn p21a_p21b_an_interrupt_before_a_turn_runs_reaches_it() {
     let mut session = opened();
     let (_, heard) = say(&mut session, "work");
     assert!(
@@ -81,7 +81,7 @@ fn p21_an_interrupt_before_a_turn_runs_reaches_it() {
 }
 
 #[test]
-fn p26_what_the_agent_forgets_at_an_interrupt_is_kept_or_dropped() {
+fn p26a_p26b_what_the_agent_forgets_at_an_interrupt_is_kept_or_dropped() {
     for drop in [false, true] {
         let mut session = opened();
         begin(&mut session, "a");
@@ -103,7 +103,7 @@ fn p26_what_the_agent_forgets_at_an_interrupt_is_kept_or_dropped() {
 }
 
 #[test]
-fn p16_what_is_not_answered_in_time_is_given_up() {
+fn p16c_what_is_not_answered_in_time_is_given_up() {
     let mut session = opened();
     let (message, heard) = say(&mut session, "work");
     let now = Instant::now();
@@ -130,7 +130,7 @@ fn p16_what_is_not_answered_in_time_is_given_up() {
 }
 
 #[test]
-fn p28_tokens_are_told_once() {
+fn p28a_p28b_p28c_tokens_are_told_once() {
     let used = |session: &mut Session, thread: &str, all: u64, last: u64| {
         let tokens = |n: u64| json!({"inputTokens": n, "outputTokens": n / 10});
         let usage = json!({"total": tokens(all), "last": tokens(last)});
@@ -209,7 +209,7 @@ fn p54_errors_have_reasons() {
 }
 
 #[test]
-fn x107_limits_and_their_resets_are_told_when_they_change() {
+fn x107a_limits_and_their_resets_are_told_when_they_change() {
     let mut session = opened();
     let mut limits = |used: u64, reached: Option<&str>| {
         let window = json!({"usedPercent": used, "resetsAt": 1_800_000_000});
@@ -285,7 +285,7 @@ fn p54_a_compaction_is_told_once_and_other_threads_are_not_ours() {
 }
 
 #[test]
-fn p19_versions_without_names_for_messages_are_followed_by_their_words() {
+fn p19b_versions_without_names_for_messages_are_followed_by_their_words() {
     let mut session = opened();
     begin(&mut session, "a");
     let (message, heard) = say(&mut session, "and this");
@@ -344,7 +344,7 @@ fn p45_why_there_is_no_conversation_is_told() {
 }
 
 #[test]
-fn p25_a_tool_that_was_refused_or_failed_is_told_so() {
+fn p25c_a_tool_that_was_refused_or_failed_is_told_so() {
     let mut session = opened();
     begin(&mut session, "a");
     let statuses = ["completed", "failed", "declined", "inProgress", "tomorrow"];

@@ -4,7 +4,7 @@ use super::*;
 use crate::codex::protocol::item;
 
 #[test]
-fn p25_every_kind_of_call_has_a_name_a_summary_and_an_end() {
+fn p25c_every_kind_of_call_has_a_name_a_summary_and_an_end() {
     let kinds = [
         json!({"type": "commandExecution", "command": "make", "aggregatedOutput": "made"}),
         json!({"type": "fileChange", "changes": [{"path": "/a"}, {"path": "/b"}]}),

@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn p25_a_death_at_any_byte_leaves_one_end_and_nothing_open(recording in a_recording(), at: usize) {
+    fn p25b_a_death_at_any_byte_leaves_one_end_and_nothing_open(recording in a_recording(), at: usize) {
         let bytes = recording.as_bytes();
         let events = play(&recording, &bytes[..at % (bytes.len() + 1)], &[]);
         check(&events);
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn p13_lines_of_another_version_break_nothing(
+    fn p13a_lines_of_another_version_break_nothing(
         recording in a_recording(),
         changes in prop::collection::vec((any::<usize>(), 0..60_usize, a_value(&WORDS)), 1..12),
     ) {
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn p20_lines_in_any_order_leave_one_end_and_nothing_open(
+    fn p20b_lines_in_any_order_leave_one_end_and_nothing_open(
         recording in a_recording(), swaps in prop::collection::vec((any::<usize>(), any::<usize>()), 1..40),
     ) {
         let mut lines: Vec<&str> = recording.lines().collect();
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn p4_noise_means_nothing(recording in a_recording(), noise: Vec<u8>, at: usize) {
+    fn p4a_noise_means_nothing(recording in a_recording(), noise: Vec<u8>, at: usize) {
         let mut lines: Vec<&[u8]> = recording.as_bytes().split_inclusive(|b| *b == b'\n').collect();
         let noise = [b"<".to_vec(), noise.into_iter().filter(|b| *b != b'\n').collect(), b"\n".to_vec()].concat();
         lines.insert(at % (lines.len() + 1), &noise);
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn p4_a_text_with_raw_line_breaks_is_one_message(words in prop::collection::vec("[a-z{}:, ]{0,12}", 1..20)) {
+    fn p4d_a_text_with_raw_line_breaks_is_one_message(words in prop::collection::vec("[a-z{}:, ]{0,12}", 1..20)) {
         let delta = words.join("\n");
         let message = json!({"method": "item/agentMessage/delta", "params": {"delta": delta}});
         let broken = message.to_string().replace("\\n", "\n");
@@ -133,7 +133,7 @@ proptest! {
 }
 
 #[test]
-fn p13_what_is_not_known_passes_without_a_meaning() {
+fn p13a_p4b_what_is_not_known_passes_without_a_meaning() {
     let mut session = session(&SessionChoice::Fresh, Permissions::All);
     for line in [
         json!({"method": "tomorrow"}),
@@ -158,7 +158,7 @@ fn p13_what_is_not_known_passes_without_a_meaning() {
 }
 
 #[test]
-fn p4_a_message_that_never_ends_costs_no_other() {
+fn p4d_a_message_that_never_ends_costs_no_other() {
     let mut framing = Framing::default();
     assert_eq!(framing.take(br#"{"method": "a"#), (None, false));
     assert_eq!(framing.take(b"more"), (None, false));

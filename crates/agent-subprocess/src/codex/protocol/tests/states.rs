@@ -48,7 +48,7 @@ fn messages_wait_up_to_a_bound() {
 }
 
 #[test]
-fn p25_the_end_of_the_process_is_judged_by_what_was_asked() {
+fn p25b_the_end_of_the_process_is_judged_by_what_was_asked() {
     let ended = |session: &mut Session| {
         let events = session.exited(ExitStatus::Code(1), "oops".to_owned());
         match events.last() {
@@ -90,7 +90,7 @@ fn p25_the_end_of_the_process_is_judged_by_what_was_asked() {
 }
 
 #[test]
-fn p20_a_turn_begins_once_and_by_its_own_name() {
+fn p20a_p20b_a_turn_begins_once_and_by_its_own_name() {
     let started = |id: &str| json!({"turn": {"id": id}});
     let mut session = opened();
     begin(&mut session, "a");
@@ -119,7 +119,7 @@ fn p20_a_turn_begins_once_and_by_its_own_name() {
 }
 
 #[test]
-fn p20_what_waits_after_an_interrupt_is_written_when_that_is_over() {
+fn p20a_what_waits_after_an_interrupt_is_written_when_that_is_over() {
     for (status, at_once) in [("completed", true), ("interrupted", false)] {
         let mut session = opened();
         begin(&mut session, "a");
@@ -171,7 +171,7 @@ fn p22_an_interrupt_of_nothing_hits_no_later_turn() {
 }
 
 #[test]
-fn p25_a_text_is_told_once_and_what_is_cut_off_as_far_as_it_is_kept() {
+fn p25b_p25c_a_text_is_told_once_and_what_is_cut_off_as_far_as_it_is_kept() {
     let item = |id: &str| json!({"turnId": "a", "item": {"type": "agentMessage", "id": id}});
     let delta = |id: &str, text: &str| json!({"turnId": "a", "itemId": id, "delta": text});
     let partial = |text: &str| Event::Message {
@@ -204,7 +204,7 @@ fn p25_a_text_is_told_once_and_what_is_cut_off_as_far_as_it_is_kept() {
 }
 
 #[test]
-fn p19_of_messages_without_names_the_one_with_the_words_is_taken() {
+fn p19b_of_messages_without_names_the_one_with_the_words_is_taken() {
     let mut session = opened();
     begin(&mut session, "a");
     let messages = ["one", "two"].map(|text| {
@@ -226,7 +226,7 @@ fn p19_of_messages_without_names_the_one_with_the_words_is_taken() {
 }
 
 #[test]
-fn p21_an_interrupt_that_is_refused_again_and_again_is_given_up() {
+fn p21b_an_interrupt_that_is_refused_again_and_again_is_given_up() {
     let mut session = opened();
     begin(&mut session, "a");
     let mut heard = session.interrupt(false);
@@ -246,7 +246,7 @@ fn p21_an_interrupt_that_is_refused_again_and_again_is_given_up() {
 }
 
 #[test]
-fn p16_a_message_that_is_not_answered_is_with_the_turn_it_was_written_for() {
+fn p16c_a_message_that_is_not_answered_is_with_the_turn_it_was_written_for() {
     let mut session = opened();
     begin(&mut session, "a");
     say(&mut session, "and this");
@@ -291,7 +291,7 @@ fn p16_a_message_that_is_not_answered_is_with_the_turn_it_was_written_for() {
 }
 
 #[test]
-fn p20_a_turn_that_the_agent_does_not_begin_has_an_end_that_says_why() {
+fn p20a_a_turn_that_the_agent_does_not_begin_has_an_end_that_says_why() {
     for (code, reason) in [
         (-32001, EndReason::ServiceFailed),
         (-32600, EndReason::Failed),
@@ -309,7 +309,7 @@ fn p20_a_turn_that_the_agent_does_not_begin_has_an_end_that_says_why() {
 }
 
 #[test]
-fn p4_a_message_is_put_together_up_to_a_bound() {
+fn p4d_a_message_is_put_together_up_to_a_bound() {
     let put_together = |lines: &[&[u8]]| {
         let mut framing = Framing::default();
         let (mut values, mut lost) = (Vec::new(), 0);

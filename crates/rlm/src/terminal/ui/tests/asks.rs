@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn x124_questions_are_asked_one_after_the_other() {
+fn x124g_questions_are_asked_one_after_the_other() {
     let mut play = Play::in_turn();
     play.asks("1", "rm -rf build");
     play.asks("2", "cargo publish\u{1b}[2J");
@@ -36,7 +36,7 @@ fn x124_questions_are_asked_one_after_the_other() {
 }
 
 #[test]
-fn x124_a_question_takes_no_key_before_it_could_be_read() {
+fn x124g_a_question_takes_no_key_before_it_could_be_read() {
     let mut play = Play::in_turn();
     play.asks("1", "make");
     let key = |play: &mut Play, at: u64| {
@@ -55,7 +55,7 @@ fn x124_a_question_takes_no_key_before_it_could_be_read() {
 }
 
 #[test]
-fn x124_an_id_that_is_used_again_is_a_new_question() {
+fn x124g_an_id_that_is_used_again_is_a_new_question() {
     let mut play = Play::in_turn();
     for _ in 0..2 {
         play.asks("1", "make");
@@ -74,7 +74,7 @@ fn x124_an_id_that_is_used_again_is_a_new_question() {
 }
 
 #[test]
-fn x124_a_question_that_does_not_fit_must_be_seen_to_its_end() {
+fn x124g_a_question_that_does_not_fit_must_be_seen_to_its_end() {
     let mut play = Play::in_turn();
     play.ui.resized(24, 5);
     let rows = |play: &Play| play.ui.rows(play.stand.scene()).unwrap().rows.join("\n");
@@ -102,7 +102,7 @@ fn x124_a_question_that_does_not_fit_must_be_seen_to_its_end() {
 }
 
 #[test]
-fn x124_what_the_person_answered_is_said_once() {
+fn x124g_what_the_person_answered_is_said_once() {
     let mut play = Play::in_turn();
     let asked = News::Agent(Event::PermissionAsked(ask("1", "make")));
     play.ui
@@ -123,7 +123,7 @@ fn x124_what_the_person_answered_is_said_once() {
 }
 
 #[test]
-fn x132_a_press_in_a_question_opens_the_menu_and_the_question_comes_back() {
+fn x132b_a_press_in_a_question_opens_the_menu_and_the_question_comes_back() {
     let mut play = Play::in_turn();
     play.asks("1", "make");
     play.press();
@@ -134,7 +134,7 @@ fn x132_a_press_in_a_question_opens_the_menu_and_the_question_comes_back() {
 }
 
 #[test]
-fn x124_a_withdrawn_question_disappears() {
+fn x124g_a_withdrawn_question_disappears() {
     let mut play = Play::in_turn();
     play.asks("1", "make");
     play.output("later\n");
@@ -158,7 +158,7 @@ fn x124_a_withdrawn_question_disappears() {
 }
 
 #[test]
-fn x124_a_question_whose_news_were_lost_is_asked_and_an_answered_one_is_not() {
+fn x124g_a_question_whose_news_were_lost_is_asked_and_an_answered_one_is_not() {
     let mut play = Play::in_turn();
     play.stand.agent.asks.push(ask("1", "make"));
     play.ui.ticked(play.stand.scene());

@@ -24,7 +24,7 @@ fn ask_in(play: &mut Play) {
 }
 
 #[test]
-fn x120_the_menu_opens_by_itself_and_each_choice_is_a_verdict() {
+fn x120a_x120c_x120d_the_menu_opens_by_itself_and_each_choice_is_a_verdict() {
     let chosen = |key: &str| {
         let mut play = asked(true);
         assert!(play.screen().starts_with("phase `plan` (1 of 3) is over"));
@@ -50,7 +50,7 @@ fn x120_the_menu_opens_by_itself_and_each_choice_is_a_verdict() {
 }
 
 #[test]
-fn x120_what_is_to_be_revised_is_asked_for_and_the_question_comes_back_without_it() {
+fn x120b_what_is_to_be_revised_is_asked_for_and_the_question_comes_back_without_it() {
     let mut play = asked(true);
     play.keys("r");
     assert!(play.screen().contains("revise> "), "{}", play.screen());
@@ -70,7 +70,7 @@ fn x120_what_is_to_be_revised_is_asked_for_and_the_question_comes_back_without_i
 }
 
 #[test]
-fn x120_keys_that_were_meant_for_something_else_decide_nothing() {
+fn x120e_keys_that_were_meant_for_something_else_decide_nothing() {
     let mut play = asked(true);
     // It has just come to stand there.
     assert!(play.ui.drawn(NOW), "what was typed before it is forgotten");
@@ -86,7 +86,7 @@ fn x120_keys_that_were_meant_for_something_else_decide_nothing() {
 }
 
 #[test]
-fn x120_a_line_that_is_being_typed_goes_first_and_the_question_waits() {
+fn x120e_a_line_that_is_being_typed_goes_first_and_the_question_waits() {
     let mut play = Play::in_turn();
     play.line("\n");
     play.keys("use ta");
@@ -109,7 +109,7 @@ fn x120_a_line_that_is_being_typed_goes_first_and_the_question_waits() {
 }
 
 #[test]
-fn x120_an_answer_from_elsewhere_closes_the_menu() {
+fn x120e_an_answer_from_elsewhere_closes_the_menu() {
     let mut play = asked(false);
     play.stand = at(Step::Turn { since: NOW });
     play.ui.viewed(play.stand.scene());
@@ -120,7 +120,7 @@ fn x120_an_answer_from_elsewhere_closes_the_menu() {
 }
 
 #[test]
-fn s23_a_terminal_that_can_not_ask_holds_nothing_up() {
+fn s23e_a_terminal_that_can_not_ask_blocks_nothing() {
     let mut play = asked(true);
     play.ui.cannot_prompt();
     assert!(play.out().contains("Attended(false)") && !play.ui.is_prompting());
