@@ -1,6 +1,8 @@
 //! An agent that prints without measure costs neither memory nor the run.
 
-use rlm_tests::{Running, wait_for};
+use std::time::Duration;
+
+use rlm_tests::{Effort, Running, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::idle::memory;
@@ -10,12 +12,17 @@ use crate::{LONG, RLM};
 
 /// More than a run may ever need, in KiB: the 64 MiB that the item names.
 const MOST: u64 = 64 << 10;
-/// Ten times a small machine's time for the largest flood.
-const FLOOD: std::time::Duration = std::time::Duration::from_secs(100);
+/// How many MB of lines the agent prints.
+const X115_MEGABYTES: Effort = Effort {
+    ci: 100,
+    nightly: 1000,
+};
+/// Ten times a small machine's time for a flood of 100 MB.
+const FLOOD: Duration = Duration::from_secs(100);
 
 /// Waits until the agent is through, and gives the most memory that the loop has had resident, in KiB.
-fn peak_until_done(scene: &Scene, mut running: Running) -> u64 {
-    running.until("the end of the flood", FLOOD, |_| {
+fn peak_until_done(scene: &Scene, mut running: Running, deadline: Duration) -> u64 {
+    running.until("the end of the flood", deadline, |_| {
         scene.file("through").exists().then_some(())
     });
     let peak = memory(running.pid(), "VmHWM");
@@ -33,15 +40,17 @@ fn wait_until_through(scene: &Scene) {
 fn flood(script: &str, arguments: &[&str]) -> (Scene, u64) {
     let scene = Scene::new(&format!("{script}\ntouch through\nawait go"));
     let running = scene.run(arguments).spawn();
-    let peak = peak_until_done(&scene, running);
+    let peak = peak_until_done(&scene, running, FLOOD);
     (scene, peak)
 }
 
 #[test]
 fn x115d_a_flood_of_lines_costs_no_memory() {
-    // The 1 GB of the item takes minutes in a debug build.
-    let size = std::env::var("RLM_TEST_FLOOD").unwrap_or_else(|_| "100M".into());
-    let (scene, peak) = flood(&format!("flood {size}"), &["--once"]);
+    let megabytes = X115_MEGABYTES.number();
+    let bytes = u64::from(megabytes) * 1_000_000;
+    let scene = Scene::new(&format!("flood {bytes}\ntouch through\nawait go"));
+    let running = scene.run(&["--once"]).spawn();
+    let peak = peak_until_done(&scene, running, FLOOD * (megabytes / 100).max(1));
     assert!(peak < MOST, "{peak} KiB");
     let run = scene.run_id();
     let transcript = scene.file(&format!(".rlm/runs/{run}/transcripts/1-1.ndjson"));
@@ -105,7 +114,7 @@ fn x115d_a_line_whose_every_byte_has_to_be_written_otherwise_costs_no_memory() {
         let mut run = vec!["run", "-p", PROMPT, "--once"];
         run.extend(json.then_some("--json"));
         let running = scene.rlm(&run).args(["--", "sh", "-c", &agent]).spawn();
-        let peak = peak_until_done(&scene, running);
+        let peak = peak_until_done(&scene, running, FLOOD);
         assert!(peak < MOST, "{bytes}: {peak} KiB");
     }
 }

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use rlm_tests::{poll_until, wait_for};
+use rlm_tests::{Effort, poll_until, wait_for};
 
 use crate::LONG;
 use crate::idle::memory;
 use crate::scene::Scene;
 
-/// How many iterations unless somebody wants more, by `RLM_ITERATIONS`: ten thousand take some minutes.
-const ITERATIONS: usize = 150;
+/// How many iterations the loop makes.
+const X116_ITERATIONS: Effort = Effort {
+    ci: 150,
+    nightly: 10_000,
+};
 
 /// How many KiB of memory may come and go: a save that compacts the journal, threads that come.
 const MOST_GROWN: u64 = 4096;
@@ -44,8 +47,8 @@ fn look(pid: i32, iteration: usize) -> Option<Look> {
 /// The store on disk grows by the history of the run, and nothing else grows. The time of an iteration is measured by the bench b10.
 #[test]
 fn x116a_x116b_x116c_a_loop_that_goes_on_and_on_has_no_more_memory_threads_and_descriptors() {
-    let wanted = std::env::var("RLM_ITERATIONS").ok();
-    let wanted: usize = wanted.map_or(ITERATIONS, |it| it.parse().unwrap());
+    let iterations = X116_ITERATIONS.number();
+    let wanted = usize::try_from(iterations).unwrap();
     let scene = Scene::new("");
     let count = wanted.to_string();
     let run = [
@@ -69,7 +72,7 @@ fn x116a_x116b_x116c_a_loop_that_goes_on_and_on_has_no_more_memory_threads_and_d
     });
     let made = || fs_err::read_dir(run_dir.join("transcripts")).map_or(0, Iterator::count);
     let mut looks = Vec::new();
-    let deadline = LONG + Duration::from_millis(200) * u32::try_from(wanted).unwrap();
+    let deadline = LONG + Duration::from_millis(200) * iterations;
     let over = poll_until(deadline, || {
         // One that ends meanwhile is looked at no more.
         if made() < wanted {

@@ -1,12 +1,18 @@
 //! A person says something to a working agent, and types commands.
 
 use rlm_tests::agent::{Memory, Taken};
-use rlm_tests::{Running, Terminal, wait_for};
+use rlm_tests::{Effort, Running, Terminal, seed, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::LONG;
 use crate::scene::{PROMPT, Scene, expect_in_order, json, says, stop};
+
+/// How many messages a person sends while a tool runs.
+const L84_SENDS: Effort = Effort {
+    ci: 50,
+    nightly: 50,
+};
 
 const WORKS: &str = "say ready\ntool Bash make\nexpect-steer\ntool-end made\nsay so\nturn";
 
@@ -75,17 +81,43 @@ fn s10a_a_steer_while_text_streams_gets_a_turn_of_its_own_in_the_same_iteration(
     );
 }
 
+/// A small generator: the same seed gives the same messages.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound
+    }
+
+    /// Up to 40 words, of letters of one to four bytes.
+    fn text(&mut self) -> String {
+        let words =
+            (0..=self.below(40)).map(|_| ["tabs", "naïve", "日本", "🦀", "x"][self.below(5)]);
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
 #[test]
-fn l84d_all_steers_while_a_tool_runs_arrive_once_and_in_order() {
+fn l84d_random_sends_while_a_tool_runs_arrive_once_and_in_order() {
     let scene = Scene::new("say ready\ntool Bash make\nawait go\ntool-end\nsay so\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
-    let said: Vec<String> = (1..=30)
-        .map(|n| format!("word number {n} of thirty"))
-        .collect();
-    for (n, text) in said.iter().enumerate() {
-        terminal.send(format!("/steer {text}\r"));
-        scene.wait_until_told(text);
-        assert_eq!(scene.told().len(), n + 2);
+    let sends = usize::try_from(L84_SENDS.number()).unwrap();
+    let mut random = Random(seed() | 1);
+    let mut said = Vec::new();
+    while said.len() < sends {
+        // Several at once, so that they queue; the next ones come whenever the agent has those.
+        let burst = random.below(6).min(sends - said.len() - 1) + 1;
+        let texts: Vec<String> = (said.len()..said.len() + burst)
+            .map(|n| format!("{n} of the sends: {}", random.text()))
+            .collect();
+        let typed = texts.iter().map(|text| format!("/steer {text}\r"));
+        terminal.send(typed.collect::<String>());
+        said.extend(texts);
+        scene.wait_until_told(&said[said.len() - 1]);
+        assert_eq!(scene.told().len(), said.len() + 1);
     }
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
@@ -94,7 +126,7 @@ fn l84d_all_steers_while_a_tool_runs_arrive_once_and_in_order() {
         assert!(message.text.contains(text.as_str()), "{messages:?}");
         assert_eq!(message.taken, Some(Taken::Folded(1)));
     }
-    assert_eq!(messages.len(), 31);
+    assert_eq!(messages.len(), sends + 1);
 }
 
 #[test]

@@ -23,6 +23,7 @@
 )]
 
 pub mod agent;
+mod effort;
 pub mod live;
 pub mod model;
 mod os;
@@ -35,6 +36,7 @@ pub mod story;
 mod survivors;
 mod wait;
 
+pub use effort::{Effort, seed};
 pub use pty::Terminal;
 pub use rlm::{Ended, Rlm, Running};
 pub use sandbox::{MARK_VARIABLE, Sandbox};

@@ -2,6 +2,8 @@
 
 mod judge;
 mod list;
+#[cfg(test)]
+mod numbers;
 mod results;
 
 use std::collections::BTreeMap;

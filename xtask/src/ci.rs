@@ -8,7 +8,7 @@ use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{acceptance, docs, features, lint, live, loom, release, snapshots, test};
 
-type Stage = fn(&Workspace) -> Tally;
+pub(crate) type Stage = fn(&Workspace) -> Tally;
 
 const STAGES: [(&str, Stage); 9] = [
     ("lint", |workspace| {
@@ -35,12 +35,28 @@ pub(crate) fn about() -> String {
 }
 
 pub(crate) fn run(workspace: &Workspace, strict: bool) -> Tally {
+    let names = STAGES.iter().map(|(name, _)| *name);
+    run_stages(names, strict, |name| {
+        let stage = STAGES.iter().find(|(stage, _)| *stage == name);
+        match stage {
+            Some((_, stage)) => stage(workspace),
+            None => Tally::failed(format!("ci: {name} is no stage")),
+        }
+    })
+}
+
+/// Runs stages one after the other, and prints a line for each at the end.
+pub(crate) fn run_stages<'a>(
+    names: impl Iterator<Item = &'a str>,
+    strict: bool,
+    stage: impl Fn(&str) -> Tally,
+) -> Tally {
     let mut total = Tally::default();
     let mut lines = Vec::new();
-    for (name, stage) in STAGES {
+    for name in names {
         let begun = Instant::now();
         println!("== {name}");
-        let tally = stage(workspace).judged(strict);
+        let tally = stage(name).judged(strict);
         let verdict = if tally.is_red() { "FAILED" } else { "ok" };
         lines.push(format!(
             "{name:<10} {verdict:<6} {:>5.0} s  {tally}",

@@ -11,6 +11,12 @@ pub(crate) struct Arguments {
     arguments: Vec<String>,
 }
 
+/// Tries as much as a night has time for.
+pub(crate) fn nightly() -> Tally {
+    let arguments = vec!["--nightly".to_owned()];
+    run(&Arguments { arguments })
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Tally {
     // Some layers start `rlm` itself; without it they are skipped by name.
     let _without = command::build("rlm-loop", &["--bin", "rlm"]);

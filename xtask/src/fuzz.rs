@@ -22,6 +22,15 @@ pub(crate) struct Arguments {
     time: u32,
 }
 
+/// Runs each target for an hour.
+pub(crate) fn hour(workspace: &Workspace) -> Tally {
+    let arguments = Arguments {
+        targets: Vec::new(),
+        time: 3600,
+    };
+    run(workspace, &arguments)
+}
+
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     let mut tally = Tally::default();
     let fuzz = match command::nightly().and_then(|()| Tool::Fuzz.command(workspace)) {

@@ -22,6 +22,7 @@ mod minimal;
 mod msrv;
 mod mutants;
 mod night;
+mod nightly;
 mod peers;
 mod picture;
 mod registry;
@@ -83,6 +84,8 @@ enum Command {
     CrashTest(crash_test::Arguments),
     /// Plays nights of a run in moments, each from a seed.
     Night(night::Arguments),
+    #[command(about = nightly::about())]
+    Nightly(nightly::Arguments),
     /// Stops a loop runner, ours or any other, in five ways, and counts what it leaves alive.
     Survivors(survivors::Arguments),
     /// Runs the fuzz targets of the store's readers.
@@ -125,8 +128,9 @@ fn main() -> ExitCode {
         Ok(workspace) => workspace,
         Err(error) => return finish(&Tally::failed(format!("cargo metadata: {error}"))),
     };
+    let strict = arguments.strict;
     let tally = match arguments.command {
-        Command::Ci => ci::run(&workspace, arguments.strict),
+        Command::Ci => ci::run(&workspace, strict),
         Command::Lint(arguments) => lint::run(&workspace, arguments),
         Command::Test => test::run(&workspace, Show::AsItComes),
         Command::Acceptance { missing } => acceptance::run(&workspace, missing),
@@ -135,6 +139,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&workspace, &arguments),
         Command::CrashTest(arguments) => crash_test::run(&arguments),
         Command::Night(arguments) => night::run(&arguments),
+        Command::Nightly(arguments) => nightly::run(&workspace, &arguments, strict),
         Command::Survivors(arguments) => survivors::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
         Command::Msrv => msrv::run(&workspace),
@@ -150,7 +155,7 @@ fn main() -> ExitCode {
         Command::Tables(arguments) => tables::run(&workspace, &arguments),
         Command::Tools { install } => tools::run(&workspace, install),
     };
-    finish(&tally.judged(arguments.strict))
+    finish(&tally.judged(strict))
 }
 
 /// Names what failed and what was skipped, and closes with the counts.

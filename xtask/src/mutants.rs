@@ -89,7 +89,7 @@ const CORES: [Core; 5] = [
     },
 ];
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
     /// Only the cores of these crates.
     crates: Vec<String>,
@@ -114,6 +114,11 @@ impl Place<'_> {
             .env("CARGO_INCREMENTAL", "1")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
     }
+}
+
+/// Tries all mutants of all cores.
+pub(crate) fn all(workspace: &Workspace) -> Tally {
+    run(workspace, &Arguments::default())
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {

@@ -4,12 +4,15 @@ use std::process::Command;
 
 use crate::command::{self, Show};
 use crate::tally::Tally;
+use crate::{nightly, skips};
+
+const DEFAULT_SEEDS: u64 = 1000;
 
 /// Which nights.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// How many, from seed 0 on.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEEDS, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// This one only, as a failure names it.
     #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
@@ -19,33 +22,71 @@ pub(crate) struct Arguments {
     long: bool,
 }
 
+/// As many as the command plays by default.
+pub(crate) fn nights() -> Tally {
+    NIGHTS.run(("RLM_NIGHT_SEEDS", &DEFAULT_SEEDS.to_string()))
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Tally {
-    let seeds = match arguments.seed {
-        Some(seed) => ("RLM_NIGHT_SEED", seed.to_string()),
-        None => ("RLM_NIGHT_SEEDS", arguments.seeds.to_string()),
+    let mut tally = match arguments.seed {
+        Some(seed) => NIGHTS.run(("RLM_NIGHT_SEED", &seed.to_string())),
+        None => NIGHTS.run(("RLM_NIGHT_SEEDS", &arguments.seeds.to_string())),
     };
-    let mut tally = test("loop-runner", "it", "night::", seeds);
     if arguments.long {
-        let count = ("RLM_ITERATIONS", "10000".to_owned());
-        tally += test("rlm-tests", "e2e", "nights::x116", count);
+        tally += nightly::numbers("x116");
     }
     tally
 }
 
-/// Runs tests that are told by a variable how much they do, and shows what they print.
-fn test(package: &str, binary: &str, names: &str, (name, value): (&str, String)) -> Tally {
-    let mut cargo = Command::new("cargo");
-    cargo
-        .args(["test", "--quiet", "-p", package])
-        .args(["--test", binary, names, "--", "--nocapture"])
-        .env(name, value);
-    let ended = command::finish(&mut cargo, Show::AsItComes);
-    let tally = Tally::of_libtest(&ended.output).unwrap_or_default();
-    match ended.success {
-        true if tally.passed == 0 => Tally::failed(format!(
-            "night: {package} has no test of that name: {names}"
-        )),
-        true => tally,
-        false => Tally::failed(format!("night: {package} broke a promise")),
+const NIGHTS: Tests = Tests::new("loop-runner", "it", "night::");
+
+/// Tests of a package whose effort a variable sets.
+#[derive(Debug)]
+pub(crate) struct Tests {
+    package: &'static str,
+    binary: &'static str,
+    /// The start of their names.
+    names: &'static str,
+}
+
+impl Tests {
+    pub(crate) const fn new(
+        package: &'static str,
+        binary: &'static str,
+        names: &'static str,
+    ) -> Self {
+        Self {
+            package,
+            binary,
+            names,
+        }
+    }
+
+    /// Runs them with a variable, and shows what they print.
+    pub(crate) fn run(&self, (name, value): (&str, &str)) -> Tally {
+        let Self {
+            package,
+            binary,
+            names,
+        } = self;
+        let mut cargo = Command::new("cargo");
+        cargo
+            .args(["test", "--quiet", "--all-features", "-p", package])
+            .args(["--test", binary, names, "--", "--nocapture"])
+            .env(name, value);
+        let ended = command::finish(&mut cargo, Show::AsItComes);
+        let mut tally = Tally::of_libtest(&ended.output).unwrap_or_default();
+        match ended.success {
+            true if tally.passed == 0 => {
+                return Tally::failed(format!("{package} has no test of that name: {names}"));
+            }
+            true => {}
+            false => return Tally::failed(format!("{package}: a test failed: {names}")),
+        }
+        let skips = skips::of_libtest(&ended.output).into_iter();
+        tally
+            .skipped
+            .extend(skips.map(|skip| format!("{package}: {skip}")));
+        tally
     }
 }

@@ -8,7 +8,7 @@ use crate::command;
 use crate::tally::Tally;
 
 /// What is stopped, when, and how often.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
     /// The loop runner, a command for bash with {agent} in place of the agent's program [default: rlm].
     #[arg(long, value_name = "CMD")]
@@ -59,6 +59,14 @@ impl Arguments {
         }
         words
     }
+}
+
+/// Stops `rlm` a hundred times in each way.
+pub(crate) fn hundred() -> Tally {
+    run(&Arguments {
+        runs: Some("100".into()),
+        ..Arguments::default()
+    })
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Tally {

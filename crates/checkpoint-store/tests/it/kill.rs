@@ -2,9 +2,14 @@
 
 use checkpoint_store::{Meta, Options, Store, reader};
 
+use crate::effort::Effort;
 use crate::support::{self, Dir, Log, Random, child_dir, spawn, tell};
 
-const KILLS: u64 = 60;
+/// How many writers each test kills.
+const C60_KILLS: Effort = Effort {
+    ci: 100,
+    nightly: 1000,
+};
 
 /// Saves for ever; nothing by itself. Head n always comes with the events 1 to n.
 #[test]
@@ -79,7 +84,7 @@ fn c60_after_a_kill_at_any_point_every_acknowledged_save_is_there() {
     let dir = Dir::new();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut acknowledged = 0;
-    for round in 0..KILLS {
+    for round in 0..C60_KILLS.number() {
         acknowledged = killed("kill::writer", &dir, &mut random).max(acknowledged);
         let loaded = match reader::load::<u64, u64>(&dir.path) {
             Ok(loaded) => loaded,
@@ -98,7 +103,7 @@ fn c60_after_a_kill_at_any_point_every_acknowledged_save_is_there() {
         events.dedup();
         assert_eq!(events, (1..=head).collect::<Vec<_>>(), "round {round}");
     }
-    assert!(acknowledged > KILLS);
+    assert!(acknowledged > C60_KILLS.number().into());
 }
 
 #[test]
@@ -106,7 +111,7 @@ fn c60_after_a_kill_at_any_point_the_old_or_the_new_value_is_there() {
     let dir = Dir::new();
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut acknowledged = 0;
-    for round in 0..KILLS / 2 {
+    for round in 0..C60_KILLS.number() {
         acknowledged = killed("kill::value_writer", &dir, &mut random).max(acknowledged);
         let store = Store::open(&dir.path).unwrap();
         assert!(
@@ -134,7 +139,7 @@ fn c60_after_a_kill_at_any_point_the_old_or_the_new_value_is_there() {
 fn c60_control_a_writer_that_acknowledges_first_loses_saves() {
     let dir = Dir::new();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let lost = (0..KILLS).any(|_| {
+    let lost = (0..C60_KILLS.number()).any(|_| {
         let acknowledged = killed("kill::hasty_writer", &dir, &mut random);
         let loaded = reader::load::<u64, u64>(&dir.path);
         loaded.ok().and_then(|loaded| loaded.head).unwrap_or(0) < acknowledged

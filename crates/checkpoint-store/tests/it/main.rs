@@ -7,6 +7,7 @@
 mod blob;
 mod compat;
 mod damage;
+mod effort;
 mod examples;
 mod fault;
 mod heal;

@@ -10,6 +10,7 @@ mod child;
 mod detached;
 #[cfg(feature = "driver")]
 mod driver;
+mod effort;
 #[cfg(all(feature = "signals", feature = "tokio-util"))]
 mod examples;
 mod explore;

@@ -1,5 +1,4 @@
-//! X103: three presses end the process, in whatever state it is. `INTERRUPT_STACK_REPEAT=100` repeats each state as often, and gives
-//! the controls five seconds.
+//! X103: three presses end the process, in whatever state it is.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +7,20 @@ use rustix::process::Signal;
 use crate::{
     apart,
     child::{Place, Seat, wait_for_the_taking},
+    effort::Effort,
     pass,
 };
 
-/// At a time: a few processes, however often it is repeated.
-const BATCH: usize = 5;
+/// How often each state is ended.
+const X103_REPEATS: Effort = Effort {
+    ci: 20,
+    nightly: 100,
+};
+/// How many seconds the controls wait for an end that must not come.
+const X103_CONTROL_SECONDS: Effort = Effort { ci: 1, nightly: 5 };
+
+/// How many processes run at a time.
+const BATCH: u32 = 5;
 
 const STATES: &[&str] = &[
     "x103 workers",
@@ -27,20 +35,16 @@ const STATES: &[&str] = &[
     "x103 stuck driver",
 ];
 
-fn repeat() -> usize {
-    let repeat = std::env::var("INTERRUPT_STACK_REPEAT");
-    repeat.map_or(BATCH, |number| number.parse().unwrap())
-}
-
 fn long() -> Duration {
-    Duration::from_secs(if repeat() > BATCH { 5 } else { 1 })
+    Duration::from_secs(X103_CONTROL_SECONDS.number().into())
 }
 
 /// Half of them have a raw terminal and are signalled, half have one where ^C is typed.
-fn seats(state: &str, count: usize) -> Vec<Seat> {
-    let modes = ["raw", "keys"].iter().cycle().take(count);
-    modes
-        .map(|mode| Seat::take(Place::Foreground, state, mode))
+fn seats(state: &str, count: u32) -> Vec<Seat> {
+    let modes = ["raw", "keys"].iter().cycle();
+    let seats = (0..count).zip(modes);
+    seats
+        .map(|(_, mode)| Seat::take(Place::Foreground, state, mode))
         .collect()
 }
 
@@ -57,10 +61,11 @@ fn press(seats: &[Seat]) {
 /// Says the longest time from the third press to the end, as the parent heard of it.
 #[track_caller]
 fn three_presses_end(state: &str) -> Duration {
-    let (mut left, mut slowest) = (repeat(), Duration::ZERO);
+    let (mut left, mut slowest) = (X103_REPEATS.number(), Duration::ZERO);
     while left > 0 {
-        let mut seats = seats(state, left.min(BATCH));
-        left -= seats.len();
+        let batch = left.min(BATCH);
+        let mut seats = seats(state, batch);
+        left -= batch;
         for seat in &seats {
             assert_ne!(
                 seat.settings(),

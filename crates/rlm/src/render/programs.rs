@@ -2,7 +2,7 @@
 
 use loop_runner::{Program, ProgramKind};
 
-use super::text::is_bidi;
+use super::text::is_hidden;
 
 /// Returns a line for each.
 pub(crate) fn lines(programs: &[Program]) -> Vec<String> {
@@ -40,20 +40,11 @@ pub(crate) fn visible(command: &str) -> String {
     for c in command.chars() {
         match c {
             '\n' => shown.push('⏎'),
-            c if c.is_control() || is_bidi(c) || is_unseen(c) => shown.extend(c.escape_unicode()),
+            c if c.is_control() || is_hidden(c) => shown.extend(c.escape_unicode()),
             c => shown.push(c),
         }
     }
     shown
-}
-
-/// Characters that take no room, or look like a blank and are none.
-fn is_unseen(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
-        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-        | '\u{1bca0}'..='\u{1bca3}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]

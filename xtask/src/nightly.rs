@@ -1,0 +1,69 @@
+//! Runs with full numbers what `ci` runs with smaller ones, and then everything that takes too long for `ci`.
+
+use clap::builder::PossibleValuesParser;
+
+use crate::night::Tests;
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+use crate::{ci, crash_test, fuzz, mutants, night, survivors};
+
+/// Tells a test to do all of what `tests/acceptance.md` says, not only the part that `ci` has time for.
+const FULL: (&str, &str) = ("RLM_TEST_EFFORT", "nightly");
+
+/// The tests that have two numbers in `tests/acceptance.md`: the item, and where its tests are.
+pub(crate) const NUMBERS: [(&str, Tests); 5] = [
+    ("x103", Tests::new("interrupt-stack", "it", "x103::")),
+    ("c60", Tests::new("checkpoint-store", "it", "kill::c60")),
+    ("l84", Tests::new("rlm-tests", "e2e", "steering::l84")),
+    ("x115", Tests::new("rlm-tests", "e2e", "floods::x115")),
+    ("x116", Tests::new("rlm-tests", "e2e", "nights::x116")),
+];
+
+/// What the command runs after those.
+const LONG: [(&str, ci::Stage); 5] = [
+    ("mutants", mutants::all),
+    ("crash-test", |_| crash_test::nightly()),
+    // The stage x116 has the ten thousand iterations of `night --long`.
+    ("night", |_| night::nights()),
+    ("fuzz", fuzz::hour),
+    ("survivors", |_| survivors::hundred()),
+];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Runs only this stage; can be repeated.
+    #[arg(long, value_name = "STAGE", value_parser = PossibleValuesParser::new(names()))]
+    only: Vec<String>,
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    let numbers = NUMBERS.iter().map(|(name, _)| *name);
+    numbers.chain(LONG.iter().map(|(name, _)| *name))
+}
+
+/// Returns what the help says.
+pub(crate) fn about() -> String {
+    let names: Vec<&str> = names().collect();
+    format!(
+        "Runs the tests of `ci` with their full numbers, and what takes hours: {}",
+        names.join(", ")
+    )
+}
+
+pub(crate) fn run(workspace: &Workspace, arguments: &Arguments, strict: bool) -> Tally {
+    let wanted =
+        |name: &&str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
+    let long = |name: &str| LONG.iter().find(|(stage, _)| *stage == name);
+    ci::run_stages(names().filter(wanted), strict, |name| match long(name) {
+        Some((_, stage)) => stage(workspace),
+        None => numbers(name),
+    })
+}
+
+/// Runs the tests of one item with their full numbers.
+pub(crate) fn numbers(name: &str) -> Tally {
+    match NUMBERS.iter().find(|(stage, _)| *stage == name) {
+        Some((_, tests)) => tests.run(FULL),
+        None => Tally::failed(format!("nightly: {name} is no stage")),
+    }
+}
