@@ -274,8 +274,7 @@ impl Project {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(|e| Error::io("can't read", &dir, e))?,
         };
-        let ids = { entries.iter() }
-            .filter_map(|path| path.file_name()?.to_str()?.parse().ok());
+        let ids = { entries.iter() }.filter_map(|path| path.file_name()?.to_str()?.parse().ok());
         let mut runs: Vec<RunEntry> = ids.map(|id| self.entry(id)).collect();
         runs.sort_by(|a, b| (a.last_at, &a.id).cmp(&(b.last_at, &b.id)));
         Ok(runs)

@@ -40,7 +40,9 @@ pub(crate) fn visible(command: &str) -> String {
     for c in command.chars() {
         match c {
             '\n' => shown.push('⏎'),
-            c if c.is_control() || is_hidden(c) => shown.extend(c.escape_unicode()),
+            c if c.is_control() || is_hidden(c) || c == '\u{2800}' => {
+                shown.extend(c.escape_unicode())
+            }
             c => shown.push(c),
         }
     }
