@@ -8,6 +8,36 @@ use crate::scene::{
 use crate::{LONG, RLM};
 
 #[test]
+fn c67b_c67c_a_start_reports_the_temporary_files_of_dead_processes_that_it_removed() {
+    let scene = Scene::new(HANGS_IN_THE_THIRD);
+    crash(scene.third_iteration());
+    scene.wait_until_nothing_is_alive();
+    // No process has a number that is larger than any.
+    let orphan =
+        |place: &str| scene.file(&format!("{place}/.holder.json.2147483646.{:032x}.tmp", 7));
+    let run = scene.run_id();
+    let places = [".rlm".to_owned(), format!(".rlm/runs/{run}")];
+    let orphans = places.map(|place| orphan(&place));
+    for orphan in &orphans {
+        fs_err::write(orphan, "half").unwrap();
+    }
+    let resume = || {
+        scene
+            .rlm(&["resume", "--until", "false", "-n", "3"])
+            .run(LONG)
+    };
+    let words = "temporary files that earlier processes left in .rlm";
+    let first = resume();
+    assert!(
+        first.stdout.contains(&format!("removed 2 {words}")),
+        "{first}"
+    );
+    assert!(orphans.iter().all(|orphan| !orphan.exists()));
+    let second = scene.run(&["--once"]).run(LONG).expect_code(0);
+    assert!(!second.stdout.contains(words), "{second}");
+}
+
+#[test]
 fn s14a_s14b_a_crash_loses_no_complete_iteration() {
     let scene = Scene::new(HANGS_IN_THE_THIRD);
     crash(scene.third_iteration());

@@ -189,9 +189,9 @@ impl Runner {
         // Saved before anything can be asked to stop: a run that a press ends at once can be resumed.
         journal.save(&saved).await?;
         let first = Happening::Started;
-        Ok(Self::new(
-            work_tree, options, saved, journal, prompts, first,
-        ))
+        let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
+        runner.remove_orphans(0);
+        Ok((runner, receiver))
     }
 
     /// Takes up a saved run. `settings` replace the saved ones; `from` is the iteration to go back to.
@@ -234,6 +234,7 @@ impl Runner {
         prompts::keep_new(&mut journal, settings, prompts).await?;
         let prompts = prompts::kept(project, &saved)?;
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
+        runner.remove_orphans(loaded.report.removed_temps);
         runner.loss = loss.map(|loss| format!("the state is damaged: {loss}"));
         for what in runner.loss.clone().into_iter().chain(unsaid) {
             runner.tell(News::Warning(what));

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use agent_duplex::ProcessName;
 
-use crate::WorkTree;
 use crate::git::looks::{Looks, OwnLooks};
 use crate::news::News;
 use crate::runner::Runner;
 use crate::runs::RunHead;
+use crate::space::TRANSCRIPTS;
 use crate::survivors::{self, Swept};
+use crate::{WorkTree, state_dir};
 
 /// Why what a dead process of a run has left is ended.
 const LEFT: &str = "left alive by an earlier process";
@@ -44,6 +45,22 @@ impl Runner {
             survivors::remove_scratch(self.work_tree.project(), &head.run);
             self.tell_swept(LEFT, swept);
         }
+    }
+
+    /// Removes the temporary files that dead processes left in `.rlm`, and reports how many: these and `of_store`, which the store removed.
+    pub(super) fn remove_orphans(&mut self, of_store: usize) {
+        let project = self.work_tree.project();
+        let run_dir = project.run_dir(&self.saved.run);
+        let places = [project.state_dir(), run_dir.join(TRANSCRIPTS), run_dir];
+        let removed = places.iter().map(|place| state_dir::remove_orphans(place));
+        let files = match removed.sum::<usize>() + of_store {
+            0 => return,
+            1 => "1 temporary file".to_owned(),
+            many => format!("{many} temporary files"),
+        };
+        self.tell(News::Warning(format!(
+            "removed {files} that earlier processes left in .rlm"
+        )));
     }
 
     /// Lets what git does for the run be known, and carry the run's marker.
