@@ -1,5 +1,6 @@
 //! One run at a time in a working tree, and what lives how long in it.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use rlm_tests::wait_for;
@@ -42,6 +43,37 @@ fn j53a_j53b_a_second_run_is_told_who_holds_the_working_tree() {
     );
     stop(first, Signal::INT);
     scene.agent.set_script("print turn {start}");
+    scene.run(&["--once"]).run(LONG).expect_code(0);
+}
+
+#[test]
+fn w5_a_lock_of_another_user_is_named_with_its_process_and_user() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can start a process of another user");
+    }
+    let scene = Scene::new("print never");
+    let (repo, ready) = (scene.sandbox.repo(), scene.file("ready"));
+    fs_err::set_permissions(scene.sandbox.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    fs_err::set_permissions(&repo, PermissionsExt::from_mode(0o1777)).unwrap();
+    let hold = r#"exec 9<"$1"; flock -n 9 || exit 1; echo >"$2"; exec sleep 600"#;
+    let mut stranger = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .args(["sh", "-c", hold, "sh"])
+        .args([&repo, &ready])
+        .spawn()
+        .unwrap();
+    scene.wait_for_file("ready");
+    let refused = scene.run(&["--once"]).run(LONG).expect_code(9);
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    let named = format!(
+        "process {} (sleep, user 65534) holds a lock on",
+        stranger.id()
+    );
+    assert!(refused.stderr.contains(&named), "{refused}");
+    assert_eq!(refused.stderr.lines().count(), 1, "{refused}");
+    assert_eq!(scene.start_count(), 0);
+    scene.agent.set_script("print fine");
     scene.run(&["--once"]).run(LONG).expect_code(0);
 }
 

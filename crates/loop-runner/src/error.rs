@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::locks;
 use crate::state_dir::Foreign;
 use crate::{Holder, Mend, RunId};
 
@@ -33,6 +34,8 @@ enum Kind {
         path: PathBuf,
         holder: Option<Holder>,
     },
+    #[error("{who} holds a lock on `{}`, and no run of this project does; end it, or ask its user to", path.display())]
+    Blocked { path: PathBuf, who: String },
     #[error(
         "`{0}` is not a run id: use 1 to 64 letters, digits, `.`, `_` or `-`, beginning with a letter or digit"
     )]
@@ -165,6 +168,19 @@ impl Error {
     pub(crate) fn phase_name(name: &str, problem: &'static str) -> Self {
         let name = name.escape_debug().take(80).collect();
         Self(Box::new(Kind::PhaseName { name, problem }))
+    }
+
+    /// Names who holds the lock on a working tree: its run, or the process that the kernel names.
+    pub(crate) fn tree_held(tree: &Path, holder: Option<Holder>) -> Self {
+        let is_run = holder.as_ref().is_some_and(|it| it.process.is_alive());
+        let who = locks::describe_holder(tree).filter(|_| !is_run);
+        match who {
+            Some(who) => Self(Box::new(Kind::Blocked {
+                path: tree.into(),
+                who,
+            })),
+            None => Self::held(tree, holder),
+        }
     }
 
     pub(crate) fn held(path: &Path, holder: Option<Holder>) -> Self {
@@ -359,7 +375,7 @@ impl Error {
     #[must_use]
     pub fn is_held(&self) -> bool {
         match &*self.0 {
-            Kind::Held { .. } | Kind::AtWork(_) => true,
+            Kind::Held { .. } | Kind::Blocked { .. } | Kind::AtWork(_) => true,
             Kind::Store { source, .. } => source.is_locked(),
             _ => false,
         }

@@ -33,6 +33,29 @@ fn parse(text: &str) -> BTreeSet<u32> {
     text.lines().filter_map(taker).collect()
 }
 
+/// Names the living process that took the `flock` on a directory: for a person, since the numbers of the file in `/proc/locks` decide, which some file
+/// systems write otherwise. `None` where no line fits, or the process is a guard, which holds a run's lock.
+pub(crate) fn describe_holder(tree: &Path) -> Option<String> {
+    let inode = std::fs::metadata(tree).ok()?.ino().to_string();
+    let mut text = Vec::new();
+    let file = std::fs::File::open("/proc/locks").ok()?;
+    file.take(LONGEST).read_to_end(&mut text).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let fits = |line: &&str| {
+        let file = line.split_ascii_whitespace().nth(5);
+        file.is_some_and(|file| file.rsplit(':').next() == Some(inode.as_str()))
+    };
+    let pid = text
+        .lines()
+        .filter(fits)
+        .find_map(|line| parse(line).pop_first())?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let name = field("Name:")?.trim().escape_debug().to_string();
+    let uid = field("Uid:")?.split_ascii_whitespace().next()?;
+    Some(format!("process {pid} ({name}, user {uid})"))
+}
+
 /// Of these processes, returns those that hold a lock on a directory, as the owner of a run does.
 pub(crate) fn holders_of_directories(processes: impl Iterator<Item = u32>) -> BTreeSet<u32> {
     let Ok(takers) = takers() else {

@@ -140,7 +140,7 @@ impl WorkTree {
                 .as_ref()
                 .is_some_and(|holder| !holder.process.is_alive());
             if !dead || (waited >= GUARD_WAIT && swept.is_some()) {
-                return Err(Error::held(root, holder));
+                return Err(Error::tree_held(root, holder));
             }
             if waited >= GUARD_WAIT {
                 // The guard doesn't come to an end by itself: it was stopped, or killed while something else holds the descriptor.
@@ -154,7 +154,7 @@ impl WorkTree {
                 waited = Duration::ZERO;
             }
             if gate.sleep(POLL).await == Wake::Shutdown {
-                return Err(Error::held(root, holder));
+                return Err(Error::tree_held(root, holder));
             }
             waited += POLL;
         }
