@@ -149,6 +149,19 @@ fn x117e_an_agent_that_the_system_refuses_is_named() {
 }
 
 #[test]
+fn w14_a_prompt_file_that_leads_out_of_the_project_is_refused_unless_it_is_named() {
+    let scene = Scene::new("print fine");
+    let secret = scene.sandbox.home().join("secret");
+    fs_err::write(&secret, "not for the agent").unwrap();
+    let link = scene.file("PROMPT.md");
+    symlink(&secret, &link).unwrap();
+    let run = |more: &[&str]| scene.run_bare(&[&["--once"], more].concat());
+    let named = secret.display().to_string();
+    refused(&scene, run(&[]), 2, &["PROMPT.md", &named, "--prompt-file"]);
+    run(&["--prompt-file", &named]).run(LONG).expect_code(0);
+}
+
+#[test]
 fn x117b_x117i_a_prompt_that_cannot_be_read_is_refused() {
     let scene = Scene::new("print never");
     let missing = refused(

@@ -158,6 +158,9 @@ fn phase(
     }
     let file = what.prompt_file.as_ref().map(|file| directory.join(file));
     let default = root.join(config.prompt_file.unwrap_or_else(|| DEFAULT_PROMPT.into()));
+    if file.is_none() && config.prompt.is_none() {
+        refuse_link_out(&default, root).map_err(of_phase)?;
+    }
     let prompt = prompt(config.prompt, file.unwrap_or(default)).map_err(of_phase)?;
     let mut phase = PhaseSettings::new(said.name.clone(), prompt, agent);
     if driven {
@@ -179,6 +182,21 @@ fn phase(
     let file = tree.file_of(kind.name()).unwrap_or(&project);
     drivers::check_phase(&phase, file)?;
     Ok(phase)
+}
+
+/// Refuses a prompt file of the project that is a link out of it: a clone could have any file of the user's sent to the agent.
+fn refuse_link_out(file: &Path, root: &Path) -> Result<(), Failure> {
+    let real = |path: &Path| fs_err::canonicalize(path).ok();
+    let (Some(target), Some(top)) = (real(file), real(root)) else {
+        return Ok(());
+    };
+    if !file.starts_with(root) || target.starts_with(&top) {
+        return Ok(());
+    }
+    let (file, target) = (file.display(), target.display());
+    Err(Failure::usage(format!(
+        "`{file}` leads out of the project, to `{target}`; to use it anyway: --prompt-file {target}"
+    )))
 }
 
 /// A number of iterations is a plan where it was said for this run or this project; a limit that a user always has is no end.
