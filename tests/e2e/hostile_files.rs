@@ -265,7 +265,7 @@ fn h4_state_and_settings_of_another_user_are_refused_unless_the_user_trusts_the_
 }
 
 #[test]
-fn h12_x128_a_state_directory_that_was_moved_is_rebuilt_and_a_link_is_not_followed() {
+fn h12_x128e_a_state_directory_that_was_moved_is_rebuilt_and_a_link_is_not_followed() {
     let run = |deed: &str| {
         let scene = Scene::new("");
         let words = [
