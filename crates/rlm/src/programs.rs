@@ -39,12 +39,13 @@ mod tests {
     use crate::config::{KEYS, Kind};
 
     /// The keys whose text no run starts. A new key with a text of its own belongs here or into the list.
-    const STARTS_NOTHING: [&str; 7] = [
+    const STARTS_NOTHING: [&str; 8] = [
         "name",
         "prompt",
         "prompt-file",
         "model",
         "completion-promise",
+        "safe-directories",
         // What the command that is listed is told of.
         "notify-on",
         // Only names from a fixed list.

@@ -2,7 +2,7 @@
 //!
 //! A subreaper also gets orphans that no agent started, for example a server that an editor left running. So this module has to tell them apart.
 //! A tree below a guard is in sessions of its own, and began after its guard. Everything else is left alone: a child in the session of this process,
-//! one that is older than the guard, and one that began while a [`OwnProgram`] ran. The last kind is ended only if it carries the marker.
+//! one that is older than the guard, and one that began while a [`OwnProgram`](super::OwnProgram) ran. The last kind is ended only if it carries the marker.
 
 use super::tree::{STUCK, UNSEEN, pid_of};
 use crate::sweep::{self, SweepReport};
@@ -145,7 +145,7 @@ fn orphans(candidates: Vec<u32>, since: u64, marker: Option<&Marker>) -> Vec<Orp
         let Some(stat) = proc_fs::stat(pid) else {
             // It may have been reaped by its owner since it was listed.
             let is_child = rustix::process::waitpid(pid_of(pid), WaitOptions::NOHANG);
-            return is_child.is_ok_and(|it| it.is_none()).then(|| Orphan {
+            return is_child.is_ok_and(|it| it.is_none()).then_some(Orphan {
                 process: ProcessId { pid, start_time: 0 },
                 is_dead: false,
                 is_hidden: true,

@@ -13,7 +13,7 @@ use agent_subprocess::{
     Agent, AgentCommand, Containment, Exit, Marker, Output, StopPolicy, Stream,
 };
 use tokio::runtime::{Builder, Handle};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 
 use super::looks::{self, Ends, Left, Look, Looks};
 use super::{Call, MAX_ANSWER, Refusal, TOO_MUCH, complaint};
@@ -121,7 +121,10 @@ impl Heard {
         while !self.silent {
             match git.next_output().await {
                 None => self.silent = true,
-                Some(Output { stream, line }) if stream == Stream::Stdout => {
+                Some(Output {
+                    stream: Stream::Stdout,
+                    line,
+                }) => {
                     self.printed.extend_from_slice(&line.bytes);
                     self.printed.push(b'\n');
                     if self.printed.len() as u64 >= MAX_ANSWER {
@@ -157,7 +160,6 @@ async fn contained(
     mut hurried: Hurried,
     look: Option<&Look>,
 ) -> Result<Vec<u8>, Refusal> {
-    let due = sleep(patience);
     let spawned = command.spawn().await;
     let mut git = spawned.map_err(|e| Refusal::NotRun(io::Error::other(e)))?;
     if let Some(look) = look {
@@ -167,8 +169,10 @@ async fn contained(
     let (ended, mut by) = tokio::select! {
         biased;
         by = hurried.told() => (Err(Refusal::Stopped), by.unwrap_or_else(Instant::now)),
-        ended = heard.until_end(&mut git) => (ended, Instant::now()),
-        () = due => (Err(Refusal::Silent(patience)), Instant::now() + looks::GRACE),
+        ended = timeout(patience, heard.until_end(&mut git)) => match ended {
+            Ok(ended) => (ended, Instant::now()),
+            Err(_) => (Err(Refusal::Silent(patience)), Instant::now() + looks::GRACE),
+        },
     };
     let report = loop {
         // What is left behind by a git that is over gets no grace.

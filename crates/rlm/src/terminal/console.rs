@@ -1,4 +1,5 @@
-//! The thread that has the screen: everything that concerns the person comes to it, one thing at a time.
+//! The thread that has the screen: everything that concerns the person comes to it, one thing at a time. It is long because it is one
+//! loop over all of them.
 
 mod draw;
 mod effects;
