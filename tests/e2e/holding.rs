@@ -55,10 +55,10 @@ fn w5_a_lock_of_another_user_is_named_with_its_process_and_user() {
     let (repo, ready) = (scene.sandbox.repo(), scene.file("ready"));
     fs_err::set_permissions(scene.sandbox.path(), PermissionsExt::from_mode(0o755)).unwrap();
     fs_err::set_permissions(&repo, PermissionsExt::from_mode(0o1777)).unwrap();
-    let hold = r#"exec 9<"$1"; flock -n 9 || exit 1; echo >"$2"; exec sleep 600"#;
+    let hold = "open(D, '<', $ARGV[0]) && flock(D, 6) && open(R, '>', $ARGV[1]) || die; sleep 600";
     let mut stranger = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .args(["sh", "-c", hold, "sh"])
+        .args(["perl", "-e", hold])
         .args([&repo, &ready])
         .spawn()
         .unwrap();
@@ -67,7 +67,7 @@ fn w5_a_lock_of_another_user_is_named_with_its_process_and_user() {
     stranger.kill().unwrap();
     stranger.wait().unwrap();
     let named = format!(
-        "process {} (sleep, user 65534) holds a lock on",
+        "process {} (perl, user 65534) holds a lock on",
         stranger.id()
     );
     assert!(refused.stderr.contains(&named), "{refused}");

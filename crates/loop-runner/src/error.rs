@@ -173,7 +173,7 @@ impl Error {
     /// Names who holds the lock on a working tree: its run, or the process that the kernel names.
     pub(crate) fn tree_held(tree: &Path, holder: Option<Holder>) -> Self {
         let is_run = holder.as_ref().is_some_and(|it| it.process.is_alive());
-        let who = locks::describe_holder(tree).filter(|_| !is_run);
+        let who = locks::describe_stranger(tree).filter(|_| !is_run);
         match who {
             Some(who) => Self(Box::new(Kind::Blocked {
                 path: tree.into(),

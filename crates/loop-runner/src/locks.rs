@@ -33,9 +33,9 @@ fn parse(text: &str) -> BTreeSet<u32> {
     text.lines().filter_map(taker).collect()
 }
 
-/// Names the living process that took the `flock` on a directory: for a person, since the numbers of the file in `/proc/locks` decide, which some file
-/// systems write otherwise. `None` where no line fits, or the process is a guard, which holds a run's lock.
-pub(crate) fn describe_holder(tree: &Path) -> Option<String> {
+/// Names the living process of another user that took the `flock` on a directory. This is for a person only: the numbers of the file in `/proc/locks`
+/// decide, and some file systems write others there. `None` where no line fits.
+pub(crate) fn describe_stranger(tree: &Path) -> Option<String> {
     let inode = std::fs::metadata(tree).ok()?.ino().to_string();
     let mut text = Vec::new();
     let file = std::fs::File::open("/proc/locks").ok()?;
@@ -52,8 +52,13 @@ pub(crate) fn describe_holder(tree: &Path) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     let name = field("Name:")?.trim().escape_debug().to_string();
-    let uid = field("Uid:")?.split_ascii_whitespace().next()?;
-    Some(format!("process {pid} ({name}, user {uid})"))
+    let uid: u32 = field("Uid:")?
+        .split_ascii_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
+    (uid != rustix::process::geteuid().as_raw())
+        .then(|| format!("process {pid} ({name}, user {uid})"))
 }
 
 /// Of these processes, returns those that hold a lock on a directory, as the owner of a run does.

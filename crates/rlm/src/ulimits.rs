@@ -12,7 +12,7 @@ const FILES: u64 = 16;
 /// The least number of open files with which a run works.
 const FILES_OF_RUN: u64 = 48;
 /// The least address space with which a run works: most of it is stacks that stay empty.
-const MEMORY_OF_RUN: u64 = 192 << 20;
+const MEMORY_OF_RUN: u64 = 256 << 20;
 /// The number of threads and programs that a run may have at once, beside those of its agent.
 const THREADS: usize = 24;
 /// A limit on processes from here on bounds nothing that a run needs.
