@@ -207,7 +207,7 @@ fn walk_once(process: ProcessId) -> Result<Vec<Ancestor>, Broken> {
             return Err(Broken::For(io::Error::other("it has too many ancestors")));
         }
         let parent = proc_fs::named(stat.parent);
-        // Who is still its child now was so when the parent was read: another process with that number adopts nobody.
+        // A process that is still its child was its child when the parent was read: a new process with that number adopts no children.
         let same = |now: proc_fs::Stat| now.id() == stat.id() && now.parent == stat.parent;
         if !proc_fs::stat(stat.pid).is_some_and(same) {
             return Err(Broken::Changed);

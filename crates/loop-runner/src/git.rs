@@ -274,7 +274,7 @@ struct Call<'a, S> {
     arguments: &'a [S],
     environment: &'a [(&'a str, &'a OsStr)],
     hooks: Hooks,
-    /// What takes longer is ended.
+    /// A command that takes longer is ended.
     patience: Duration,
 }
 
@@ -296,7 +296,7 @@ impl<S: AsRef<OsStr>> Call<'_, S> {
             // Only looking must not take the index lock that the agent's own git needs.
             ("GIT_OPTIONAL_LOCKS", "0"),
             ("GIT_TERMINAL_PROMPT", "0"),
-            // What it complains about is read.
+            // `rlm` reads the complaints of git, so they are in English.
             ("LC_ALL", "C"),
         ];
         let own = own.map(|(name, value)| (name, OsStr::new(value)));

@@ -98,7 +98,7 @@ fn held_by(pid: u32) -> io::Result<Vec<Held>> {
         let entry = entry?;
         let info = PathBuf::from(format!("/proc/{pid}/fdinfo")).join(entry.file_name());
         let locked = std::fs::read_to_string(info).is_ok_and(|info| has_flock(&info, pid));
-        // One that is closed meanwhile is held no more.
+        // A descriptor that was closed meanwhile holds no lock.
         if locked
             && let Ok(meta) = std::fs::metadata(entry.path())
             && let Ok(path) = std::fs::read_link(entry.path())

@@ -317,14 +317,14 @@ fn of_server(server: &McpServer, hidden: &McpServer) -> String {
         (_, McpServer::Http { url, headers } | McpServer::Sse { url, headers }) => {
             with(url.clone(), &Hidden(headers.clone()), [].iter())
         }
-        // One that this version doesn't know is shown by its name.
+        // A setting that this version doesn't know is shown by its name.
         _ => HIDDEN.to_owned(),
     }
 }
 
 /// Returns an argument as it may be shown: the value of one that is named like a secret is hidden, if no command can be in it.
 fn without_secret(arg: &str, is_value: bool) -> String {
-    // What a shell could run is shown, whatever it is named.
+    // A value that a shell could run is shown, whatever its name is.
     let is_word = |text: &str| {
         let may_run = |c: char| c.is_whitespace() || c.is_control() || ";|&$()<>`{}!".contains(c);
         !text.is_empty() && !text.contains(may_run)

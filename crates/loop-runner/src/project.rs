@@ -56,7 +56,7 @@ impl Project {
             return Ok(());
         }
         let git = self.git.at(&self.root);
-        // What git can't say is no reason to refuse: the commands that need git say so themselves.
+        // A git that fails is no reason to refuse: the commands that need git report it themselves.
         let tracked = git.ask(&["ls-files", "-z", "--cached", "--", ":(top,literal).rlm"]);
         match tracked.is_some_and(|tracked| !tracked.is_empty()) {
             true => Err(Error::tracked(&self.root)),

@@ -8,7 +8,7 @@ use super::tree::{STUCK, UNSEEN, pid_of};
 use crate::sweep::{self, SweepReport};
 use crate::{Marker, ProcessId, ProcessName, proc_fs};
 use rustix::io::Errno;
-use rustix::process::{Signal, WaitOptions};
+use rustix::process::{Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -144,8 +144,10 @@ fn orphans(candidates: Vec<u32>, since: u64, marker: Option<&Marker>) -> Vec<Orp
     let orphan = |pid: u32| {
         let Some(stat) = proc_fs::stat(pid) else {
             // It may have been reaped by its owner since it was listed.
-            let is_child = rustix::process::waitpid(pid_of(pid), WaitOptions::NOHANG);
-            return is_child.is_ok_and(|it| it.is_none()).then_some(Orphan {
+            // Its exit stays for that owner.
+            let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            let ended = rustix::process::waitid(WaitId::Pid(pid_of(pid)?), look);
+            return ended.is_ok_and(|it| it.is_none()).then_some(Orphan {
                 process: ProcessId { pid, start_time: 0 },
                 is_dead: false,
                 is_hidden: true,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// A killed child that is still there after this long is stuck (another user's, traced, in the kernel): go on below it.
 pub(super) const STUCK: Duration = Duration::from_millis(20);
-/// What stands for the name of a process that `wait` knows of and `/proc` does not show.
+/// Replaces the name of a process that `wait` knows and `/proc` hides.
 pub(super) const UNSEEN: &str = "not shown by /proc";
 /// The longest wait between two rounds of KILL.
 const ROUND: Duration = Duration::from_millis(1);
@@ -174,7 +174,7 @@ impl Tree {
         let is_shown = |pid: &u32| shown.iter().any(|stat| stat.pid == *pid);
         let children = proc_fs::own_children();
         let hidden = children.into_iter().filter(|pid| !is_shown(pid));
-        // One that is shown after all has ended, or has just come.
+        // A process that `/proc` shows now has ended, or has just started.
         let hidden = hidden.filter(|pid| proc_fs::stat(*pid).is_none());
         let unseen = |pid| ProcessName {
             pid,

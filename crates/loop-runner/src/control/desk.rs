@@ -71,7 +71,7 @@ pub(super) struct Asked {
 impl Asked {
     /// Answers without doing anything.
     pub(super) async fn refuse(mut self, answer: &Answer) {
-        // One that hears nothing has gone.
+        // A peer that takes no answer has gone.
         let _gone = Peer::new(&mut self.to).tell(answer).await;
     }
 }
@@ -99,7 +99,7 @@ impl Desk {
                 to,
             }),
             Err(refusal) => {
-                // One that hears nothing has gone.
+                // A peer that takes no answer has gone.
                 let _gone = Peer::new(&mut to).tell(&refusal).await;
                 None
             }

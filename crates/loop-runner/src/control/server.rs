@@ -181,7 +181,7 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
 async fn serve(desk: Arc<Desk>, asked: Asked) {
     match Arc::clone(&desk.slots).try_acquire_owned() {
         Ok(slot) => {
-            // One that can't be answered has gone.
+            // A peer that can't be answered has gone.
             let _gone = desk.serve(asked).await;
             drop(slot);
         }

@@ -14,7 +14,7 @@ const HISTORY: Duration = Duration::from_secs(3600);
 const REFS: &str = "refs/rlm/moving";
 /// Whoever moves a run commits nothing that stays.
 const NOBODY: [&str; 4] = ["-c", "user.name=rlm", "-c", "user.email=rlm@localhost"];
-/// What comes from elsewhere is checked.
+/// Makes git check objects that come from elsewhere.
 pub(crate) const STRANGE: [&str; 4] = [
     "-c",
     "fetch.fsckObjects=true",

@@ -212,7 +212,7 @@ pub(super) enum Ends {
 impl Ends {
     fn within(&self, grace: Duration) {
         match self {
-            // One that is just over needs no telling.
+            // A command that has just ended needs no message.
             Self::Alone(tell) => drop(tell.send(Told::End(grace))),
             Self::Contained(hurry) => hurry.within(grace),
         }

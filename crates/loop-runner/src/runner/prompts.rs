@@ -63,7 +63,7 @@ pub(crate) fn kept(project: &Project, saved: &RunHead) -> Result<Vec<String>, Er
         match (kept, &phase.prompt) {
             (Some(Ok(text)), _) => Ok(text),
             (_, PromptSource::File(path)) => prompt::read(path),
-            // One that is too large is not lost.
+            // A prompt that is too large is not lost.
             (Some(Err(e)), _) => Err(e),
             (None, _) => Err(Error::prompt_lost(saved.run.clone())),
         }

@@ -317,7 +317,7 @@ fn prepare(
                 root: project.root(),
                 directory: &typed_in,
                 tree: project.tree(),
-                // One that is lost is none that the line could repeat.
+                // The line does not repeat a prompt that is lost.
                 prompts: &project.prompts(&saved).unwrap_or_default(),
             };
             let settings = resolve::restarted(&line, &saved.settings)?;

@@ -68,7 +68,7 @@ pub(crate) fn start(
         let words = args.agent_command.clone();
         let mut resolved = resolve::new_run(args, &layers, project.root(), project.directory())?;
         resolved.settings.validate()?;
-        // What the user typed needs no showing; the file came with the project.
+        // The user knows their own words; the file came with the project.
         let shown = programs::of_project(&resolved.layers, &words, &project);
         let runs = project.runs()?.into_iter();
         let others: Vec<RunId> = runs

@@ -119,7 +119,7 @@ fn over(
     let before = phase.agent.clone();
     match is_named || typed_bin {
         true => phase.agent = agent(line, tree, &config)?,
-        // Nobody names one. It stays if the files make the same one: a known name is found on PATH as before.
+        // Neither the line nor the files name an agent. It stays if the files make the same one: a known name is found on PATH as before.
         false => match known(&before, &config, line.root) {
             Some(agent) => {
                 named.agent = agent.clone();
@@ -159,7 +159,7 @@ fn over(
     limits.iteration_timeout = config.iteration_timeout.or(limits.iteration_timeout);
     limits.idle_timeout = config.idle_timeout.or(limits.idle_timeout);
     phase.prompt = prompt_of(line, tree, at, &phase.prompt, refused)?;
-    // What is refused is no program that has to be there.
+    // A refused program need not exist.
     if refused.is_empty() {
         agents::find_program(&phase.agent, directory)?;
         refuse_missing_variables(&phase.mcp_servers, &phase.agent)?;

@@ -82,7 +82,7 @@ impl Editor {
             }
             Subject::Text(text) => (copy(&text).map_err(failed)?, true, Some(text)),
         };
-        // What an editor leaves running, such as a server, is no agent's.
+        // An editor may leave a server running, which belongs to no agent.
         let own = OwnProgram::new();
         let group = start(tty, &name, &path).map_err(|e| {
             discard(&path, is_copy);

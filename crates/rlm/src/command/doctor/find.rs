@@ -49,7 +49,7 @@ pub(super) fn find(
     let config = |layers: &Layers| {
         let mut config = layers.run().config();
         if config.agent.is_none() && named.len() != 1 {
-            // Nobody knows whose it is, and what one agent takes for a question another takes for a prompt.
+            // Its protocol is unknown, and what one agent takes for a question another takes for a prompt.
             config.agent_bin = None;
         }
         config

@@ -15,7 +15,7 @@ use crate::render;
 pub(super) enum Candidate {
     None,
     Over(Over),
-    /// One that continues.
+    /// A saved run that continues.
     Goes(RunId),
 }
 

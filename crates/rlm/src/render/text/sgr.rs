@@ -54,7 +54,7 @@ impl Colours {
                 49 => self.ground = None,
                 38 | 48 => {
                     let Some((colour, taken)) = extended(rest) else {
-                        // Nobody knows where the next one begins.
+                        // It is unknown where the next number begins.
                         break;
                     };
                     match number {
