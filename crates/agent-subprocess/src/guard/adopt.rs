@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const MAX_SPANS: usize = 64;
 /// The longest wait between two rounds of SIGKILL.
 const ROUND: Duration = Duration::from_millis(1);
+/// How often the clock is read, a [`ROUND`] apart, until its tick is over.
+const TICK_ROUNDS: u32 = 100;
 
 static ADOPTS: AtomicBool = AtomicBool::new(false);
 static CHILDREN: Mutex<Children> = Mutex::new(Children {
@@ -94,12 +96,27 @@ fn now() -> u64 {
     probe.join().ok().flatten().unwrap_or(0)
 }
 
+/// Waits until this tick is over, about 10 ms. Returns the tick that follows, and the one that is over.
+///
+/// An orphan and an own program that began in one tick could not be told apart.
+fn wait_for_next_tick() -> (u64, u64) {
+    let this = now();
+    for _ in 0..TICK_ROUNDS {
+        let next = now();
+        if next != this {
+            return (next, this);
+        }
+        std::thread::sleep(ROUND);
+    }
+    (this, this)
+}
+
 #[derive(Debug)]
 pub(super) struct Running(u64);
 
 impl Running {
     pub(super) fn begin() -> Self {
-        let from = now();
+        let (from, _) = wait_for_next_tick();
         let mut children = children();
         children.last += 1;
         let number = children.last;
@@ -115,11 +132,11 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let now = now();
+        let (_, last) = wait_for_next_tick();
         let mut children = children();
         let span = children.spans.iter_mut().find(|span| span.number == self.0);
         if let Some(span) = span {
-            span.until = Some(now);
+            span.until = Some(last);
         }
     }
 }
