@@ -214,7 +214,7 @@ impl Agent {
             })
             .is_ok();
         match timeout(LIST, self.keeper.listed(self.lists)).await {
-            Ok(listed) if asked => listed,
+            Ok(listed) if asked || self.keeper.is_proven_over() => listed,
             _ => self.keeper.marked().await,
         }
     }

@@ -115,6 +115,13 @@ impl Keeper {
         )
     }
 
+    /// Returns whether a guard has proven that the tree is over.
+    pub(crate) fn is_proven_over(&self) -> bool {
+        let progress = self.progress.borrow();
+        let heard = progress.aftermath.as_ref();
+        self.guard().is_some() && heard.is_some_and(|it| !it.guard_lost)
+    }
+
     /// Looks for leftovers by the marker, when nobody else answers.
     pub(crate) async fn marked(&self) -> Vec<ProcessName> {
         let (main, Some(marker)) = (self.main, self.marker.clone()) else {

@@ -52,6 +52,7 @@ pub mod acp;
 mod agent;
 pub mod ancestry;
 mod builder;
+pub mod childless;
 #[cfg(feature = "claude")]
 pub mod claude;
 #[cfg(feature = "codex")]

@@ -214,6 +214,28 @@ pub(crate) fn spawn_agent(command: &mut Command, image: Image) -> io::Result<Chi
     unsafe { command.pre_exec(prepare) }.spawn()
 }
 
+/// Sets these seccomp filters in the program of `command` before it is executed.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) fn set_filters(command: &mut Command, filters: &'static [seccompiler::BpfProgram]) {
+    let prepare = move || {
+        let _still_killed = rustix::process::setrlimit(
+            rustix::process::Resource::Core,
+            rustix::process::Rlimit {
+                current: Some(0),
+                maximum: Some(0),
+            },
+        );
+        for filter in filters {
+            if seccompiler::apply_filter(filter).is_err() {
+                return Err(Errno::OPNOTSUPP.into());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: `prepare` makes system calls only; an error of `apply_filter` holds a number, so that nothing is allocated or freed.
+    unsafe { command.pre_exec(prepare) };
+}
+
 /// An [`Image`] with the arrays of pointers that `execve` takes, each with a null at its end.
 struct Pointers {
     files: Vec<CString>,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use agent_subprocess::childless;
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
@@ -53,7 +54,7 @@ const NOTHING_IN_PASSING: [&str; 6] = [
     "maintenance.auto=false",
 ];
 const NO_HOOKS: [&str; 2] = ["-c", "core.hooksPath=/dev/null"];
-/// Switches off what else a command that only reads could start: a check of signatures, and the fetch of what a partial clone lacks.
+/// Switches off what a command that only reads could start: a check of signatures, and the fetch of what a partial clone lacks.
 const READ_ONLY: [&str; 2] = ["-c", "log.showSignature=false"];
 const READ_ONLY_VARIABLES: [(&str, &str); 2] =
     [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
@@ -321,28 +322,38 @@ fn run<S: AsRef<OsStr>>(
     run_with(&call, looks)
 }
 
-/// Runs git to its end on this thread: under a guard, unless it is known that it starts no other program. It asks nothing, and what takes too long is ended.
+/// Runs git to its end on this thread: under a guard, or so that it can start no other program. It asks nothing, and what takes too long is ended.
 fn run_with<S: AsRef<OsStr>>(call: &Call<'_, S>, looks: Option<&Looks>) -> Result<String, Refusal> {
-    let said = match contained::starts_nothing(call.arguments) {
-        true => run_alone(call, looks),
-        false => contained::run(call, looks),
+    // A filter, a wrapper around git, or a system that can't forbid it: from then on a guard is the shorter way.
+    static NEEDS_A_GUARD: AtomicBool = AtomicBool::new(false);
+    let mut alone = None;
+    if contained::only_reads(call.arguments) && !NEEDS_A_GUARD.load(Ordering::Relaxed) {
+        alone = run_alone(call, looks)?;
+        NEEDS_A_GUARD.store(alone.is_none(), Ordering::Relaxed);
+    }
+    let said = match alone {
+        Some(said) => said,
+        None => contained::run(call, looks)?,
     };
-    let said = said?;
     let text = String::from_utf8_lossy(&said);
     Ok(text.trim_end_matches('\n').to_owned())
 }
 
-/// Runs a git that starts no other program. It is ended with its process group where it has one.
+/// Runs a git that the kernel kills if it starts another program; nothing is returned if it did, or can't be run so. It is ended with its process group
+/// where it has one.
 fn run_alone<S: AsRef<OsStr>>(
     call: &Call<'_, S>,
     looks: Option<&Looks>,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<Option<Vec<u8>>, Refusal> {
     let patience = call.patience;
     let (tell, told) = mpsc::channel();
     let look = looks
         .map(|looks| looks.begin(Ends::Alone(tell.clone())))
         .transpose()?;
     let mut git = Command::new("git");
+    if childless::enforce(&mut git).is_err() {
+        return Ok(None);
+    }
     POINTERS.iter().for_each(|name| {
         git.env_remove(name);
     });
@@ -352,7 +363,7 @@ fn run_alone<S: AsRef<OsStr>>(
             git.env(MARKER, marker);
         });
     }
-    let mut git = git
+    let git = git
         .args(READ_ONLY)
         .args(call.words())
         .current_dir(call.directory)
@@ -361,8 +372,10 @@ fn run_alone<S: AsRef<OsStr>>(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()
-        .map_err(Refusal::NotRun)?;
+        .spawn();
+    let Ok(mut git) = git else {
+        return Ok(None);
+    };
     if let Some(look) = &look {
         look.started(git.id());
     }
@@ -392,12 +405,15 @@ fn run_alone<S: AsRef<OsStr>>(
     }
     let status = git.wait().map_err(Refusal::NotRun)?;
     drop(look);
+    if childless::was_broken(status) {
+        return Ok(None);
+    }
     let said = said?;
     if said.len() as u64 >= MAX_ANSWER {
         return Err(Refusal::Said(TOO_MUCH.into()));
     }
     if status.success() {
-        return Ok(said);
+        return Ok(Some(said));
     }
     // A hook that was left running may hold it open.
     let complained = complained.and_then(|said| said.recv_timeout(PATIENCE).ok());

@@ -52,7 +52,7 @@ impl Project {
     ///
     /// [`Error::is_usage`] when it does; the text has the command that ends it.
     pub fn refuse_tracked_state(&self) -> Result<(), Error> {
-        if self.git.top().is_none() {
+        if self.git.top().is_none() || !state_dir::exists(&self.state_dir()) {
             return Ok(());
         }
         let git = self.git.at(&self.root);
