@@ -286,6 +286,7 @@ fn several_runs_that_can_be_resumed_are_listed() {
         stop(scene.ready(&["--once"]), Signal::INT);
     }
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(2);
+    assert_eq!(scene.statuses().len(), 2);
     for status in scene.statuses() {
         assert!(ended.stderr.contains(&text(&status["run"])), "{ended}");
     }
