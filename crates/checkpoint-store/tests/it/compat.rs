@@ -171,6 +171,7 @@ fn d10_golden_files_of_every_format_load() {
         insta::assert_snapshot!("golden_files_load", loaded.report);
         let verified = checkpoint_store::verify::verify(&dir.path).unwrap();
         let whole = checkpoint_store::verify::Condition::Whole;
+        assert!(verified.files.len() > 2, "{:?}", verified.files);
         assert!(verified.files.iter().all(|file| file.condition == whole));
         for (seq, head) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 4), (7, 6)] {
             let options = options("golden", 1);
