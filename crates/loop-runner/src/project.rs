@@ -148,8 +148,8 @@ mod tests {
     fn x117g_a_directory_whose_path_can_not_be_said_is_refused_before_anything_is_made() {
         let dir = tempfile::tempdir().unwrap();
         let odd = dir.path().join(OsStr::from_bytes(b"caf\xe9"));
-        // A file system that takes no such name has no such project.
         if fs_err::create_dir(&odd).is_err() {
+            println!("skipped: this file system takes no name that is not UTF-8");
             return;
         }
         let refused = Project::find(&odd).unwrap_err().to_string();
