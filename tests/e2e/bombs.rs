@@ -116,12 +116,15 @@ fn w6_a_run_whose_files_are_bombs_is_looked_at_within_bounds() {
     let scene = stopped();
     let text = "x".repeat(BOMB);
     fs_err::write(prompt_of(&scene), &text).unwrap();
-    // A transcript of one record, which is one long line.
-    let record = format!("{{\"at\":1,\"kind\":\"stdout\",\"text\":\"{text}\"}}\n");
     let transcripts = scene.file(".rlm/runs/r1/transcripts");
     fs_err::remove_file(transcripts.join("2-1.ndjson")).unwrap();
-    let transcript = transcripts.join("2-1.ndjson.zst");
-    fs_err::write(transcript, zstd::encode_all(record.as_bytes(), 3).unwrap()).unwrap();
+    // A transcript of one record, which is one long line.
+    let plant = |text: &str| {
+        let record = format!("{{\"at\":1,\"kind\":\"stdout\",\"text\":\"{text}\"}}\n");
+        let packed = zstd::encode_all(record.as_bytes(), 3).unwrap();
+        fs_err::write(transcripts.join("2-1.ndjson.zst"), packed).unwrap();
+    };
+    plant(&text);
     let repo = scene.sandbox.repo();
     for words in [
         &["resume", "r1", "--dry-run"][..],
@@ -141,6 +144,12 @@ fn w6_a_run_whose_files_are_bombs_is_looked_at_within_bounds() {
                 "{ended}"
             );
         }
+    }
+    // Less than is read of a transcript, and more than a record of ours has.
+    plant(&text[..110 << 20]);
+    for words in [&["logs", "r1"][..], &["report", "r1", "-o", "-"]] {
+        let (_ended, most) = measured(&scene, &repo, words);
+        assert!(most < MOST_KIB, "{words:?}: {most} KiB");
     }
 }
 
