@@ -199,9 +199,7 @@ fn w11_what_rlm_has_begun_to_write_is_in_no_commit() {
     scene
         .agent
         .set_script("append more {start}\nprint turn {start}");
-    let resumed = scene
-        .rlm(&["resume", "r1", "--take-back", "-n", "2"])
-        .run(LONG);
+    let resumed = scene.rlm(&["resume", "r1", "--force", "-n", "2"]).run(LONG);
     let committed = scene.sandbox.git(&["ls-files"]);
     assert!(committed.contains("more"), "{committed}: {resumed}");
     assert!(!committed.contains(".rlm-"), "{committed}: {resumed}");
