@@ -25,16 +25,25 @@ const FLOOD: usize = 60;
 struct Fake {
     path: PathBuf,
     end: Arc<AtomicBool>,
+    asked: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Fake {
+    fn wait_until_asked(&self) {
+        wait_for("a request", LONG, || {
+            self.asked.load(Ordering::SeqCst).then_some(())
+        });
+    }
+
     /// Listens in place of a run whose process stands still. Each request is answered by `first`, and then by `then` without an end.
     fn new(path: PathBuf, first: &'static str, then: &'static str) -> Self {
         fs_err::remove_file(&path).unwrap();
         let listener = UnixListener::bind(&path).unwrap();
         let end = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&end);
+        let asked = Arc::new(AtomicBool::new(false));
+        let is_asked = Arc::clone(&asked);
         let thread = std::thread::spawn(move || {
             let mut open = Vec::new();
             while let Ok((stream, _)) = listener.accept() {
@@ -43,12 +52,14 @@ impl Fake {
                 }
                 let copy = stream.try_clone().unwrap();
                 open.push(copy);
+                is_asked.store(true, Ordering::SeqCst);
                 std::thread::spawn(move || answer(stream, first, then));
             }
         });
         Self {
             path,
             end,
+            asked,
             thread: Some(thread),
         }
     }
@@ -152,6 +163,23 @@ fn h5g_force_kills_a_run_that_takes_too_long_for_its_end() {
     let forced = quick(scene.rlm(&["stop", "--force", "--wait", "1s"])).expect_code(0);
     assert!(forced.stderr.contains("was killed"), "{forced}");
     running.wait(LONG).expect_signal(Signal::KILL);
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
+fn h5f_a_socket_of_another_process_proves_no_end() {
+    let scene = Scene::new("print ready\nhang");
+    let running = frozen(&scene);
+    let ended = "{\"v\":1,\"answer\":\"ended\",\"reason\":\"done\",\"ended\":0,\"survivors\":[],\"proven\":true}\n";
+    let fake = Fake::new(socket(&scene), ended, "");
+    let stop = scene.rlm(&["stop", "--wait", "15s"]).spawn();
+    fake.wait_until_asked();
+    running.signal(Signal::KILL);
+    let stopped = stop.wait(LONG).expect_code(0);
+    let words = "nothing left running, as far as could be seen";
+    assert!(stopped.stdout.contains(words), "{stopped}");
+    running.wait(LONG);
+    drop(fake);
     scene.wait_until_nothing_is_alive();
 }
 

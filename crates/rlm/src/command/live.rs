@@ -134,7 +134,10 @@ impl Target {
                         None => return Ok(Outcome::SoFar(None)),
                     }
                 }
-                Ok(Some(answer)) => {
+                Ok(Some(mut answer)) => {
+                    if let Answer::Ended(ended) = &mut answer {
+                        ended.proven &= self.is_owner(&answers);
+                    }
                     match longer(&answer).filter(|_| !is_longer) {
                         Some(more) => {
                             is_longer = true;
@@ -161,6 +164,12 @@ impl Target {
                 return Ok(Outcome::SoFar(last));
             }
         }
+    }
+
+    /// Returns whether the process that has the run answers: another one proves nothing.
+    fn is_owner(&self, answers: &Answers) -> bool {
+        let is_it = |holder: &Holder| answers.is_from(holder.process);
+        !cfg!(target_os = "linux") || self.holder.as_ref().is_some_and(is_it)
     }
 
     /// Reaches a run that may have just begun, or whose socket was removed and is made again within seconds.
