@@ -91,8 +91,18 @@ fn j41a_a_stop_names_the_commit() {
     expect_countdown(&stop(running, Signal::TERM), "the commit");
 }
 
+/// The program that delays the syncs of another one. Its drop ends it: until then that one can't be ended either.
+struct SlowSyncs(std::process::Child);
+
+impl Drop for SlowSyncs {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 /// Has each sync of the process take so many seconds; `None` where that can't be had.
-fn slow_syncs(running: &Running, seconds: u32) -> Option<std::process::Child> {
+fn slow_syncs(running: &Running, seconds: u32) -> Option<SlowSyncs> {
     let pid = running.pid().to_string();
     let inject = format!("inject=fsync,fdatasync:delay_enter={seconds}000000");
     let mut strace = Command::new("strace")
@@ -108,20 +118,19 @@ fn slow_syncs(running: &Running, seconds: u32) -> Option<std::process::Child> {
         let is_traced = tracer.is_some_and(|it| it.trim() != "0");
         (is_over || is_traced).then_some(is_traced)
     })
-    .then_some(strace)
+    .then_some(SlowSyncs(strace))
 }
 
 #[test]
 fn j41a_a_stop_names_the_save() {
     let scene = Scene::new("ignore INT\nprint ready\nhang");
     let mut running = until_ready(scene.run(&["--once"]).env(LATE.0, LATE.1));
-    let Some(mut strace) = slow_syncs(&running, 3) else {
+    let Some(strace) = slow_syncs(&running, 3) else {
         return println!("skipped: strace is missing or may not trace here");
     };
     running.signal(Signal::TERM);
     says(&mut running, "stopping: waiting for the save, ");
-    strace.kill().unwrap();
-    strace.wait().unwrap();
+    drop(strace);
     let saved = "stopping: state saved";
     says(&mut running, saved);
     let text = running.stdout();
@@ -131,6 +140,24 @@ fn j41a_a_stop_names_the_save() {
     );
     running.signal(Signal::KILL);
     running.wait(LONG).expect_signal(Signal::KILL);
+}
+
+#[test]
+fn j41a_a_stop_during_a_save_names_it_before_it_ends() {
+    let scene = Scene::new("ignore INT\nprint ready\nhang");
+    let mut running = until_ready(scene.run(&["--once"]).env(LATE.0, LATE.1));
+    let Some(strace) = slow_syncs(&running, 600) else {
+        return println!("skipped: strace is missing or may not trace here");
+    };
+    // The answer would come after the save.
+    let paused = scene.rlm(&["pause", "--wait", "1s"]).run(LONG);
+    assert_ne!(paused.code(), Some(0), "{paused}");
+    running.signal(Signal::TERM);
+    says(&mut running, "stopping: waiting for the save, ");
+    drop(strace);
+    running.signal(Signal::KILL);
+    running.wait(LONG).expect_signal(Signal::KILL);
+    scene.wait_until_nothing_is_alive();
 }
 
 #[test]
@@ -202,20 +229,24 @@ fn j41d_what_hangs_is_ended_at_the_bound() {
 }
 
 #[test]
-fn j41d_a_save_that_hangs_is_given_up_at_the_bound() {
-    for bound in ["2s", "0"] {
+fn j41d_w20_a_save_that_hangs_is_given_up_at_the_bound() {
+    let cases: [(&str, &[&str]); 3] = [
+        ("2s", &["--once"]),
+        ("0", &["--once"]),
+        ("600s", &["--once", "--shutdown-timeout", "2s"]),
+    ];
+    for (bound, words) in cases {
         let scene = Scene::new("ignore INT\nprint ready\nhang");
-        let run = scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", bound);
+        let run = scene.run(words).env("RLM_SHUTDOWN_TIMEOUT", bound);
         let mut running = until_ready(run);
-        let Some(mut strace) = slow_syncs(&running, 600) else {
+        let Some(strace) = slow_syncs(&running, 600) else {
             return println!("skipped: strace is missing or may not trace here");
         };
         running.signal(Signal::TERM);
         let words = "ended at once";
         running.until(words, LONG, |it| it.stderr().contains(words).then_some(()));
         // It holds the thread that it delays, also at the end of the process.
-        strace.kill().unwrap();
-        strace.wait().unwrap();
+        drop(strace);
         let ended = running.wait(LONG).expect_signal(Signal::TERM);
         assert!(!ended.stdout.contains("state saved"), "{ended}");
         scene.wait_until_nothing_is_alive();
