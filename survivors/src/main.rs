@@ -131,7 +131,9 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         Moment::Turn => arguments.way.clone(),
         _ if is_plain => Way::PLAIN.into(),
         _ => {
-            return Err("--way git-filter, killed-guard and setuid-child need --moment turn".into());
+            return Err(
+                "--way git-filter, killed-guard and setuid-child need --moment turn".into(),
+            );
         }
     };
     let plan = Plan::new(command, beside("survivors-agent")?);
