@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 const MAX_SPANS: usize = 64;
 /// The longest wait between two rounds of SIGKILL.
 const ROUND: Duration = Duration::from_millis(1);
+/// After so many rounds in a row without an orphan nothing is left: one that ends while a round looks at it leaves its own children to the next round.
+const EMPTY_ROUNDS: u32 = 2;
 /// How often the clock is read, a [`ROUND`] apart, until its tick is over.
 const TICK_ROUNDS: u32 = 100;
 
@@ -226,6 +228,7 @@ pub(crate) fn end_orphans(lost: Lost, marker: Option<&Marker>, budget: Duration)
     let mut met = BTreeMap::new();
     let mut first_kill: BTreeMap<ProcessId, Instant> = BTreeMap::new();
     let start = Instant::now();
+    let mut empty_rounds = 0;
     let mut alive;
     loop {
         alive = Vec::new();
@@ -256,7 +259,12 @@ pub(crate) fn end_orphans(lost: Lost, marker: Option<&Marker>, budget: Duration)
                 }
             }
         }
-        if alive.is_empty() || start.elapsed() >= budget {
+        empty_rounds = if alive.is_empty() {
+            empty_rounds + 1
+        } else {
+            0
+        };
+        if empty_rounds >= EMPTY_ROUNDS || start.elapsed() >= budget {
             break;
         }
         let pause = super::tree::timespec(ROUND);
