@@ -10,7 +10,7 @@ use crate::scene::{PROMPT, Scene};
 use crate::{LONG, RLM};
 
 /// The pids in a file that still belong to `sleep NUMBER`.
-fn sleeping(pids: &Path, number: &str) -> Vec<i32> {
+pub(crate) fn sleeping(pids: &Path, number: &str) -> Vec<i32> {
     let text = fs_err::read_to_string(pids).unwrap_or_default();
     let pids = text.lines().filter_map(|line| line.trim().parse().ok());
     let line = format!("sleep\0{number}\0");

@@ -102,6 +102,12 @@ fn now() -> u64 {
     probe.join().ok().flatten().unwrap_or(0)
 }
 
+/// Waits for one [`ROUND`].
+fn pause() {
+    let time = super::tree::timespec(ROUND);
+    let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&time));
+}
+
 /// Waits until this tick is over, about 10 ms. Returns the tick that follows, and the one that is over.
 ///
 /// An orphan and an own program that began in one tick could not be told apart.
@@ -112,7 +118,7 @@ fn wait_for_next_tick() -> (u64, u64) {
         if next != this {
             return (next, this);
         }
-        std::thread::sleep(ROUND);
+        pause();
     }
     (this, this)
 }
@@ -267,8 +273,7 @@ pub(crate) fn end_orphans(lost: Lost, marker: Option<&Marker>, budget: Duration)
         if empty_rounds >= EMPTY_ROUNDS || start.elapsed() >= budget {
             break;
         }
-        let pause = super::tree::timespec(ROUND);
-        let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&pause));
+        pause();
     }
     let below = { alive.iter() }.flat_map(|it| proc_fs::descendants(it.pid));
     let below: Vec<ProcessId> = below.map(|stat| stat.id()).collect();
