@@ -166,16 +166,21 @@ fn w3_what_an_agent_leaves_that_kills_its_guard_is_ended() {
 /// A program that belongs to root and becomes it in full, with `hidepid=2`: nobody else sees it, and nobody else can end it.
 #[test]
 fn h8_a_child_that_proc_hides_is_a_survivor() {
-    hidden_child("6705", "sleep 1");
+    if let Some(why) = hidden_child("6705", "sleep 1") {
+        println!("skipped: {why}");
+    }
 }
 
 /// The child comes to `rlm` itself, which can't see it either.
 #[test]
 fn h8_w3_a_hidden_child_of_a_killed_guard_is_a_survivor() {
-    hidden_child("6707", "sleep 1; kill -9 $PPID; sleep 5");
+    if let Some(why) = hidden_child("6707", "sleep 1; kill -9 $PPID; sleep 5") {
+        println!("skipped: {why}");
+    }
 }
 
-fn hidden_child(number: &str, then: &str) {
+/// Returns why this can't be shown here, if it can't.
+fn hidden_child(number: &str, then: &str) -> Option<&'static str> {
     let folder = tempfile::tempdir().unwrap();
     let script = "mount --make-rprivate / && mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 --regid 65534 --clear-groups env -i PATH=\"$PATH\" HOME=\"$PWD\" \"$@\"";
     let hidden = |words: &[&str]| {
@@ -192,7 +197,7 @@ fn hidden_child(number: &str, then: &str) {
         .output();
     let which = which.map(|it| String::from_utf8_lossy(&it.stdout).trim().to_owned());
     if fs_err::copy(PathBuf::from(which.unwrap_or_default()), &copy).is_err() {
-        return println!("skipped: there is no setpriv here");
+        return Some("there is no setpriv here");
     }
     let mode = |path: &Path, mode| {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
@@ -207,7 +212,7 @@ fn hidden_child(number: &str, then: &str) {
     let probe = format!("[ \"$({becomes_root} id -ru)\" = 0 ] && ! [ -e /proc/1 ]");
     let works = hidden(&["sh", "-c", &probe]).status();
     if given.is_err() || !works.is_ok_and(|it| it.success()) {
-        return println!("skipped: needs root, mount namespaces and programs that set their user");
+        return Some("needs root, mount namespaces and programs that set their user");
     }
     let rlm = folder.path().join("rlm");
     fs_err::copy(RLM, &rlm).unwrap();
@@ -243,4 +248,5 @@ fn hidden_child(number: &str, then: &str) {
     assert_eq!(ended.status.code(), Some(8), "{printed}");
     assert!(printed.contains(&alive[0].to_string()), "{printed}");
     assert!(printed.contains("not shown by /proc"), "{printed}");
+    None
 }
