@@ -1,6 +1,6 @@
 //! Scores a program that runs an agent in a loop: what is still alive after it was stopped?
 //!
-//! The program behind `cargo xtask survivors`. It takes any command that starts an agent, stops it in five ways ([`Way`]) and counts, by kind
+//! The program behind `cargo xtask survivors`. It takes any command that starts an agent, stops it in eight ways ([`Way`]) and counts, by kind
 //! ([`Role`]), the processes that outlived the stop. `README.md` says how to score a tool of your own.
 //!
 //! Not a test of what a loop saves or resumes, nor of what the agent is sent.
@@ -19,6 +19,7 @@
 //!
 //! Linux (`/proc`, `PR_SET_CHILD_SUBREAPER`); git, bash and `/bin/sh` are needed.
 
+mod extra;
 mod plan;
 mod run;
 mod score;

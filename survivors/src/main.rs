@@ -1,4 +1,4 @@
-//! `survivors`: stops a loop runner in five ways, and prints what it left alive. Run by `cargo xtask survivors`; see `README.md`.
+//! `survivors`: stops a loop runner in eight ways, and prints what it left alive. Run by `cargo xtask survivors`; see `README.md`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use rlm_survivors::{Moment, Plan, Run, Score};
+use rlm_survivors::{Moment, Plan, Run, Score, Way};
 
 use crate::progress::Progress;
 
-/// Stops a loop runner in five ways, and counts what it leaves alive.
+/// Stops a loop runner in eight ways, and counts what it leaves alive.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask survivors")]
 struct Arguments {
@@ -38,6 +38,9 @@ struct Arguments {
     /// What the loop is at when it is stopped; `gate` and `sleep` are for rlm.
     #[arg(long, value_enum, default_value_t = Moment::Turn)]
     moment: Moment,
+    /// Stops it only in this way; may be given again [default: all of them].
+    #[arg(long, value_enum, value_name = "WAY")]
+    way: Vec<Way>,
     /// The agent and its children ignore SIGINT, SIGTERM and SIGHUP.
     #[arg(long)]
     stubborn: bool,
@@ -79,7 +82,10 @@ fn main() -> ExitCode {
         plan.runs,
         plan.patience.as_secs()
     );
-    let score = Score::of(all_runs(&plan, usize::from(arguments.jobs), &given_up));
+    let score = Score::of(
+        &plan.ways,
+        all_runs(&plan, usize::from(arguments.jobs), &given_up),
+    );
     let coloured = std::io::stdout().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     println!("{}", score.table(coloured));
@@ -118,6 +124,18 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     if name.is_empty() || Path::new(name).file_name() != Some(name.as_ref()) {
         return Err("--agent-name is a name, not a path".into());
     }
+    let is_plain = arguments.way.iter().all(|way| Way::PLAIN.contains(way));
+    let ways = match arguments.moment {
+        _ if !arguments.way.is_empty() && is_plain => arguments.way.clone(),
+        Moment::Turn if arguments.way.is_empty() => Way::ALL.into(),
+        Moment::Turn => arguments.way.clone(),
+        _ if is_plain => Way::PLAIN.into(),
+        _ => {
+            return Err(
+                "--way git-filter, killed-guard and setuid-child need --moment turn".into(),
+            );
+        }
+    };
     let plan = Plan::new(command, beside("survivors-agent")?);
     let plan = match arguments.quick {
         true => plan.quick(),
@@ -130,6 +148,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         agent_name: name.into(),
         moment: arguments.moment,
         stubborn: arguments.stubborn,
+        ways,
         ..plan
     })
 }

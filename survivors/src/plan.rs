@@ -35,6 +35,8 @@ pub struct Plan {
     pub moment: Moment,
     /// Whether the agent and its children ignore SIGINT, SIGTERM and SIGHUP.
     pub stubborn: bool,
+    /// In which ways the tool is stopped.
+    pub ways: Vec<Way>,
     /// How often for each way.
     pub runs: usize,
     /// How long the agent may take to come to work.
@@ -55,6 +57,7 @@ impl Plan {
             agent,
             moment: Moment::Turn,
             stubborn: false,
+            ways: Way::ALL.into(),
             runs: 20,
             ready: Duration::from_secs(30),
             patience: PATIENCE,
@@ -112,7 +115,7 @@ impl Plan {
     /// All runs, so ordered that no way has the quiet moments of the machine for itself.
     #[must_use]
     pub fn all(&self) -> Vec<(Way, usize)> {
-        let ways = |number| Way::ALL.map(|way| (way, number));
+        let ways = |number| self.ways.iter().map(move |way| (*way, number));
         (0..self.runs).flat_map(ways).collect()
     }
 
@@ -148,6 +151,7 @@ mod tests {
     fn stops_at_the_start_are_spread() {
         let plan = Plan {
             moment: Moment::Start,
+            ways: Way::PLAIN.into(),
             ..Plan::new("{agent}".into(), "/agent".into())
         };
         assert_eq!(plan.early(0), Duration::ZERO);

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use rlm_tests::agent::{FakeAgent, Kind};
 use rlm_tests::{Ended, Process, Rlm, Running, Sandbox, Terminal, poll_until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
+use crate::extra::{self, Extra};
 use crate::{Moment, Plan, Run, Way};
 
 const KINDS: [Kind; 4] = [Kind::Plain, Kind::Setsid, Kind::Daemon, Kind::Holder];
@@ -106,6 +108,20 @@ pub enum Verdict {
         /// What was alive then, the tool itself among it.
         left: Vec<Survivor>,
     },
+    /// The tool could not end what is left, named it by pid and failed.
+    Named {
+        /// The exit code, never 0.
+        status: String,
+        /// From the stop to the end of the tool.
+        tool_gone: Duration,
+        /// What the tool named.
+        left: Vec<Survivor>,
+    },
+    /// This way can't be shown with this tool or on this machine.
+    Skipped {
+        /// The reason.
+        why: String,
+    },
     /// The agent did not come to work, so that there was nothing to stop.
     NeverReady {
         /// What is known about it.
@@ -121,17 +137,12 @@ impl Plan {
     /// # Panics
     /// When a sandbox cannot be made, or something in it cannot be ended.
     pub fn run(&self, way: Way, number: usize, given_up: &AtomicBool) -> Option<Run> {
-        let stage = Stage::new(self);
-        let (mut tool, terminal) = stage.start(self, way);
-        let verdict = match stage.until_ready(self, number, &mut tool, terminal.as_ref(), given_up)
-        {
-            Err(why) => Verdict::NeverReady { why },
-            Ok(()) => {
-                let terminal = way.stop(&mut tool, terminal);
-                let verdict = stage.watch(self, tool, given_up);
-                drop(terminal); // not before: closing it would be one more way of stopping
-                verdict
-            }
+        let stage = Stage::new(self, way);
+        let program = std::env::current_exe().unwrap_or_default();
+        let programs = [self.agent.as_path(), &program];
+        let verdict = match stage.extra.hand_over(&stage.sandbox, &programs) {
+            Err(why) => Verdict::Skipped { why },
+            Ok(()) => stage.stopped(self, way, number, given_up),
         };
         (!given_up.load(Ordering::Relaxed)).then_some(Run {
             way,
@@ -143,14 +154,16 @@ impl Plan {
 
 /// The sandbox of a run; dropping it ends whatever is left.
 struct Stage {
+    extra: Extra,
     agent: FakeAgent,
     program: PathBuf,
     sandbox: Sandbox,
 }
 
 impl Stage {
-    fn new(plan: &Plan) -> Self {
+    fn new(plan: &Plan, way: Way) -> Self {
         let sandbox = Sandbox::new();
+        let extra = Extra::new(way, &sandbox);
         let agent = sandbox.fake_agent(&plan.agent, &plan.script());
         let program = sandbox.path().join("bin").join(&plan.agent_name);
         // Whatever arguments a tool gives to an agent, this one knows what to do. Written by another process, because a program that a fork of
@@ -159,7 +172,8 @@ impl Stage {
             let word = word.to_string_lossy().replace('\'', r"'\''");
             format!(" '{word}'")
         });
-        let text = format!("#!/bin/sh\nexec{}\n", words.collect::<String>());
+        let words = words.collect::<String>();
+        let text = format!("#!/bin/sh\n{}exec{words}\n", extra.before_agent());
         let write = r#"mkdir -p "${0%/*}" && cat >"$0" && chmod +x "$0""#;
         let written = sandbox.rlm("/bin/sh").args(["-c", write]).args([&program]);
         written
@@ -167,19 +181,52 @@ impl Stage {
             .run(Duration::from_secs(10))
             .expect_code(0);
         Self {
+            extra,
             agent,
             program,
             sandbox,
         }
     }
 
+    /// Starts the tool, stops it, and sees what is left.
+    fn stopped(&self, plan: &Plan, way: Way, number: usize, given_up: &AtomicBool) -> Verdict {
+        let (mut tool, terminal) = self.start(plan, way);
+        if let Err(verdict) = self.until_ready(plan, number, &mut tool, terminal.as_ref(), given_up)
+        {
+            return verdict;
+        }
+        if way == Way::KilledGuard
+            && let Err(why) = self.kill_guard(&tool)
+        {
+            return Verdict::Skipped { why };
+        }
+        let terminal = way.stop(&mut tool, terminal);
+        let verdict = self.watch(plan, way, tool, given_up);
+        drop(terminal); // not before: closing it would be one more way of stopping
+        verdict
+    }
+
+    /// Kills the parent of the agent, if that is not the tool itself.
+    fn kill_guard(&self, tool: &Running) -> Result<(), String> {
+        let starts = self.agent.starts();
+        let parent = starts.last().map_or(0, |start| start.ppid);
+        let alive = self.sandbox.survivors().scan();
+        let guard = { alive.iter() }.find(|it| it.pid == parent && it.pid != tool.pid());
+        let guard = guard.and_then(|it| Pid::from_raw(it.pid));
+        let guard = guard.ok_or("the tool itself is the parent of its agent")?;
+        kill_process(guard, Signal::KILL).map_err(|error| error.to_string())
+    }
+
     fn start(&self, plan: &Plan, way: Way) -> (Running, Option<Terminal>) {
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".into());
         let first = self.program.with_file_name("");
         // Bash, because it becomes a simple command instead of waiting for it: so the signals reach the tool and not a shell before it.
+        let mut words = self.extra.before_tool();
+        words.push("bash");
         let tool: Rlm<'_> = self
             .sandbox
-            .rlm("bash")
+            .rlm(words[0])
+            .args(&words[1..])
             .args(["-c", BOUNDED, &plan.command_for(&self.program)])
             .env("PATH", format!("{}:{path}", first.display()));
         if way.needs_terminal() {
@@ -198,7 +245,7 @@ impl Stage {
         tool: &mut Running,
         terminal: Option<&Terminal>,
         given_up: &AtomicBool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Verdict> {
         let output = |tool: &Running| {
             let text = terminal.map_or_else(|| tool.stdout() + &tool.stderr(), Terminal::scrolled);
             text.trim_end().to_owned()
@@ -208,6 +255,7 @@ impl Stage {
             // Asked first: what it did before its end counts.
             let over = tool.has_ended() || given_up.load(Ordering::Relaxed);
             let is_it = match plan.moment {
+                Moment::Turn | Moment::Gate if self.extra.count() > 0 => self.extra_alive(),
                 Moment::Turn | Moment::Gate => self.all_kinds_alive(),
                 Moment::Start => begun.elapsed() >= plan.early(number),
                 Moment::Sleep => output(tool).contains(SLEEPS),
@@ -215,6 +263,11 @@ impl Stage {
             is_it.then_some(true).or_else(|| over.then_some(false))
         });
         let why = match found {
+            Some(true) if self.extra.pids().len() < self.extra.count() => {
+                return Err(Verdict::Skipped {
+                    why: "the tool ran no git between two turns that reads changed files".into(),
+                });
+            }
             Some(true) => return Ok(()),
             Some(false) => "it ended before its agent had come to work".to_owned(),
             None => format!(
@@ -225,10 +278,22 @@ impl Stage {
         let output = output(tool);
         let lines: Vec<&str> = output.lines().collect();
         let tail = lines[lines.len().saturating_sub(TAIL)..].join(" | ");
-        Err(match tail.as_str() {
+        let why = match tail.as_str() {
             "" => format!("{why}; it printed nothing"),
             tail => format!("{why}; its last lines: {tail}"),
-        })
+        };
+        Err(Verdict::NeverReady { why })
+    }
+
+    /// Whether what the way adds is alive. A filter comes before the agent's second turn; a tool without git reaches that turn without it.
+    fn extra_alive(&self) -> bool {
+        let extra = self.extra.pids();
+        if extra.len() < self.extra.count() {
+            return self.extra.count() > 1 && self.all_kinds_alive();
+        }
+        let alive = self.sandbox.survivors().scan();
+        let is_alive = |pid: &i32| alive.iter().any(|it| it.pid == *pid && !it.is_zombie());
+        extra.iter().all(is_alive) && (self.extra.count() > 1 || self.all_kinds_alive())
     }
 
     fn all_kinds_alive(&self) -> bool {
@@ -247,7 +312,11 @@ impl Stage {
     }
 
     /// Waits until tool and tree are gone, or patience is.
-    fn watch(&self, plan: &Plan, mut tool: Running, given_up: &AtomicBool) -> Verdict {
+    fn watch(&self, plan: &Plan, way: Way, mut tool: Running, given_up: &AtomicBool) -> Verdict {
+        let cannot_end = match way {
+            Way::SetuidChild => self.extra.pids(),
+            _ => Vec::new(),
+        };
         let stopped = Instant::now();
         let (mut tool_gone, mut empty, mut left) = (None, None, Vec::new());
         let all_gone = poll_until(plan.patience, || {
@@ -260,17 +329,32 @@ impl Stage {
             if tool_gone.is_some() && left.is_empty() {
                 empty = before.or_else(|| Some(stopped.elapsed()));
             }
-            let given_up = given_up.load(Ordering::Relaxed);
-            (before.is_some() && empty.is_some() || given_up).then_some(empty)
+            let is_over = !left.is_empty() && left.iter().all(|it| cannot_end.contains(&it.pid));
+            let is_over = is_over && tool_gone.is_some() || given_up.load(Ordering::Relaxed);
+            (before.is_some() && empty.is_some() || is_over).then_some(empty)
         });
         let left = self.named(left);
         match tool_gone {
-            Some(tool_gone) => Verdict::Ended {
-                status: status(&tool.wait(Duration::ZERO)),
-                tool_gone,
-                all_gone: all_gone.flatten(),
-                left,
-            },
+            Some(tool_gone) => {
+                let ended = tool.wait(Duration::ZERO);
+                let status = status(&ended);
+                let output = ended.stdout.clone() + &ended.stderr;
+                let is_named =
+                    |it: &Survivor| cannot_end.contains(&it.pid) && extra::names(&output, it.pid);
+                if !left.is_empty() && ended.code() > Some(0) && left.iter().all(is_named) {
+                    return Verdict::Named {
+                        status,
+                        tool_gone,
+                        left,
+                    };
+                }
+                Verdict::Ended {
+                    status,
+                    tool_gone,
+                    all_gone: all_gone.flatten(),
+                    left,
+                }
+            }
             None => Verdict::Ignored { left },
         }
     }

@@ -57,6 +57,9 @@ pub struct Row {
 impl Row {
     fn ended(&self) -> impl Iterator<Item = (&str, Duration, Option<Duration>, &[Survivor])> {
         self.runs.iter().filter_map(|run| match &run.verdict {
+            Verdict::Named {
+                status, tool_gone, ..
+            } => Some((status.as_str(), *tool_gone, None, [].as_slice())),
             Verdict::Ended {
                 status,
                 tool_gone,
@@ -87,10 +90,24 @@ impl Row {
         self.runs.iter().filter(ignored).count()
     }
 
+    /// The runs whose tool named all that it could not end.
+    #[must_use]
+    pub fn named(&self) -> usize {
+        let named = |run: &&Run| matches!(run.verdict, Verdict::Named { .. });
+        self.runs.iter().filter(named).count()
+    }
+
+    /// The runs that can't be shown with this tool or on this machine.
+    #[must_use]
+    pub fn skipped(&self) -> usize {
+        let skipped = |run: &&Run| matches!(run.verdict, Verdict::Skipped { .. });
+        self.runs.iter().filter(skipped).count()
+    }
+
     /// The runs whose agent did not come to work.
     #[must_use]
     pub fn never_ready(&self) -> usize {
-        self.runs.len() - self.judged() - self.ignored()
+        self.runs.len() - self.judged() - self.ignored() - self.skipped()
     }
 
     /// How long the tool took to go.
@@ -119,7 +136,7 @@ impl Row {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         !self.runs.is_empty()
-            && self.judged() == self.runs.len()
+            && self.judged() + self.skipped() == self.runs.len()
             && self.ended().all(|(.., left)| left.is_empty())
     }
 
@@ -131,6 +148,8 @@ impl Row {
             "way": self.way.name(),
             "runs": self.runs.len(),
             "judged": self.judged(),
+            "named": self.named(),
+            "skipped": self.skipped(),
             "ignored": self.ignored(),
             "never_ready": self.never_ready(),
             "runs_with_survivors": survivors,
@@ -145,6 +164,9 @@ impl Row {
 /// Times in seconds, as everywhere in the file.
 fn told(verdict: &Verdict) -> Value {
     let mut value = serde_json::to_value(verdict).unwrap_or_default();
+    if let Verdict::Named { tool_gone, .. } = verdict {
+        value["tool_gone"] = json!(tool_gone.as_secs_f64());
+    }
     if let Verdict::Ended {
         tool_gone,
         all_gone,
@@ -160,21 +182,21 @@ fn told(verdict: &Verdict) -> Value {
 /// What a tool scored.
 #[derive(Debug, Clone)]
 pub struct Score {
-    /// A row for each way.
+    /// A row for each way that was tried.
     pub rows: Vec<Row>,
 }
 
 impl Score {
-    /// Sorts runs by way.
+    /// Sorts runs by way; each of these ways has a row.
     #[must_use]
-    pub fn of(mut runs: Vec<Run>) -> Self {
+    pub fn of(ways: &[Way], mut runs: Vec<Run>) -> Self {
         runs.sort_by_key(|run| run.number);
         let row = |way| Row {
             way,
             runs: runs.iter().filter(|run| run.way == way).cloned().collect(),
         };
         Self {
-            rows: Way::ALL.map(row).into(),
+            rows: ways.iter().copied().map(row).collect(),
         }
     }
 

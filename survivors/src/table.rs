@@ -57,8 +57,21 @@ impl Score {
             .filter(|(_, ways)| !ways.is_empty())
             .map(|(what, ways)| format!("{what}: {ways}"))
             .collect();
+        let sum = |count: &dyn Fn(&Row) -> usize| self.rows.iter().map(count).sum::<usize>();
+        let (named, skipped) = (sum(&Row::named), sum(&Row::skipped));
+        let judged = runs - skipped;
+        let but = match named {
+            0 => String::new(),
+            _ => format!(" but what the tool named ({named})"),
+        };
+        let not_shown = match skipped {
+            0 => String::new(),
+            _ => format!(" {skipped} could not be shown here."),
+        };
         match told.as_slice() {
-            [] => format!("Stop means stop: nothing outlived it in {runs} of {runs} stops."),
+            [] => format!(
+                "Stop means stop: nothing{but} outlived it in {judged} of {judged} stops.{not_shown}"
+            ),
             told => format!("Not clean. {}.", told.join(". ")),
         }
     }
@@ -109,6 +122,17 @@ fn examples(text: &mut String, row: &Row) {
     });
     first(&|verdict| match verdict {
         Verdict::Ignored { left } => Some(format!("the stop was ignored; alive: {}", named(left))),
+        _ => None,
+    });
+    first(&|verdict| match verdict {
+        Verdict::Named { left, status, .. } => Some(format!(
+            "named by the tool, which ended with {status}: {}",
+            named(left)
+        )),
+        _ => None,
+    });
+    first(&|verdict| match verdict {
+        Verdict::Skipped { why } => Some(format!("skipped: {why}")),
         _ => None,
     });
     first(&|verdict| match verdict {

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 const BETWEEN_PRESSES: Duration = Duration::from_millis(100);
 
 /// One way of stopping a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Way {
     /// One Ctrl-C typed at its terminal.
     OnePress,
@@ -21,11 +21,29 @@ pub enum Way {
     HangUp,
     /// SIGKILL to the tool alone, which has no terminal: nothing in it can react.
     Kill,
+    /// SIGTERM while git, which the tool started, runs a filter of the repository that has left a daemon behind.
+    GitFilter,
+    /// SIGKILL to the process between the tool and its agent, then SIGTERM to the tool. The agent has a child without an environment in a session of
+    /// its own.
+    KilledGuard,
+    /// SIGTERM to a tool of an ordinary user, whose agent has a child that became root: only root can end it.
+    SetuidChild,
 }
 
 impl Way {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
+        Self::OnePress,
+        Self::ThreePresses,
+        Self::Term,
+        Self::HangUp,
+        Self::Kill,
+        Self::GitFilter,
+        Self::KilledGuard,
+        Self::SetuidChild,
+    ];
+    /// Those that differ only in what stops the tool.
+    pub const PLAIN: [Self; 5] = [
         Self::OnePress,
         Self::ThreePresses,
         Self::Term,
@@ -42,6 +60,9 @@ impl Way {
             Self::Term => "SIGTERM",
             Self::HangUp => "terminal closed",
             Self::Kill => "kill -9",
+            Self::GitFilter => "git filter",
+            Self::KilledGuard => "killed guard",
+            Self::SetuidChild => "setuid child",
         }
     }
 
@@ -56,7 +77,7 @@ impl Way {
             Self::ThreePresses => 3,
             Self::HangUp => return None,
             // A tool that has ended by itself while its agent works is scored by what it left.
-            Self::Term => {
+            Self::Term | Self::GitFilter | Self::KilledGuard | Self::SetuidChild => {
                 let _sent = tool.signal_unless_reaped(Signal::TERM);
                 0
             }

@@ -10,7 +10,7 @@ use crate::scene::{PROMPT, Scene};
 use crate::{LONG, RLM};
 
 /// The pids in a file that still belong to `sleep NUMBER`.
-fn sleeping(pids: &Path, number: &str) -> Vec<i32> {
+pub(crate) fn sleeping(pids: &Path, number: &str) -> Vec<i32> {
     let text = fs_err::read_to_string(pids).unwrap_or_default();
     let pids = text.lines().filter_map(|line| line.trim().parse().ok());
     let line = format!("sleep\0{number}\0");
@@ -68,6 +68,46 @@ fn h7_a_git_filter_of_an_agent_leaves_nothing_running() {
     }
 }
 
+/// A submodule has a configuration of its own, which git reads when it looks into the submodule.
+#[test]
+fn h7_a_filter_in_the_configuration_of_a_submodule_leaves_nothing_running() {
+    let scene = Scene::new("");
+    know_who(&scene);
+    let origin = scene.sandbox.path().join("origin");
+    scene.sandbox.git(&["init", "-q", "../origin"]);
+    fs_err::write(origin.join("file"), "A file of a submodule.\n").unwrap();
+    for words in [
+        &["-C", "../origin", "add", "."][..],
+        &["-C", "../origin", "commit", "-q", "-m", "start"],
+        &[
+            "-c",
+            "protocol.file.allow=always",
+            "submodule",
+            "add",
+            "-q",
+            "../origin",
+            "lib",
+        ],
+        &["commit", "-q", "-m", "submodule"],
+    ] {
+        scene.sandbox.git(words);
+    }
+    let pids = scene.sandbox.home().join("pids");
+    let filter = scene.sandbox.home().join("filter");
+    fs_err::write(&filter, format!("{} cat", leaves(&pids, "6706"))).unwrap();
+    let script = format!(
+        "cd lib; git config filter.d.clean 'sh {}'; echo 'file filter=d' >>.gitattributes; tr a-z b-za <file >x; cat x >file; rm x",
+        filter.display()
+    );
+    let run = [
+        "run", "--sleep", "0", "--prompt", PROMPT, "--once", "--commit",
+    ];
+    let run = scene.rlm(&run).args(["--", "sh", "-c", &script]);
+    let ended = run.run(LONG).expect_code(0);
+    expect_none(&pids, "6706", "a submodule");
+    assert!(!ended.stdout.contains("nothing left running;"), "{ended}");
+}
+
 #[test]
 fn w15_without_commit_no_hook_of_the_repository_runs() {
     for commits in [false, true] {
@@ -94,6 +134,15 @@ fn w15_without_commit_no_hook_of_the_repository_runs() {
             let export = scene.rlm(&export).args([&archive]);
             export.run(LONG).expect_code(0);
             assert!(!hooks.exists(), "the export ran a hook");
+            let hooks_path = scene.file(".git/hooks").display().to_string();
+            scene.sandbox.git(&["clone", "-q", ".", "../other"]);
+            let other = ["-C", "../other"];
+            let set = [&other[..], &["config", "core.hooksPath", &hooks_path]].concat();
+            scene.sandbox.git(&set);
+            let import = [&other[..], &["checkpoints", "import"]].concat();
+            let import = scene.rlm(&import).args([&archive]);
+            import.run(LONG).expect_code(0);
+            assert!(!hooks.exists(), "the import ran a hook");
         }
     }
 }
@@ -117,6 +166,21 @@ fn w3_what_an_agent_leaves_that_kills_its_guard_is_ended() {
 /// A program that belongs to root and becomes it in full, with `hidepid=2`: nobody else sees it, and nobody else can end it.
 #[test]
 fn h8_a_child_that_proc_hides_is_a_survivor() {
+    if let Some(why) = hidden_child("6705", "sleep 1") {
+        println!("skipped: {why}");
+    }
+}
+
+/// The child comes to `rlm` itself, which can't see it either.
+#[test]
+fn h8_w3_a_hidden_child_of_a_killed_guard_is_a_survivor() {
+    if let Some(why) = hidden_child("6707", "sleep 1; kill -9 $PPID; sleep 5") {
+        println!("skipped: {why}");
+    }
+}
+
+/// Returns why this can't be shown here, if it can't.
+fn hidden_child(number: &str, then: &str) -> Option<&'static str> {
     let folder = tempfile::tempdir().unwrap();
     let script = "mount --make-rprivate / && mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 --regid 65534 --clear-groups env -i PATH=\"$PATH\" HOME=\"$PWD\" \"$@\"";
     let hidden = |words: &[&str]| {
@@ -133,7 +197,7 @@ fn h8_a_child_that_proc_hides_is_a_survivor() {
         .output();
     let which = which.map(|it| String::from_utf8_lossy(&it.stdout).trim().to_owned());
     if fs_err::copy(PathBuf::from(which.unwrap_or_default()), &copy).is_err() {
-        return println!("skipped: there is no setpriv here");
+        return Some("there is no setpriv here");
     }
     let mode = |path: &Path, mode| {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
@@ -148,12 +212,12 @@ fn h8_a_child_that_proc_hides_is_a_survivor() {
     let probe = format!("[ \"$({becomes_root} id -ru)\" = 0 ] && ! [ -e /proc/1 ]");
     let works = hidden(&["sh", "-c", &probe]).status();
     if given.is_err() || !works.is_ok_and(|it| it.success()) {
-        return println!("skipped: needs root, mount namespaces and programs that set their user");
+        return Some("needs root, mount namespaces and programs that set their user");
     }
     let rlm = folder.path().join("rlm");
     fs_err::copy(RLM, &rlm).unwrap();
     let agent = format!(
-        "{becomes_root} sh -c 'echo $$ >pid; exec sleep 6705' </dev/null >/dev/null 2>&1 & sleep 1"
+        "{becomes_root} setsid sh -c 'echo $$ >pid; exec sleep {number}' </dev/null >/dev/null 2>&1 & {then}"
     );
     // The pid is written by root into a directory of the other user.
     let words = [
@@ -171,7 +235,7 @@ fn h8_a_child_that_proc_hides_is_a_survivor() {
         .unwrap();
     let pids = work.join("pid");
     wait_for("the child", LONG, || pids.exists().then_some(()));
-    let alive = sleeping(&pids, "6705");
+    let alive = sleeping(&pids, number);
     for pid in &alive {
         kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL).unwrap();
     }
@@ -184,4 +248,5 @@ fn h8_a_child_that_proc_hides_is_a_survivor() {
     assert_eq!(ended.status.code(), Some(8), "{printed}");
     assert!(printed.contains(&alive[0].to_string()), "{printed}");
     assert!(printed.contains("not shown by /proc"), "{printed}");
+    None
 }

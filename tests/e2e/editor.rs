@@ -3,8 +3,10 @@
 use std::os::unix::fs::PermissionsExt;
 
 use rlm_tests::wait_for;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::LONG;
+use crate::contained::sleeping;
 use crate::menu::{ESC, MENU, PRESS, open};
 use crate::scene::{PROMPT, Scene};
 
@@ -91,4 +93,28 @@ fn x132a_the_interrupt_of_an_editor_is_no_press() {
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
     assert!(!scene.controls().contains(&"interrupt".into()));
+}
+
+/// The server comes to `rlm` when the editor ends, and looks like an orphan of the agent then.
+#[test]
+fn w3_a_server_that_an_editor_left_outlives_a_killed_guard() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let editor = editor(
+        &scene,
+        "setsid sh -c 'echo $$ >new; mv new server; exec sleep 6708' </dev/null >/dev/null 2>&1 &
+until test -e server; do sleep 0.02; done; touch edited",
+    );
+    let run = scene.claude(&["--once"]).env("VISUAL", &editor);
+    let (running, terminal) = run.spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    open(&terminal);
+    terminal.send("e");
+    scene.wait_for_file("edited");
+    terminal.sees_no(MENU, LONG);
+    let guard = Pid::from_raw(scene.agent.starts()[0].ppid).unwrap();
+    kill_process(guard, Signal::KILL).unwrap();
+    let ended = running.wait(LONG);
+    let alive = sleeping(&scene.file("server"), "6708");
+    assert_eq!(alive.len(), 1, "{ended}\n{}", terminal.scrolled());
+    assert_ne!(ended.code(), Some(8), "{}", terminal.scrolled());
 }

@@ -86,7 +86,7 @@ enum Command {
     Night(night::Arguments),
     #[command(about = nightly::about())]
     Nightly(nightly::Arguments),
-    /// Stops a loop runner, ours or any other, in five ways, and counts what it leaves alive.
+    /// Stops a loop runner, ours or any other, in eight ways, and counts what it leaves alive.
     Survivors(survivors::Arguments),
     /// Runs the fuzz targets of the store's readers.
     Fuzz(fuzz::Arguments),
@@ -112,7 +112,7 @@ enum Command {
     Snapshots(snapshots::Arguments),
     /// Records `rlm demo` and draws `docs/rlm.svg`.
     Picture,
-    /// Stops `rlm` in five ways, looks for saves that a crash loses, and writes what it counted into the README.
+    /// Stops `rlm` in eight ways, looks for saves that a crash loses, and writes what it counted into the README.
     Tables(tables::Arguments),
     /// Lists the tools that the commands use, and where they are found.
     Tools {

@@ -25,6 +25,9 @@ pub(crate) struct Arguments {
     /// What the loop is at when it is stopped: turn, start, gate or sleep; the last two are for rlm [default: turn].
     #[arg(long, value_name = "WHEN")]
     moment: Option<String>,
+    /// Stops it only in this way: one-press, three-presses, term, hang-up, kill, git-filter, killed-guard or setuid-child; may be given again.
+    #[arg(long, value_name = "WAY")]
+    way: Vec<String>,
     /// The agent and its children ignore SIGINT, SIGTERM and SIGHUP.
     #[arg(long)]
     stubborn: bool,
@@ -54,6 +57,9 @@ impl Arguments {
         let mut words: Vec<OsString> = pairs
             .flat_map(|(name, value): (&str, OsString)| [name.into(), value])
             .collect();
+        for way in &self.way {
+            words.extend(["--way".into(), way.into()]);
+        }
         for (flag, is_given) in [("--quick", self.quick), ("--stubborn", self.stubborn)] {
             words.extend(is_given.then(|| flag.into()));
         }
@@ -106,6 +112,7 @@ mod tests {
             stubborn: true,
             jobs: text("2"),
             json: Some("/score.json".into()),
+            way: vec!["kill".into(), "git-filter".into()],
         };
         let expected = [
             "--tool",
@@ -120,6 +127,10 @@ mod tests {
             "2",
             "--json",
             "/score.json",
+            "--way",
+            "kill",
+            "--way",
+            "git-filter",
             "--quick",
             "--stubborn",
         ];

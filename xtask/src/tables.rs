@@ -217,7 +217,11 @@ fn survivors(columns: &[(String, Value)], when: &str) -> String {
 fn left(way: &Value) -> String {
     let count = |name: &str| way[name].as_u64().unwrap_or_default();
     let runs = way["each"].as_array().into_iter().flatten();
-    let bad = runs.filter(|run| run["verdict"] != "ended" || run["left"] != serde_json::json!([]));
+    let good = |run: &Value| match run["verdict"].as_str() {
+        Some("ended") => run["left"] == serde_json::json!([]),
+        verdict => matches!(verdict, Some("named" | "skipped")),
+    };
+    let bad = runs.filter(|run| !good(run));
     let mut what: Vec<&str> = way["runs_with_survivors"]
         .as_object()
         .into_iter()
@@ -231,7 +235,13 @@ fn left(way: &Value) -> String {
     if count("never_ready") > 0 {
         what.push("some could not be judged");
     }
-    let (bad, all) = (bad.count(), count("runs"));
+    let (bad, all) = (bad.count(), count("runs") - count("skipped"));
+    if all == 0 && count("skipped") > 0 {
+        return "–".into();
+    }
+    if bad == 0 && count("named") > 0 {
+        return format!("{bad} of {all} unnamed");
+    }
     let gone = |which: &str| way["all_gone_s"][which].as_f64();
     match (what.is_empty(), gone("p50"), gone("max")) {
         (true, Some(p50), Some(max)) => format!("{bad} of {all} ({p50:.2}, {max:.2})"),
@@ -309,6 +319,9 @@ mod tests {
         let expected =
             "| stopped by | a | b |\n|---|---|---|\n| SIGTERM | 0 of 1 | 1 of 1: agent |\n";
         assert!(table.ends_with(expected), "{table}");
+        let way = |verdict: &str| json!({"runs": 2, verdict: 2, "each": [{"verdict": verdict, "left": [1]}], "runs_with_survivors": {}});
+        assert_eq!(left(&way("skipped")), "–");
+        assert_eq!(left(&way("named")), "0 of 2 unnamed");
         assert_eq!(loops(None).len(), 2);
         assert_eq!(
             loops(Some(Path::new("/it's/ralph")))[1]

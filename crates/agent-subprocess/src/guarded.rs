@@ -1,7 +1,7 @@
 //! The host's side of a guard: starting it, telling it what to spawn, and hearing what becomes of the tree.
 
 use crate::error::{Error, Kind};
-use crate::guard::adopt;
+use crate::guard::adopt::{self, Lost};
 use crate::keeper::{Keeper, Orders, Progress};
 use crate::sweep::SweepReport;
 use crate::wire::{Aftermath, Inbox, MAX_HOLD, Notice, Spec, VERSION, frame};
@@ -108,8 +108,10 @@ pub(crate) async fn start(
         give_up: give_up.clone(),
         marker: marker.clone(),
     };
+    let guard = line.guard;
+    let lost = Lost { guard, main };
     tokio::spawn(watch_guard(
-        line.child, line.guard, socket, line.inbox, sender, give_up, marker,
+        line.child, lost, socket, line.inbox, sender, give_up, marker,
     ));
     Ok(keeper)
 }
@@ -266,7 +268,7 @@ async fn next(socket: &UnixStream, inbox: &mut Inbox) -> io::Result<Option<Notic
 /// Follows one guard to its end, reaps it, and sweeps by the marker as soon as it is gone without a last word.
 async fn watch_guard(
     mut child: Child,
-    guard: ProcessId,
+    lost: Lost,
     socket: Arc<UnixStream>,
     mut inbox: Inbox,
     progress: watch::Sender<Progress>,
@@ -303,12 +305,12 @@ async fn watch_guard(
         let _reaped = timeout(LAST_STEP, child.wait()).await;
     }
     if child.id().is_none() {
-        adopt::guard_is_reaped(guard.pid);
+        adopt::guard_is_reaped(lost.guard.pid);
         adopt::reap_orphans();
     }
     let aftermath = match last_word {
         Some(aftermath) => aftermath,
-        None => sweep_for(guard, marker).await,
+        None => sweep_for(lost, marker).await,
     };
     progress.send_modify(|now| {
         // A survivor has no exit; whoever waits for the lost one must not wait for ever.
@@ -319,12 +321,12 @@ async fn watch_guard(
     });
 }
 
-async fn sweep_for(guard: ProcessId, marker: Option<Marker>) -> Aftermath {
+async fn sweep_for(lost: Lost, marker: Option<Marker>) -> Aftermath {
     let sweep = tokio::task::spawn_blocking(move || {
         let member = |marker: &Marker| sweep::find(&marker.variable, &marker.value());
         let mut report = SweepReport::default();
         if adopt::is_on() {
-            report = adopt::end_orphans(guard.start_time, marker.as_ref(), SWEEP);
+            report = adopt::end_orphans(lost, marker.as_ref(), SWEEP);
         }
         if let Some(marker) = marker {
             let marked = sweep::end(member(&marker), SWEEP);

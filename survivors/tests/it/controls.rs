@@ -83,3 +83,35 @@ fn a_tool_that_never_starts_the_agent_is_no_zero() {
     };
     assert!(why.contains("its last lines: no /"), "{why}");
 }
+
+#[test]
+fn h7_control_a_loop_with_git_leaves_what_a_filter_started() {
+    let command = "while :; do {agent}; git status; done";
+    assert_eq!(left(command, Way::GitFilter), [Role::Other]);
+}
+
+#[test]
+fn w3_control_a_loop_leaves_what_a_killed_parent_of_the_agent_held() {
+    let command = "while :; do bash -c '{agent}; true'; done";
+    assert_eq!(left(command, Way::KilledGuard), Role::ALL);
+}
+
+#[test]
+fn control_a_loop_does_not_name_what_it_cannot_end() {
+    let stopped = stopped(&plan(SHELL_LOOP, PATIENCE), Way::SetuidChild);
+    match stopped {
+        Verdict::Skipped { why } => println!("skipped: {why}"),
+        Verdict::Ended { left, .. } => {
+            assert!(left.iter().any(|it| it.role == Role::Other), "{left:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_tool_without_git_or_a_guard_is_no_zero() {
+    for way in [Way::GitFilter, Way::KilledGuard] {
+        let verdict = stopped(&plan(SHELL_LOOP, PATIENCE), way);
+        assert!(matches!(verdict, Verdict::Skipped { .. }), "{verdict:?}");
+    }
+}

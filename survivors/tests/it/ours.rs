@@ -56,6 +56,28 @@ fn x101g_nothing_outlives_a_press_in_the_start_a_gate_or_the_sleep() {
 }
 
 #[test]
+fn h7_nothing_of_a_git_filter_outlives_a_stop() {
+    let status = expect_nothing_left(&ours(Moment::Turn), Way::GitFilter);
+    assert_eq!(status, "SIGTERM");
+}
+
+#[test]
+fn w3_nothing_outlives_a_killed_guard_and_a_stop() {
+    expect_nothing_left(&ours(Moment::Turn), Way::KilledGuard);
+}
+
+#[test]
+fn a_child_that_became_root_is_named_and_is_exit_8() {
+    match stopped(&ours(Moment::Turn), Way::SetuidChild) {
+        Verdict::Skipped { why } => println!("skipped: {why}"),
+        Verdict::Named { status, left, .. } => {
+            assert_eq!((status.as_str(), left.len()), ("8", 1), "{left:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn an_agent_is_found_by_its_name_too() {
     let plan = Plan {
         agent_name: "some-agent".into(),

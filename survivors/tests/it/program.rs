@@ -31,7 +31,7 @@ fn a_score_that_cannot_be_had_is_red_and_in_the_file() {
         (&false.into(), &"true {agent}".into())
     );
     let ways = score["ways"].as_array().unwrap();
-    assert_eq!(ways.len(), 5);
+    assert_eq!(ways.len(), 8);
     assert!(
         ways.iter()
             .all(|way| way["runs"] == 2 && way["never_ready"] == 2)

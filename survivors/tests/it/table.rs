@@ -28,7 +28,7 @@ fn score(verdicts: impl Fn(Way) -> Vec<Verdict>) -> Score {
             verdict,
         })
     };
-    Score::of(Way::ALL.into_iter().flat_map(runs).collect())
+    Score::of(&Way::ALL, Way::ALL.into_iter().flat_map(runs).collect())
 }
 
 #[test]
@@ -58,10 +58,19 @@ fn every_kind_of_failure() {
         ],
         Way::HangUp => vec![],
         Way::Kill => vec![ended("SIGKILL", 1, Some(2500), &[])],
+        Way::GitFilter => vec![ended("SIGTERM", 1, None, &[Role::Other])],
+        Way::KilledGuard => vec![Verdict::Skipped {
+            why: "no guard".into(),
+        }],
+        Way::SetuidChild => vec![Verdict::Named {
+            status: "8".into(),
+            tool_gone: Duration::from_millis(900),
+            left: ended_left(),
+        }],
     });
     assert!(!score.is_clean());
     let clean: Vec<bool> = score.rows.iter().map(Row::is_clean).collect();
-    assert_eq!(clean, [false, false, false, false, true]);
+    assert_eq!(clean, [false, false, false, false, true, false, true, true]);
     insta::assert_snapshot!(score.table(false));
     let coloured = score.table(true);
     assert!(

@@ -2,7 +2,11 @@
 //!
 //! A subreaper also gets orphans that no agent started, for example a server that an editor left running. So this module has to tell them apart.
 //! A tree below a guard is in sessions of its own, and began after its guard. Everything else is left alone: a child in the session of this process,
-//! one that is older than the guard, and one that began while a [`OwnProgram`](super::OwnProgram) ran. The last kind is ended only if it carries the marker.
+//! one that is older than the guard, and one that began while a [`OwnProgram`](super::OwnProgram) ran. The last kind is ended only if it carries the marker, or is in the session of the guard,
+//! of the agent, or of an orphan that was ended.
+//!
+//! A dead child is reaped only if it is in the session of the guard, of the agent, or of an orphan that was seen alive. Any other one may be a child of
+//! the host whose owner still waits for its exit. So a session leader of the tree that ended unseen stays a zombie until the host ends.
 
 use super::tree::{STUCK, UNSEEN, pid_of};
 use crate::sweep::{self, SweepReport};
@@ -19,6 +23,8 @@ use std::time::{Duration, Instant};
 const MAX_SPANS: usize = 64;
 /// The longest wait between two rounds of SIGKILL.
 const ROUND: Duration = Duration::from_millis(1);
+/// After so many rounds in a row without an orphan nothing is left: one that ends while a round looks at it leaves its own children to the next round.
+const EMPTY_ROUNDS: u32 = 2;
 /// How often the clock is read, a [`ROUND`] apart, until its tick is over.
 const TICK_ROUNDS: u32 = 100;
 
@@ -96,6 +102,12 @@ fn now() -> u64 {
     probe.join().ok().flatten().unwrap_or(0)
 }
 
+/// Waits for one [`ROUND`].
+fn pause() {
+    let time = super::tree::timespec(ROUND);
+    let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&time));
+}
+
 /// Waits until this tick is over, about 10 ms. Returns the tick that follows, and the one that is over.
 ///
 /// An orphan and an own program that began in one tick could not be told apart.
@@ -106,7 +118,7 @@ fn wait_for_next_tick() -> (u64, u64) {
         if next != this {
             return (next, this);
         }
-        std::thread::sleep(ROUND);
+        pause();
     }
     (this, this)
 }
@@ -141,16 +153,31 @@ impl Drop for Running {
     }
 }
 
+/// A guard that ended without a report, and the main process of its agent.
+#[derive(Clone, Copy)]
+pub(crate) struct Lost {
+    pub(crate) guard: ProcessId,
+    pub(crate) main: u32,
+}
+
 /// A child that came to this process when its parent ended.
 struct Orphan {
     process: ProcessId,
+    session: u32,
     is_dead: bool,
     /// `/proc` does not show it, so that it can't be signalled safely.
     is_hidden: bool,
 }
 
 /// Finds the orphans, of these children, that may be of a guard that began at `since`.
-fn orphans(candidates: Vec<u32>, since: u64, marker: Option<&Marker>) -> Vec<Orphan> {
+///
+/// Whatever is in one of `sessions` is of that guard for certain.
+fn orphans(
+    candidates: Vec<u32>,
+    since: u64,
+    sessions: &BTreeSet<u32>,
+    marker: Option<&Marker>,
+) -> Vec<Orphan> {
     let Some(own) = proc_fs::own() else {
         return Vec::new();
     };
@@ -166,6 +193,7 @@ fn orphans(candidates: Vec<u32>, since: u64, marker: Option<&Marker>) -> Vec<Orp
             let ended = rustix::process::waitid(WaitId::Pid(pid_of(pid)?), look);
             return ended.is_ok_and(|it| it.is_none()).then_some(Orphan {
                 process: ProcessId { pid, start_time: 0 },
+                session: 0,
                 is_dead: false,
                 is_hidden: true,
             });
@@ -183,11 +211,13 @@ fn orphans(candidates: Vec<u32>, since: u64, marker: Option<&Marker>) -> Vec<Orp
             marked.iter().any(|found| found.process == stat.id())
         };
         // It may be the own program itself, or what that has started.
-        if children.is_in_a_span(stat.start_time) && !carries_marker() {
+        let is_known = sessions.contains(&stat.session);
+        if !is_known && children.is_in_a_span(stat.start_time) && !carries_marker() {
             return None;
         }
         Some(Orphan {
             process: stat.id(),
+            session: stat.session,
             is_dead: stat.is_dead(),
             is_hidden: false,
         })
@@ -198,17 +228,25 @@ fn orphans(candidates: Vec<u32>, since: u64, marker: Option<&Marker>) -> Vec<Orp
 /// Ends the orphans of a guard that was lost, round by round: what they leave comes to this process as well. Blocks for about `budget` at most.
 ///
 /// Each is reaped by its pid. A wait for any child would take the exits of children whose owners wait for them.
-pub(crate) fn end_orphans(since: u64, marker: Option<&Marker>, budget: Duration) -> SweepReport {
+pub(crate) fn end_orphans(lost: Lost, marker: Option<&Marker>, budget: Duration) -> SweepReport {
+    let since = lost.guard.start_time;
+    let mut sessions = BTreeSet::from([lost.guard.pid, lost.main]);
     let mut met = BTreeMap::new();
     let mut first_kill: BTreeMap<ProcessId, Instant> = BTreeMap::new();
     let start = Instant::now();
+    let mut empty_rounds = 0;
     let mut alive;
     loop {
         alive = Vec::new();
-        for orphan in orphans(proc_fs::children_of_process(), since, marker) {
+        let orphans = orphans(proc_fs::children_of_process(), since, &sessions, marker);
+        let living = orphans.iter().filter(|it| !it.is_dead && !it.is_hidden);
+        sessions.extend(living.map(|it| it.session));
+        for orphan in orphans {
             let process = orphan.process;
             if orphan.is_dead {
-                reap(process.pid);
+                if sessions.contains(&orphan.session) {
+                    reap(process.pid);
+                }
                 continue;
             }
             let name = match orphan.is_hidden {
@@ -227,11 +265,15 @@ pub(crate) fn end_orphans(since: u64, marker: Option<&Marker>, budget: Duration)
                 }
             }
         }
-        if alive.is_empty() || start.elapsed() >= budget {
+        empty_rounds = if alive.is_empty() {
+            empty_rounds + 1
+        } else {
+            0
+        };
+        if empty_rounds >= EMPTY_ROUNDS || start.elapsed() >= budget {
             break;
         }
-        let pause = super::tree::timespec(ROUND);
-        let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&pause));
+        pause();
     }
     let below = { alive.iter() }.flat_map(|it| proc_fs::descendants(it.pid));
     let below: Vec<ProcessId> = below.map(|stat| stat.id()).collect();
@@ -248,7 +290,7 @@ pub(crate) fn end_orphans(since: u64, marker: Option<&Marker>, budget: Duration)
 /// Reaps the orphans that have ended by themselves, which would stay zombies. They come only from own programs.
 pub(crate) fn reap_orphans() {
     if !children().spans.is_empty() {
-        let orphans = orphans(proc_fs::listed_children(), 0, None).into_iter();
+        let orphans = orphans(proc_fs::listed_children(), 0, &BTreeSet::new(), None).into_iter();
         orphans
             .filter(|it| it.is_dead)
             .for_each(|it| reap(it.process.pid));

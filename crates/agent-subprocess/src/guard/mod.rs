@@ -102,8 +102,8 @@ pub fn run_if_init() {
 ///
 /// **This holds for the whole process** (`PR_SET_CHILD_SUBREAPER`), so only a program should call it, not a library. Every process below that loses its parent
 /// becomes a child of this one, whoever started it. A child is left alone if it is in the session of this process, is older than the lost guard, or began
-/// while an [`OwnProgram`] was held. A program must hold an [`OwnProgram`] while it runs anything else that may begin a session of its own; an exit of
-/// such a child that it waits for could be lost otherwise.
+/// while an [`OwnProgram`] was held. A program must hold an [`OwnProgram`] while it runs anything else that may begin a session of its own; such a child
+/// is ended otherwise if it still runs. The exit of one that has ended stays for its owner.
 ///
 /// # Errors
 /// When the system has no child subreapers.

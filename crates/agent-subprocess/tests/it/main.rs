@@ -30,6 +30,7 @@ mod errors;
 mod examples;
 mod flow;
 mod lost;
+mod orphans;
 mod reuse;
 mod rules;
 mod scene;

@@ -119,3 +119,60 @@ fn keeper<'a>(
         |it: &&Ancestor| it.is_guard || it.process == owner || holders.contains(&it.process.pid);
     line.iter().skip(1).find(keeps)
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+    use std::time::Instant;
+
+    /// Connects to a socket and stays.
+    const CONNECTS: &str = "use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) or die; \
+                            connect(S, sockaddr_un($ARGV[0])) or die; sleep 600";
+
+    /// The guard of such a process is gone, so that only the owner of the run is left above it.
+    #[test]
+    fn h13b_an_orphan_that_the_owner_of_a_run_adopted_is_refused() {
+        agent_subprocess::guard::adopt_orphans().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let daemon =
+            "(setsid env -i PATH=\"$PATH\" perl -e \"$0\" \"$1\" </dev/null >/dev/null 2>&1 &)";
+        let shell = Command::new("sh")
+            .args(["-c", daemon, CONNECTS])
+            .arg(&path)
+            .status();
+        let perl = Command::new("perl").arg("-v").output();
+        if !perl.is_ok_and(|it| it.status.success()) {
+            println!("skipped: no perl to speak to a socket with");
+            return;
+        }
+        assert!(shell.unwrap().success());
+        let (stream, _) = listener.accept().unwrap();
+        let peer = Peer::of(stream.as_fd()).unwrap();
+        let own = ProcessId::current();
+        let until = Instant::now() + std::time::Duration::from_secs(20);
+        while peer
+            .line()
+            .unwrap()
+            .get(1)
+            .is_none_or(|it| it.process != own)
+        {
+            assert!(
+                Instant::now() < until,
+                "the orphan should come to this process"
+            );
+            std::thread::yield_now();
+        }
+        let pid = rustix::process::Pid::from_raw(peer.process().pid.cast_signed()).unwrap();
+        let refused = check(Ok(peer), own);
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+        let refused = refused.unwrap_err().answer();
+        let expected = format!("runs below the process of a run (pid {})", own.pid);
+        assert!(refused.contains(&expected), "{refused}");
+    }
+}

@@ -1,0 +1,165 @@
+//! What a killed guard leaves comes to a host that is a child subreaper: it ends that, and leaves its own children alone.
+
+use crate::scene::{Scene, alone, kill, wait_for};
+use agent_subprocess::guard::{OwnProgram, adopt_orphans};
+use agent_subprocess::{Agent, StopPolicy, StopReport};
+use rustix::process::Signal;
+use std::path::Path;
+use std::process::{Child, Command};
+
+fn exists(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Reads a pid that an agent writes into a file.
+fn pid_in(scene: &Scene, file: &str) -> u32 {
+    wait_for("a pid", || scene.path(file).exists());
+    let text = std::fs::read_to_string(scene.path(file)).unwrap();
+    text.trim().parse().unwrap()
+}
+
+fn wait_for_zombie(pid: u32) {
+    let stat = format!("/proc/{pid}/stat");
+    wait_for("a zombie", || {
+        std::fs::read_to_string(&stat).unwrap().contains(") Z ")
+    });
+}
+
+async fn kill_guard_and_stop(agent: &mut Agent) -> StopReport {
+    kill(agent.guard().unwrap().pid, Signal::KILL);
+    agent.stop(&StopPolicy::default()).await
+}
+
+/// Starts a program of the host in a session of its own.
+fn in_own_session(script: &str) -> Child {
+    let mut command = Command::new("setsid");
+    command.args(["sh", "-c", script]).spawn().unwrap()
+}
+
+fn end(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The orphans of a killed guard come to the host, which ends them; what the host itself has started is left alone.
+#[tokio::test]
+async fn w3_a_killed_guard_leaves_no_child_with_a_cleared_environment() {
+    // A subreaper is the whole process.
+    if !alone("orphans::w3_a_killed_guard_leaves_no_child_with_a_cleared_environment") {
+        return;
+    }
+    adopt_orphans().unwrap();
+    let scene = Scene::new();
+    let script = "setsid env -i sh -c 'echo $$ >new; mv new pid; exec sleep 651' & sleep 652";
+    let mut plain = Command::new("sleep").arg("653").spawn().unwrap();
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    let pid = pid_in(&scene, "pid");
+    // One in a session of its own, as an editor may leave one behind.
+    let own = OwnProgram::new();
+    let mut daemon = in_own_session("exec sleep 654");
+    drop(own);
+    let report = kill_guard_and_stop(&mut agent).await;
+    let is_gone = !exists(pid);
+    if !is_gone {
+        kill(pid, Signal::KILL);
+    }
+    let untouched = [&mut plain, &mut daemon].map(|it| it.try_wait().unwrap().is_none());
+    [plain, daemon].into_iter().for_each(end);
+    assert!(is_gone, "not even a zombie: {report:?}");
+    assert!(report.guard_lost && report.survivors.is_empty(), "{report}");
+    assert!(report.ended.iter().any(|it| it.pid == pid), "{report:?}");
+    assert_eq!(untouched, [true, true], "{report:?}");
+    scene.nobody_is_left();
+}
+
+/// Each child here is left alone for one reason only.
+#[tokio::test]
+async fn w3_each_own_child_of_the_host_is_left_alone() {
+    if !alone("orphans::w3_each_own_child_of_the_host_is_left_alone") {
+        return;
+    }
+    adopt_orphans().unwrap();
+    let scene = Scene::new();
+    let older = in_own_session("exec sleep 661");
+    // Waits for the next tick of the clock, in which the guard begins.
+    drop(OwnProgram::new());
+    let mut agent = scene.agent("exec sleep 662").spawn().await.unwrap();
+    drop(OwnProgram::new());
+    let in_the_session = Command::new("sleep").arg("663").spawn().unwrap();
+    let own = OwnProgram::new();
+    let in_a_span = in_own_session("exec sleep 664");
+    drop(own);
+    // Its guard is a child of the host in a session of its own, too.
+    let second = Scene::new();
+    let mut other = second.agent("exec sleep 665").spawn().await.unwrap();
+    let report = kill_guard_and_stop(&mut agent).await;
+    assert!(other.guard().unwrap().is_alive(), "{report:?}");
+    let stopped = other.stop(&StopPolicy::default()).await;
+    assert!(!stopped.guard_lost, "{stopped:?}");
+    let alive = [older, in_the_session, in_a_span].map(|mut child| {
+        let is_alive = child.try_wait().unwrap().is_none();
+        end(child);
+        is_alive
+    });
+    assert_eq!(alive, [true, true, true], "{report:?}");
+    assert_eq!(report.survivors, [], "{report:?}");
+}
+
+/// A child that has ended in a session of its own looks as one of the agent's. Its owner still gets its exit.
+#[tokio::test]
+async fn w3_the_exit_of_an_own_child_stays_for_its_owner() {
+    if !alone("orphans::w3_the_exit_of_an_own_child_stays_for_its_owner") {
+        return;
+    }
+    adopt_orphans().unwrap();
+    let scene = Scene::new();
+    let script = "setsid env -i sh -c 'echo $$ >new; mv new pid; exec sleep 671' & sleep 672";
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    let pid = pid_in(&scene, "pid");
+    let mut plain = Command::new("sh").args(["-c", "exit 5"]).spawn().unwrap();
+    let mut leader = in_own_session("exit 7");
+    [plain.id(), leader.id()]
+        .into_iter()
+        .for_each(wait_for_zombie);
+    let report = kill_guard_and_stop(&mut agent).await;
+    assert!(!exists(pid) && !exists(agent.pid()), "{report:?}");
+    let codes = [&mut plain, &mut leader].map(|it| it.wait().ok().and_then(|it| it.code()));
+    assert_eq!(codes, [Some(5), Some(7)], "{report:?}");
+}
+
+/// What was dead already in the agent's tree is no zombie of the host afterwards.
+#[tokio::test]
+async fn w3_the_dead_of_a_lost_tree_are_reaped() {
+    if !alone("orphans::w3_the_dead_of_a_lost_tree_are_reaped") {
+        return;
+    }
+    adopt_orphans().unwrap();
+    let scene = Scene::new();
+    // The agent becomes `sleep`, which waits for no child.
+    let script = "sh -c 'echo $$ >new; mv new pid; sleep 0.2' & exec sleep 681";
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    let pid = pid_in(&scene, "pid");
+    wait_for_zombie(pid);
+    let report = kill_guard_and_stop(&mut agent).await;
+    assert!(!exists(pid), "{report:?}");
+    assert!(!exists(agent.pid()), "{report:?}");
+}
+
+/// While an editor is open, only the marker tells an orphan of the agent from one of the editor.
+#[tokio::test]
+async fn w3_an_orphan_that_began_beside_an_own_program_is_known_by_its_marker() {
+    if !alone("orphans::w3_an_orphan_that_began_beside_an_own_program_is_known_by_its_marker") {
+        return;
+    }
+    adopt_orphans().unwrap();
+    let scene = Scene::new();
+    let own = OwnProgram::new();
+    let script = "setsid sh -c 'echo $$ >new; mv new pid; exec sleep 691' & sleep 692";
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    let pid = pid_in(&scene, "pid");
+    let report = kill_guard_and_stop(&mut agent).await;
+    drop(own);
+    assert!(!exists(pid), "not even a zombie: {report:?}");
+    assert!(report.ended.iter().any(|it| it.pid == pid), "{report:?}");
+    scene.nobody_is_left();
+}
