@@ -158,6 +158,16 @@ fn w14_a_prompt_file_that_leads_out_of_the_project_is_refused_unless_it_is_named
     let run = |more: &[&str]| scene.run_bare(&[&["--once"], more].concat());
     let named = secret.display().to_string();
     refused(&scene, run(&[]), 2, &["PROMPT.md", &named, "--prompt-file"]);
+    let relative = format!("{}{named}", "../".repeat(64));
+    for file in [&named, &relative] {
+        fs_err::write(scene.file("rlm.toml"), format!("prompt-file = '{file}'")).unwrap();
+        refused(
+            &scene,
+            run(&[]),
+            2,
+            &["prompt file", &named, "--prompt-file"],
+        );
+    }
     run(&["--prompt-file", &named]).run(LONG).expect_code(0);
 }
 

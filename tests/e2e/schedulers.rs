@@ -205,9 +205,13 @@ fn x113d_a_heartbeat_that_can_not_be_written_is_one_warning() {
     let ended = scene.run(&run).run(LONG).expect_code(0);
     let warnings = ended.stdout.matches("the heartbeat can't be written");
     assert_eq!(warnings.count(), 1, "{ended}");
-    let device = ["--once", "--heartbeat", "/dev/null"];
-    let ended = scene.run(&device).run(LONG).expect_code(0);
-    assert!(ended.stdout.contains("/dev/null` is no file"), "{ended}");
+    // Not `/dev/null`: a loop that overwrote it would spoil the machine.
+    let pipe = scene.file("pipe");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+    let ended = scene.run(&["--once", "--heartbeat", "pipe"]);
+    let ended = ended.run(LONG).expect_code(0);
+    assert!(ended.stdout.contains("pipe` is no file"), "{ended}");
 }
 
 /// `sh -c 'exec "$@" REDIRECTIONS' sh rlm run …`

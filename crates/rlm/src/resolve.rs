@@ -159,7 +159,7 @@ fn phase(
     let file = what.prompt_file.as_ref().map(|file| directory.join(file));
     let default = root.join(config.prompt_file.unwrap_or_else(|| DEFAULT_PROMPT.into()));
     if file.is_none() && config.prompt.is_none() {
-        refuse_link_out(&default, root).map_err(of_phase)?;
+        refuse_outside(&default, &tree, root).map_err(of_phase)?;
     }
     let prompt = prompt(config.prompt, file.unwrap_or(default)).map_err(of_phase)?;
     let mut phase = PhaseSettings::new(said.name.clone(), prompt, agent);
@@ -184,19 +184,26 @@ fn phase(
     Ok(phase)
 }
 
-/// Refuses a prompt file of the project that is a link out of it: a clone could have any file of the user's sent to the agent.
-fn refuse_link_out(file: &Path, root: &Path) -> Result<(), Failure> {
+/// Refuses a prompt file outside of the project that the project itself names: a clone could have any file of the user's sent to the agent.
+fn refuse_outside(file: &Path, tree: &Tree, root: &Path) -> Result<(), Failure> {
+    let origin = tree.leaf("prompt-file").map(|leaf| &leaf.origin);
+    let is_users = origin.is_some_and(|it| *it != Origin::Default && !is_of_project(it, root));
     let real = |path: &Path| fs_err::canonicalize(path).ok();
     let (Some(target), Some(top)) = (real(file), real(root)) else {
         return Ok(());
     };
-    if !file.starts_with(root) || target.starts_with(&top) {
+    if is_users || target.starts_with(&top) {
         return Ok(());
     }
     let (file, target) = (file.display(), target.display());
     Err(Failure::usage(format!(
-        "`{file}` leads out of the project, to `{target}`; to use it anyway: --prompt-file {target}"
+        "the prompt file `{file}` is outside of the project: `{target}`; to use it anyway: --prompt-file {target}"
     )))
+}
+
+/// Returns whether it is the project's own file that says it.
+fn is_of_project(origin: &Origin, root: &Path) -> bool {
+    matches!(origin, Origin::File { path, .. } if **path == *root.join(config::FILE_NAME))
 }
 
 /// A number of iterations is a plan where it was said for this run or this project; a limit that a user always has is no end.

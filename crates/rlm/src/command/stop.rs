@@ -233,7 +233,11 @@ fn is_gone(target: &Target, by: Instant) -> bool {
 fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failure> {
     let run = match target.project.run(&target.run) {
         Err(e) if form != Form::Event => {
-            return tell_without_state(target, seen, form, &e);
+            let state = match e.is_not_found() {
+                true => "its saved state was removed".to_owned(),
+                false => unreadable(&e.to_string()),
+            };
+            return tell_without_state(target, seen, form, &state);
         }
         run => run?,
     };
@@ -243,6 +247,9 @@ fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failur
         Some(successor) if form != Form::Event => return taken_up(&run, seen, &successor, form),
         _ if is_live => return Err(unstopped(target)),
         _ => {}
+    }
+    if let (Err(e), true) = (&run.head, form != Form::Event) {
+        return tell_without_state(target, seen, form, &unreadable(e));
     }
     let &Seen {
         ended,
@@ -282,21 +289,18 @@ fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failur
     ended_but(survivors, code(&run))
 }
 
+fn unreadable(why: &str) -> String {
+    format!("its saved state can't be read: {}", shown(why))
+}
+
 /// The same of a run whose state somebody removed, or made unreadable.
 fn tell_without_state(
     target: &Target,
     seen: &Seen<'_>,
     form: Form,
-    error: &loop_runner::Error,
+    state: &str,
 ) -> Result<ExitCode, Failure> {
     let run = &target.run;
-    let state = match error.is_not_found() {
-        true => "its saved state was removed".to_owned(),
-        false => format!(
-            "its saved state can't be read: {}",
-            shown(&error.to_string())
-        ),
-    };
     let left = seen.survivors.len();
     let of = left + seen.ended;
     let text = match form {

@@ -3,15 +3,18 @@
 //! What is saved may come from a stranger, who committed it. So no command is taken from there that neither the line nor the file names;
 //! whoever wants it all the same resumes the run by name, sees the list, and has it run.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use agent_subprocess::mcp::McpServers;
 use loop_runner::{AgentSettings, Permissions, PhaseSettings, Program, PromptSource, Settings};
 
-use super::{mcp_servers, prompt, refuse_driver_options, refuse_missing_variables, sketch};
+use super::{
+    is_of_project, mcp_servers, prompt, refuse_driver_options, refuse_missing_variables,
+    refuse_outside, sketch,
+};
 use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
-use crate::config::{self, Config, Layers, Origin, Tree};
+use crate::config::{self, Config, Layers, Tree};
 use crate::drivers;
 use crate::exit::Failure;
 use crate::money;
@@ -205,7 +208,7 @@ fn permissions(
         }
         return saved;
     };
-    match is_of_project(tree, "permissions", line.root) && width(said) > width(saved) {
+    match says_project(tree, "permissions", line.root) && width(said) > width(saved) {
         true => saved,
         false => said,
     }
@@ -222,7 +225,11 @@ fn prompt_of(
     let (config, what) = (tree.config(), &line.args.what);
     let typed = what.prompt_file.as_ref();
     let file = typed.map(|file| line.directory.join(file));
-    let file = file.or_else(|| Some(line.root.join(config.prompt_file?)));
+    let of_file = config.prompt_file.map(|it| line.root.join(it));
+    if let (None, Some(of_file), None) = (&file, &of_file, &config.prompt) {
+        refuse_outside(of_file, tree, line.root)?;
+    }
+    let file = file.or(of_file);
     let kept = line.prompts.get(at);
     let named = match (config.prompt, file) {
         (None, None) => {
@@ -261,7 +268,7 @@ impl Bounds<'_> {
     fn of<T: Ord + Copy>(&self, key: &str, saved: Option<T>, said: Option<T>) -> Option<T> {
         match (saved, said) {
             (saved, None) => saved,
-            (Some(saved), Some(said)) if is_of_project(self.tree, key, self.line.root) => {
+            (Some(saved), Some(said)) if says_project(self.tree, key, self.line.root) => {
                 Some(saved.min(said))
             }
             (_, said) => said,
@@ -270,10 +277,9 @@ impl Bounds<'_> {
 }
 
 /// Returns whether it is the project's file that says it.
-fn is_of_project(tree: &Tree, key: &str, root: &Path) -> bool {
-    let origin = tree.leaf(key).map(|leaf| &leaf.origin);
-    let place: PathBuf = root.join(config::FILE_NAME);
-    matches!(origin, Some(Origin::File { path, .. }) if **path == *place)
+fn says_project(tree: &Tree, key: &str, root: &Path) -> bool {
+    let leaf = tree.leaf(key);
+    leaf.is_some_and(|leaf| is_of_project(&leaf.origin, root))
 }
 
 #[cfg(test)]
