@@ -106,7 +106,7 @@ fn wait_for_next_tick() -> (u64, u64) {
         if next != this {
             return (next, this);
         }
-        std::thread::sleep(ROUND);
+        std::thread::park_timeout(ROUND);
     }
     (this, this)
 }
