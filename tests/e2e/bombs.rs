@@ -176,14 +176,12 @@ fn w11_what_rlm_has_begun_to_write_is_in_no_commit() {
     fs_err::write(scene.file(&format!(".rlm-report-{id}.new")), "").unwrap();
     scene
         .agent
-        .set_script("append work {start}\nprint turn {start}");
-    let resumed = scene
-        .rlm(&["resume", "r1", "--take-back", "-n", "2"])
-        .run(LONG);
-    assert!(resumed.code().is_some(), "{resumed}");
+        .set_script("append more {start}\nprint turn {start}");
+    let resume = ["resume", "r1", "--force", "-n", "2"];
+    scene.rlm(&resume).run(LONG).expect_code(0);
     let committed = scene.sandbox.git(&["ls-files"]);
     assert!(
-        committed.contains("work") && !committed.contains(".rlm-"),
+        committed.contains("more") && !committed.contains(".rlm-"),
         "{committed}"
     );
 }

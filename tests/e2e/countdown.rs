@@ -91,18 +91,41 @@ fn j41a_a_stop_names_the_commit() {
     expect_countdown(&stop(running, Signal::TERM), "the commit");
 }
 
+/// An `strace` that ends with this value: it holds the threads that it delays, also at the end of their process.
+pub(crate) struct Tracer(std::process::Child);
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        let _over = self.0.kill();
+        let _over = self.0.wait();
+    }
+}
+
 /// Has each sync of the process take so many seconds; `None` where that can't be had.
-fn slow_syncs(running: &Running, seconds: u32) -> Option<std::process::Child> {
+fn slow_syncs(running: &Running, seconds: u32) -> Option<Tracer> {
+    slow_calls(running, "fsync,fdatasync", &[], seconds)
+}
+
+/// Has these system calls of the process take so many seconds, as far as strace's `filter` selects them; `None` where that can't be had.
+pub(crate) fn slow_calls(
+    running: &Running,
+    calls: &str,
+    filter: &[&str],
+    seconds: u32,
+) -> Option<Tracer> {
     let pid = running.pid().to_string();
-    let inject = format!("inject=fsync,fdatasync:delay_enter={seconds}000000");
-    let mut strace = Command::new("strace")
-        .args(["-f", "-qq", "-e", "trace=fsync,fdatasync", "-e", &inject])
+    let trace = format!("trace={calls}");
+    let inject = format!("inject={calls}:delay_enter={seconds}000000");
+    let strace = Command::new("strace")
+        .args(["-f", "-qq", "-e", &trace, "-e", &inject])
+        .args(filter)
         .args(["-o", "/dev/null", "-p", &pid])
         .spawn()
         .ok()?;
+    let mut strace = Tracer(strace);
     let status = format!("/proc/{pid}/status");
     wait_for("strace to trace or to fail", LONG, || {
-        let is_over = strace.try_wait().unwrap().is_some();
+        let is_over = strace.0.try_wait().unwrap().is_some();
         let status = fs_err::read_to_string(&status).unwrap();
         let tracer = status.lines().find_map(|it| it.strip_prefix("TracerPid:"));
         let is_traced = tracer.is_some_and(|it| it.trim() != "0");
@@ -115,13 +138,12 @@ fn slow_syncs(running: &Running, seconds: u32) -> Option<std::process::Child> {
 fn j41a_a_stop_names_the_save() {
     let scene = Scene::new("ignore INT\nprint ready\nhang");
     let mut running = until_ready(scene.run(&["--once"]).env(LATE.0, LATE.1));
-    let Some(mut strace) = slow_syncs(&running, 3) else {
+    let Some(strace) = slow_syncs(&running, 3) else {
         return println!("skipped: strace is missing or may not trace here");
     };
     running.signal(Signal::TERM);
     says(&mut running, "stopping: waiting for the save, ");
-    strace.kill().unwrap();
-    strace.wait().unwrap();
+    drop(strace);
     let saved = "stopping: state saved";
     says(&mut running, saved);
     let text = running.stdout();
@@ -207,15 +229,13 @@ fn j41d_a_save_that_hangs_is_given_up_at_the_bound() {
         let scene = Scene::new("ignore INT\nprint ready\nhang");
         let run = scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", bound);
         let mut running = until_ready(run);
-        let Some(mut strace) = slow_syncs(&running, 600) else {
+        let Some(strace) = slow_syncs(&running, 600) else {
             return println!("skipped: strace is missing or may not trace here");
         };
         running.signal(Signal::TERM);
         let words = "ended at once";
         running.until(words, LONG, |it| it.stderr().contains(words).then_some(()));
-        // It holds the thread that it delays, also at the end of the process.
-        strace.kill().unwrap();
-        strace.wait().unwrap();
+        drop(strace);
         let ended = running.wait(LONG).expect_signal(Signal::TERM);
         assert!(!ended.stdout.contains("state saved"), "{ended}");
         scene.wait_until_nothing_is_alive();
