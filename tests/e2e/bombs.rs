@@ -49,12 +49,21 @@ fn w6_an_archive_whose_prompt_is_a_bomb_is_refused_before_it_is_unpacked() {
             .unwrap()
     };
     let other = scene.sandbox.path().join("other");
-    for (what, why) in [
+    for (turn, (what, why)) in [
         ("store/blobs/prompt", "at most 4194304 are taken"),
         ("store/progress-", "at most 67108864 are taken"),
         ("git.bundle", "`git.bundle` in it is no bundle of git"),
-    ] {
-        let bomb = replaced(&files, at(what), vec![0; BOMB]);
+        // A header without an end.
+        ("git.bundle", "`git.bundle` in it is no bundle of git"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let bytes = match turn {
+            3 => [b"# v2 git bundle\n".to_vec(), vec![b'x'; BOMB]].concat(),
+            _ => vec![0; BOMB],
+        };
+        let bomb = replaced(&files, at(what), bytes);
         let packed = pack(&bomb, |_, _| {});
         assert!(packed.len() < 300_000, "{}", packed.len());
         let file = scene.sandbox.path().join("bomb.tar.zst");
@@ -107,12 +116,15 @@ fn w6_a_run_whose_files_are_bombs_is_looked_at_within_bounds() {
     let scene = stopped();
     let text = "x".repeat(BOMB);
     fs_err::write(prompt_of(&scene), &text).unwrap();
-    // A transcript of one record, which is one long line.
-    let record = format!("{{\"at\":1,\"kind\":\"stdout\",\"text\":\"{text}\"}}\n");
     let transcripts = scene.file(".rlm/runs/r1/transcripts");
     fs_err::remove_file(transcripts.join("2-1.ndjson")).unwrap();
-    let transcript = transcripts.join("2-1.ndjson.zst");
-    fs_err::write(transcript, zstd::encode_all(record.as_bytes(), 3).unwrap()).unwrap();
+    // A transcript of one record, which is one long line.
+    let plant = |text: &str| {
+        let record = format!("{{\"at\":1,\"kind\":\"stdout\",\"text\":\"{text}\"}}\n");
+        let packed = zstd::encode_all(record.as_bytes(), 3).unwrap();
+        fs_err::write(transcripts.join("2-1.ndjson.zst"), packed).unwrap();
+    };
+    plant(&text);
     let repo = scene.sandbox.repo();
     for words in [
         &["resume", "r1", "--dry-run"][..],
@@ -133,6 +145,12 @@ fn w6_a_run_whose_files_are_bombs_is_looked_at_within_bounds() {
             );
         }
     }
+    // Less than is read of a transcript, and more than a record of ours has.
+    plant(&text[..110 << 20]);
+    for words in [&["logs", "r1"][..], &["report", "r1", "-o", "-"]] {
+        let (_ended, most) = measured(&scene, &repo, words);
+        assert!(most < MOST_KIB, "{words:?}: {most} KiB");
+    }
 }
 
 #[test]
@@ -141,6 +159,8 @@ fn w11_a_name_alone_hides_no_file_from_a_commit() {
     let names = [
         ".rlm-export-x.partial".to_owned(),
         ".rlm-report-x.new".to_owned(),
+        ".rlm-export-empty.partial".to_owned(),
+        ".rlm-report-empty.new".to_owned(),
         format!(".rlm-export-{id}.partial"),
         format!(".rlm-report-{id}.new"),
         "x.tar.zst".to_owned(),
@@ -152,7 +172,9 @@ fn w11_a_name_alone_hides_no_file_from_a_commit() {
     }
     let running = scene.ready(&["--once", "--commit"]);
     for name in &names {
-        fs_err::write(scene.file(name), "work of an agent\n").unwrap();
+        let is_empty = name.contains("empty");
+        let text = if is_empty { "" } else { "work of an agent\n" };
+        fs_err::write(scene.file(name), text).unwrap();
     }
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
@@ -177,13 +199,10 @@ fn w11_what_rlm_has_begun_to_write_is_in_no_commit() {
     scene
         .agent
         .set_script("append more {start}\nprint turn {start}");
-    let resume = ["resume", "r1", "--force", "-n", "2"];
-    scene.rlm(&resume).run(LONG).expect_code(0);
+    let resumed = scene.rlm(&["resume", "r1", "--force", "-n", "2"]).run(LONG);
     let committed = scene.sandbox.git(&["ls-files"]);
-    assert!(
-        committed.contains("more") && !committed.contains(".rlm-"),
-        "{committed}"
-    );
+    assert!(committed.contains("more"), "{committed}: {resumed}");
+    assert!(!committed.contains(".rlm-"), "{committed}: {resumed}");
 }
 
 #[test]

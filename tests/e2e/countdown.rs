@@ -156,6 +156,24 @@ fn j41a_a_stop_names_the_save() {
 }
 
 #[test]
+fn j41a_a_stop_during_a_save_names_it_before_it_ends() {
+    let scene = Scene::new("ignore INT\nprint ready\nhang");
+    let mut running = until_ready(scene.run(&["--once"]).env(LATE.0, LATE.1));
+    let Some(strace) = slow_syncs(&running, 600) else {
+        return println!("skipped: strace is missing or may not trace here");
+    };
+    // The answer would come after the save.
+    let paused = scene.rlm(&["pause", "--wait", "1s"]).run(LONG);
+    assert_ne!(paused.code(), Some(0), "{paused}");
+    running.signal(Signal::TERM);
+    says(&mut running, "stopping: waiting for the save, ");
+    drop(strace);
+    running.signal(Signal::KILL);
+    running.wait(LONG).expect_signal(Signal::KILL);
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
 fn j41a_ps_shows_what_a_stop_waits_for() {
     let scene = Scene::new(STUBBORN_TREE);
     let mut running = until_ready(scene.run(&["--once"]).env(LATE.0, LATE.1));
@@ -224,10 +242,15 @@ fn j41d_what_hangs_is_ended_at_the_bound() {
 }
 
 #[test]
-fn j41d_a_save_that_hangs_is_given_up_at_the_bound() {
-    for bound in ["2s", "0"] {
+fn j41d_w20_a_save_that_hangs_is_given_up_at_the_bound() {
+    let cases: [(&str, &[&str]); 3] = [
+        ("2s", &["--once"]),
+        ("0", &["--once"]),
+        ("600s", &["--once", "--shutdown-timeout", "2s"]),
+    ];
+    for (bound, words) in cases {
         let scene = Scene::new("ignore INT\nprint ready\nhang");
-        let run = scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", bound);
+        let run = scene.run(words).env("RLM_SHUTDOWN_TIMEOUT", bound);
         let mut running = until_ready(run);
         let Some(strace) = slow_syncs(&running, 600) else {
             return println!("skipped: strace is missing or may not trace here");

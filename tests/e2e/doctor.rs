@@ -149,7 +149,9 @@ fn every_agent_is_asked_in_its_own_words_away_from_the_project_and_none_gets_a_p
     );
     assert_eq!(sandbox.survivors().scan(), []);
     // What the live checks try is what is called tried.
-    for (program, version) in rlm_tests::live::versions() {
+    let versions = rlm_tests::live::versions();
+    assert_eq!(versions.len(), findings["agents"].as_array().unwrap().len());
+    for (program, version) in versions {
         let name = if program == "claude-agent-acp" {
             "acp"
         } else {

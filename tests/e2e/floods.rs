@@ -54,10 +54,9 @@ fn x115d_a_flood_of_lines_costs_no_memory() {
     assert!(peak < MOST, "{peak} KiB");
     let run = scene.run_id();
     let transcript = scene.file(&format!(".rlm/runs/{run}/transcripts/1-1.ndjson"));
-    assert!(
-        fs_err::metadata(transcript).unwrap().len() < 80 << 20,
-        "the transcript has an end"
-    );
+    let kept = fs_err::metadata(transcript).unwrap().len();
+    assert!(kept > 32 << 20, "the flood came: {kept} bytes");
+    assert!(kept < 80 << 20, "the transcript has an end: {kept} bytes");
 }
 
 #[test]

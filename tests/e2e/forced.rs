@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use rlm_tests::{Running, wait_for};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
 use crate::LONG;
 use crate::control::{quick, socket};
-use crate::scene::{Scene, expect_in_order};
+use crate::scene::{STUBBORN_TREE, Scene, expect_in_order};
 
 /// Connections that are made and never say what they want.
 const FLOOD: usize = 60;
@@ -23,16 +25,25 @@ const FLOOD: usize = 60;
 struct Fake {
     path: PathBuf,
     end: Arc<AtomicBool>,
+    asked: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Fake {
+    fn wait_until_asked(&self) {
+        wait_for("a request", LONG, || {
+            self.asked.load(Ordering::SeqCst).then_some(())
+        });
+    }
+
     /// Listens in place of a run whose process stands still. Each request is answered by `first`, and then by `then` without an end.
     fn new(path: PathBuf, first: &'static str, then: &'static str) -> Self {
         fs_err::remove_file(&path).unwrap();
         let listener = UnixListener::bind(&path).unwrap();
         let end = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&end);
+        let asked = Arc::new(AtomicBool::new(false));
+        let is_asked = Arc::clone(&asked);
         let thread = std::thread::spawn(move || {
             let mut open = Vec::new();
             while let Ok((stream, _)) = listener.accept() {
@@ -41,12 +52,14 @@ impl Fake {
                 }
                 let copy = stream.try_clone().unwrap();
                 open.push(copy);
+                is_asked.store(true, Ordering::SeqCst);
                 std::thread::spawn(move || answer(stream, first, then));
             }
         });
         Self {
             path,
             end,
+            asked,
             thread: Some(thread),
         }
     }
@@ -97,14 +110,24 @@ fn h5a_force_ends_a_run_whose_socket_is_silent() {
 }
 
 #[test]
+fn h5a_a_run_that_stands_still_is_woken_and_saves_its_end() {
+    let scene = Scene::new("print ready\nhang");
+    let running = frozen(&scene);
+    quick(scene.rlm(&["stop", "--force", "--wait", "15s"])).expect_code(0);
+    running.wait(LONG).expect_signal(Signal::TERM);
+    assert_eq!(scene.status()["state"], "stopped");
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
 fn h5b_force_ends_a_run_whose_socket_says_garbage() {
     h5_forced("garbage\n", "\u{1b}[2J");
 }
 
 #[test]
 fn h5c_force_ends_a_run_whose_socket_repeats_delivered() {
-    let delivered = "{\"v\":1,\"answer\":\"delivered\"}\n";
-    h5_forced(delivered, delivered);
+    let delivered = "{\"v\":1,\"answer\":\"delivered\"}\n".repeat(4096);
+    h5_forced("", delivered.leak());
 }
 
 #[test]
@@ -129,6 +152,35 @@ fn h5f_force_ends_a_run_whose_socket_says_that_it_has_ended() {
 fn h5g_force_ends_a_run_whose_socket_promises_to_end_it_some_time() {
     let recorded = "{\"v\":1,\"answer\":\"recorded\",\"budget_ms\":18446744073709551615}\n";
     h5_forced(recorded, recorded);
+    h5_forced(recorded, "");
+}
+
+#[test]
+fn h5g_force_kills_a_run_that_takes_too_long_for_its_end() {
+    let scene = Scene::new(STUBBORN_TREE);
+    let slow = ["--until", "false", "--shutdown-timeout", "600s"];
+    let running = scene.ready(&slow);
+    let forced = quick(scene.rlm(&["stop", "--force", "--wait", "1s"])).expect_code(0);
+    assert!(forced.stderr.contains("was killed"), "{forced}");
+    running.wait(LONG).expect_signal(Signal::KILL);
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
+fn h5f_a_socket_of_another_process_proves_no_end() {
+    let scene = Scene::new("print ready\nhang");
+    let running = frozen(&scene);
+    let ended = "{\"v\":1,\"answer\":\"ended\",\"reason\":\"done\",\"ended\":0,\"survivors\":[],\"proven\":true}\n";
+    let fake = Fake::new(socket(&scene), ended, "");
+    let stop = scene.rlm(&["stop", "--wait", "15s"]).spawn();
+    fake.wait_until_asked();
+    running.signal(Signal::KILL);
+    let stopped = stop.wait(LONG).expect_code(0);
+    let words = "nothing left running, as far as could be seen";
+    assert!(stopped.stdout.contains(words), "{stopped}");
+    running.wait(LONG);
+    drop(fake);
+    scene.wait_until_nothing_is_alive();
 }
 
 fn flood(scene: &Scene) -> Vec<UnixStream> {
@@ -141,11 +193,24 @@ fn flood(scene: &Scene) -> Vec<UnixStream> {
     (0..FLOOD).filter_map(connect).collect()
 }
 
+/// Connects until the system has no room for one more connection. Those that were closed again stay until the run takes them.
+fn fill(scene: &Scene) {
+    let address = SocketAddrUnix::new(socket(scene)).unwrap();
+    let connect = || {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        rustix::net::connect(&stream, &address)
+    };
+    let full = (0..100_000).find_map(|_| connect().err());
+    assert_eq!(full, Some(Errno::AGAIN));
+}
+
 #[test]
 fn h5h_force_ends_a_run_that_is_flooded_and_stands_still() {
     let scene = Scene::new("print ready\nhang");
     let running = frozen(&scene);
     let flood = flood(&scene);
+    fill(&scene);
     quick(scene.rlm(&["stop", "--force", "--wait", "2s"])).expect_code(0);
     running.wait(LONG);
     drop(flood);
@@ -181,6 +246,55 @@ fn h5j_force_needs_no_state() {
         assert!(forced.stdout.starts_with("r1: "), "{forced}");
         running.wait(LONG);
         scene.wait_until_nothing_is_alive();
+    }
+}
+
+/// Ends a frozen run after the shell has done this in its project.
+fn h5j_forced(options: &[&str], deed: &str) {
+    let scene = Scene::new("print ready\nhang");
+    let run = [&["--until", "false", "--run-id", "r1"], options].concat();
+    let running = scene.ready(&run);
+    running.signal(Signal::STOP);
+    let done = scene.sandbox.rlm("/bin/sh").args(["-ec", deed]).run(LONG);
+    assert_eq!(done.code(), Some(0), "{deed}: {done}");
+    let forced = quick(scene.rlm(&["stop", "r1", "--force", "--wait", "1s"]));
+    // Damaged state is an error; it keeps nobody from the end.
+    assert!(forced.stdout.starts_with("r1: "), "{deed}: {forced}");
+    assert!(matches!(forced.code(), Some(0 | 1)), "{deed}: {forced}");
+    running.wait(LONG);
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
+fn h5j_force_needs_no_state_that_can_be_read() {
+    for deed in [
+        "mv .rlm x; ln -s x .rlm",
+        "mv .rlm x; echo >.rlm",
+        "mv .rlm/runs x; echo >.rlm/runs",
+        "mv .rlm/runs/r1 x; ln -s ../../x .rlm/runs/r1",
+        "mv .rlm/runs/r1 x; echo >.rlm/runs/r1",
+        "cp -r .rlm/runs/r1 x; mv .rlm/runs/r1 y; mv x .rlm/runs/r1",
+        "for it in .rlm/runs/r1/*.ck*; do echo x >$it; done",
+    ] {
+        h5j_forced(&[], deed);
+    }
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can give files away");
+    }
+    for deed in ["chown 65534 .rlm", "chown 65534 .rlm/runs/r1"] {
+        h5j_forced(&[], deed);
+    }
+}
+
+#[test]
+fn h5j_force_needs_no_working_tree() {
+    for deed in [
+        "rm -rf .rlm/worktrees/r1",
+        "mv .rlm/worktrees/r1 ../moved",
+        "rm -rf .rlm",
+        "mv .rlm x",
+    ] {
+        h5j_forced(&["--worktree"], deed);
     }
 }
 
@@ -283,7 +397,7 @@ fn w12a_what_a_socket_repeats_is_printed_once() {
         let ended = quick(scene.rlm(&words));
         let printed = ended.stdout.len() + ended.stderr.len();
         assert!(printed < 4096, "{command}: {printed} bytes");
-        assert!(ended.stdout.matches("delivered").count() <= 1, "{ended}");
+        assert_eq!(ended.stdout.matches("delivered").count(), 1, "{ended}");
     }
     drop(fake);
     running.signal(Signal::KILL);

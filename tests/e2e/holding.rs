@@ -123,11 +123,13 @@ fn j53c_a_stopped_loop_is_not_taken_for_dead() {
 }
 
 #[test]
-fn j53c_a_deleted_state_directory_does_not_break_the_lock() {
+fn j53c_w5_a_deleted_state_directory_does_not_break_the_lock() {
     let scene = Scene::new("print ready\nhang");
     let first = scene.ready(&["--once"]);
     fs_err::remove_dir_all(scene.file(".rlm")).unwrap();
-    scene.run(&["--once"]).run(LONG).expect_code(9);
+    let refused = scene.run(&["--once"]).run(LONG).expect_code(9);
+    let stranger = "holds a lock on";
+    assert!(!refused.stderr.contains(stranger), "{refused}");
     assert_eq!(scene.start_count(), 1);
     first.signal(Signal::INT);
     first.wait(LONG);

@@ -265,6 +265,40 @@ fn h4_state_and_settings_of_another_user_are_refused_unless_the_user_trusts_the_
 }
 
 #[test]
+fn h4_runs_of_another_user_are_read_in_a_trusted_project_only() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can give files away");
+        return;
+    }
+    let scene = Scene::new("");
+    once(&scene, "r1").expect_code(0);
+    let mut give = std::process::Command::new("chown");
+    let given = give.args(["-R", "65534:65534"]).arg(scene.file(".rlm"));
+    assert!(given.status().unwrap().success());
+    let words: [&[&str]; 3] = [
+        &["status", "r1"],
+        &["logs", "r1"],
+        &["resume", "r1", "-n", "2"],
+    ];
+    for words in words {
+        let refused = scene.rlm(words).run(LONG).expect_code(2);
+        assert!(refused.stderr.contains("belongs to"), "{refused}");
+    }
+    let settings = scene.sandbox.home().join(".config/rlm");
+    fs_err::create_dir_all(&settings).unwrap();
+    let root = fs_err::canonicalize(scene.file(".")).unwrap();
+    let above = root.parent().unwrap();
+    let here = root.display().to_string();
+    for trusted in [here, format!("{}/*", above.display()), "*".into()] {
+        let line = format!("safe-directories = [\"{trusted}\"]\n");
+        fs_err::write(settings.join("config.toml"), line).unwrap();
+        for words in words {
+            scene.rlm(words).run(LONG).expect_code(0);
+        }
+    }
+}
+
+#[test]
 fn h12_x128e_a_state_directory_that_was_moved_is_rebuilt_and_a_link_is_not_followed() {
     let run = |deed: &str| {
         let scene = Scene::new("");

@@ -137,12 +137,11 @@ fn x102d_what_the_guard_ended_after_a_crash_is_named() {
         .lines()
         .find(|line| line.contains("by their guard"))
         .unwrap();
-    let all = scene.agent.children().into_iter().map(|child| child.pid);
-    assert!(
-        all.clone().all(|pid| named.contains(&pid.to_string())),
-        "{named}\n{:?}",
-        all.collect::<Vec<_>>()
-    );
+    let children = scene.agent.children();
+    assert!(children.len() >= 4, "{children:?}");
+    for child in &children {
+        assert!(named.contains(&child.pid.to_string()), "{named}\n{child:?}");
+    }
 }
 
 #[test]

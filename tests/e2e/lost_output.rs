@@ -109,6 +109,8 @@ fn w10_each_command_fails_whose_output_is_lost() {
         .take_while(|line| !line.is_empty())
         .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
         .filter(|name| !name.is_empty());
+    let names: Vec<&str> = names.collect();
+    assert!(names.contains(&"run") && names.contains(&"help"), "{help}");
     for name in names {
         let is_called = CALLS.iter().any(|words| words[0] == name);
         let is_known = OTHERS.iter().any(|(other, _)| *other == name);

@@ -61,6 +61,7 @@ fn x113h_a_command_is_told_what_becomes_of_the_run_when_that_is_saved() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
+    assert_eq!(seen.len(), told.len());
     for (told, seen) in told.iter().zip(&seen) {
         let complete = |it: &Value| it["iterations_complete"].as_u64().unwrap();
         assert!(complete(seen) >= complete(told), "{told}\n{seen}");

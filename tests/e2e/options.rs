@@ -170,7 +170,9 @@ fn state(directory: &Path) -> Vec<PathBuf> {
 fn x118b_x118c_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
     let scene = with_options("say ready\nhang");
     let running = begin(&scene, &["--once", "--json"]);
-    for process in scene.alive() {
+    let alive = scene.alive();
+    assert!(alive.len() >= 3, "rlm, the guard and the agent: {alive:?}");
+    for process in alive {
         let line = fs_err::read(format!("/proc/{}/cmdline", process.pid)).unwrap();
         let line = String::from_utf8_lossy(&line).into_owned();
         assert!(!line.contains("s3cret"), "{line}");

@@ -247,7 +247,9 @@ fn x118a_x118b_what_is_saved_is_private_and_holds_nothing_of_the_environment() {
     let run = scene.claude(&["--once", "--json", "--until", "true"]);
     let mut running = run.env("API_TOKEN", secret).spawn();
     says(&mut running, "ready");
-    for process in scene.alive() {
+    let alive = scene.alive();
+    assert!(alive.len() >= 3, "rlm, the guard and the agent: {alive:?}");
+    for process in alive {
         let line = fs_err::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).into_owned();
         assert!(

@@ -328,6 +328,12 @@ impl Ended {
         self.status.signal()
     }
 
+    /// Whether it left a core file when it died.
+    #[must_use]
+    pub fn core_dumped(&self) -> bool {
+        self.status.core_dumped()
+    }
+
     /// Checks the exit code and gives the rest on.
     ///
     /// # Panics

@@ -22,6 +22,7 @@ fn every_bench_runs_and_reports() {
     for bench in benches {
         let id = bench["id"].as_str().unwrap();
         assert!(report.contains(&format!("## {id}: ")), "{report}");
+        let mut measured = 0;
         for series in bench["series"].as_array().unwrap() {
             for contender in series["contenders"].as_array().unwrap() {
                 // What is the quickest for some trees does not end all of them.
@@ -29,9 +30,11 @@ fn every_bench_runs_and_reports() {
                 let is_measured = contender["role"] != "peer" && !may_be_lost;
                 if is_measured {
                     assert_ne!(contender["samples"], serde_json::Value::Null, "{bench:#}");
+                    measured += 1;
                 }
             }
         }
+        assert!(measured > 0, "{bench:#}");
     }
     let ids: Vec<&str> = benches
         .iter()

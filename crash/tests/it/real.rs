@@ -120,7 +120,9 @@ fn d8_allocations_are_counted() {
 fn d8_fuzz_targets_hold_on_their_seeds() {
     let mut rng = Rng::new(8);
     for (name, target) in fuzzing::TARGETS {
-        for seed in fuzzing::seeds(name) {
+        let seeds = fuzzing::seeds(name);
+        assert!(!seeds.is_empty(), "{name} has no seeds");
+        for seed in seeds {
             target(&seed);
             for _ in 0..20 {
                 let mut bytes = seed.clone();

@@ -74,4 +74,19 @@ mod tests {
         open(&other.join("new"), append, Links::None).unwrap();
         assert!(other.join("new").exists());
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn h2_a_report_of_survivors_is_not_written_to_a_second_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(dir.path()).unwrap();
+        let (precious, report) = (top.join("precious"), top.join("survivors"));
+        std::fs::write(&precious, "precious").unwrap();
+        std::fs::hard_link(&precious, &report).unwrap();
+        let new = crate::sweep::SweepReport::default();
+        new.append(&report).unwrap_err();
+        assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+        std::fs::remove_file(&report).unwrap();
+        new.append(&report).unwrap();
+    }
 }

@@ -181,7 +181,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn l96b_p7_lines_come_whole_and_in_order_whoever_writes_them_and_gives_up_on_them(
+        fn l96b_l96c_p7_lines_come_whole_and_in_order_whoever_writes_them_and_gives_up_on_them(
             steps in prop::collection::vec((0_usize..200, 0_usize..200_000, any::<bool>(), any::<bool>()), 1..24),
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -215,6 +215,11 @@ mod tests {
                 prop_assert!(seen == expected);
                 prop_assert_eq!(lock(&writer.pipe).waiting, 0);
                 prop_assert_eq!(writer.room.available_permits(), AHEAD);
+                // Nothing comes behind the last line either.
+                drop(writer);
+                let mut behind = Vec::new();
+                receiver.read_to_end(&mut behind).await.unwrap();
+                prop_assert!(behind.is_empty(), "{behind:?}");
                 Ok(())
             })?;
         }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use agent_subprocess::ProcessId;
 
+use crate::state_dir::Identity;
+
 /// The most bytes of `/proc/locks` that are read, and the most descriptors of a process that are looked at.
 const LONGEST: u64 = 16 << 20;
 const DESCRIPTORS: usize = 65_536;
@@ -83,8 +85,11 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    fn is(&self, meta: &std::fs::Metadata) -> bool {
-        (self.device, self.inode) == (meta.dev(), meta.ino())
+    fn identity(&self) -> Identity {
+        Identity {
+            device: self.device,
+            inode: self.inode,
+        }
     }
 }
 
@@ -135,8 +140,12 @@ pub(crate) enum Lock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) process: ProcessId,
+    /// The working tree, which may have been moved or removed since.
+    pub(crate) tree: Identity,
     /// The name of the run whose state it has locked too, if it has.
     pub(crate) run: Option<String>,
+    /// Whether that state is, or was, where the state of a run belongs: then the name is not one that somebody gave to a moved directory.
+    pub(crate) is_in_place: bool,
     /// Whether it runs the program of this process.
     pub(crate) is_same_program: bool,
 }
@@ -148,6 +157,10 @@ pub(crate) struct Owner {
 /// When `/proc/locks`, or the directory, can't be read.
 pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
     let tree = std::fs::metadata(tree)?;
+    let tree = Identity {
+        device: tree.dev(),
+        inode: tree.ino(),
+    };
     let mut hidden = Vec::new();
     for pid in takers()? {
         // The start time first: should the number be used again meanwhile, no signal goes to the new process.
@@ -156,10 +169,13 @@ pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
             continue;
         };
         match held_by(pid) {
-            Ok(held) if held.iter().any(|it| it.is(&tree)) => {
+            Ok(held) if held.iter().any(|it| it.identity() == tree) => {
+                let run = held.iter().find_map(|it| run_of(&it.path));
                 return Ok(Lock::Taken(Owner {
                     process,
-                    run: held.iter().find_map(|it| run_of(&it.path)),
+                    tree,
+                    is_in_place: run.as_ref().is_some_and(|it| it.1),
+                    run: run.map(|it| it.0),
                     is_same_program: is_same_program(pid),
                 }));
             }
@@ -173,23 +189,46 @@ pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
     })
 }
 
-/// Whether that process still holds the lock on the directory.
-pub(crate) fn still_holds(process: ProcessId, tree: &Path) -> bool {
-    let Ok(tree) = std::fs::metadata(tree) else {
-        return false;
+/// Finds the processes that hold a lock on the state of a run in the project `root` and one on a directory, whatever became of that directory.
+///
+/// # Errors
+///
+/// When `/proc/locks` can't be read.
+pub(crate) fn owners_of_lost_trees(root: &Path) -> io::Result<Vec<Owner>> {
+    let owner = |pid| {
+        let process = agent_subprocess::ancestry::process(pid).filter(ProcessId::is_alive)?;
+        let held = held_by(pid).ok()?;
+        let mut here = held.iter().filter(|it| it.path.starts_with(root));
+        let (run, is_in_place) = here.find_map(|it| run_of(&it.path))?;
+        Some(Owner {
+            process,
+            tree: held.iter().find(|it| it.is_dir)?.identity(),
+            run: Some(run),
+            is_in_place,
+            is_same_program: is_same_program(pid),
+        })
     };
-    let held = held_by(process.pid);
-    held.is_ok_and(|held| held.iter().any(|it| it.is(&tree))) && process.is_alive()
+    Ok(takers()?.into_iter().filter_map(owner).collect())
 }
 
-/// Reads the name of a run from the path of its lock file: `…/.rlm/runs/RUN/LOCK`, also of one that was removed.
-fn run_of(path: &Path) -> Option<String> {
+/// Returns whether that process still holds the lock on its working tree.
+pub(crate) fn still_holds(owner: &Owner) -> bool {
+    let held = held_by(owner.process.pid);
+    held.is_ok_and(|held| held.iter().any(|it| it.identity() == owner.tree))
+        && owner.process.is_alive()
+}
+
+/// Reads the name of a run from the path of its lock file, also of one that was removed: `…/.rlm/runs/RUN/LOCK`, or `…/RUN/LOCK` where somebody moved
+/// a directory above it. Says whether it is in its place, too.
+fn run_of(path: &Path) -> Option<(String, bool)> {
     let name = path.file_name()?.to_str()?;
-    let mut above = path.ancestors().skip(1).map(Path::file_name);
-    let run = above.next()??.to_str()?;
+    let directory = path.parent()?;
+    let run = directory.file_name()?.to_str()?;
     let is_lock = name.strip_suffix(" (deleted)").unwrap_or(name) == "LOCK";
-    let is_state = above.next()?? == "runs" && above.next()?? == ".rlm";
-    (is_lock && is_state).then(|| run.to_owned())
+    let is_in_place = directory
+        .parent()
+        .is_some_and(|it| it.ends_with(".rlm/runs"));
+    is_lock.then(|| (run.to_owned(), is_in_place))
 }
 
 /// Whether a process runs the program of this one.
@@ -222,7 +261,9 @@ mod tests {
         lock.try_lock().unwrap();
         let mut own = Owner {
             process: ProcessId::current(),
+            tree: crate::state_dir::metadata(dir.path()).unwrap().identity(),
             run: None,
+            is_in_place: false,
             is_same_program: true,
         };
         assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own.clone()));
@@ -230,23 +271,24 @@ mod tests {
         std::fs::create_dir_all(&state).unwrap();
         let file = std::fs::File::create(state.join("LOCK")).unwrap();
         file.try_lock().unwrap();
-        own.run = Some("r1".into());
+        (own.run, own.is_in_place) = (Some("r1".into()), true);
         assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own.clone()));
         std::fs::remove_dir_all(dir.path().join(".rlm")).unwrap();
-        assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own));
-        assert!(still_holds(ProcessId::current(), dir.path()));
+        assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own.clone()));
+        assert!(still_holds(&own));
         let found = holders_of_directories([std::process::id(), 1].into_iter());
         assert!(found.contains(&std::process::id()));
         drop(lock);
-        assert!(!still_holds(ProcessId::current(), dir.path()));
+        assert!(!still_holds(&own));
     }
 
     #[test]
     fn a_run_is_known_by_the_path_of_its_lock() {
         let run = |path| run_of(Path::new(path));
-        assert_eq!(run("/p/.rlm/runs/r1/LOCK"), Some("r1".into()));
-        assert_eq!(run("/p/.rlm/runs/r1/LOCK (deleted)"), Some("r1".into()));
+        let r1 = |is_in_place| Some(("r1".to_owned(), is_in_place));
+        assert_eq!(run("/p/.rlm/runs/r1/LOCK"), r1(true));
+        assert_eq!(run("/p/.rlm/runs/r1/LOCK (deleted)"), r1(true));
+        assert_eq!(run("/p/moved/runs/r1/LOCK"), r1(false));
         assert_eq!(run("/p/.rlm/runs/r1/LOCKED"), None);
-        assert_eq!(run("/runs/r1/LOCK"), None);
     }
 }

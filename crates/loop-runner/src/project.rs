@@ -27,6 +27,18 @@ impl Project {
     /// When `directory` is not a directory that can be entered, its path is not UTF-8, it is in a repository that git does not touch because that
     /// belongs to another user, or its `.rlm` belongs to another user.
     pub fn find(directory: &Path) -> Result<Self, Error> {
+        let this = Self::find_to_stop(directory)?;
+        state_dir::check_owner(&this.root, &this.state_dir()).map_err(Error::foreign)?;
+        Ok(this)
+    }
+
+    /// Finds the project of a directory, also where its `.rlm` belongs to another user: to end a run by force, for which the locks count and not the
+    /// state.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find), but for `.rlm`.
+    pub fn find_to_stop(directory: &Path) -> Result<Self, Error> {
         let directory = fs_err::canonicalize(directory)
             .and_then(|path| fs_err::read_dir(&path).map(|_| path))
             .and_then(in_words)
@@ -37,7 +49,6 @@ impl Project {
         }
         let tree = git.top().unwrap_or(&directory).to_owned();
         let root = tree::home(&tree).unwrap_or(&tree).to_owned();
-        state_dir::check_owner(&root, &root.join(".rlm")).map_err(Error::foreign)?;
         Ok(Self {
             root,
             directory,
@@ -148,8 +159,8 @@ mod tests {
     fn x117g_a_directory_whose_path_can_not_be_said_is_refused_before_anything_is_made() {
         let dir = tempfile::tempdir().unwrap();
         let odd = dir.path().join(OsStr::from_bytes(b"caf\xe9"));
-        // A file system that takes no such name has no such project.
         if fs_err::create_dir(&odd).is_err() {
+            println!("skipped: this file system takes no name that is not UTF-8");
             return;
         }
         let refused = Project::find(&odd).unwrap_err().to_string();

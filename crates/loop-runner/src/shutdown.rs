@@ -225,6 +225,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn j41d_the_bound_of_a_stop_only_moves_earlier() {
+        let by = |seconds| Instant::now() + Duration::from_secs(seconds);
+        let now = Timestamp(0);
+        let first = Shutdown::now(None, by(8), None, now);
+        let later = Shutdown::now(Some(first), by(60), None, now);
+        let sooner = Shutdown::now(Some(later), by(1), None, now);
+        let until = [first, later, sooner].map(|it| it.until.0);
+        assert_eq!(until, [8000, 8000, 1000]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn j41c_a_long_stop_does_not_fill_the_log() {
         let lines = lines(3600).await;
         let minutes = lines.iter().filter(|line| line.0 > 640).count();

@@ -451,6 +451,7 @@ pub(crate) mod tests {
             PHASES,
         )
         .unwrap();
+        assert!(settings.phases.len() > 1);
         for phase in &settings.phases {
             assert_eq!(phase.limits.max_iterations, Some(5), "{}", phase.name);
             assert_eq!(phase.permissions, Permissions::All, "{}", phase.name);

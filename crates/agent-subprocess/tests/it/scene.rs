@@ -125,10 +125,23 @@ pub fn alone(test: &str) -> bool {
     const ALONE: &str = "AGENT_SUBPROCESS_TEST_ALONE";
     let is_alone = std::env::var(ALONE).is_ok_and(|name| name == test);
     if !is_alone {
-        let status = own_test(test).env(ALONE, test).status().unwrap();
-        assert!(status.success(), "{test} failed in a process of its own");
+        passes(test, own_test(test).env(ALONE, test));
     }
     is_alone
+}
+
+/// Checks that a command runs one test of this binary and that this test passes. A name that no test has any more runs none, and that succeeds too.
+#[track_caller]
+pub fn passes(test: &str, command: &mut std::process::Command) {
+    let ended = command.output().unwrap();
+    let [stdout, stderr] = [&ended.stdout, &ended.stderr].map(|out| String::from_utf8_lossy(out));
+    // What the test skips is read from this output.
+    println!("{stdout}\n{stderr}");
+    assert!(
+        ended.status.success(),
+        "{test} failed in a process of its own"
+    );
+    assert!(stdout.contains("ok. 1 passed"), "there is no test {test}");
 }
 
 /// A command that runs one test of this binary.

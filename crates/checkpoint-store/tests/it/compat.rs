@@ -151,15 +151,15 @@ fn golden() -> Vec<Dir> {
         }
         dir
     };
-    formats.map(copy).collect()
+    let copies: Vec<Dir> = formats.map(copy).collect();
+    assert!(copies.len() >= 2, "no format is forgotten");
+    copies
 }
 
 #[cfg(feature = "zstd")]
 #[test]
 fn d10_golden_files_of_every_format_load() {
-    let all = golden();
-    assert!(all.len() >= 2);
-    for dir in all {
+    for dir in golden() {
         let loaded = reader::load::<u64, String>(&dir.path).unwrap();
         assert_eq!(loaded.head, Some(6));
         assert_eq!(
@@ -171,6 +171,7 @@ fn d10_golden_files_of_every_format_load() {
         insta::assert_snapshot!("golden_files_load", loaded.report);
         let verified = checkpoint_store::verify::verify(&dir.path).unwrap();
         let whole = checkpoint_store::verify::Condition::Whole;
+        assert!(verified.files.len() > 2, "{:?}", verified.files);
         assert!(verified.files.iter().all(|file| file.condition == whole));
         for (seq, head) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 4), (7, 6)] {
             let options = options("golden", 1);

@@ -115,6 +115,7 @@ fn x128b_x128d_any_file_that_is_removed_is_noticed_before_the_next_acknowledgeme
             }
             .path,
         );
+        assert!(names.len() > 4, "{:?}", names.keys());
         for name in names.into_keys() {
             let dir = Dir::new();
             let mut writer = filled(&dir);

@@ -23,6 +23,7 @@ fn old_files_are_read_and_never_touched() {
     let members = [gzip(&text[..9]), gzip(&text[9..])].concat();
     std::fs::write(root.path().join("members"), members).unwrap();
     let before = files(root.path());
+    assert_eq!(before.len(), 3, "{:?}", before.keys());
     for name in before.keys() {
         let value: Value = import::json(root.path().join(name)).unwrap();
         assert_eq!(value["state"], json!({"messages": ["a"]}), "{name}");

@@ -1,10 +1,12 @@
 //! The other end of the control socket: who asks.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use agent_subprocess::{ProcessId, ancestry};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -35,8 +37,11 @@ pub fn ask(run_dir: &Path, request: &Request) -> Result<Answers, Error> {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::silent(path.clone()),
         _ => Error::io("can't connect to", path.clone(), e),
     })?;
+    // At once: a process that ends meanwhile is not found any more.
+    let peer = ancestry::Peer::of(stream.as_fd()).ok();
     let mut answers = Answers {
         path,
+        peer: peer.map(|peer| peer.process()),
         from: BufReader::new(stream),
         line: Vec::new(),
         read: 0,
@@ -70,6 +75,8 @@ fn reach(path: &Path) -> io::Result<UnixStream> {
 #[derive(Debug)]
 pub struct Answers {
     path: PathBuf,
+    /// The process that listens there, where the system says it.
+    peer: Option<ProcessId>,
     from: BufReader<UnixStream>,
     /// What came of a line that is not whole yet.
     line: Vec<u8>,
@@ -81,6 +88,16 @@ impl Answers {
     /// Returns where the socket lies, and the connection, of which nothing was read yet.
     pub(super) fn into_parts(self) -> (PathBuf, BufReader<UnixStream>) {
         (self.path, self.from)
+    }
+
+    /// Returns whether this process answers. An agent can put a socket of its own in the place of the run's, and say there what it likes.
+    ///
+    /// # Platform
+    ///
+    /// Always `true` outside Linux, where the process is not known.
+    #[must_use]
+    pub fn is_from(&self, process: ProcessId) -> bool {
+        !cfg!(target_os = "linux") || self.peer == Some(process)
     }
 
     /// Waits for the next answer; `None` when the other side has hung up.

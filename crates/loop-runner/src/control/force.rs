@@ -3,11 +3,10 @@
 //! The kernel names that process: it is the one that took the lock on the working tree. It is signalled once a second
 //! proof agrees. What an agent can edit, such as `holder.json`, only gives a name to what the kernel says.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use agent_duplex::ProcessName;
-use agent_subprocess::ProcessId;
 use agent_subprocess::sweep;
 use rustix::process::Signal;
 
@@ -44,7 +43,7 @@ impl Project {
         let signed = work_tree::holders(self).filter(|it| it.run == *run);
         let signed = signed.max_by_key(|it| (it.process.is_alive(), it.since));
         match self.owner(run) {
-            Ok(Some((owner, _))) => Some(Holder {
+            Ok(Some(owner)) => Some(Holder {
                 process: owner.process,
                 since: signed.map(|it| it.since).unwrap_or_default(),
                 run: run.clone(),
@@ -55,45 +54,53 @@ impl Project {
     }
 
     /// Returns whether a living process is known to have that run: by the lock on the working tree, whatever became of
-    /// the state.
+    /// the state and of that tree.
     #[must_use]
     pub fn is_owned(&self, run: &RunId) -> bool {
         matches!(self.owner(run), Ok(Some(_)))
     }
 
-    /// Returns the run whose process has the lock on the working tree of this project, be its state removed.
+    /// Returns the run whose process has the lock on the working tree of this project, be its state removed; else the only one whose working tree was
+    /// removed or moved away.
     #[must_use]
     pub fn owned_run(&self) -> Option<RunId> {
-        match locks::owner(self.tree()).ok()? {
-            Lock::Taken(owner) => owner.run?.parse().ok(),
-            Lock::Free | Lock::Hidden(_) => None,
-        }
+        let owner = match locks::owner(self.tree()).ok()? {
+            Lock::Taken(owner) => owner,
+            Lock::Free | Lock::Hidden(_) => {
+                let mut lost = locks::owners_of_lost_trees(self.root()).ok()?;
+                lost.pop().filter(|_| lost.is_empty())?
+            }
+        };
+        owner.run?.parse().ok()
     }
 
-    /// Finds the process that has the run, with the tree on which it holds the lock; `None` when no process has a lock.
-    fn owner(&self, run: &RunId) -> Result<Option<(Owner, PathBuf)>, Error> {
+    /// Finds the process that has the run; `None` when no process has a lock.
+    fn owner(&self, run: &RunId) -> Result<Option<Owner>, Error> {
         let head = self.run(run).ok().and_then(|entry| entry.head.ok());
         let own = head.map(|head| head.tree(self.root()).to_owned());
         let all = || {
             let trees = git::tree::all(&self.state_dir());
             std::iter::once(self.root().to_owned()).chain(trees)
         };
-        let mut why = None;
+        let (mut why, mut likely) = (None, None);
         for tree in own.clone().map_or_else(|| all().collect(), |own| vec![own]) {
-            let lock = locks::owner(&tree).map_err(|e| {
-                Error::unproven(format!(
-                    "the process that has run `{run}` can't be proven: /proc/locks or the working tree can't be read: {e}; look for it with: fuser -v {}",
-                    tree.display()
-                ))
-            })?;
+            let lock = match locks::owner(&tree) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                lock => lock.map_err(|e| unreadable(run, &e, &tree))?,
+            };
             match lock {
                 Lock::Free => {}
-                // The state says which run works in which tree, and the program which process can be one.
+                Lock::Taken(owner) if owner.run.as_deref() == Some(run.as_str()) => {
+                    return Ok(Some(owner));
+                }
+                // An agent may have moved the state, and so given it any name. The program says that this is a run, and the state, or the project, in which
+                // tree.
                 Lock::Taken(owner)
-                    if owner.run.as_deref() == Some(run.as_str())
-                        || (owner.run.is_none() && own.is_some() && owner.is_same_program) =>
+                    if !owner.is_in_place
+                        && owner.is_same_program
+                        && (own.is_some() || tree == self.root()) =>
                 {
-                    return Ok(Some((owner, tree)));
+                    likely.get_or_insert(owner);
                 }
                 Lock::Taken(owner) => {
                     why.get_or_insert_with(|| strange(run, &owner, &tree));
@@ -103,9 +110,14 @@ impl Project {
                 }
             }
         }
-        match why {
-            None => Ok(None),
-            Some(why) => Err(Error::unproven(why)),
+        // The tree was removed or moved, or the state names another one: both can be an agent's work.
+        let lost = locks::owners_of_lost_trees(self.root());
+        let lost = lost.map_err(|e| unreadable(run, &e, self.root()))?;
+        let lost = { lost.into_iter() }.find(|it| it.run.as_deref() == Some(run.as_str()));
+        match (lost.or(likely), why) {
+            (Some(owner), _) => Ok(Some(owner)),
+            (None, None) => Ok(None),
+            (None, Some(why)) => Err(Error::unproven(why)),
         }
     }
 
@@ -143,18 +155,17 @@ impl Project {
         let end = Instant::now() + limit;
         let kill_at = (Instant::now() + patience).min(end);
         let owner = self.owner(run)?;
-        let (owner, tree) = owner.ok_or_else(|| Error::nobody(self.run_dir(run)))?;
+        let owner = owner.ok_or_else(|| Error::nobody(self.run_dir(run)))?;
         let process = owner.process;
         caller::check_own(process).map_err(|why| {
             Error::refused(format!(
                 "run `{run}` is not ended from here: this process {why}"
             ))
         })?;
-        let handle = Handle::open(process, &tree).ok_or_else(|| {
+        let handle = Handle::open(&owner).ok_or_else(|| {
             Error::unproven(format!(
-                "pid {} let go of `{}` a moment ago; look again",
+                "pid {} let go of the working tree of run `{run}` a moment ago; look again",
                 process.pid,
-                tree.display()
             ))
         })?;
         let scope = scope_of(self, run);
@@ -192,15 +203,22 @@ impl Project {
     }
 }
 
+fn unreadable(run: &RunId, why: &std::io::Error, tree: &Path) -> Error {
+    Error::unproven(format!(
+        "the process that has run `{run}` can't be proven: /proc/locks or the working tree can't be read: {why}; look for it with: fuser -v {}",
+        tree.display()
+    ))
+}
+
 /// Says that a process has the tree which is not known to be that of the run.
 fn strange(run: &RunId, owner: &Owner, tree: &Path) -> String {
     let (pid, tree) = (owner.process.pid, tree.display());
     match &owner.run {
-        Some(other) => format!(
-            "pid {pid} works in `{tree}` for another run: {}; no process is known to have run `{run}`",
+        Some(other) if owner.is_in_place => format!(
+            "pid {pid} works in `{tree}` for another run, and no process is known to have run `{run}`; to end the other one: rlm stop {} --force",
             other.escape_debug()
         ),
-        None => format!(
+        _ => format!(
             "pid {pid} holds `{tree}`, and nothing proves that it has run `{run}`, so it gets no signal; look at it: ps -fp {pid}"
         ),
     }
@@ -229,12 +247,12 @@ struct Handle(std::os::fd::OwnedFd);
 #[cfg(target_os = "linux")]
 impl Handle {
     /// Opens it, and proves once more that it has the lock, now that its number can't be used again.
-    fn open(process: ProcessId, tree: &Path) -> Option<Self> {
+    fn open(owner: &Owner) -> Option<Self> {
         use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-        let pid = Pid::from_raw(process.pid.cast_signed())?;
+        let pid = Pid::from_raw(owner.process.pid.cast_signed())?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        locks::still_holds(process, tree).then_some(Self(handle))
+        locks::still_holds(owner).then_some(Self(handle))
     }
 
     fn signal(&self, signal: Signal) {
@@ -248,7 +266,7 @@ struct Handle;
 
 #[cfg(not(target_os = "linux"))]
 impl Handle {
-    fn open(_process: ProcessId, _tree: &Path) -> Option<Self> {
+    fn open(_owner: &Owner) -> Option<Self> {
         None
     }
 

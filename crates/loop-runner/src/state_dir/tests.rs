@@ -47,7 +47,9 @@ fn h1_h9_what_is_no_regular_file_is_neither_read_nor_written() {
         assert!(read(&path, 10).is_err(), "{name}");
         assert!(append(&path).is_err(), "{name}");
         assert!(create_new(&path).is_err(), "{name}");
+        assert!(exists(&path) && !is_file(&path), "{name}");
     }
+    assert!(!is_dir(&path("link")) && is_dir(&path("directory")));
     assert!(!planted.dir.path().join("none").exists());
     for name in ["link", "dangling", "zero", "fifo"] {
         replace(&path(name), b"new").unwrap();
@@ -56,6 +58,20 @@ fn h1_h9_what_is_no_regular_file_is_neither_read_nor_written() {
     planted.unharmed();
     let names = entries(&path("")).unwrap();
     assert_eq!(names.len(), 5, "no temporary is left: {names:?}");
+}
+
+#[test]
+fn h2_a_new_file_takes_the_place_of_none() {
+    let planted = Planted::new();
+    let path = planted.path("file");
+    fs_err::write(&path, "precious").unwrap();
+    let taken = create_new(&path).unwrap_err();
+    assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+    let other = planted.path("other");
+    fs_err::write(&other, "x").unwrap();
+    let taken = rename_new(&other, &path).unwrap_err();
+    assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(fs_err::read_to_string(&path).unwrap(), "precious");
 }
 
 #[test]
@@ -78,6 +94,7 @@ fn h2_no_component_below_the_state_directory_is_a_link() {
     for path in [
         state.join("linked/r1/file"),
         state.join("runs/../linked/r1/file"),
+        state.join("runs/../../other/r1/file"),
     ] {
         open(&path).unwrap_err();
         replace(&path, b"y").unwrap_err();
@@ -102,7 +119,16 @@ fn h9_a_file_beyond_its_bound_is_not_read() {
         .set_len(20 << 30)
         .unwrap();
     let refused = read(&path, 1 << 20).unwrap_err().to_string();
-    assert!(refused.contains("more than the 1048576"), "{refused}");
+    let words = "it has 21474836480 bytes, more than the 1048576";
+    assert!(refused.contains(words), "{refused}");
+    let refused = open_bounded(&path, 1 << 20).unwrap_err().to_string();
+    assert!(refused.contains(words), "{refused}");
+    // Files of `/proc` have no length before they are read, as one that grows.
+    #[cfg(target_os = "linux")]
+    {
+        let refused = read(Path::new("/proc/version"), 10).unwrap_err();
+        assert!(refused.to_string().contains("11 bytes"), "{refused}");
+    }
 }
 
 #[test]
@@ -138,6 +164,12 @@ fn h4_a_file_of_another_user_is_refused_with_both_ways_out() {
     }
     assert_eq!(refused.lines().count(), 1);
     std::os::unix::fs::chown(planted.path(""), Some(65534), None).unwrap();
+    let wide = std::fs::Permissions::from_mode(0o755);
+    fs_err::set_permissions(planted.path(""), wide).unwrap();
+    let refused = make_private_directory(&planted.path("")).unwrap_err();
+    assert!(refused.to_string().contains("belongs to"), "{refused}");
+    let mode = fs_err::metadata(planted.path("")).unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o755);
     let refused = create_new(&planted.path("other")).unwrap_err().to_string();
     assert!(refused.contains("belongs to"), "{refused}");
 }

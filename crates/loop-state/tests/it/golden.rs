@@ -46,6 +46,7 @@ fn golden<T: DeserializeOwned + PartialEq + std::fmt::Debug>(
         values, same,
         "both files of version {version} hold the same"
     );
+    assert!(!values.is_empty(), "{what} of version {version}");
     (values, serde_json::from_slice(&json).unwrap())
 }
 

@@ -51,15 +51,22 @@ impl Target {
     /// The same for a run that is ended by force: whatever became of its state, the process that has its working tree counts.
     pub(crate) fn find_by_force(directory: &Path, name: Option<&str>) -> Result<Self, Failure> {
         let failure = match Self::find(directory, name) {
-            Err(failure) if failure.code == Code::NotFound => failure,
+            Err(failure) => failure,
             found => return found,
         };
-        let project = Project::find(directory)?;
-        let named = name.map(str::parse::<RunId>).transpose()?;
-        match named.or_else(|| project.owned_run()) {
-            Some(run) if project.is_owned(&run) => Self::of(project, run),
-            _ => Err(failure),
-        }
+        let Ok(project) = Project::find_to_stop(directory) else {
+            return Err(failure);
+        };
+        let is_several = failure.code == Code::Usage && project.runs().is_ok();
+        let run = match name {
+            Some(name) => name.parse().ok(),
+            None if is_several => None,
+            None => project.owned_run(),
+        };
+        let Some(run) = run.filter(|run| project.is_owned(run)) else {
+            return Err(failure);
+        };
+        Self::of(project, run)
     }
 
     /// Names a run and the process that has it, unless this is inside that run.
@@ -125,7 +132,10 @@ impl Target {
                         None => return Ok(Outcome::SoFar(None)),
                     }
                 }
-                Ok(Some(answer)) => {
+                Ok(Some(mut answer)) => {
+                    if let Answer::Ended(ended) = &mut answer {
+                        ended.proven &= self.is_owner(&answers);
+                    }
                     match longer(&answer).filter(|_| !is_longer) {
                         Some(more) => {
                             is_longer = true;
@@ -152,6 +162,12 @@ impl Target {
                 return Ok(Outcome::SoFar(last));
             }
         }
+    }
+
+    /// Returns whether the process that has the run answers: another one proves nothing.
+    fn is_owner(&self, answers: &Answers) -> bool {
+        let is_it = |holder: &Holder| answers.is_from(holder.process);
+        !cfg!(target_os = "linux") || self.holder.as_ref().is_some_and(is_it)
     }
 
     /// Reaches a run that may have just begun, or whose socket was removed and is made again within seconds.

@@ -194,6 +194,14 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
             )),
             false => e.into(),
         })?;
+    let stays = target.holder.as_ref().filter(|it| it.process.is_alive());
+    if let Some(holder) = stays {
+        let pid = holder.process.pid;
+        return Err(Failure::failed(format!(
+            "{} was killed and is not gone: the system holds it; look at it: ps -fp {pid}",
+            target.process()
+        )));
+    }
     if !args.json && forced.killed {
         anstream::eprintln!(
             "{} did not go when it was asked to, and was killed",
@@ -224,8 +232,8 @@ fn is_gone(target: &Target, by: Instant) -> bool {
 /// Says how the run ended and what is left of it: from its saved state, and from what was seen.
 fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failure> {
     let run = match target.project.run(&target.run) {
-        Err(e) if e.is_not_found() && form != Form::Event => {
-            return tell_without_state(target, seen, form);
+        Err(e) if form != Form::Event => {
+            return tell_without_state(target, seen, form, &e);
         }
         run => run?,
     };
@@ -274,14 +282,26 @@ fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failur
     ended_but(survivors, code(&run))
 }
 
-/// The same of a run whose state somebody removed.
-fn tell_without_state(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failure> {
+/// The same of a run whose state somebody removed, or made unreadable.
+fn tell_without_state(
+    target: &Target,
+    seen: &Seen<'_>,
+    form: Form,
+    error: &loop_runner::Error,
+) -> Result<ExitCode, Failure> {
     let run = &target.run;
+    let state = match error.is_not_found() {
+        true => "its saved state was removed".to_owned(),
+        false => format!(
+            "its saved state can't be read: {}",
+            shown(&error.to_string())
+        ),
+    };
     let left = seen.survivors.len();
     let of = left + seen.ended;
     let text = match form {
         Form::Words => format!(
-            "{run}: its process is gone; {}; its saved state was removed",
+            "{run}: its process is gone; {}; {state}",
             render::left(left, of, seen.proven)
         ),
         _ => json!({

@@ -326,12 +326,10 @@ mod tests {
         assert!(refused.unwrap_err().contains("each phase"));
         let others = resumed(given(&layers, Some(AgentKind::Codex), sh()), &saved);
         let others = others.unwrap().unwrap();
-        assert!(
-            others
-                .phases
-                .iter()
-                .all(|phase| phase.agent.name() == "codex")
-        );
+        let agents: Vec<_> = { others.phases.iter() }
+            .map(|phase| phase.agent.name())
+            .collect();
+        assert_eq!(agents, ["codex", "codex"]);
     }
 
     #[test]

@@ -124,11 +124,24 @@ mod tests {
         }
 
         #[test]
-        fn l96b_a_message_is_written_as_one_line(text: String) {
-            let written = String::from_utf8(request(1, &text, Value::from(text.as_str()))).unwrap();
-            let inside = written.strip_suffix('\n').unwrap();
-            let is_one = !inside.contains(['\n', '\r', '\u{2028}', '\u{2029}']);
-            prop_assert!(is_one);
+        fn l96a_l96b_l96c_each_message_is_one_line_that_begins_with_its_object(text: String) {
+            let value = Value::from(text.as_str());
+            let written = [
+                request(1, &text, value.clone()),
+                notification(&text, value.clone()),
+                result(&value, value.clone()),
+                refuse(&value, &text),
+                cancelled(&value),
+            ];
+            for message in written.map(|bytes| String::from_utf8(bytes).unwrap()) {
+                // Neither a byte order mark before the object nor an empty line behind it.
+                let inside = message.strip_suffix("}\n").and_then(|rest| rest.strip_prefix('{'));
+                let inside = inside.unwrap_or_else(|| panic!("{message:?}"));
+                let is_one = !inside.contains(['\n', '\r', '\u{2028}', '\u{2029}']);
+                prop_assert!(is_one, "{message:?}");
+                let read = parse(message.as_bytes()).unwrap();
+                prop_assert!([&read["method"], &read["id"]].contains(&&value), "{message:?}");
+            }
         }
     }
 }

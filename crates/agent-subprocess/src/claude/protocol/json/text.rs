@@ -231,6 +231,12 @@ mod tests {
         })
     }
 
+    /// An object, except that a name, a number or an escape may be wrong: about half of them are objects, and so are hardly any random characters.
+    fn almost_an_object() -> impl Strategy<Value = String> {
+        let field = r#" ?"[a-c ]{0,2}(\\[nu"])?" ?: ?(-?[01]{1,2}(\.0)?|"[a-c ]{0,3}"|\{\}|\[ ?\]|true|null) ?"#;
+        prop::collection::vec(field, 0..3).prop_map(|fields| format!("{{{}}}", fields.join(",")))
+    }
+
     /// What `serde_json` makes of a field is what we make of it.
     fn agrees(text: &str, fields: &Map<String, Value>) {
         let object = Object::parse(text).unwrap();
@@ -271,7 +277,7 @@ mod tests {
         }
 
         #[test]
-        fn p13c_what_serde_json_takes_is_taken(text in r#"[{}\[\],:"\\a-cu01. -]{0,24}"#) {
+        fn p13c_what_serde_json_takes_is_taken(text in prop_oneof![almost_an_object(), r#"[{}\[\],:"\\a-cu01. -]{0,24}"#]) {
             let known = serde_json::from_str::<std::collections::BTreeMap<String, &RawValue>>(&text);
             let object = Object::parse(&text);
             if let Ok(known) = known {
