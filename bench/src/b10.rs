@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::harness::{
@@ -38,11 +38,7 @@ struct Looked {
 }
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
-    let Some(rlm) = find_rlm() else {
-        outcome.skip(
-            "rlm",
-            &"it does not lie beside this program; `cargo xtask bench` puts it there",
-        );
+    let Some(rlm) = rlm_or_skip(outcome) else {
         return Ok(());
     };
     let sizes: &[(usize, &'static str)] = plan.scale.pick(
@@ -177,21 +173,13 @@ fn judge_memory(seen: &Looked, outcome: &mut Outcome) {
 
 /// Runs our loop and returns the milliseconds of an iteration.
 fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, Looked)> {
-    let (home, work) = (dir.join("home"), dir.join("work"));
-    fs_err::create_dir_all(&home)?;
-    fs_err::create_dir_all(&work)?;
+    make_place(dir)?;
+    let work = dir.join("work");
     let begun = Instant::now();
-    let mut child = Command::new(rlm)
+    let mut child = command_in(dir, rlm)
         .args(["run", "--sleep", "0", "--prompt", "x", "-n"])
         .arg(count.to_string())
         .args(["--", "/bin/true"])
-        .current_dir(&work)
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("HOME", &home)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
         .spawn()?;
     let mut looked = Looked::default();
     while child.try_wait()?.is_none() {
@@ -201,18 +189,10 @@ fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, Looked)> {
         pause(LOOK);
     }
     let took = begun.elapsed();
-    let ended = child.wait_with_output()?;
-    if !ended.status.success() {
-        return Err(format!(
-            "{}: {}",
-            ended.status,
-            String::from_utf8_lossy(&ended.stderr)
-        )
-        .into());
-    }
+    expect_success(&child.wait_with_output()?)?;
     looked.saves = saves(&work).unwrap_or_default() / count as f64;
     fs_err::remove_dir_all(dir)?;
-    Ok((took.as_secs_f64() * 1e3 / count as f64, looked))
+    Ok((each(took, count), looked))
 }
 
 /// What is resident now, in KiB.
@@ -267,7 +247,7 @@ fn shell(count: usize) -> Result<f64> {
     if !status.success() {
         return Err(status.to_string().into());
     }
-    Ok(begun.elapsed().as_secs_f64() * 1e3 / count as f64)
+    Ok(each(begun.elapsed(), count))
 }
 
 /// Another loop runner, which keeps nothing on disk.
@@ -284,11 +264,8 @@ fn runner(scratch: &Path, count: usize) -> Result<f64> {
         .stdout(Stdio::null())
         .output()?;
     let took = begun.elapsed();
-    if !ended.status.success() {
-        let said = String::from_utf8_lossy(&ended.stderr);
-        return Err(said.trim().to_owned().into());
-    }
-    Ok(took.as_secs_f64() * 1e3 / count.max(1) as f64)
+    expect_success(&ended)?;
+    Ok(each(took, count))
 }
 
 /// Appends and syncs as much as our saves do, two an iteration.
@@ -302,7 +279,7 @@ pub(crate) fn syncs(dir: &Path, count: usize) -> Result<f64> {
     }
     let took = begun.elapsed();
     fs_err::remove_file(path)?;
-    Ok(took.as_secs_f64() * 1e3 / count as f64)
+    Ok(each(took, count))
 }
 
 /// Finds the program that is measured: beside this one, or where a variable says.
@@ -310,6 +287,53 @@ pub(crate) fn find_rlm() -> Option<PathBuf> {
     let named = std::env::var_os("BENCH_RLM").map(PathBuf::from);
     let beside = || Some(std::env::current_exe().ok()?.with_file_name("rlm"));
     named.or_else(beside).filter(|path| path.is_file())
+}
+
+/// Finds the program as [`find_rlm`] does, and reports a skip when it is not there.
+pub(crate) fn rlm_or_skip(outcome: &mut Outcome) -> Option<PathBuf> {
+    let found = find_rlm();
+    if found.is_none() {
+        let why = "it is not beside this program; `cargo xtask bench` puts it there";
+        outcome.skip("rlm", &why);
+    }
+    found
+}
+
+/// Makes the directories `home` and `work` in `dir`.
+pub(crate) fn make_place(dir: &Path) -> Result<()> {
+    fs_err::create_dir_all(dir.join("home"))?;
+    fs_err::create_dir_all(dir.join("work"))?;
+    Ok(())
+}
+
+/// Returns a command that runs in `work` of `dir`, with `home` and the path as its environment. Only its errors are read.
+pub(crate) fn command_in(dir: &Path, program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .current_dir(dir.join("work"))
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", dir.join("home"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Fails with what a program has said unless it succeeded.
+pub(crate) fn expect_success(ended: &Output) -> Result<()> {
+    match ended.status.success() {
+        true => Ok(()),
+        false => {
+            let said = String::from_utf8_lossy(&ended.stderr);
+            Err(format!("{}: {}", ended.status, said.trim()).into())
+        }
+    }
+}
+
+/// Returns the milliseconds of one of `count` iterations.
+pub(crate) fn each(took: Duration, count: usize) -> f64 {
+    took.as_secs_f64() * 1e3 / count.max(1) as f64
 }
 
 fn in_path(name: &str) -> bool {

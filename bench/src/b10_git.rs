@@ -1,10 +1,10 @@
 //! B10 in a git repository: what an iteration costs with `--commit`, compared with a shell loop that commits too.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::b10::{find_rlm, saves, syncs};
+use crate::b10::{command_in, each, expect_success, make_place, rlm_or_skip, saves, syncs};
 use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn, paired_ratio};
 use crate::{Bench, Plan};
 
@@ -24,11 +24,7 @@ const QUANTITY: &str = "one iteration with a commit";
 const AGENT: &str = "echo x >> changed.txt";
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
-    let Some(rlm) = find_rlm() else {
-        outcome.skip(
-            "rlm",
-            &"it is not beside this program; `cargo xtask bench` puts it there",
-        );
+    let Some(rlm) = rlm_or_skip(outcome) else {
         return Ok(());
     };
     if let Err(error) = Command::new("git").arg("--version").output() {
@@ -70,33 +66,20 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
 
 /// Makes a repository with one commit, and returns a command that runs in it.
 fn repository(dir: &Path, program: &Path) -> Result<Command> {
+    make_place(dir)?;
     let (home, work) = (dir.join("home"), dir.join("work"));
-    fs_err::create_dir_all(&home)?;
-    fs_err::create_dir_all(&work)?;
     let text = "[user]\nname = bench\nemail = bench@localhost\n[init]\ndefaultBranch = main\n";
     fs_err::write(home.join(".gitconfig"), text)?;
     fs_err::write(work.join("changed.txt"), "x\n")?;
-    let command = |program: &Path| {
-        let mut command = Command::new(program);
-        command
-            .current_dir(&work)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", &home)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        command
-    };
     let first: [&[&str]; 3] = [
         &["init", "--quiet"],
         &["add", "."],
         &["commit", "--quiet", "-m", "first"],
     ];
     for arguments in first {
-        timed(command("git".as_ref()).args(arguments))?;
+        timed(command_in(dir, "git".as_ref()).args(arguments))?;
     }
-    Ok(command(program))
+    Ok(command_in(dir, program))
 }
 
 /// Runs our loop. Returns the milliseconds and the saves of an iteration.
@@ -111,7 +94,7 @@ fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, f64)> {
     expect_commits(&work, count)?;
     let saves = saves(&work).unwrap_or_default() / count as f64;
     fs_err::remove_dir_all(dir)?;
-    Ok((took.as_secs_f64() * 1e3 / count as f64, saves))
+    Ok((each(took, count), saves))
 }
 
 /// Runs the loop that people write first. Returns the milliseconds of an iteration.
@@ -122,7 +105,7 @@ fn floor(dir: &Path, count: usize) -> Result<f64> {
     let took = timed(command.args(["-c", &text]))?;
     expect_commits(&dir.join("work"), count)?;
     fs_err::remove_dir_all(dir)?;
-    Ok(took.as_secs_f64() * 1e3 / count as f64)
+    Ok(each(took, count))
 }
 
 /// Fails unless each iteration has made its commit.
@@ -141,9 +124,6 @@ fn timed(command: &mut Command) -> Result<Duration> {
     let begun = Instant::now();
     let ended = command.output()?;
     let took = begun.elapsed();
-    if !ended.status.success() {
-        let said = String::from_utf8_lossy(&ended.stderr);
-        return Err(format!("{}: {}", ended.status, said.trim()).into());
-    }
+    expect_success(&ended)?;
     Ok(took)
 }

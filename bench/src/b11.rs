@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::b10::find_rlm;
+use crate::b10::rlm_or_skip;
 use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn};
 use crate::played;
 use crate::sys::spawn_and_wait;
@@ -27,11 +27,7 @@ const THERE: &str = "spawn to exit";
 const FIRST: &str = "spawn to the first byte at the agent";
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
-    let Some(rlm) = find_rlm() else {
-        outcome.skip(
-            "rlm",
-            &"it does not lie beside this program; `cargo xtask bench` puts it there",
-        );
+    let Some(rlm) = rlm_or_skip(outcome) else {
         return Ok(());
     };
     let rounds = plan.scale.pick(200, 20, 2);

@@ -91,34 +91,47 @@ fn j41a_a_stop_names_the_commit() {
     expect_countdown(&stop(running, Signal::TERM), "the commit");
 }
 
-/// The program that delays the syncs of another one. Its drop ends it: until then that one can't be ended either.
-struct SlowSyncs(std::process::Child);
+/// An `strace` that ends with this value: it holds the threads that it delays, also at the end of their process.
+pub(crate) struct Tracer(std::process::Child);
 
-impl Drop for SlowSyncs {
+impl Drop for Tracer {
     fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        let _over = self.0.kill();
+        let _over = self.0.wait();
     }
 }
 
 /// Has each sync of the process take so many seconds; `None` where that can't be had.
-fn slow_syncs(running: &Running, seconds: u32) -> Option<SlowSyncs> {
+fn slow_syncs(running: &Running, seconds: u32) -> Option<Tracer> {
+    slow_calls(running, "fsync,fdatasync", &[], seconds)
+}
+
+/// Has these system calls of the process take so many seconds, as far as strace's `filter` selects them; `None` where that can't be had.
+pub(crate) fn slow_calls(
+    running: &Running,
+    calls: &str,
+    filter: &[&str],
+    seconds: u32,
+) -> Option<Tracer> {
     let pid = running.pid().to_string();
-    let inject = format!("inject=fsync,fdatasync:delay_enter={seconds}000000");
-    let mut strace = Command::new("strace")
-        .args(["-f", "-qq", "-e", "trace=fsync,fdatasync", "-e", &inject])
+    let trace = format!("trace={calls}");
+    let inject = format!("inject={calls}:delay_enter={seconds}000000");
+    let strace = Command::new("strace")
+        .args(["-f", "-qq", "-e", &trace, "-e", &inject])
+        .args(filter)
         .args(["-o", "/dev/null", "-p", &pid])
         .spawn()
         .ok()?;
+    let mut strace = Tracer(strace);
     let status = format!("/proc/{pid}/status");
     wait_for("strace to trace or to fail", LONG, || {
-        let is_over = strace.try_wait().unwrap().is_some();
+        let is_over = strace.0.try_wait().unwrap().is_some();
         let status = fs_err::read_to_string(&status).unwrap();
         let tracer = status.lines().find_map(|it| it.strip_prefix("TracerPid:"));
         let is_traced = tracer.is_some_and(|it| it.trim() != "0");
         (is_over || is_traced).then_some(is_traced)
     })
-    .then_some(SlowSyncs(strace))
+    .then_some(strace)
 }
 
 #[test]
@@ -245,7 +258,6 @@ fn j41d_w20_a_save_that_hangs_is_given_up_at_the_bound() {
         running.signal(Signal::TERM);
         let words = "ended at once";
         running.until(words, LONG, |it| it.stderr().contains(words).then_some(()));
-        // It holds the thread that it delays, also at the end of the process.
         drop(strace);
         let ended = running.wait(LONG).expect_signal(Signal::TERM);
         assert!(!ended.stdout.contains("state saved"), "{ended}");

@@ -304,6 +304,16 @@ fn h6_a_new_run_shows_what_its_project_named_and_not_what_was_typed() {
     assert!(!ended.stdout.contains("starts  main: until"), "{ended}");
 }
 
+/// The checks that a stranger saved.
+const EVIL: [&str; 6] = [
+    "--gate",
+    "touch evil-gate",
+    "--until",
+    "touch evil-until",
+    "-n",
+    "3",
+];
+
 /// A run `nightly` of a stranger, which was cut.
 fn of_a_stranger(arguments: &[&str]) -> Scene {
     let scene = Scene::new("");
@@ -330,15 +340,7 @@ fn expect_nothing_evil(scene: &Scene) {
 
 #[test]
 fn h10_a_saved_command_that_nobody_names_is_refused() {
-    let gate = [
-        "--gate",
-        "touch evil-gate",
-        "--until",
-        "touch evil-until",
-        "-n",
-        "3",
-    ];
-    let scene = of_a_stranger(&gate);
+    let scene = of_a_stranger(&EVIL);
     let refused = nightly(&scene, &["--once", "-p", "x", "--", "touch", "mine"]).expect_code(2);
     for words in [
         "gate `touch evil-gate`",
@@ -364,15 +366,7 @@ fn h10_a_saved_command_that_nobody_names_is_refused() {
 
 #[test]
 fn h10_the_typed_line_and_the_present_file_win_and_each_change_is_reported() {
-    let gate = [
-        "--gate",
-        "touch evil-gate",
-        "--until",
-        "touch evil-until",
-        "-n",
-        "3",
-    ];
-    let scene = of_a_stranger(&gate);
+    let scene = of_a_stranger(&EVIL);
     fs::write(
         scene.file("rlm.toml"),
         "gates = ['touch my-gate']\nsleep = 0\n",

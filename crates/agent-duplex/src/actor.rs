@@ -73,6 +73,10 @@ pub(crate) struct Actor {
     held: bool,
     /// Whether the agent is closed because its one turn is over.
     finishing: bool,
+    /// Whether the last turn of the agent was interrupted.
+    interrupted: bool,
+    /// Whether an interrupt ended the last agent and not only its turn.
+    ended_by_interrupt: bool,
     /// Until when an agent that died in its turn may say that it has nothing more to say; it gets no input meanwhile.
     dies_by: Option<Instant>,
     /// Whether everything is being ended; what is still to be done is done within bounds.
@@ -120,6 +124,8 @@ impl Actor {
             frozen: false,
             held: false,
             finishing: false,
+            interrupted: false,
+            ended_by_interrupt: false,
             dies_by: None,
             stopping: false,
             interrupting: Vec::new(),
@@ -261,7 +267,11 @@ impl Actor {
         for what in &told {
             if let What::Completed(completion) = what {
                 state.starts.turn(&completion.end);
+                self.interrupted = completion.end.reason == EndReason::Interrupted;
             }
+        }
+        if gone {
+            self.ended_by_interrupt = self.interrupted && !self.closed && !self.finishing;
         }
         told
     }

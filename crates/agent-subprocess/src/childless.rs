@@ -111,8 +111,8 @@ mod filter {
     }
 }
 
+#[cfg(test)]
 #[cfg(all(
-    test,
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]

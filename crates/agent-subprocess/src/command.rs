@@ -11,7 +11,8 @@
 mod prompt;
 
 use crate::duplex::{
-    exit_status, freeze, names, no_descriptor, nothing_to_stop, observation, start, stop_report,
+    GEMINI, exit_status, freeze, gemini_code, names, no_descriptor, nothing_to_stop, observation,
+    start, stop_report,
 };
 use crate::scratch::ScratchFile;
 use crate::{Agent, AgentCommand, Context, Exit, StdinMode};
@@ -20,6 +21,7 @@ use agent_duplex::{Message, Observation, ProcessName, Queued, SessionChoice};
 use agent_duplex::{StopReport, TurnEnd};
 use prompt::Prompt;
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 const NAME: &str = "command";
@@ -30,7 +32,8 @@ const MAX_LINE: usize = 2 << 20;
 /// Runs a program as a one-shot agent. See the [module](self) for how the prompt gets there.
 ///
 /// A turn is completed when the program exits with 0, failed with another code, and died when it was killed by a signal;
-/// after an interrupt or a stop it counts as interrupted, whatever the exit says: some agents exit with 0 then.
+/// after an interrupt or a stop it counts as interrupted, whatever the exit says: some agents exit with 0 then. Two codes of a
+/// program that is called `gemini` say more: 42 that it refused its input, and 53 that it reached its limit of model calls.
 #[derive(Clone, Debug)]
 pub struct CommandDriver {
     argv: Vec<OsString>,
@@ -91,6 +94,8 @@ struct Turn {
     agent: Agent,
     /// Removed with this value.
     prompt_file: Option<ScratchFile>,
+    /// Whether the exit codes are those of the Gemini CLI.
+    is_gemini: bool,
     announced: bool,
     interrupted: bool,
     completed: bool,
@@ -125,9 +130,12 @@ impl Turn {
             .map_err(no_descriptor)?;
         let agent = start(command).await?;
         let prompt_file = prompt.file;
+        let is_gemini = { driver.argv.first().map(Path::new) }
+            .is_some_and(|program| program.file_name().is_some_and(|name| name == GEMINI));
         Ok(Turn {
             agent,
             prompt_file,
+            is_gemini,
             announced: false,
             interrupted: false,
             completed: false,
@@ -148,9 +156,12 @@ impl Turn {
         let exit = self.agent.wait().await;
         self.completed = true;
         self.prompt_file = None;
+        let (reason, detail) = { gemini_code(exit_status(exit)) }
+            .filter(|_| self.is_gemini && !self.interrupted)
+            .unwrap_or_else(|| (reason(exit, self.interrupted), String::new()));
         let end = TurnEnd {
-            reason: reason(exit, self.interrupted),
-            detail: String::new(),
+            reason,
+            detail,
             exit: exit_status(exit),
             stderr_tail: self.agent.stderr_tail(),
         };

@@ -2,7 +2,7 @@
 
 use crate::{Agent, AgentCommand, Exit, Output, Stage};
 use agent_duplex::{
-    Error, ExitStatus, Line, Observation, ProcessName, StopReport, StopStage, Stream,
+    EndReason, Error, ExitStatus, Line, Observation, ProcessName, StopReport, StopStage, Stream,
 };
 use std::io;
 
@@ -26,6 +26,24 @@ pub(crate) fn exit_status(exit: Exit) -> Option<ExitStatus> {
     exit.code
         .map(ExitStatus::Code)
         .or(exit.signal.map(ExitStatus::Signal))
+}
+
+/// The name of the Gemini CLI's program, whose exit codes have a meaning.
+#[cfg(any(feature = "acp", feature = "command"))]
+pub(crate) const GEMINI: &str = "gemini";
+
+/// Returns the meaning of an exit code of the Gemini CLI; `None` for a code that only reports a failure.
+#[cfg(any(feature = "acp", feature = "command"))]
+pub(crate) fn gemini_code(exit: Option<ExitStatus>) -> Option<(EndReason, String)> {
+    let Some(ExitStatus::Code(code)) = exit else {
+        return None;
+    };
+    let (reason, meaning) = match code {
+        42 => (EndReason::Failed, "the agent refused its input"),
+        53 => (EndReason::MaxTurns, "raise its limit, or split the task"),
+        _ => return None,
+    };
+    Some((reason, format!("{meaning} (exit status {code})")))
 }
 
 pub(crate) fn observation(output: Output) -> Observation {

@@ -245,6 +245,17 @@ mod tests {
         assert_eq!(seen, *b"0:\n1:\n2:\n");
     }
 
+    /// The clock is paused: it moves on when nothing else can happen.
+    #[tokio::test(start_paused = true)]
+    async fn p8c_a_write_that_finds_no_room_fails_after_its_timeout() {
+        let (sender, _nobody_reads) = pipe::pipe().unwrap();
+        let writer = Writer::new(Input::new(sender).writer());
+        while writer.push(line(0, 8000)).is_ok() {}
+        let write = writer.write(line(1, 8000));
+        let written = timeout(10 * ROOM, write).await;
+        assert_eq!(written, Ok(Err(Unwritten::Full)));
+    }
+
     #[tokio::test]
     async fn p9a_p9b_a_pipe_that_nobody_reads_is_closed_for_all_lines() {
         let (sender, receiver) = pipe::pipe().unwrap();

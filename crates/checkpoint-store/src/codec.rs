@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 #[cfg(feature = "zstd")]
-use std::io;
+use std::io::{self, Read as _};
 #[cfg(feature = "zstd")]
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,6 +21,9 @@ const MAX_DEPTH: usize = 128;
 /// Below this many bytes compression costs more than it saves.
 #[cfg(feature = "zstd")]
 const COMPRESS_FROM: usize = 512;
+/// A smaller payload is unpacked into memory of its size. A larger one, which saves rarely have, takes memory as its bytes come.
+#[cfg(feature = "zstd")]
+const AT_ONCE: usize = 8 << 20;
 /// About a tenth smaller than the default, at three times the cost.
 #[cfg(feature = "zstd")]
 const SEAL_LEVEL: i32 = 7;
@@ -146,11 +149,22 @@ pub(crate) fn unpack(
 
 #[cfg(feature = "zstd")]
 fn inflate(stored: &[u8], raw_len: usize, offset: usize) -> Result<Vec<u8>, Fault> {
-    UNPACKER
-        .with(zstd::bulk::Decompressor::new, |unpacker| {
+    let inflated = match raw_len <= AT_ONCE {
+        true => UNPACKER.with(zstd::bulk::Decompressor::new, |unpacker| {
             unpacker.decompress(stored, raw_len)
-        })
-        .map_err(|_| damaged(offset, "the frame's payload cannot be decompressed"))
+        }),
+        false => inflate_growing(stored, raw_len),
+    };
+    inflated.map_err(|_| damaged(offset, "the frame's payload cannot be decompressed"))
+}
+
+/// Unpacks at most one byte more than `raw_len`, so that its caller notices a payload that is longer.
+#[cfg(feature = "zstd")]
+fn inflate_growing(stored: &[u8], raw_len: usize) -> io::Result<Vec<u8>> {
+    let mut raw = Vec::new();
+    let decoder = zstd::stream::read::Decoder::with_buffer(stored)?;
+    decoder.take(raw_len as u64 + 1).read_to_end(&mut raw)?;
+    Ok(raw)
 }
 
 #[cfg(not(feature = "zstd"))]
@@ -202,5 +216,26 @@ mod tests {
             proptest::prop_assert_eq!(unpack(flags, &stored, len, 0).unwrap(), raw);
             proptest::prop_assert!(unpack(flags, &stored, len + 1, 0).is_err());
         }
+    }
+
+    #[cfg(feature = "zstd")]
+    #[test]
+    fn d8_a_large_payload_takes_no_more_memory_than_it_has_bytes() {
+        // It claims 100 MiB, has a tenth of that, and compresses badly.
+        let raw: Vec<u8> = (0..10_u32 << 20)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
+        let (flags, stored) = pack(raw.clone(), Effort::Save);
+        assert_eq!(flags, ZSTD);
+        assert!(unpack(flags, &stored, 100 << 20, 0).is_err());
+        let grown = inflate_growing(&stored, 100 << 20).unwrap();
+        assert!(grown.capacity() <= 2 * raw.len(), "{}", grown.capacity());
+        let raw_len = raw.len() as u32;
+        assert!(unpack(flags, &stored, raw_len, 0) == Ok(raw));
+        assert!(unpack(flags, &stored, raw_len - 1, 0).is_err());
+        let cut = &stored[..stored.len() - 1];
+        assert!(unpack(flags, cut, raw_len, 0).is_err());
+        let with_junk = [&stored[..], b"junk"].concat();
+        assert!(unpack(flags, &with_junk, raw_len, 0).is_err());
     }
 }

@@ -183,6 +183,15 @@ impl Error {
             Fault::Damaged { offset, reason } => Kind::Corrupt {
                 reason: format!("{reason} at byte {offset}"),
             },
+            Fault::TooLarge {
+                offset,
+                bytes,
+                limit,
+            } => Kind::Corrupt {
+                reason: format!(
+                    "the frame at byte {offset} unpacks to {bytes} bytes, and no writer makes one of more than {limit}; restore the file from a copy"
+                ),
+            },
             Fault::NewerContainer { found } => Kind::UnsupportedVersion {
                 what: "container".into(),
                 found: found.into(),

@@ -26,9 +26,13 @@ const MINOR: u16 = 0;
 const FILE_MAGIC: [u8; 8] = *b"\x89CKP\r\n\x1a\n";
 const FRAME_MAGIC: [u8; 4] = *b"CKF1";
 
-/// Largest payload as stored and after decompression, checked before anything is allocated.
+/// Largest payload as stored, and of a save after decompression. The writer makes no larger one, and the reader checks both before it allocates anything.
 pub(crate) const MAX_STORED: u32 = 64 << 20;
-pub(crate) const MAX_RAW: u32 = 256 << 20;
+pub(crate) const MAX_RAW: u32 = 128 << 20;
+/// Largest encoded provenance.
+pub(crate) const MAX_META: u32 = 1 << 20;
+/// Largest payload of an undo and of a seal, which are a few numbers.
+const MAX_NUMBERS: u32 = 1 << 10;
 /// Largest raw length for one stored byte; the writer stores plainly what would exceed it.
 pub(crate) const MAX_RATIO: u64 = 1000;
 
@@ -44,6 +48,15 @@ pub(crate) const SEAL: u8 = 4;
 pub(crate) const EVENTS: u8 = 5;
 pub(crate) const LAST_KIND: u8 = EVENTS;
 
+/// Returns the largest payload after decompression that a writer makes of this kind.
+pub(crate) fn max_raw(kind: u8) -> u32 {
+    match kind {
+        META => MAX_META,
+        TRUNCATE | SEAL => MAX_NUMBERS,
+        _ => MAX_RAW,
+    }
+}
+
 pub(crate) const ZSTD: u8 = 1;
 /// A reader that does not know the kind must refuse the file instead of skipping the frame.
 const CRITICAL: u8 = 0x80;
@@ -54,6 +67,12 @@ pub(crate) enum Fault {
     Damaged {
         offset: usize,
         reason: &'static str,
+    },
+    /// The checksum is right, but no writer of this version makes such a frame.
+    TooLarge {
+        offset: usize,
+        bytes: u32,
+        limit: u32,
     },
     NewerContainer {
         found: u16,
@@ -77,6 +96,15 @@ impl Fault {
     pub(crate) fn after(self, before: usize) -> Self {
         match self {
             Self::Damaged { offset, reason } => damaged(before + offset, reason),
+            Self::TooLarge {
+                offset,
+                bytes,
+                limit,
+            } => Self::TooLarge {
+                offset: before + offset,
+                bytes,
+                limit,
+            },
             newer => newer,
         }
     }
@@ -196,7 +224,7 @@ pub(crate) fn decode(file: &[u8], at: usize, salt: u64) -> Result<Frame, Fault> 
         head_len: u32_at(header, 24),
         offset: at,
     };
-    if frame.stored_len > MAX_STORED || frame.raw_len > MAX_RAW {
+    if frame.stored_len > MAX_STORED {
         return Err(damaged(at, "the frame is larger than allowed"));
     }
     let Some(stored) = file.get(at + HEADER..frame.end()) else {
@@ -214,6 +242,15 @@ pub(crate) fn decode(file: &[u8], at: usize, salt: u64) -> Result<Frame, Fault> 
     }
     if frame.kind > LAST_KIND && frame.flags & CRITICAL != 0 {
         return Err(Fault::NewerFrame { kind: frame.kind });
+    }
+    let (bytes, limit) = (frame.raw_len, max_raw(frame.kind));
+    if bytes > limit {
+        let offset = at;
+        return Err(Fault::TooLarge {
+            offset,
+            bytes,
+            limit,
+        });
     }
     Ok(frame)
 }

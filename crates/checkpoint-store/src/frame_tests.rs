@@ -233,7 +233,7 @@ fn the_limits_of_a_frame_are_what_the_writer_may_use_and_no_more() {
         (of_raw(4001, 0), lengths),
         (of_raw(4, 5), lengths),
         (of_raw(MAX_RAW, 0), lengths),
-        (of_raw(MAX_RAW + 1, 0), large),
+        (of_raw(MAX_RAW + 1, 0), lengths),
         (of_stored(5), "the frame is cut"),
         (of_stored(MAX_STORED), "the frame is cut"),
         (of_stored(MAX_STORED + 1), large),
@@ -248,6 +248,12 @@ fn a_fault_is_placed_in_the_file_of_its_bytes() {
     assert_eq!(damaged(5, "cut").after(7), damaged(12, "cut"));
     let newer = Fault::NewerFrame { kind: 9 };
     assert_eq!(newer.clone().after(7), newer);
+    let large = |offset| Fault::TooLarge {
+        offset,
+        bytes: 9,
+        limit: 8,
+    };
+    assert_eq!(large(5).after(7), large(12));
 }
 
 proptest::proptest! {

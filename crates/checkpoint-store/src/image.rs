@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec::{self, Effort};
 use crate::error::Kind;
 use crate::frame::{
-    self, DELTA, Fault, Frame, HEADER, META, SEAL, Tail, damaged, decode, decode_header,
+    self, DELTA, Fault, Frame, HEADER, MAX_META, META, SEAL, Tail, damaged, decode, decode_header,
     encode_header, scan,
 };
 use crate::journal::Kept;
@@ -14,8 +14,6 @@ use crate::replay::{Events, Replay, State};
 use crate::sabotage::{self, Sabotage};
 use crate::unpack::unpacked;
 
-/// Largest encoded provenance.
-pub(crate) const MAX_META: usize = 1 << 20;
 /// Events are sealed in pieces of about this size; larger ones compress no better.
 const PIECE: usize = 4 << 20;
 
@@ -38,7 +36,7 @@ impl Image {
     pub(crate) fn new(meta: &FileMeta, seq: u64, salt: u64) -> Result<Self, Kind> {
         let mut raw = Vec::new();
         codec::encode(&mut raw, meta).map_err(Kind::Encode)?;
-        within("the meta data", raw.len(), MAX_META)?;
+        within("the meta data", raw.len(), MAX_META as usize)?;
         let mut image = Self {
             salt,
             bytes: encode_header(salt),
@@ -101,7 +99,7 @@ pub(crate) fn within(what: &'static str, bytes: usize, limit: usize) -> Result<(
 
 /// How many bytes of a file are needed to read its provenance, if its first bytes are good.
 pub(crate) fn meta_end(first: &[u8]) -> usize {
-    HEADER + frame::len(first.get(HEADER..).unwrap_or_default()).min(HEADER + MAX_META)
+    HEADER + frame::len(first.get(HEADER..).unwrap_or_default()).min(HEADER + MAX_META as usize)
 }
 
 /// Reads the provenance at the start of a file.

@@ -7,7 +7,7 @@ use crate::codec::{self, Effort};
 use crate::dir::{Dir, MAX_FILE, write_all_at};
 use crate::disk::{AHEAD, Handle};
 use crate::error::{Error, Kind, Result, is_full};
-use crate::frame::{Fault, Frame, HEADER, MAX_RAW, MAX_STORED, damaged};
+use crate::frame::{Fault, Frame, HEADER, MAX_STORED, damaged, max_raw};
 use crate::image::within;
 use crate::sabotage::{self, Sabotage};
 
@@ -39,7 +39,7 @@ impl Kept {
         effort: Effort,
     ) -> std::result::Result<Self, Kind> {
         let raw_len = raw.len();
-        within("one save", raw_len, MAX_RAW as usize)?;
+        within("one save", raw_len, max_raw(kind) as usize)?;
         let (flags, stored) = codec::pack(raw, effort);
         within("one save, compressed,", stored.len(), MAX_STORED as usize)?;
         let frame = Frame {

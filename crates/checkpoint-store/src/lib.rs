@@ -37,7 +37,7 @@
 //!
 //! # Limits
 //!
-//! A save takes at most 256 MiB (64 MiB compressed), a file 1 GiB, the events of one state
+//! A save takes at most 128 MiB (64 MiB compressed), a file 1 GiB, the events of one state
 //! 4 GiB, the nesting of a value 128 levels. Plain serde writes a `Vec<u8>` as a list of numbers, most of them two bytes long; `serde_bytes`
 //! writes the bytes. A writer holds some 100 KiB of its journal in
 //! memory; to open a store and to seal a phase takes memory for the whole state.
@@ -49,6 +49,8 @@
 #[cfg(feature = "tokio")]
 mod async_writer;
 mod blob;
+#[cfg(test)]
+mod bomb_tests;
 mod codec;
 mod compact;
 mod dir;

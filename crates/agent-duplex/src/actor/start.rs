@@ -56,6 +56,8 @@ impl Actor {
         self.leaves_by = None;
         self.closed = false;
         self.finishing = false;
+        self.interrupted = false;
+        self.ended_by_interrupt = false;
         self.dies_by = None;
         self.frozen = false;
         self.shared.lock().ledger.connected();
@@ -75,9 +77,13 @@ impl Actor {
             return self.ensured();
         }
         let session = self.shared.lock().ledger.session().clone();
+        let context = self.ended_by_interrupt.then(|| context(&session));
         let Some(started) = self.start(session).await else {
             return;
         };
+        if let (Some(context), Ok(())) = (context, &started) {
+            self.warn(context).await;
+        }
         // Who waits for it is told so, and who gives up tells why.
         let told = !self.ensuring.is_empty() || self.shared.lock().starts.refusal().is_some();
         if let Err(e) = &started
@@ -241,6 +247,16 @@ impl Actor {
         }
         Some(())
     }
+}
+
+/// Says whether the agent that follows one which an interrupt ended knows what was said before.
+fn context(session: &SessionChoice) -> String {
+    let next = match session {
+        SessionChoice::Resume(id) => format!("resumes session {id}: the context is kept"),
+        SessionChoice::Fork(id) => format!("forks session {id}: the context is kept"),
+        SessionChoice::Fresh => "begins a new session: the context is lost".to_owned(),
+    };
+    format!("the interrupt ended the agent; the next one {next}")
 }
 
 fn runs_already() -> Error {

@@ -8,7 +8,7 @@ use agent_duplex::{
     Lifecycle, MemoryPersistence, Queued, SessionChoice, What,
 };
 
-use crate::talk::{Talk, delta, resumable, soon, steered};
+use crate::talk::{Talk, delta, resumable, soon, steered, warning};
 
 #[tokio::test]
 async fn p21a_p21b_an_interrupt_is_done_when_the_turn_is_over() {
@@ -310,4 +310,60 @@ async fn p23b_an_interrupt_that_costs_the_process_costs_no_session() {
     assert_eq!(talk.completed().await.end.reason, EndReason::Completed);
     let sessions = [SessionChoice::Fresh, SessionChoice::Resume("s".into())];
     assert_eq!(talk.driver.sessions(), sessions);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p23c_the_agent_after_an_interrupt_that_cost_the_process_says_whether_the_context_was_kept()
+{
+    let cases = [
+        (resumable(), "resumes session s: the context is kept"),
+        (steered(), "begins a new session: the context is lost"),
+    ];
+    for (capabilities, expected) in cases {
+        let ended = Script::new().session("s").message().begin();
+        let ended = ended.end(EndReason::Completed).message().begin();
+        let ended = ended.observe(delta("x")).interrupted();
+        let ended = ended.end(EndReason::Interrupted).over();
+        let next = Script::new().message().begin().end(EndReason::Completed);
+        let driver = ScriptedDriver::new(capabilities).plays(ended).plays(next);
+        let mut talk = Talk::restarting(driver);
+        talk.send("one");
+        talk.completed().await;
+        talk.send("two");
+        talk.observed(delta("x")).await;
+        soon(talk.conversation.interrupt(Queued::Keep))
+            .await
+            .unwrap();
+        talk.completed().await;
+        talk.becomes(Lifecycle::Idle).await;
+        talk.send("three");
+        assert_eq!(
+            talk.warned().await,
+            format!("the interrupt ended the agent; the next one {expected}")
+        );
+        talk.completed().await;
+    }
+}
+
+/// The process stays, and so does its context. It ends later by itself.
+#[tokio::test(start_paused = true)]
+async fn p23c_nothing_is_said_of_the_context_when_the_interrupt_ended_only_the_turn() {
+    let script = Script::new().message().begin().observe(delta("x"));
+    let script = script.interrupted().end(EndReason::Interrupted);
+    let script = script.message().begin().end(EndReason::Completed).over();
+    let next = Script::new().message().begin().end(EndReason::Completed);
+    let driver = ScriptedDriver::new(resumable()).plays(script).plays(next);
+    let mut talk = Talk::restarting(driver);
+    talk.send("one");
+    talk.observed(delta("x")).await;
+    soon(talk.conversation.interrupt(Queued::Keep))
+        .await
+        .unwrap();
+    for text in ["two", "three"] {
+        talk.completed().await;
+        talk.send(text);
+    }
+    talk.completed().await;
+    assert_eq!(talk.driver.sessions().len(), 2);
+    assert!(talk.read.iter().all(|what| warning(what).is_none()));
 }

@@ -6,15 +6,13 @@ use super::options::Options;
 use super::protocol::{Session, Wishes};
 use crate::Context;
 use crate::converse::{Link, Live};
-use crate::duplex::{not_started, start};
+use crate::duplex::{GEMINI, not_started, start};
 use crate::session_locks::held;
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
 };
 use std::ffi::OsString;
 use std::path::Path;
-
-const GEMINI: &str = "gemini";
 
 /// What is known of an agent before it is started.
 #[derive(Clone, Copy, Debug)]

@@ -15,6 +15,7 @@ mod tools;
 mod turn;
 
 use crate::converse::{Heard, Timeouts};
+use crate::duplex::{GEMINI, gemini_code};
 use crate::mcp::McpServers;
 use agent_duplex::{
     EndReason, Error, Event, ExitStatus, Message, Permissions, SessionChoice, TurnEnd,
@@ -276,13 +277,14 @@ impl Session {
             heard.events.push(Event::Exited(exit));
             return heard.events;
         }
-        let reason = match self.leaving || self.interrupting {
-            true => EndReason::Interrupted,
-            false => EndReason::Died,
+        let code = || gemini_code(Some(exit)).filter(|_| self.wishes.agent == GEMINI);
+        let (reason, detail) = match self.leaving || self.interrupting {
+            true => (EndReason::Interrupted, String::new()),
+            false => code().unwrap_or_else(|| (EndReason::Died, String::new())),
         };
         let end = TurnEnd {
             reason,
-            detail: String::new(),
+            detail,
             exit: Some(exit),
             stderr_tail: stderr,
         };

@@ -112,6 +112,30 @@ async fn p43a_the_end_of_a_turn_is_told_by_its_reason() {
 }
 
 #[tokio::test]
+async fn p43c_the_exit_codes_of_gemini_have_their_reason_and_those_of_others_none() {
+    let cases = [
+        ("gemini", 42, EndReason::Failed, "refused its input"),
+        ("gemini", 53, EndReason::MaxTurns, "exit status 53"),
+        ("gemini", 1, EndReason::Failed, ""),
+        ("other", 53, EndReason::Failed, ""),
+    ];
+    for (name, code, reason, detail) in cases {
+        let scene = Scene::new();
+        let program = scene.path(name);
+        std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
+        let exit = format!("exit {code}");
+        let argv = [program.to_str().unwrap(), "-c", &exit];
+        let mut connection = connect(&scene, &argv).await;
+        connection.send(Message::new("")).await.unwrap();
+        let (_, end) = turn(&mut *connection).await;
+        let found = (end.reason, end.exit);
+        assert_eq!(found, (reason, Some(ExitStatus::Code(code))), "{name}");
+        assert!(end.detail.contains(detail), "{name}: {end:?}");
+        assert_eq!(end.detail.is_empty(), detail.is_empty(), "{name}: {end:?}");
+    }
+}
+
+#[tokio::test]
 async fn s5a_s5c_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
     let scene = Scene::new();
     // Like a real agent: it answers SIGINT with its partial text and with exit code 0, and leaves a tool behind.

@@ -370,7 +370,7 @@ fn a_limit_that_comes_with_a_stop_or_too_late_for_the_run_is_not_waited_for() {
 }
 
 #[test]
-fn c78a_c78c_a_transient_failure_is_tried_four_times_and_is_one_failure() {
+fn c78a_c78b_a_transient_failure_is_tried_four_times_and_is_one_failure() {
     let mut trace = Trace::new(rules(|_| {}));
     let mut waits = Vec::new();
     for attempt in 2..=4 {
@@ -400,7 +400,7 @@ fn c78a_c78c_a_transient_failure_is_tried_four_times_and_is_one_failure() {
 }
 
 #[test]
-fn c78a_c78c_tries_survive_a_crash_and_rate_limits_between_them() {
+fn c78a_c78b_tries_survive_a_crash_and_rate_limits_between_them() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(garbled());
     trace.crash_and_resume();
@@ -418,7 +418,7 @@ fn c78a_c78c_tries_survive_a_crash_and_rate_limits_between_them() {
 }
 
 #[test]
-fn c78c_three_iterations_of_transient_failures_are_stuck() {
+fn c78b_three_iterations_of_transient_failures_are_stuck() {
     let mut trace = Trace::new(rules(|_| {}));
     for _ in 0..3 {
         for _ in 0..3 {

@@ -45,14 +45,7 @@ impl Target {
     pub(crate) fn find(directory: &Path, name: Option<&str>) -> Result<Self, Failure> {
         let here = Project::find(directory)?;
         let (project, entry) = meant::live(here, name)?;
-        let run = entry.id;
-        refuse_own_agent(&run)?;
-        let holder = project.holder(&run);
-        Ok(Self {
-            project,
-            run,
-            holder,
-        })
+        Self::of(project, entry.id)
     }
 
     /// The same for a run that is ended by force: whatever became of its state, the process that has its working tree counts.
@@ -73,6 +66,11 @@ impl Target {
         let Some(run) = run.filter(|run| project.is_owned(run)) else {
             return Err(failure);
         };
+        Self::of(project, run)
+    }
+
+    /// Names a run and the process that has it, unless this is inside that run.
+    fn of(project: Project, run: RunId) -> Result<Self, Failure> {
         refuse_own_agent(&run)?;
         let holder = project.holder(&run);
         Ok(Self {

@@ -133,6 +133,24 @@ fn l91a_l91b_l91c_an_agent_that_ends_without_an_answer_has_died_whatever_the_exi
 }
 
 #[test]
+fn p43c_exit_codes_of_gemini_in_a_turn_have_their_reason() {
+    let ends = |agent, code| {
+        let wishes = Wishes { agent, ..wishes() };
+        let (mut session, _) = begin(wishes, json!({}), json!({"sessionId": "s"}));
+        prompt(&mut session);
+        let events = session.exited(ExitStatus::Code(code), String::new());
+        match &events[..] {
+            [Event::TurnCompleted(end)] => (end.reason, !end.detail.is_empty()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ends("gemini", 42), (EndReason::Failed, true));
+    assert_eq!(ends("gemini", 53), (EndReason::MaxTurns, true));
+    assert_eq!(ends("gemini", 0), (EndReason::Died, false));
+    assert_eq!(ends("acp", 53), (EndReason::Died, false));
+}
+
+#[test]
 fn errors_are_judged_by_their_code_or_their_words() {
     let errors = [
         json!({"code": -32000, "message": "Authentication required"}),

@@ -1,0 +1,140 @@
+//! Files with frames that no writer makes: their sizes are checked before anything is unpacked.
+#![cfg(feature = "zstd")]
+
+use std::path::{Path, PathBuf};
+
+use crate::codec::{self, Effort};
+use crate::frame::{
+    DELTA, Frame, HEADER, MAX_META, MAX_RAW, META, TRUNCATE, decode, decode_header, max_raw,
+    without_zeros,
+};
+use crate::journal::Kept;
+use crate::raw_writer::RawWriter;
+use crate::{Error, Options, Seq, reader, verify};
+
+/// A number.
+fn head(n: u64) -> Vec<u8> {
+    let mut raw = Vec::new();
+    codec::encode(&mut raw, &n).unwrap();
+    raw
+}
+
+/// Returns `len` bytes that compress as well as a reader allows: zeros, and at their end noise.
+fn payload(len: u32) -> Vec<u8> {
+    let mut state = 1_u64;
+    let noise = (0..len / 400).map(|_| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 56) as u8
+    });
+    let mut raw = vec![0; (len - len / 400) as usize];
+    raw.extend(noise);
+    raw
+}
+
+/// A frame with a right checksum that unpacks to `len` bytes.
+fn bomb(kind: u8, seq: u64, len: u32, salt: u64) -> Vec<u8> {
+    let (flags, stored) = codec::pack(payload(len), Effort::Save);
+    assert!(flags != 0 && stored.len() < len as usize / 100, "a bomb");
+    let frame = Frame {
+        kind,
+        flags,
+        raw_len: len,
+        head_len: 0,
+        seq,
+        offset: 0,
+        stored_len: stored.len() as u32,
+    };
+    let mut bytes = Vec::new();
+    frame.encode(&mut bytes, salt, &stored);
+    bytes
+}
+
+/// Makes a store with one save, and returns its journal without the room behind that.
+fn store(dir: &Path) -> (PathBuf, Vec<u8>) {
+    let (mut writer, _) = RawWriter::open(dir, Options::default()).unwrap();
+    writer.append(head(1), 1).unwrap();
+    drop(writer);
+    let names = std::fs::read_dir(dir).unwrap();
+    let mut names = names.map(|entry| entry.unwrap().path());
+    let journal = names.find(|path| path.to_string_lossy().contains("progress-"));
+    let journal = journal.unwrap();
+    let mut bytes = std::fs::read(&journal).unwrap();
+    bytes.truncate(without_zeros(&bytes, 0));
+    (journal, bytes)
+}
+
+/// Expects that nothing reads this file, and that each error names it and the limit.
+#[track_caller]
+fn expect_refused(dir: &Path, journal: &Path, limit: u32) {
+    let before = std::fs::read(journal).unwrap();
+    let check = |err: Error| {
+        assert!(err.is_corrupt(), "{err}");
+        assert_eq!(err.path(), journal, "{err}");
+        let text = format!("no writer makes one of more than {limit}");
+        assert!(err.to_string().contains(&text), "{err}");
+    };
+    check(reader::load::<u64, u64>(dir).unwrap_err());
+    check(
+        RawWriter::open(dir, Options::default())
+            .map(drop)
+            .unwrap_err(),
+    );
+    let name = journal.file_name().unwrap().to_string_lossy();
+    let listed = reader::list(dir.parent().unwrap()).unwrap();
+    let health = format!("{:?}", listed[0].health);
+    assert!(
+        health.contains(&*name) && health.contains("unpacks to"),
+        "{health}"
+    );
+    let verified = verify::verify(dir).unwrap().to_string();
+    assert!(
+        verified.contains(&*name) && verified.contains("unpacks to"),
+        "{verified}"
+    );
+    assert!(
+        std::fs::read(journal).unwrap() == before,
+        "it is left as it is"
+    );
+}
+
+#[test]
+fn d8_a_save_that_unpacks_to_more_than_a_writer_saves_is_refused_with_the_name_of_its_file() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("s");
+    let (journal, good) = store(&dir);
+    let salt = decode_header(&good).unwrap();
+    for (kind, limit) in [(DELTA, MAX_RAW), (TRUNCATE, max_raw(TRUNCATE))] {
+        // For an undo, more than the noise that it takes to be compressed so well.
+        let len = limit.max(4 << 20) + 1;
+        let bytes = [&good[..], &bomb(kind, 2, len, salt)].concat();
+        std::fs::write(&journal, bytes).unwrap();
+        expect_refused(&dir, &journal, limit);
+    }
+    std::fs::write(&journal, &good).unwrap();
+    let loaded = reader::load::<u64, u64>(&dir).unwrap();
+    assert_eq!((loaded.head, loaded.seq), (Some(1), Seq::new(1)));
+}
+
+#[test]
+fn d8_a_provenance_that_unpacks_to_more_than_a_writer_makes_is_refused_with_the_name_of_its_file() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("s");
+    let (journal, good) = store(&dir);
+    let salt = decode_header(&good).unwrap();
+    let first = decode(&good, HEADER, salt).unwrap();
+    let bomb = bomb(META, first.seq, 100 << 20, salt);
+    let bytes = [&good[..HEADER], &bomb, &good[first.end()..]].concat();
+    std::fs::write(&journal, bytes).unwrap();
+    expect_refused(&dir, &journal, MAX_META);
+}
+
+#[test]
+fn d8_a_writer_keeps_the_limit_of_a_save_and_a_reader_takes_all_up_to_it() {
+    let raw = payload(MAX_RAW + 1);
+    let refused = Kept::pack(DELTA, 1, 0, raw, Effort::Save).unwrap_err();
+    assert!(refused.to_string().contains("the limit is"), "{refused}");
+    let bytes = bomb(DELTA, 1, MAX_RAW, 7);
+    assert_eq!(decode(&bytes, 0, 7).unwrap().raw_len, MAX_RAW);
+}
