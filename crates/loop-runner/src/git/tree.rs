@@ -62,7 +62,8 @@ impl Worktree {
             }
         };
         let made = within.iter().try_for_each(&mut make);
-        let directory = self.path.join(within);
+        // `join` would end the path of the tree itself in a slash.
+        let directory: PathBuf = self.path.iter().chain(within).collect();
         made.map_err(|e| Error::io("can't make the directory", &directory, e))?;
         Ok(directory)
     }
