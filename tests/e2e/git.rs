@@ -259,6 +259,27 @@ fn a_tree_in_which_a_file_is_in_the_way_of_the_directory_is_not_left_behind() {
 }
 
 #[test]
+fn h2_a_link_in_the_commit_leads_no_run_out_of_its_working_tree() {
+    let scene = scene("touch made");
+    let other = scene.sandbox.home().join("other");
+    fs_err::create_dir(&other).unwrap();
+    std::os::unix::fs::symlink(&other, scene.file("sub")).unwrap();
+    scene.sandbox.git(&["add", "sub"]);
+    scene.sandbox.git(&["commit", "-q", "-m", "a link"]);
+    fs_err::remove_file(scene.file("sub")).unwrap();
+    for name in ["sub", "sub/deep"] {
+        let there = scene.file(name);
+        fs_err::create_dir_all(&there).unwrap();
+        fs_err::write(there.join("kept"), "").unwrap();
+        let run = scene.run(&["--once", "--worktree", "r1"]).dir(&there);
+        let ended = run.run(LONG).expect_code(1);
+        let said = ["can't make the directory", "worktrees/r1/sub"];
+        expect_in_order(&ended.stderr, &said);
+        assert_eq!(fs_err::read_dir(&other).unwrap().count(), 0, "{name}");
+    }
+}
+
+#[test]
 fn what_a_cut_attempt_edited_is_in_the_next_commit_and_named_there() {
     let scene = scene("append work {start}\n@1 print ready\n@1 hang");
     let running = scene.ready(&["-n", "1", "--commit", "--run-id", "r1"]);

@@ -2,6 +2,7 @@
 
 mod dependencies;
 mod files;
+mod opened_files;
 mod unsafe_code;
 
 use std::path::Path;
@@ -32,7 +33,7 @@ impl Verdict {
 
 type Check = fn(&Workspace) -> Verdict;
 
-const CHECKS: [(&str, Check); 12] = [
+const CHECKS: [(&str, Check); 13] = [
     ("formatting", |_| {
         cargo(&["fmt", "--all", "--check", "--", "--color=never"])
     }),
@@ -66,6 +67,9 @@ const CHECKS: [(&str, Check); 12] = [
     }),
     ("unsafe code", |workspace| {
         Verdict::of(unsafe_code::wrong(workspace))
+    }),
+    ("opened files", |workspace| {
+        Verdict::of(opened_files::wrong(workspace))
     }),
     ("packages", |_| Verdict::of(release::wrong())),
     ("cargo-deny", deny),

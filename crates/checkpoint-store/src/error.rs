@@ -49,9 +49,7 @@ pub(crate) enum Kind {
         "holds checkpoints of other phases only ({found}), none of `{wanted}`; take one of those"
     )]
     OtherPhase { found: String, wanted: String },
-    #[error(
-        "was taken over by writer epoch {by} (this writer has epoch {own}); open it again to go on"
-    )]
+    #[error("{}", fenced(*own, *by))]
     Fenced { own: u64, by: u64 },
     #[error("was removed while it was open; see who removes it, then open it again")]
     Vanished,
@@ -312,6 +310,17 @@ pub(crate) fn is_full(err: &io::Error) -> bool {
 
 // The text already contains the cause, so there is no source to print twice.
 impl std::error::Error for Error {}
+
+/// Each writer that takes a store over has a higher epoch, so that files of no higher one came from elsewhere.
+fn fenced(own: u64, by: u64) -> String {
+    match by > own {
+        true => format!(
+            "was taken over by writer epoch {by} (this writer has epoch {own}); open it again to go on"
+        ),
+        false => "has the files of another writer, as a copy or a backup in its place has; see who put it there, move it away, then open it again"
+            .into(),
+    }
+}
 
 #[cfg(test)]
 #[path = "error_tests.rs"]

@@ -40,6 +40,7 @@ fn texts_tell_what_to_do_next() {
             wanted: "verify".into(),
         },
         Kind::Fenced { own: 3, by: 4 },
+        Kind::Fenced { own: 3, by: 3 },
         Kind::Vanished,
         Kind::Poisoned {
             first: "/s/progress: cannot sync: input/output error".into(),

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use crate::git::{Git, tree};
 use crate::{Error, RunId, state_dir};
 
+/// As long as the state directory's `.gitignore` may be, which somebody may have added to.
+const LONGEST_IGNORE: u64 = 4096;
+
 /// A working tree and its state directory `.rlm`.
 ///
 /// The state lies at the top of the git repository, or in the working directory itself where there is none. A run that has a working tree of its own
@@ -108,8 +111,27 @@ impl Project {
         &mut self.git
     }
 
+    /// Returns git for this project. Before that, it replaces a FIFO or a huge file in the place of the state directory's `.gitignore`: git would
+    /// wait for the one, and read the other whole.
     pub(crate) fn git(&self) -> &Git {
+        if state_dir::exists(&self.ignore_file()) {
+            // A run that can't replace it ends at its next save.
+            let _stays = self.ignore_state();
+        }
         &self.git
+    }
+
+    fn ignore_file(&self) -> PathBuf {
+        self.state_dir().join(".gitignore")
+    }
+
+    /// Hides the state directory from git.
+    fn ignore_state(&self) -> io::Result<()> {
+        let ignore = self.ignore_file();
+        match state_dir::open_bounded(&ignore, LONGEST_IGNORE) {
+            Ok(_) => Ok(()),
+            Err(_) => state_dir::replace(&ignore, b"*\n"),
+        }
     }
 
     /// Returns the directory that holds a directory for each run.
@@ -133,11 +155,7 @@ impl Project {
         let fail = |e| Error::io("can't keep state in", &state, e);
         state_dir::make_private_directory(&state).map_err(fail)?;
         state_dir::make_private_directory(&self.runs_dir()).map_err(fail)?;
-        let ignore = state.join(".gitignore");
-        if !state_dir::is_file(&ignore) {
-            state_dir::replace(&ignore, b"*\n").map_err(fail)?;
-        }
-        Ok(())
+        self.ignore_state().map_err(fail)
     }
 }
 

@@ -1,10 +1,11 @@
 //! What an attempt is told.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use loop_state::{Brief, CutCause, FeedbackSource};
 
-use crate::{Error, PhaseSettings};
+use crate::{Error, PhaseSettings, state_dir};
 
 /// The largest prompt file: a model reads no more, and a mistyped path may name anything.
 pub(crate) const MAX_PROMPT: u64 = 4 << 20;
@@ -99,7 +100,7 @@ pub(crate) const GO_ON: &str = "Go on where you were interrupted.";
 
 /// Reads a prompt file; missing, empty and huge ones are refused by name.
 pub(crate) fn read(path: &Path) -> Result<String, Error> {
-    let meta = fs_err::metadata(path).map_err(|e| {
+    let file = state_dir::open_named(path).map_err(|e| {
         let problem = match e.kind() {
             std::io::ErrorKind::NotFound => {
                 "is missing; write it or name another one with --prompt-file".to_owned()
@@ -108,22 +109,27 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
         };
         Error::prompt(path, problem)
     })?;
-    if !meta.is_file() {
+    let Some(file) = file else {
         return Err(Error::prompt(
             path,
             "is not a file; name a text file with --prompt-file",
         ));
+    };
+    let failed = |e: std::io::Error| Error::prompt(path, unreadable(e.kind()));
+    let mut bytes = Vec::new();
+    let mut length = file.metadata().map_err(failed)?.len();
+    if length <= MAX_PROMPT {
+        let read = file.take(MAX_PROMPT + 1).read_to_end(&mut bytes);
+        length = read.map_err(failed)? as u64;
     }
-    if meta.len() > MAX_PROMPT {
+    if length > MAX_PROMPT {
         return Err(Error::prompt(
             path,
             format!(
-                "has {} bytes; at most {MAX_PROMPT} are taken: put the rest into files that it names",
-                meta.len()
+                "has {length} bytes; at most {MAX_PROMPT} are taken: put the rest into files that it names"
             ),
         ));
     }
-    let bytes = fs_err::read(path).map_err(|e| Error::prompt(path, unreadable(e.kind())))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Error::prompt(path, "is not UTF-8 text; save it as that"))?;
     if text.trim().is_empty() {

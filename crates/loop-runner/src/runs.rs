@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::journal::options;
 use crate::prompt::MAX_PROMPT;
 use crate::space::TRANSCRIPTS;
+use crate::state_dir::Metadata;
 use crate::{Error, Loss, Project, RunId, Settings, runner, state_dir};
 
 /// What is saved of a run: the machine's head and what the runner must know to go on.
@@ -376,7 +377,7 @@ impl Project {
 
 /// Returns when a directory changed last, as far as that is known.
 fn changed_at(dir: &Path) -> Timestamp {
-    let changed = fs_err::symlink_metadata(dir).and_then(|meta| meta.modified());
+    let changed = state_dir::metadata(dir).map(Metadata::modified);
     let since = changed.map(|at| at.duration_since(UNIX_EPOCH).unwrap_or_default());
     let millis = since.unwrap_or_default().as_millis();
     Timestamp(u64::try_from(millis).unwrap_or(u64::MAX))

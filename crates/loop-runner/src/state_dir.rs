@@ -179,6 +179,22 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     open_file(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
 }
 
+/// Opens a file that the user named, wherever it is, to read: links to it are followed. Returns `None` when it is not a regular file; a FIFO or a
+/// device is not opened, and not waited for when it takes the file's place meanwhile.
+///
+/// # Errors
+///
+/// When there is none, or it can't be opened.
+pub fn open_named(path: &Path) -> io::Result<Option<File>> {
+    let is_regular = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode).is_file();
+    if !is_regular(rustix::fs::stat(path)?) {
+        return Ok(None);
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    Ok(is_regular(rustix::fs::fstat(&file)?).then(|| file.into()))
+}
+
 fn open_file(path: &Path, flags: OFlags) -> io::Result<File> {
     let place = Place::of(path)?;
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;

@@ -1,7 +1,7 @@
 //! One run at a time in a working tree: the lock, who holds it, and how a dead holder's tree is waited for.
 
 use std::fmt;
-use std::fs::TryLockError;
+use std::fs::{File, TryLockError};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -125,8 +125,8 @@ impl WorkTree {
     pub async fn take(project: &Project, run: &RunId, gate: &SleepGate) -> Result<Self, Error> {
         project.prepare()?;
         let root = project.tree();
-        let directory =
-            std::fs::File::open(root).map_err(|e| Error::io("can't work in", root, e))?;
+        let directory = state_dir::open_directory(root);
+        let directory = File::from(directory.map_err(|e| Error::io("can't work in", root, e))?);
         let mut swept = None;
         let mut waited = Duration::ZERO;
         loop {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::io::Read as _;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent_subprocess::mcp::McpServers;
-use loop_runner::{AcpOptions, ClaudeOptions, CodexOptions, Hidden};
+use loop_runner::{AcpOptions, ClaudeOptions, CodexOptions, Hidden, state_dir};
 use loop_state::Autonomy;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -262,18 +263,26 @@ pub(crate) fn read_mcp(path: &Path) -> Result<McpServers, Failure> {
 /// Reads a whole file; `None` if there is none.
 fn content(path: &Path, most: u64) -> Result<Option<String>, Failure> {
     let refuse = |why: String| Err(Failure::usage(format!("`{}` {why}", path.display())));
-    // Looked at before it is opened: opening a FIFO would wait for somebody to write.
-    let text = match fs_err::metadata(path) {
+    let file = match state_dir::open_named(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Ok(meta) if !meta.is_file() => return refuse("is not a file; move it away".into()),
-        Ok(meta) if meta.len() > most => {
-            return refuse(format!("has {} bytes; at most {most} are read", meta.len()));
-        }
-        Ok(_) => fs_err::read_to_string(path),
+        Ok(None) => return refuse("is not a file; move it away".into()),
+        Ok(Some(file)) => Ok(file),
         Err(e) => Err(e),
     };
-    match text {
-        Ok(text) => Ok(Some(text)),
+    let read = file.and_then(|file| {
+        let bytes = file.metadata()?.len();
+        let mut text = String::new();
+        if bytes > most {
+            return Ok((bytes, text));
+        }
+        let read = file.take(most + 1).read_to_string(&mut text)?;
+        Ok((read as u64, text))
+    });
+    match read {
+        Ok((bytes, _)) if bytes > most => {
+            refuse(format!("has {bytes} bytes; at most {most} are read"))
+        }
+        Ok((_, text)) => Ok(Some(text)),
         Err(e) => refuse(format!(
             "can't be read: {}; mend it or move it away",
             e.kind()

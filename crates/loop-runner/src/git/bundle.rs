@@ -1,12 +1,14 @@
 //! What of a repository goes along with a run that moves, and how it arrives.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::commit::{all_but, names, of_files};
 use super::looks::{Looks, Owed};
 use super::{Call, Git, Hooks, LIMIT, Refusal, run, run_with};
+use crate::state_dir;
 
 /// How long git may take to write, or to read, a whole history.
 const HISTORY: Duration = Duration::from_secs(3600);
@@ -112,7 +114,9 @@ impl Git {
             .answer(&["rev-parse", "--git-path", "index"])
             .map_err(said)?;
         // What git knows of the files' times spares it reading all of them.
-        fs_err::copy(top.join(place), index).map_err(|e| e.to_string())?;
+        state_dir::open(&top.join(place))
+            .and_then(|mut from| io::copy(&mut from, &mut state_dir::create_new(index)?))
+            .map_err(|e| format!("git's index can't be copied: {e}"))?;
         let environment = [("GIT_INDEX_FILE", index.as_os_str())];
         let looks = self.looks.as_ref();
         let git = |words: &[&str]| {

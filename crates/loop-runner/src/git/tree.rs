@@ -53,8 +53,17 @@ impl Worktree {
     /// Returns the directory at this place in the tree, and makes it where the commit does not have it: git knows no empty ones.
     pub(crate) fn directory(&self, within: &Path) -> Result<PathBuf, Error> {
         let mut directory = self.path.clone();
-        directory.extend(within);
-        let made = fs_err::create_dir_all(&directory);
+        let mut make = |name| {
+            directory.push(name);
+            // A commit may have a link there, which would lead the agent out of the tree.
+            match state_dir::exists(&directory) {
+                true => state_dir::open_directory(&directory).map(drop),
+                false => state_dir::make_private_directory(&directory),
+            }
+        };
+        let made = within.iter().try_for_each(&mut make);
+        // `join` would end the path of the tree itself in a slash.
+        let directory: PathBuf = self.path.iter().chain(within).collect();
         made.map_err(|e| Error::io("can't make the directory", &directory, e))?;
         Ok(directory)
     }

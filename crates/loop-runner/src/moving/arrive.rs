@@ -11,7 +11,7 @@ use crate::git::bundle::{self, Refs};
 use crate::git::looks::Looks;
 use crate::git::tree::Worktree;
 use crate::git::{Git, Hooks};
-use crate::{Project, RunHead, RunId};
+use crate::{Project, RunHead, RunId, state_dir};
 
 /// Where the files are.
 pub(super) struct Arrived {
@@ -256,7 +256,7 @@ fn refuse_state(git: &Git, tip: &Tip) -> Result<(), String> {
 
 /// Takes the lock of a working tree, unless somebody works in it.
 fn hold(tree: &Path) -> Option<File> {
-    let directory = File::open(tree).ok()?;
+    let directory = File::from(state_dir::open_directory(tree).ok()?);
     directory.try_lock().ok().map(|()| directory)
 }
 

@@ -175,6 +175,24 @@ fn h4_a_file_of_another_user_is_refused_with_both_ways_out() {
 }
 
 #[test]
+fn h9_a_named_file_may_be_a_link_and_must_be_regular() {
+    let planted = Planted::new();
+    let path = |name: &str| planted.path(name);
+    symlink(&planted.target, path("link")).unwrap();
+    symlink("/dev/zero", path("zero")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, path("fifo"), PRIVATE_FILE).unwrap();
+    let mut text = String::new();
+    let mut file = open_named(&path("link")).unwrap().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "precious");
+    for name in ["zero", "fifo", ""] {
+        assert!(open_named(&path(name)).unwrap().is_none(), "{name}");
+    }
+    let none = open_named(&path("none")).unwrap_err();
+    assert_eq!(none.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
 fn c67a_orphans_are_removed_and_live_temporaries_stay() {
     let planted = Planted::new();
     let random = "0".repeat(32);

@@ -55,7 +55,7 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
     let Some(target) = target else {
         return Ok(written(page.as_bytes()));
     };
-    write(&target, page.as_bytes()).map_err(|e| unwritable(&target, &e))?;
+    write(&target, page.as_bytes(), args.output.is_some()).map_err(|e| unwritable(&target, &e))?;
     let shown = target.strip_prefix(".").unwrap_or(&target);
     let live = if is_live {
         ", of a run that goes on"
@@ -146,13 +146,13 @@ fn refuse_planted(target: &Path) -> Result<(), Failure> {
 
 /// Refuses to take the place of a file that is no report of this run.
 fn refuse_other(target: &Path, run: &RunId) -> Result<(), Failure> {
-    let is_file = |meta: &std::fs::Metadata| meta.is_file();
-    if !fs_err::metadata(target).is_ok_and(|meta| is_file(&meta)) {
-        return Ok(());
-    }
+    let file = match state_dir::open_named(target) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(unwritable(target, &e)),
+        Err(_) | Ok(None) => return Ok(()),
+        Ok(Some(file)) => file,
+    };
     let mut beginning = Vec::new();
-    let read = fs_err::File::open(target)
-        .and_then(|file| file.take(BEGINNING).read_to_end(&mut beginning));
+    let read = file.take(BEGINNING).read_to_end(&mut beginning);
     read.map_err(|e| unwritable(target, &e))?;
     match beginning.is_empty() || is_of(&String::from_utf8_lossy(&beginning), run.as_str()) {
         true => Ok(()),
@@ -163,9 +163,10 @@ fn refuse_other(target: &Path, run: &RunId) -> Result<(), Failure> {
     }
 }
 
-/// Writes the whole file or none, for its user alone; into what is no file, such as a pipe, it just writes.
-fn write(target: &Path, page: &[u8]) -> io::Result<()> {
-    if let Ok(meta) = fs_err::metadata(target)
+/// Writes the whole file or none, for its user alone; into a pipe or a device that the user named, it just writes.
+fn write(target: &Path, page: &[u8], is_named: bool) -> io::Result<()> {
+    if is_named
+        && let Ok(meta) = fs_err::metadata(target)
         && !meta.is_file()
         && !meta.is_dir()
     {

@@ -1,6 +1,6 @@
 //! The person's editor, on the prompt.
 
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use agent_subprocess::guard::OwnProgram;
 use fs_err::os::unix::fs::OpenOptionsExt;
+use loop_runner::state_dir;
 use rustix::process::{
     Pid, Signal, WaitOptions, getpgrp, kill_process_group, test_kill_process_group, waitpid,
 };
@@ -77,7 +78,7 @@ impl Editor {
         let failed = |e: io::Error| format!("the editor `{name}` can't be opened: {e}");
         let (path, is_copy, before) = match subject {
             Subject::File(path) => {
-                let before = fs_err::read_to_string(&path).ok();
+                let before = read_bounded(&path).ok();
                 (path, false, before)
             }
             Subject::Text(text) => (copy(&text).map_err(failed)?, true, Some(text)),
@@ -108,7 +109,7 @@ impl Editor {
             let result = result.map(|edit| {
                 let after = match &edit {
                     Edit::Text(text) => Some(text.clone()),
-                    _ => fs_err::read_to_string(&path).ok(),
+                    _ => read_bounded(&path).ok(),
                 };
                 if after == before { Edit::None } else { edit }
             });
@@ -205,17 +206,25 @@ fn copy(text: &str) -> io::Result<PathBuf> {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    let size = fs_err::metadata(path).map_err(|e| e.to_string())?.len();
-    if size > MAX_PROMPT {
-        return Err(format!(
-            "the prompt has {size} bytes now; at most {MAX_PROMPT} are taken"
-        ));
-    }
-    let text =
-        fs_err::read_to_string(path).map_err(|e| format!("the prompt was not taken: {e}"))?;
+    let text = read_bounded(path).map_err(|e| format!("the prompt was not taken: {e}"))?;
     match text.trim() {
         "" => Err("the prompt is empty now; it was not taken".into()),
         _ => Ok(text),
+    }
+}
+
+/// Reads a file that the editor may have replaced by anything.
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let Some(file) = state_dir::open_named(path)? else {
+        return Err(io::Error::other("it is not a regular file now"));
+    };
+    let mut text = String::new();
+    file.take(MAX_PROMPT + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_PROMPT {
+        true => Err(io::Error::other(format!(
+            "it is too long now; at most {MAX_PROMPT} bytes are taken"
+        ))),
+        false => Ok(text),
     }
 }
 

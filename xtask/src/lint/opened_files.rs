@@ -1,0 +1,201 @@
+//! Refuses ways to open files other than the modules that expect a hostile project: elsewhere a link, a FIFO or a huge file of an agent would be
+//! followed, waited for or read whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use crate::lint::opened_files::allowed::{ALLOWED, Allowed};
+use crate::sources::{self, Source};
+use crate::workspace::Workspace;
+
+mod allowed;
+mod tokens;
+
+/// The crates that open files below `.rlm`.
+const CRATES: [&str; 4] = [
+    "crates/loop-runner/src",
+    "crates/rlm/src",
+    "crates/agent-subprocess/src",
+    "crates/checkpoint-store/src",
+];
+/// The modules that open files safely; everything else goes through them.
+const MODULES: [&str; 4] = [
+    "crates/loop-runner/src/state_dir.rs",
+    "crates/loop-runner/src/state_dir",
+    "crates/agent-subprocess/src/plain_file.rs",
+    "crates/checkpoint-store/src/disk/unix.rs",
+];
+
+/// Where the exceptions are.
+const LIST: &str = "xtask/src/lint/opened_files/allowed.rs";
+
+/// Functions of `rustix::fs` that take no path, or read no more than rights or free space.
+const HARMLESS: [&str; 15] = [
+    "access",
+    "fallocate",
+    "fchmod",
+    "fchown",
+    "fcntl_getfl",
+    "fcntl_setfl",
+    "fdatasync",
+    "flock",
+    "fstat",
+    "fstatfs",
+    "fstatvfs",
+    "fsync",
+    "ftruncate",
+    "statfs",
+    "statvfs",
+];
+/// Functions of `libc` and `nix` that take a path.
+const BY_PATH: [&str; 22] = [
+    "chmod", "chown", "creat", "fopen", "link", "linkat", "lstat", "mkdir", "mkdirat", "mkfifo",
+    "open", "open64", "openat", "opendir", "rename", "renameat", "rmdir", "stat", "symlink",
+    "truncate", "unlink", "unlinkat",
+];
+/// Methods of `Path` that read the file system. `exists`, `is_file` and the like only look up, and other types have methods of their names.
+const METHODS: [&str; 4] = ["canonicalize", "read_dir", "read_link", "symlink_metadata"];
+
+/// A call in the source that opens, makes, renames, removes or looks up a file by its path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Call {
+    /// `fs_err::read`, or `.read_dir()` for a method.
+    name: String,
+    line: usize,
+}
+
+/// Names each such call that no entry of the list allows, and each entry that allows nothing.
+pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
+    let sources = sources::read(&workspace.root);
+    let of_crates = |source: &&Source| CRATES.iter().any(|it| source.path.starts_with(it));
+    let sources: Vec<&Source> = sources.iter().filter(of_crates).collect();
+    judge(&sources, &ALLOWED)
+}
+
+fn judge(sources: &[&Source], allowed: &[Allowed]) -> Vec<String> {
+    let (mut wrong, mut found) = (Vec::new(), BTreeMap::new());
+    let mut of_tests = Vec::new();
+    for source in sources {
+        let Ok(tokens) = TokenStream::from_str(&source.text) else {
+            wrong.push(format!("{}: it can't be read", source.path.display()));
+            continue;
+        };
+        let seen = tokens::seen(tokens);
+        of_tests.extend(seen.test_modules.iter().map(|it| folder(&source.path, it)));
+        found.insert(source.path.as_path(), calls(&seen));
+    }
+    let is_test = |path: &Path| {
+        let mut tests = of_tests.iter();
+        tests.any(|it| path.starts_with(it) || path == it.with_extension("rs"))
+    };
+    found.retain(|path, _| !is_test(path) && !MODULES.iter().any(|it| path.starts_with(it)));
+    let mut used = BTreeSet::new();
+    for (path, calls) in found {
+        for call in calls {
+            let entry = allowed.iter().find(|it| Path::new(it.file) == path);
+            let permitted = entry.is_some_and(|it| it.calls.contains(&call.name.as_str()));
+            if !permitted {
+                let others =
+                    entry.map(|it| format!(" (its other calls are allowed: {})", it.reason));
+                wrong.push(format!(
+                    "{}:{}: {} takes a path; use the crate's module for hostile files, or allow it in {LIST} with a reason{}",
+                    path.display(),
+                    call.line,
+                    call.name,
+                    others.unwrap_or_default()
+                ));
+            }
+            used.insert((path.to_owned(), call.name));
+        }
+    }
+    for Allowed { file, calls, .. } in allowed {
+        for call in *calls {
+            if !used.contains(&(PathBuf::from(file), (*call).to_owned())) {
+                wrong.push(format!(
+                    "{file}: {call} is allowed and not used; remove it from {LIST}"
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+/// The folder of a module's own files, as `mod tests;` in a file names it, or `#[path = "tests.rs"]` above it.
+fn folder(file: &Path, module: &tokens::Module) -> PathBuf {
+    let beside = file.parent().unwrap_or(file);
+    match &module.path {
+        Some(path) => beside.join(path).with_extension(""),
+        None if ["lib.rs", "main.rs", "mod.rs"]
+            .iter()
+            .any(|it| file.ends_with(it)) =>
+        {
+            beside.join(&module.name)
+        }
+        None => file.with_extension("").join(&module.name),
+    }
+}
+
+fn calls(seen: &tokens::Seen) -> BTreeSet<Call> {
+    let mut calls = BTreeSet::new();
+    for (path, line) in &seen.paths {
+        let full: Vec<Vec<String>> = match seen.imports.get(&path[0]) {
+            Some(imports) => imports
+                .iter()
+                .map(|import| [import, &path[1..]].concat())
+                .collect(),
+            None => vec![path.clone()],
+        };
+        for path in full.iter().filter(|path| opens(path)) {
+            calls.insert(Call {
+                name: path.join("::"),
+                line: *line,
+            });
+        }
+    }
+    for (method, line) in &seen.methods {
+        if METHODS.contains(&method.as_str()) {
+            calls.insert(Call {
+                name: format!(".{method}()"),
+                line: *line,
+            });
+        }
+    }
+    calls
+}
+
+/// Whether what is at this full path takes the path of a file.
+fn opens(path: &[String]) -> bool {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    match path[..] {
+        ["std" | "tokio", "fs", ref rest @ ..] | ["fs_err", "tokio", ref rest @ ..] => in_std(rest),
+        ["std", "os", _, "fs", name, ..] => is_function(name),
+        ["fs_err", ref rest @ ..] => in_std(rest),
+        ["rustix", "fs", name, ..] => is_function(name) && !HARMLESS.contains(&name),
+        ["libc" | "nix", .., name] => BY_PATH.contains(&name) || name == "*",
+        ["tempfile", ..] => true,
+        [.., "Path" | "PathBuf", name] => METHODS.contains(&name),
+        _ => false,
+    }
+}
+
+fn in_std(rest: &[&str]) -> bool {
+    match rest {
+        ["File", name, ..] => {
+            name.starts_with("open") || name.starts_with("create") || *name == "options"
+        }
+        ["OpenOptions" | "DirBuilder", _, ..] | ["PathExt"] => true,
+        [name, ..] => is_function(name),
+        [] => false,
+    }
+}
+
+/// Functions and modules are in lower case, types are not; `*` imports both.
+fn is_function(name: &str) -> bool {
+    name.starts_with(|it: char| it.is_ascii_lowercase() || it == '*')
+}
+
+#[cfg(test)]
+mod tests;

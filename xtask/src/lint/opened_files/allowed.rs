@@ -1,0 +1,247 @@
+//! The calls outside of the modules for hostile files, each with its reason.
+
+/// Calls that a file may have, and why they are safe.
+#[derive(Debug)]
+pub(super) struct Allowed {
+    pub(super) file: &'static str,
+    /// As [`super::Call`] names them.
+    pub(super) calls: &'static [&'static str],
+    /// Which files the calls reach, and why a hostile project can't misuse them.
+    pub(super) reason: &'static str,
+}
+
+pub(super) const ALLOWED: [Allowed; 38] = [
+    Allowed {
+        file: "crates/agent-subprocess/src/acp/driver.rs",
+        calls: &["std::fs::canonicalize"],
+        reason: "It resolves the working directory of the agent, and opens nothing.",
+    },
+    Allowed {
+        file: "crates/agent-subprocess/src/acp/gemini.rs",
+        calls: &["std::fs::read_dir", "std::fs::rename"],
+        reason: "It renames the record of a session in the user's own folder of that agent, outside of the project.",
+    },
+    Allowed {
+        file: "crates/agent-subprocess/src/ancestry.rs",
+        calls: &["std::fs::read_to_string"],
+        reason: "It reads /proc.",
+    },
+    Allowed {
+        file: "crates/agent-subprocess/src/codex/commands.rs",
+        calls: &["std::fs::read"],
+        reason: "It reads /proc.",
+    },
+    Allowed {
+        file: "crates/agent-subprocess/src/error.rs",
+        calls: &["std::fs::File::open"],
+        reason: "It reads two bytes of a program that the system just failed to start because of its loader: a regular file.",
+    },
+    Allowed {
+        file: "crates/agent-subprocess/src/guard/enter.rs",
+        calls: &["rustix::fs::open"],
+        reason: "It opens /dev/null.",
+    },
+    Allowed {
+        file: "crates/agent-subprocess/src/launch.rs",
+        calls: &["std::fs::canonicalize"],
+        reason: "It resolves the directory of the survivors file once; plain_file.rs then opens the file without a link.",
+    },
+    Allowed {
+        file: "crates/agent-subprocess/src/proc_fs.rs",
+        calls: &[
+            "std::fs::File::open",
+            "std::fs::read",
+            "std::fs::read_dir",
+            "std::fs::read_to_string",
+        ],
+        reason: "It reads /proc.",
+    },
+    Allowed {
+        file: "crates/agent-subprocess/src/scratch.rs",
+        calls: &[
+            "rustix::fs::openat",
+            "rustix::fs::unlinkat",
+            "std::fs::DirBuilder::new",
+            "std::fs::canonicalize",
+        ],
+        reason: "It makes the caller's directory, and in it new files by a descriptor that plain_file.rs opened; O_EXCL follows no link.",
+    },
+    Allowed {
+        file: "crates/agent-subprocess/src/session_locks.rs",
+        calls: &[
+            "std::fs::DirBuilder::new",
+            "std::fs::OpenOptions::new",
+            "std::fs::metadata",
+            "std::fs::read_dir",
+            "std::fs::remove_file",
+            "std::fs::symlink_metadata",
+        ],
+        reason: "Its files are in a directory of the user's own, outside of any project; it checks owner and mode, and opens no link or FIFO.",
+    },
+    Allowed {
+        file: "crates/agent-subprocess/src/sweep/linux.rs",
+        calls: &["std::fs::File::open"],
+        reason: "It reads /proc.",
+    },
+    Allowed {
+        file: "crates/agent-subprocess/src/sys.rs",
+        calls: &["std::fs::read_dir"],
+        reason: "It reads /proc/self/fd.",
+    },
+    Allowed {
+        file: "crates/checkpoint-store/src/import.rs",
+        calls: &["fs_err::canonicalize"],
+        reason: "It resolves the directory of a file that the user names; the disk module then opens the file.",
+    },
+    Allowed {
+        file: "crates/checkpoint-store/src/list.rs",
+        calls: &["fs_err::read_dir"],
+        reason: "It reads the names in a directory that the caller trusts; the disk module opens each store.",
+    },
+    Allowed {
+        file: "crates/loop-runner/src/control/place.rs",
+        calls: &[
+            "std::fs::DirBuilder::new",
+            "std::fs::remove_dir",
+            "std::fs::remove_file",
+            "std::os::unix::fs::symlink",
+        ],
+        reason: "It makes and removes a private directory of a random name in the user's runtime or temporary directory, with a link in it.",
+    },
+    Allowed {
+        file: "crates/loop-runner/src/git/bundle.rs",
+        calls: &["fs_err::canonicalize"],
+        reason: "It resolves two paths to compare them, and opens nothing.",
+    },
+    Allowed {
+        file: "crates/loop-runner/src/git/commit.rs",
+        calls: &["fs_err::symlink_metadata"],
+        reason: "It looks up how long a new file of the working tree is, and opens nothing.",
+    },
+    Allowed {
+        file: "crates/loop-runner/src/git/written.rs",
+        calls: &["fs_err::symlink_metadata"],
+        reason: "It looks up whether a file of the working tree is empty, and opens nothing.",
+    },
+    Allowed {
+        file: "crates/loop-runner/src/locks.rs",
+        calls: &[
+            "std::fs::File::open",
+            "std::fs::metadata",
+            "std::fs::read_dir",
+            "std::fs::read_link",
+            "std::fs::read_to_string",
+        ],
+        reason: "It reads /proc, and looks up which file the working tree is.",
+    },
+    Allowed {
+        file: "crates/loop-runner/src/moving/arrive.rs",
+        calls: &[
+            "fs_err::read_dir",
+            "fs_err::remove_dir_all",
+            "fs_err::remove_file",
+            "fs_err::symlink_metadata",
+        ],
+        reason: "It lists the working tree that an import fills, and takes back what the import wrote; removals follow no link and leave .rlm out.",
+    },
+    Allowed {
+        file: "crates/loop-runner/src/project.rs",
+        calls: &["fs_err::canonicalize", "fs_err::read_dir"],
+        reason: "It resolves the directory that the user works in, and tries whether it can be listed.",
+    },
+    Allowed {
+        file: "crates/loop-runner/src/runner/footprint.rs",
+        calls: &["std::fs::read_dir", "std::fs::symlink_metadata"],
+        reason: "It looks up times and lengths of the files that git reports as changed, and opens no file.",
+    },
+    Allowed {
+        file: "crates/loop-runner/src/survivors.rs",
+        calls: &["fs_err::metadata"],
+        reason: "It looks up which directory the working tree is.",
+    },
+    Allowed {
+        file: "crates/loop-runner/src/work_tree.rs",
+        calls: &["fs_err::metadata"],
+        reason: "It looks up which directory the working tree is.",
+    },
+    Allowed {
+        file: "crates/rlm/src/command/checkpoints/pipes.rs",
+        calls: &["fs_err::File::open", "fs_err::metadata"],
+        reason: "It opens the input that the user names, which may be a pipe on purpose; Ctrl-C ends the wait.",
+    },
+    Allowed {
+        file: "crates/rlm/src/command/detach.rs",
+        calls: &["fs_err::File::open", "fs_err::read_dir"],
+        reason: "It opens /dev/null, and lists /dev/fd.",
+    },
+    Allowed {
+        file: "crates/rlm/src/command/doctor/find.rs",
+        calls: &["fs_err::canonicalize"],
+        reason: "It resolves programs of PATH to compare them, and opens nothing.",
+    },
+    Allowed {
+        file: "crates/rlm/src/command/doctor/machine.rs",
+        calls: &["std::fs::read_link"],
+        reason: "It reads /proc/self.",
+    },
+    Allowed {
+        file: "crates/rlm/src/command/init/mod.rs",
+        calls: &["fs_err::OpenOptions::new", "fs_err::create_dir_all"],
+        reason: "It writes the files of `rlm init` into the directory that the user names, only where nothing is: O_EXCL follows no link.",
+    },
+    Allowed {
+        file: "crates/rlm/src/command/man.rs",
+        calls: &["fs_err::create_dir_all", "fs_err::write"],
+        reason: "It writes the manual into a directory that the user names.",
+    },
+    Allowed {
+        file: "crates/rlm/src/command/report.rs",
+        calls: &[
+            "fs_err::OpenOptions::new",
+            "fs_err::canonicalize",
+            "fs_err::metadata",
+        ],
+        reason: "It writes into a pipe or a device only if the user named it by -o.",
+    },
+    Allowed {
+        file: "crates/rlm/src/demo/agent.rs",
+        calls: &["fs_err::read_to_string", "fs_err::write"],
+        reason: "It works in the directory that `rlm demo` made for itself.",
+    },
+    Allowed {
+        file: "crates/rlm/src/demo/project.rs",
+        calls: &[
+            "fs_err::canonicalize",
+            "fs_err::create_dir",
+            "fs_err::create_dir_all",
+            "fs_err::read_dir",
+            "fs_err::write",
+        ],
+        reason: "It makes the project of `rlm demo`, in a directory that must be new or empty.",
+    },
+    Allowed {
+        file: "crates/rlm/src/index.rs",
+        calls: &["std::fs::DirBuilder::new"],
+        reason: "It makes the directory of the list of live runs in the user's own state directory, outside of any project.",
+    },
+    Allowed {
+        file: "crates/rlm/src/resolve.rs",
+        calls: &["fs_err::canonicalize"],
+        reason: "It resolves the prompt file to refuse a link out of the project, and opens nothing.",
+    },
+    Allowed {
+        file: "crates/rlm/src/terminal/console/job.rs",
+        calls: &["fs_err::read_to_string"],
+        reason: "It reads /proc.",
+    },
+    Allowed {
+        file: "crates/rlm/src/terminal/editor.rs",
+        calls: &["fs_err::OpenOptions::new", "fs_err::remove_file"],
+        reason: "It makes and removes a private copy of a random name in the temporary directory: O_EXCL follows no link.",
+    },
+    Allowed {
+        file: "crates/rlm/src/terminal/tty.rs",
+        calls: &["rustix::fs::open"],
+        reason: "It opens /dev/tty.",
+    },
+];

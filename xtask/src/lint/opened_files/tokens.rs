@@ -1,0 +1,224 @@
+//! Reads the paths, methods and imports of a source outside of its test code. Tokens have no comments, and a text is one token; arguments of macros
+//! are tokens like others.
+
+use std::collections::BTreeMap;
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+use super::{Delimiter, TokenStream, TokenTree};
+
+type Tokens = Peekable<IntoIter<TokenTree>>;
+
+/// Whatever a source names outside of its test code.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Each path as it is written, with its line.
+    pub(super) paths: Vec<(Vec<String>, usize)>,
+    /// Each method that is called, with its line.
+    pub(super) methods: Vec<(String, usize)>,
+    /// The full paths that a name may have by a `use`.
+    pub(super) imports: BTreeMap<String, Vec<Vec<String>>>,
+    /// The modules in other files that only tests have.
+    pub(super) test_modules: Vec<Module>,
+}
+
+/// `mod NAME;`, with its `#[path = "…"]`.
+#[derive(Debug)]
+pub(super) struct Module {
+    pub(super) name: String,
+    pub(super) path: Option<String>,
+}
+
+pub(super) fn seen(tokens: TokenStream) -> Seen {
+    let mut seen = Seen::default();
+    seen.read(tokens);
+    seen
+}
+
+impl Seen {
+    fn read(&mut self, tokens: TokenStream) {
+        let mut tokens = peekable(tokens);
+        let mut after_dot = false;
+        while let Some(token) = tokens.next() {
+            match token {
+                TokenTree::Punct(ref mark) if mark.as_char() == '#' => {
+                    let inner = take_mark(&mut tokens, '!');
+                    let Some(TokenTree::Group(group)) = tokens.peek() else {
+                        continue;
+                    };
+                    let is_test = is_test(group.stream());
+                    match (is_test, inner) {
+                        (true, true) => return,
+                        (true, false) => self.skip_item(&mut tokens),
+                        (false, _) => drop(tokens.next()),
+                    }
+                }
+                TokenTree::Ident(ref name) if name == "use" && !at_mark(&mut tokens, '<') => {
+                    let is_end =
+                        |it: &TokenTree| matches!(it, TokenTree::Punct(p) if p.as_char() == ';');
+                    let tree: Vec<_> =
+                        std::iter::from_fn(|| tokens.next_if(|it| !is_end(it))).collect();
+                    self.import(&mut tree.into_iter().peekable(), Vec::new());
+                }
+                TokenTree::Ident(name) => {
+                    let line = name.span().start().line;
+                    let mut path = vec![name.to_string()];
+                    while let Some(next) = take_segment(&mut tokens) {
+                        path.push(next);
+                    }
+                    let is_call = matches!(tokens.peek(), Some(TokenTree::Group(it)) if it.delimiter() == Delimiter::Parenthesis);
+                    match after_dot {
+                        true if is_call => self.methods.push((path.remove(0), line)),
+                        true => {}
+                        false => self.paths.push((path, line)),
+                    }
+                    after_dot = false;
+                    continue;
+                }
+                TokenTree::Group(group) => self.read(group.stream()),
+                TokenTree::Punct(mark) if mark.as_char() == '.' => {
+                    // Not of a range.
+                    after_dot = !at_mark(&mut tokens, '.') && !after_dot;
+                    continue;
+                }
+                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+            }
+            after_dot = false;
+        }
+    }
+
+    /// Skips the rest of the attributes and the item, field or statement below `#[cfg(test)]`.
+    fn skip_item(&mut self, tokens: &mut Tokens) {
+        let (mut path, mut name, mut is_module) = (None, None, false);
+        let mut angles = 0_i32;
+        let mut before = ' ';
+        for token in tokens.by_ref() {
+            match token {
+                TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => return,
+                TokenTree::Group(group) if before == '#' => path = path.or(path_of(group.stream())),
+                TokenTree::Ident(word) if word == "mod" => is_module = true,
+                TokenTree::Ident(word) if is_module => name = Some(word.to_string()),
+                TokenTree::Punct(mark) => {
+                    match mark.as_char() {
+                        ';' => break,
+                        ',' if angles <= 0 => break,
+                        '<' => angles += 1,
+                        '>' if before != '-' && before != '=' => angles -= 1,
+                        _ => {}
+                    }
+                    before = mark.as_char();
+                    continue;
+                }
+                _ => {}
+            }
+            before = ' ';
+        }
+        if let Some(name) = name {
+            self.test_modules.push(Module { name, path });
+        }
+    }
+
+    /// Reads what follows `use`, or one part of its braces.
+    fn import(&mut self, tree: &mut Tokens, prefix: Vec<String>) {
+        let mut path = prefix.clone();
+        let mut renamed = None;
+        while let Some(token) = tree.next() {
+            match token {
+                TokenTree::Ident(word) if word == "as" => {
+                    renamed = tree.next().map(|it| it.to_string());
+                }
+                TokenTree::Ident(word) if word == "self" && !path.is_empty() => {}
+                TokenTree::Ident(word) => path.push(word.to_string()),
+                TokenTree::Group(group) => {
+                    self.import(&mut peekable(group.stream()), path.clone());
+                    path.clear();
+                }
+                TokenTree::Punct(mark) if mark.as_char() == ',' => {
+                    self.imported(std::mem::replace(&mut path, prefix.clone()), renamed.take());
+                }
+                TokenTree::Punct(mark) if mark.as_char() == '*' => {
+                    path.push("*".into());
+                    // Nothing tells what it brings, so it is taken for a use.
+                    self.paths.push((path.clone(), mark.span().start().line));
+                }
+                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+            }
+        }
+        if path != prefix || prefix.is_empty() {
+            self.imported(path, renamed);
+        }
+    }
+
+    fn imported(&mut self, path: Vec<String>, renamed: Option<String>) {
+        if let Some(name) = renamed.or_else(|| path.last().cloned()) {
+            self.imports.entry(name).or_default().push(path);
+        }
+    }
+}
+
+fn peekable(tokens: TokenStream) -> Tokens {
+    tokens
+        .into_iter()
+        .collect::<Vec<_>>()
+        .into_iter()
+        .peekable()
+}
+
+fn at_mark(tokens: &mut Tokens, mark: char) -> bool {
+    matches!(tokens.peek(), Some(TokenTree::Punct(it)) if it.as_char() == mark)
+}
+
+fn take_mark(tokens: &mut Tokens, mark: char) -> bool {
+    let taken = at_mark(tokens, mark);
+    if taken {
+        tokens.next();
+    }
+    taken
+}
+
+/// Takes `::` and the name behind it.
+fn take_segment(tokens: &mut Tokens) -> Option<String> {
+    let mut ahead = tokens.clone();
+    let found = take_mark(&mut ahead, ':') && take_mark(&mut ahead, ':');
+    match ahead.next() {
+        Some(TokenTree::Ident(name)) if found => {
+            *tokens = ahead;
+            Some(name.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// Whether an attribute keeps what is below it to tests: `cfg(test)`, or `cfg(all(test, …))`.
+fn is_test(attribute: TokenStream) -> bool {
+    let mut tokens = peekable(attribute);
+    let is_cfg = matches!(tokens.next(), Some(TokenTree::Ident(it)) if it == "cfg");
+    matches!(tokens.next(), Some(TokenTree::Group(it)) if is_cfg && needs_test(it.stream()))
+}
+
+fn needs_test(condition: TokenStream) -> bool {
+    let mut tokens = peekable(condition);
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Ident(it) if it == "test" => return true,
+            TokenTree::Ident(it) if it == "all" => {}
+            // One of several conditions, or the opposite of one.
+            TokenTree::Ident(_) => drop(tokens.next_if(|it| matches!(it, TokenTree::Group(_)))),
+            TokenTree::Group(group) if needs_test(group.stream()) => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The text of `#[path = "…"]`.
+fn path_of(attribute: TokenStream) -> Option<String> {
+    let mut tokens = peekable(attribute);
+    let is_path = matches!(tokens.next(), Some(TokenTree::Ident(it)) if it == "path");
+    match tokens.nth(1) {
+        Some(TokenTree::Literal(text)) if is_path => {
+            Some(text.to_string().trim_matches('"').to_owned())
+        }
+        _ => None,
+    }
+}
