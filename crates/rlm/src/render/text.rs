@@ -24,23 +24,21 @@ pub(crate) fn safe(text: &str) -> String {
     }
     let mut out = String::with_capacity(text.len());
     let (mut coloured, mut colours) = (false, Colours::default());
-    let (mut rest, mut before) = (text, None);
+    let mut rest = text;
     while let Some(c) = rest.chars().next() {
         if let Some(len) = sgr_len(rest) {
             let kept = colours.take(&rest[2..len - 1]);
             coloured |= !kept.is_empty();
             out.push_str(&kept);
             rest = &rest[len..];
-            before = None;
             continue;
         }
         match c {
             '\n' | '\t' => out.push(c),
             '\u{1b}' => out.push('␛'),
-            c if is_escaped(before, c) => out.extend(c.escape_unicode()),
+            c if is_escaped(out.chars().next_back(), c) => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
-        before = Some(c);
         rest = &rest[c.len_utf8()..];
     }
     if coloured {
@@ -52,19 +50,17 @@ pub(crate) fn safe(text: &str) -> String {
 /// Makes text harmless and puts it on one line, without colours.
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut before = None;
     for c in text.chars() {
-        push_plain(&mut out, before, c);
-        before = Some(c);
+        push_plain(&mut out, c);
     }
     out
 }
 
-/// Appends a character, harmless and on the same line, that comes behind `before`.
-pub(crate) fn push_plain(out: &mut String, before: Option<char>, c: char) {
+/// Appends a character, harmless and on the same line. What it may follow is judged by what `out` shows: an escaped character shows nothing to join.
+pub(crate) fn push_plain(out: &mut String, c: char) {
     match c {
         '\n' => out.push(' '),
-        c if is_escaped(before, c) => out.extend(c.escape_default()),
+        c if is_escaped(out.chars().next_back(), c) => out.extend(c.escape_default()),
         c => out.push(c),
     }
 }

@@ -53,10 +53,9 @@ pub(crate) fn shown(c: char) -> String {
 
 /// Appends a character that somebody else wrote, as it is shown behind `out`.
 pub(crate) fn push_shown(out: &mut String, c: char) {
-    let before = out.chars().next_back();
     match c {
         '\t' => out.push_str("  "),
-        c => push_plain(out, before, c),
+        c => push_plain(out, c),
     }
 }
 
