@@ -103,7 +103,7 @@ struct Arguments {
     /// Also keeps the figures of b14, for later runs to be compared with.
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
-    /// Where the report and the plots go.
+    /// Where the benches write their files while they run; on a real disk.
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     out: PathBuf,
 }
@@ -171,12 +171,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     machine.after();
     harness::print(&machine, &outcomes);
-    harness::write(
-        &arguments.out,
-        arguments.json.as_deref(),
-        &machine,
-        &outcomes,
-    )?;
+    if let Some(path) = &arguments.json {
+        harness::write_json(path, &machine, &outcomes)?;
+    }
     if let Some(path) = &arguments.keep {
         b14::keep(path, &machine, &outcomes)?;
     }

@@ -1,11 +1,8 @@
-//! What every bench is made of: rounds, children, statistics, the report.
+//! Code that all benches share: rounds, child processes, statistics, output.
 
 mod child;
 mod machine;
 mod outcome;
-mod overview;
-mod page;
-mod plot;
 mod progress;
 mod random;
 mod report;
@@ -17,7 +14,7 @@ pub(crate) use machine::Machine;
 pub(crate) use outcome::{Contender, Outcome, Role, Series, find};
 pub(crate) use progress::Progress;
 pub(crate) use random::Random;
-pub(crate) use report::{print, write};
+pub(crate) use report::{print, write_json};
 pub(crate) use rounds::{Turn, in_turn};
 pub(crate) use stats::{Sample, paired_ratio, summarise};
 

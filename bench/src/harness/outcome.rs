@@ -188,19 +188,20 @@ impl Verdict {
         format!("{measured} {}", self.unit)
     }
 
-    pub(crate) fn target(&self) -> String {
+    pub(crate) fn limit(&self) -> String {
         let sign = match self.bound {
             Bound::AtMost => "≤",
             Bound::AtLeast => "≥",
         };
-        format!("{sign} {} {}", self.limit, self.unit)
+        format!("{sign} {}", self.limit)
     }
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (told, what, measured) = (self.told(), &self.what, self.measured());
-        write!(f, "{told}: {what}: {measured} (target {})", self.target())
+        let (limit, unit) = (self.limit(), self.unit);
+        write!(f, "{told}: {what}: {measured} (target {limit} {unit})")
     }
 }
 
@@ -208,7 +209,7 @@ impl fmt::Display for Verdict {
 pub(crate) struct Judged<'a>(Option<&'a mut Verdict>);
 
 impl Judged<'_> {
-    /// Says whose figures it is about, for the overview.
+    /// Names the series and the contender that the target is about.
     pub(crate) fn about(self, series: impl Into<String>, contender: &'static str) {
         if let Some(verdict) = self.0 {
             let series = series.into();
@@ -248,6 +249,15 @@ impl Outcome {
         if !self.skipped.contains(&line) {
             self.skipped.push(line);
         }
+    }
+
+    /// Returns the exponent by which a contender's medians grow over the sizes of `quantity`; `None` if there is one size.
+    pub(crate) fn growth(&self, quantity: &str, contender: &str) -> Option<f64> {
+        let sizes = self.series.iter().filter(|it| it.quantity == quantity);
+        let points: Vec<(f64, f64)> = sizes
+            .filter_map(|series| Some((series.size?.0, series.get(contender)?.summary()?.median)))
+            .collect();
+        stats::exponent(&points)
     }
 
     pub(crate) fn at_most(

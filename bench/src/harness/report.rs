@@ -1,97 +1,49 @@
-//! The report: a table on the terminal, Markdown with plots, JSON.
+//! The output: tables on the terminal, and all figures as JSON.
 
 use std::fmt::Write;
 use std::path::Path;
 
-use super::outcome::{Contender, Outcome, Role, Series};
-use super::overview;
-use super::page::Page;
-use super::plot::{self, Curve};
-use super::stats::{self, paired_ratio};
+use super::outcome::{Contender, Outcome, Role, Series, Verdict};
+use super::stats::paired_ratio;
 use super::{Machine, Result};
 
-/// The heads of the columns, and those where every contender has one figure.
+/// The columns of a series, and those of a series that has one figure for each contender.
 const HEAD: &[&str] = &[
     "", "n", "min", "p10", "median", "p99", "max", "× base", "lost",
 ];
 const SHORT: &[&str] = &["", "figure", "× base"];
+/// The columns of the table of all targets.
+const TARGETS: [&str; 7] = ["bench", "what", "ours", "measured", "target", "", "growth"];
 
-/// What stands above all figures.
-const KEY: &str = "`measured` is what the target is about: mostly the median of the ratios of paired samples. `growth` is the exponent over the sizes. \
-                   The other figures are medians.";
-const BASE: &str = "`× base` is the median of the ratios of paired samples: to the floor where there is one, else to the first row. `lost` counts rounds \
-                    that did not end within their limit.";
-
-/// Prints what was found.
+/// Prints a table for each series, the targets of each bench, and a table of all targets.
 pub(crate) fn print(machine: &Machine, outcomes: &[Outcome]) {
     machine.lines().iter().for_each(|line| println!("{line}"));
     for outcome in outcomes {
         println!("\n== {} {}", outcome.id, outcome.title);
         for series in &outcome.series {
             println!("\n{}, {}", series.title(), series.unit);
-            print!("{}", aligned(&rows(series)));
+            print!("{}", aligned(&rows(series), 1));
         }
         println!();
         lines(outcome).iter().for_each(|line| println!("{line}"));
     }
-    println!("\n{}", overview::score(outcomes));
+    println!("\n== all targets\n\n{}", aligned(&targets(outcomes), 2));
+    println!("{}", score(outcomes));
 }
 
-/// Writes `report.md`, `report.html` and the plots to `directory`, and all figures to `json`.
-pub(crate) fn write(
-    directory: &Path,
-    json: Option<&Path>,
-    machine: &Machine,
-    outcomes: &[Outcome],
-) -> Result<()> {
-    let mut text = format!("# Benchmarks\n\n{}.\n\n", overview::score(outcomes));
-    let mut page = Page::new("Benchmarks");
-    let overview = overview::rows(outcomes);
-    _ = write!(text, "{}\n{KEY}\n\n", markdown(&overview, false));
-    for line in machine.lines() {
-        _ = writeln!(text, "- {line}");
-    }
-    _ = writeln!(text, "\n{BASE}");
-    let about = [overview::score(outcomes), KEY.into(), BASE.into()];
-    page.lines(&[&about[..], &machine.lines()].concat());
-    page.table(&overview);
-    for outcome in outcomes {
-        let title = format!("{}: {}", outcome.id, outcome.title);
-        _ = write!(text, "\n## {title}\n");
-        for series in &outcome.series {
-            let (title, rows) = (format!("{}, {}", series.title(), series.unit), rows(series));
-            _ = write!(text, "\n### {title}\n\n{}", markdown(&rows, true));
-        }
-        text.push('\n');
-        for line in lines(outcome) {
-            _ = writeln!(text, "- {line}");
-        }
-        let plots = plots(outcome);
-        for (name, svg) in &plots {
-            fs_err::write(directory.join(name), svg)?;
-            _ = write!(text, "\n![{}]({name})\n", outcome.title);
-        }
-        page.heading(outcome.id, &title);
-        page.lines(&lines(outcome));
-        page.plots(plots.iter().map(|(_, svg)| svg.as_str()));
-        page.folded("all figures", |page| {
-            for series in &outcome.series {
-                page.lines(&[format!("{}, {}", series.title(), series.unit)]);
-                page.table(&rows(series));
-            }
-        });
-    }
-    fs_err::write(directory.join("report.md"), text)?;
-    fs_err::write(directory.join("report.html"), page.finish())?;
-    if let Some(json) = json {
-        let all = serde_json::json!({ "machine": machine, "benches": outcomes });
-        fs_err::write(json, format!("{all:#}\n"))?;
-    }
-    println!("report: {}", directory.join("report.html").display());
+/// Writes all figures to `path` as JSON.
+///
+/// # Errors
+///
+/// Fails when the file can't be written.
+pub(crate) fn write_json(path: &Path, machine: &Machine, outcomes: &[Outcome]) -> Result<()> {
+    let all = serde_json::json!({ "machine": machine, "benches": outcomes });
+    fs_err::write(path, format!("{all:#}\n"))?;
+    println!("figures: {}", path.display());
     Ok(())
 }
 
-/// Writes a figure as people read it: three digits that count.
+/// Formats a figure with three significant digits.
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         size if size == 0.0 || size >= 100.0 => format!("{value:.0}"),
@@ -149,7 +101,8 @@ fn rows(series: &Series) -> Vec<Vec<String>> {
         .collect()
 }
 
-fn aligned(rows: &[Vec<String>]) -> String {
+/// Aligns the cells of each column: the first `texts` columns to the left, the others to the right.
+fn aligned(rows: &[Vec<String>], texts: usize) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -157,127 +110,119 @@ fn aligned(rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
     let mut text = String::new();
     for row in rows {
+        let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            _ = if column == 0 {
-                write!(text, "  {cell:<width$}")
+            // Writing to a string can't fail.
+            _ = if column < texts {
+                write!(line, "  {cell:<width$}")
             } else {
-                write!(text, "  {cell:>width$}")
+                write!(line, "  {cell:>width$}")
             };
         }
+        text.push_str(line.trim_end());
         text.push('\n');
     }
     text
 }
 
-/// Writes a table whose columns after the first are numbers, or none is.
-fn markdown(rows: &[Vec<String>], numbers: bool) -> String {
-    let mut text = String::new();
-    for (at, row) in rows.iter().enumerate() {
-        let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
-        _ = writeln!(text, "| {} |", cells.join(" | "));
-        if at == 0 {
-            let column = if numbers { "---:|" } else { "---|" };
-            _ = writeln!(text, "|---|{}", column.repeat(row.len() - 1));
-        }
-    }
-    text
-}
-
-/// A quantity that was measured over several sizes.
-struct Growth {
-    quantity: &'static str,
-    unit: &'static str,
-    sizes: Vec<(f64, &'static str)>,
-    /// Of the medians of each contender.
-    curves: Vec<Curve>,
-}
-
-fn growths(outcome: &Outcome) -> Vec<Growth> {
-    let mut found: Vec<Growth> = Vec::new();
-    for series in &outcome.series {
-        let (Some(size), &Series { quantity, unit, .. }) = (series.size, series) else {
+/// Lists the exponents of each quantity that was measured at several sizes.
+fn growth_lines(outcome: &Outcome) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (at, series) in outcome.series.iter().enumerate() {
+        let quantity = series.quantity;
+        let same = || outcome.series.iter().filter(|it| it.quantity == quantity);
+        if outcome.series[..at]
+            .iter()
+            .any(|it| it.quantity == quantity)
+        {
             continue;
-        };
-        let known = found.iter().position(|known| known.quantity == quantity);
-        let at = known.unwrap_or_else(|| {
-            let (sizes, curves) = Default::default();
-            found.push(Growth {
-                quantity,
-                unit,
-                sizes,
-                curves,
-            });
-            found.len() - 1
-        });
-        let growth = &mut found[at];
-        growth.sizes.push(size);
-        for contender in &series.contenders {
-            let Some(summary) = contender.summary() else {
-                continue;
-            };
-            let point = (size.0, summary.median);
-            let mut curves = growth.curves.iter_mut();
-            match curves.find(|curve| curve.name == contender.name) {
-                Some(curve) => curve.points.push(point),
-                None => growth.curves.push(Curve {
-                    name: contender.name.into(),
-                    role: contender.role,
-                    points: vec![point],
-                }),
+        }
+        let mut names: Vec<&str> = Vec::new();
+        for contender in same().flat_map(|series| &series.contenders) {
+            if !names.contains(&contender.name) {
+                names.push(contender.name);
             }
         }
+        let fits = names.into_iter().filter_map(|name| {
+            let exponent = outcome.growth(quantity, name)?;
+            Some(format!("{name} {}", power(exponent)))
+        });
+        let fits: Vec<String> = fits.collect();
+        if !fits.is_empty() {
+            lines.push(format!("growth of {quantity}: {}", fits.join(", ")));
+        }
     }
-    found.retain(|growth| growth.curves.iter().any(|curve| curve.points.len() > 1));
-    found
+    lines
 }
 
-fn growth_lines(outcome: &Outcome) -> Vec<String> {
-    let told = |growth: Growth| {
-        let fits: Vec<String> = { growth.curves.iter() }
-            .filter_map(|curve| {
-                let exponent = stats::exponent(&curve.points)?;
-                Some(format!("{} {}", curve.name, plot::power(exponent)))
-            })
-            .collect();
-        format!("growth of {}: {}", growth.quantity, fits.join(", "))
-    };
-    growths(outcome).into_iter().map(told).collect()
+/// Formats an exponent. Zero has no sign.
+fn power(exponent: f64) -> String {
+    format!("n^{:.2}", (exponent * 100.0).round() / 100.0 + 0.0)
 }
 
-fn plots(outcome: &Outcome) -> Vec<(String, String)> {
-    let file = |quantity: &str| {
-        let plain = quantity.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
-        format!("{}-{plain}.svg", outcome.id)
-    };
-    let title = |quantity: &str| format!("{}: {quantity}", outcome.id);
-    let growths = growths(outcome).into_iter().filter_map(|growth| {
-        let Growth {
-            quantity,
-            unit,
-            sizes,
-            curves,
-        } = growth;
-        let svg = plot::growth(&title(quantity), unit, &sizes, &curves)?;
-        Some((file(quantity), svg))
+/// Makes a row for each target, and for each series of a bench without targets.
+fn targets(outcomes: &[Outcome]) -> Vec<Vec<String>> {
+    let mut rows = vec![TARGETS.map(str::to_owned).to_vec()];
+    for outcome in outcomes {
+        let verdicts = outcome.verdicts.iter();
+        rows.extend(verdicts.map(|verdict| judged(outcome, verdict)));
+        if outcome.verdicts.is_empty() {
+            rows.extend(outcome.series.iter().map(|series| watched(outcome, series)));
+        }
+    }
+    rows
+}
+
+/// Says how many targets were hit.
+fn score(outcomes: &[Outcome]) -> String {
+    let verdicts = || outcomes.iter().flat_map(|outcome| &outcome.verdicts);
+    let hit = verdicts().filter(|verdict| verdict.hit).count();
+    format!("{hit} of {} targets hit", verdicts().count())
+}
+
+fn judged(outcome: &Outcome, verdict: &Verdict) -> Vec<String> {
+    let about = verdict.about.as_ref();
+    let series = about.and_then(|about| {
+        let mut series = outcome.series.iter();
+        series.find(|series| series.title() == about.series)
     });
-    // A single figure has no distribution.
-    let is_many = |series: &&Series| {
-        let mut contenders = series.contenders.iter();
-        series.size.is_none() && contenders.any(|contender| contender.samples.len() > 2)
-    };
-    let distributions = outcome.series.iter().filter(is_many).filter_map(|series| {
-        let curve = |contender: &Contender| Curve {
-            name: contender.name.into(),
-            role: contender.role,
-            points: plot::shares(&stats::sorted(
-                contender.samples.iter().map(|sample| sample.value),
-            )),
-        };
-        let curves: Vec<Curve> = series.contenders.iter().map(curve).collect();
-        let svg = plot::distribution(&title(series.quantity), series.unit, &curves)?;
-        Some((file(series.quantity), svg))
-    });
-    growths.chain(distributions).collect()
+    let name = about.map_or("", |about| about.contender);
+    vec![
+        outcome.id.to_owned(),
+        verdict.what.clone(),
+        series.map_or_else(String::new, |series| median(series, name)),
+        verdict.measured(),
+        verdict.limit(),
+        verdict.told().to_owned(),
+        series.map_or_else(String::new, |series| growth(outcome, series.quantity, name)),
+    ]
+}
+
+fn watched(outcome: &Outcome, series: &Series) -> Vec<String> {
+    let name = series.contenders.first().map_or("", |first| first.name);
+    let base = series.floor().map_or("", |floor| floor.name);
+    let over = series.ratio(name, base, |summary| summary.median);
+    vec![
+        outcome.id.to_owned(),
+        series.title(),
+        median(series, name),
+        over.map_or_else(String::new, |over| format!("{} ×", figure(over))),
+        String::new(),
+        "watched".to_owned(),
+        growth(outcome, series.quantity, name),
+    ]
+}
+
+fn median(series: &Series, name: &str) -> String {
+    let summary = series.get(name).and_then(Contender::summary);
+    summary.map_or_else(String::new, |summary| {
+        format!("{} {}", figure(summary.median), series.unit)
+    })
+}
+
+fn growth(outcome: &Outcome, quantity: &str, name: &str) -> String {
+    let exponent = outcome.growth(quantity, name);
+    exponent.map_or_else(String::new, power)
 }
 
 #[cfg(test)]
@@ -310,28 +255,46 @@ mod tests {
     }
 
     #[test]
-    fn the_report_names_ratios_growth_verdicts_and_skips() {
+    fn terminal_and_json_show_the_same_figures() {
+        let outcome = outcome();
+        let [first, second] = [0, 1].map(|at| aligned(&rows(&outcome.series[at]), 1));
+        assert!(first.contains("ours: gate"), "{first}");
+        let cells = |row: &str| {
+            row.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            cells(first.lines().nth(1).unwrap())[2..],
+            ["3", "20.0", "24.0", "40.0", "59.6", "60.0", "2.00", "0"]
+        );
+        assert!(second.contains("4000"), "{second}");
+        assert_eq!(
+            lines(&outcome),
+            [
+                "MISSED: median: 2 × floor (target ≤ 1.1 × floor)",
+                "growth of all awake: gate n^1.00, raw n^1.00",
+                "skipped: a peer: not installed",
+            ]
+        );
+        let all = [outcome];
+        assert_eq!(score(&all), "0 of 1 targets hit");
+        assert_eq!(
+            targets(&all)[1],
+            [
+                "b0",
+                "median",
+                "4000 ms",
+                "2 × floor",
+                "≤ 1.1",
+                "MISSED",
+                "n^1.00",
+            ]
+        );
+
         let directory = tempfile::tempdir().unwrap();
         let json = directory.path().join("figures.json");
-        let machine = Machine::before(directory.path());
-        write(directory.path(), Some(&json), &machine, &[outcome()]).unwrap();
-        let report = fs_err::read_to_string(directory.path().join("report.md")).unwrap();
-        for line in [
-            "0 of 1 targets hit",
-            "| b0 | median | 4000 ms | raw: 2000 ms |  | 2 × floor | ≤ 1.1 × floor | MISSED | n^1.00 |",
-            "### all awake, 1,000, ms",
-            "| ours: gate | 3 | 20.0 | 24.0 | 40.0 | 59.6 | 60.0 | 2.00 | 0 |",
-            "- MISSED: median: 2 × floor (target ≤ 1.1 × floor)",
-            "- growth of all awake: gate n^1.00, raw n^1.00",
-            "- skipped: a peer: not installed",
-            "![sleepers](b0-all-awake.svg)",
-        ] {
-            assert!(report.contains(line), "{line}\n{report}");
-        }
-        assert!(directory.path().join("b0-all-awake.svg").exists());
-        let page = fs_err::read_to_string(directory.path().join("report.html")).unwrap();
-        assert!(page.contains("<td class=\"missed\">MISSED</td>"), "{page}");
-        assert!(page.contains("<figure><svg"), "{page}");
+        write_json(&json, &Machine::before(directory.path()), &all).unwrap();
         let figures: serde_json::Value =
             serde_json::from_str(&fs_err::read_to_string(json).unwrap()).unwrap();
         let first = &figures["benches"][0];
@@ -343,14 +306,14 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_under_each_other() {
-        let text = aligned(&rows(&outcome().series[0]));
+    fn each_column_has_one_width() {
+        let text = aligned(&rows(&outcome().series[0]), 1);
         let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
         assert!(widths.windows(2).all(|pair| pair[0] == pair[1]), "{text}");
     }
 
     #[test]
-    fn figures_have_three_digits_that_count() {
+    fn figures_have_three_significant_digits() {
         let told = [0.0, 0.01234, 0.1234, 1.234, 12.34, 1234.4].map(figure);
         assert_eq!(told, ["0", "0.0123", "0.12", "1.23", "12.3", "1234"]);
     }

@@ -34,7 +34,7 @@ pub(crate) fn summarise(samples: &[Sample]) -> Option<Summary> {
 }
 
 /// Returns the quantile `q`, from 0 to 1, of ascending values, linear between the two nearest.
-pub(crate) fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
+fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = q.clamp(0.0, 1.0) * last as f64;
     let (below, above) = (sorted[at as usize], sorted[at.ceil() as usize]);
@@ -73,7 +73,7 @@ pub(crate) fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     (spread > 0.0).then(|| along / spread)
 }
 
-pub(crate) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     values
