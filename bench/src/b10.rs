@@ -14,7 +14,7 @@ pub(crate) const BENCH: Bench = Bench {
     id: "b10",
     title: "a loop around `true`",
     run,
-    measured: |_| Err("this bench has no measured process".into()),
+    measured: None,
 };
 
 const OURS: &str = "rlm run";

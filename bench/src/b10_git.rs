@@ -5,14 +5,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::b10::{command_in, each, expect_success, make_place, rlm_or_skip, saves, syncs};
-use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn, paired_ratio};
+use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn};
 use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b10-git",
     title: "a loop that commits",
     run,
-    measured: |_| Err("this bench has no measured process".into()),
+    measured: None,
 };
 
 const OURS: &str = "rlm run --commit";
@@ -49,10 +49,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     ];
     let found = in_turn(0..rounds, turns, &Progress::of("b10-git"))?;
     let series = Series::new(QUANTITY, "ms", found).sized(count as f64, label);
-    let ratio = series
-        .get(OURS)
-        .zip(series.get(FLOOR))
-        .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
+    let ratio = series.paired(OURS, FLOOR);
     let title = series.title();
     outcome.series.push(series);
     outcome

@@ -16,7 +16,7 @@ pub(crate) const BENCH: Bench = Bench {
     id: "b11",
     title: "start",
     run,
-    measured: |_| Err("this bench has no measured process".into()),
+    measured: None,
 };
 
 const VERSION: &str = "rlm --version";

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use crate::b1::{one_thread, workers};
-use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn, paired_ratio};
+use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn};
 use crate::{Bench, Plan};
 use clients::{Bare, BareAsync, Client, Direct, Sdk, Talk};
 
@@ -14,7 +14,7 @@ pub(crate) const BENCH: Bench = Bench {
     id: "b12",
     title: "a turn with an agent of no latency",
     run,
-    measured: |_| Err("this bench has no measured process".into()),
+    measured: None,
 };
 
 const FLOOR: &str = "bare client";
@@ -73,10 +73,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             in_turn(0..rounds, turns.collect(), &progress)?,
         );
         for name in [CONNECTION, CONVERSATION] {
-            let over = series
-                .get(name)
-                .zip(series.get(FLOOR))
-                .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
+            let over = series.paired(name, FLOOR);
             outcome
                 .at_most(&format!("{quantity}, {name}"), over, 1.2, "× floor")
                 .about(series.title(), name);

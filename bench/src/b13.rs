@@ -9,7 +9,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 
 use crate::b1::workers;
-use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn, paired_ratio};
+use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn};
 use crate::{Bench, Plan};
 use echo::Echo;
 
@@ -17,7 +17,7 @@ pub(crate) const BENCH: Bench = Bench {
     id: "b13",
     title: "sends with receipts, and their readers",
     run,
-    measured: |_| Err("this bench has no measured process".into()),
+    measured: None,
 };
 
 const OURS: &str = "conversation";
@@ -50,10 +50,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         let series =
             Series::new("all sent and seen by all", "ms", times).sized(count as f64, label);
         for name in [OURS, STEERED] {
-            let over = series
-                .get(name)
-                .zip(series.get(FLOOR))
-                .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
+            let over = series.paired(name, FLOOR);
             outcome
                 .at_most(&format!("{name}, {label}"), over, 3.0, "× floor")
                 .about(series.title(), name);

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::b10::find_rlm;
-use crate::harness::{Contender, Outcome, Progress, Result, Role, Sample, Series};
+use crate::harness::{Contender, Outcome, Progress, Result, Role, Series};
 use crate::{Bench, Plan};
 pub(crate) use kept::keep;
 
@@ -15,7 +15,7 @@ pub(crate) const BENCH: Bench = Bench {
     id: "b14",
     title: "size and dependencies, watched for growth",
     run: small,
-    measured: |_| Err("this bench has no measured process".into()),
+    measured: None,
 };
 /// Only run when it is named: minutes on a small machine.
 pub(crate) const SUITE: Bench = Bench {
@@ -138,11 +138,10 @@ fn build(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
 
 /// Puts a figure beside the one that was kept, and says by how much it has grown.
 fn watch(outcome: &mut Outcome, what: &'static str, unit: &'static str, value: f64) {
-    let one = |name, role, value| Contender::of(name, role, vec![Sample { round: 0, value }]);
-    let mut contenders = vec![one(NOW, Role::Ours, value)];
+    let mut contenders = vec![Contender::single(NOW, Role::Ours, value)];
     match kept::known(what, unit) {
         Some(kept) => {
-            contenders.push(one(KEPT, Role::Floor, kept.value));
+            contenders.push(Contender::single(KEPT, Role::Floor, kept.value));
             outcome.notes.push(kept.compared(what, value));
         }
         None => outcome

@@ -1,6 +1,5 @@
 //! B4: many sleepers, one task each, woken at once; and what each needs of the heap.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Thread;
@@ -11,8 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::b1::workers;
 use crate::harness::{
-    Child, Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, in_turn, paired_ratio,
-    pause,
+    Child, Outcome, Progress, Result, Role, Series, Turn, in_turn, in_turn_beside, pause,
 };
 use crate::sys::Counting;
 use crate::{Bench, Plan};
@@ -21,7 +19,7 @@ pub(crate) const BENCH: Bench = Bench {
     id: "b4",
     title: "sleepers woken at once",
     run,
-    measured,
+    measured: Some(measured),
 };
 
 const OURS: &str = "SleepGate";
@@ -54,36 +52,21 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         )
         .sized(count as f64, label);
 
-        let calls: [RefCell<Vec<Sample>>; 2] = [const { RefCell::new(Vec::new()) }; 2];
-        let awake = CONTENDERS
-            .iter()
-            .zip(&calls)
-            .map(|((name, role, what), calls)| {
-                Turn::new(name, *role, move |round| {
-                    let [_, value, awake] = sleep_and_wake(what, count, "time")?;
-                    calls.borrow_mut().push(Sample { round, value });
-                    Ok(Some(awake))
-                })
-            });
-        let awake = Series::new(
-            "all awake",
-            "ms",
-            in_turn(0..rounds, awake.collect(), &progress)?,
-        )
-        .sized(count as f64, label);
-        let calls = CONTENDERS.iter().zip(calls);
-        let calls =
-            calls.map(|((name, role, _), calls)| Contender::of(name, *role, calls.into_inner()));
-        let calls = Series::new("wake call", "ms", calls.collect()).sized(count as f64, label);
+        let awake = CONTENDERS.map(|(name, role, what)| {
+            Turn::beside(name, role, move |_| {
+                let [_, call, awake] = sleep_and_wake(what, count, "time")?;
+                Ok((Some(awake), Some(call)))
+            })
+        });
+        let (awake, calls) = in_turn_beside(0..rounds, awake.into(), &progress)?;
+        let awake = Series::new("all awake", "ms", awake).sized(count as f64, label);
+        let calls = Series::new("wake call", "ms", calls).sized(count as f64, label);
 
         let over = heap.ratio(OURS, FLOOR, |summary| summary.median);
         outcome
             .at_most(&format!("heap, {label}"), over, 1.0, "× floor")
             .about(heap.title(), OURS);
-        let over = awake
-            .get(OURS)
-            .zip(awake.get(FLOOR))
-            .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
+        let over = awake.paired(OURS, FLOOR);
         outcome
             .at_most(&format!("all awake, {label}"), over, 1.1, "× floor")
             .about(awake.title(), OURS);
@@ -98,9 +81,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
 /// Returns bytes in use, ms of the call that wakes, ms until all are awake.
 fn sleep_and_wake(what: &str, count: usize, mode: &str) -> Result<[f64; 3]> {
     let mut child = Child::start(&["b4", what, &count.to_string(), mode])?;
-    let line = child.read_line(LIMIT)?;
-    let figures: std::result::Result<Vec<f64>, _> = line.split(' ').map(str::parse).collect();
-    <[f64; 3]>::try_from(figures?).map_err(|_| "three figures were expected".into())
+    child.read_figures(LIMIT)
 }
 
 fn measured(arguments: &[&str]) -> Result<()> {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::harness::{
-    Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, find, in_turn, paired_ratio,
+    Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, find, in_turn, join,
+    paired_ratio,
 };
 use crate::keep::{APPEND, JSON_GZIP, Keeper, LANGGRAPH, OURS, OVERWRITE, Ours, ROWS, WHOLE, Way};
 use crate::transcript::{DELTA, Delta, Transcript};
@@ -18,7 +19,7 @@ pub(crate) const BENCH: Bench = Bench {
     id: "b5",
     title: "checkpoint save, 4 KB each",
     run,
-    measured: |_| Err("this bench has no measured process".into()),
+    measured: None,
 };
 
 /// Bytes of text in the transcript before the first save.
@@ -206,14 +207,8 @@ fn measure(
             (disk, "MB", used),
         ] {
             let (size, label) = row.size;
-            let known = series.iter_mut().find(|known| {
-                known.quantity == quantity && known.size.is_some_and(|known| known.1 == label)
-            });
-            match known {
-                Some(known) => known.contenders.push(contender),
-                None => series
-                    .push(Series::new(quantity, unit, vec![contender]).sized(size as f64, label)),
-            }
+            let later = Series::new(quantity, unit, vec![contender]).sized(size as f64, label);
+            join(&mut series, later);
         }
     }
     Ok(series)
@@ -239,13 +234,7 @@ fn seal(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let last = base.last().ok_or("the transcript is empty")?;
     let sealed = fs_err::metadata(ours.seal(&last.head)?)?.len() as f64;
     drop(ours);
-    let megabytes = |bytes: f64| {
-        vec![Sample {
-            round: 0,
-            value: bytes / 1e6,
-        }]
-    };
-    let mut contenders = vec![Contender::of("sealed phase", Role::Ours, megabytes(sealed))];
+    let mut contenders = vec![Contender::single("sealed phase", Role::Ours, sealed / 1e6)];
 
     let events: Vec<_> = base.iter().flat_map(|delta| &delta.events).collect();
     let [cbor, json] = ["state.cbor", "state.json"].map(|name| dir.path().join(name));
@@ -256,7 +245,7 @@ fn seal(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         ("gzip -6 of its JSON", &json),
     ] {
         match gzip(file) {
-            Ok(bytes) => contenders.push(Contender::of(name, Role::Peer, megabytes(bytes))),
+            Ok(bytes) => contenders.push(Contender::single(name, Role::Peer, bytes / 1e6)),
             Err(error) => outcome.skip(name, &error),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Outcome, Progress, Result, Series, Turn, in_turn, paired_ratio};
+use crate::harness::{Outcome, Progress, Result, Series, Turn, in_turn};
 use crate::keep::{OURS, Ours, ROWS, load_rows};
 use crate::transcript::{DELTA, Transcript};
 use crate::{Bench, Plan};
@@ -11,7 +11,7 @@ pub(crate) const BENCH: Bench = Bench {
     id: "b6",
     title: "load of a whole transcript",
     run,
-    measured: |_| Err("this bench has no measured process".into()),
+    measured: None,
 };
 
 /// Bytes, how they are said, deltas a save: 25,000 synced saves would take minutes on some disks.
@@ -47,10 +47,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             .map(|turn| turn.within(Duration::from_secs(30)));
         let times = in_turn(0..rounds, turns.collect(), &progress)?;
         let series = Series::new("load", "ms", times).sized(*size as f64, label);
-        let over = series
-            .get(OURS.name)
-            .zip(series.get(ROWS.name))
-            .and_then(|(ours, rows)| paired_ratio(&ours.samples, &rows.samples));
+        let over = series.paired(OURS.name, ROWS.name);
         outcome
             .at_most(&format!("load, {label}"), over, 1.5, "× SQLite's rows")
             .about(series.title(), OURS.name);

@@ -11,17 +11,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::agent_lines::AgentLines;
-use crate::harness::{
-    Child, Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, find, in_turn,
-    paired_ratio,
-};
+use crate::harness::{Child, Outcome, Progress, Result, Role, Series, Turn, find, in_turn_beside};
 use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b7",
     title: "an agent's lines to typed events",
     run,
-    measured,
+    measured: Some(measured),
 };
 
 const RAW: &str = "raw read";
@@ -90,44 +87,29 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
                 rounds
             };
             let progress = Progress::of(format!("b7 {quantity}, {label}"));
-            let memory: Vec<RefCell<Vec<Sample>>> =
-                ways.iter().map(|_| RefCell::default()).collect();
             let lost = RefCell::new(Vec::new());
-            let turns = ways
-                .iter()
-                .zip(&memory)
-                .map(|((name, role, what), memory)| {
-                    let (work, lost) = (&work, &lost);
-                    Turn::new(name, *role, move |round| {
-                        let figures = work.measure(what)?;
-                        memory.borrow_mut().push(Sample {
-                            round,
-                            value: figures.peak_mib,
-                        });
-                        if figures.dropped > 0.0 {
-                            lost.borrow_mut().push(format!(
-                                "{name}, {label}: {} readers were dropped",
-                                figures.dropped
-                            ));
-                        }
-                        Ok(Some(figures.rate))
-                    })
-                    .within(LIMIT)
-                });
+            let turns = ways.iter().map(|(name, role, what)| {
+                let (work, lost) = (&work, &lost);
+                Turn::beside(name, *role, move |_| {
+                    let figures = work.measure(what)?;
+                    if figures.dropped > 0.0 {
+                        lost.borrow_mut().push(format!(
+                            "{name}, {label}: {} readers were dropped",
+                            figures.dropped
+                        ));
+                    }
+                    Ok((Some(figures.rate), Some(figures.peak_mib)))
+                })
+                .within(LIMIT)
+            });
             let size = times as f64 * lines.bytes.len() as f64;
-            let rates = in_turn(0..rounds, turns.collect(), &progress)?;
-            outcome
-                .series
-                .push(Series::new(quantity, "MB/s", rates).sized(size, label));
+            let (rates, mut memory) = in_turn_beside(0..rounds, turns.collect(), &progress)?;
+            memory.retain(|contender| watched.contains(&contender.name));
+            outcome.series.extend([
+                Series::new(quantity, "MB/s", rates).sized(size, label),
+                Series::new(peak(quantity), "MiB", memory).sized(size, label),
+            ]);
             outcome.notes.append(&mut lost.borrow_mut());
-            let memory = ways
-                .iter()
-                .zip(memory)
-                .filter(|((name, ..), _)| watched.contains(name));
-            let memory = memory
-                .map(|((name, role, _), memory)| Contender::of(name, *role, memory.into_inner()));
-            let memory = Series::new(peak(quantity), "MiB", memory.collect());
-            outcome.series.push(memory.sized(size, label));
         }
     }
     judge(outcome, labels);
@@ -150,9 +132,7 @@ fn judge(outcome: &mut Outcome, [tenth, whole]: [&str; 2]) {
         ("typed events", DRIVER, TYPED, 0.9),
         ("typed events", ONE, TYPED, 0.9),
     ] {
-        let over = find(&series, quantity, whole)
-            .and_then(|series| series.get(name).zip(series.get(floor)))
-            .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
+        let over = find(&series, quantity, whole).and_then(|series| series.paired(name, floor));
         let what = format!("{name}, {whole}");
         outcome
             .at_least(&what, over, limit, "× floor")
@@ -205,10 +185,7 @@ impl Work<'_> {
         ]
         .map(|number| number.to_string());
         let mut child = Child::start(&["b7", what, file, &times, &bytes, &lines, &turns])?;
-        let line = child.read_line(LIMIT)?;
-        let figures: std::result::Result<Vec<f64>, _> = line.split(' ').map(str::parse).collect();
-        let [seconds, peak_kib, dropped] =
-            <[f64; 3]>::try_from(figures?).map_err(|_| "three figures were expected")?;
+        let [seconds, peak_kib, dropped] = child.read_figures(LIMIT)?;
         Ok(Figures {
             rate: self.times as f64 * self.lines.bytes.len() as f64 / 1e6 / seconds,
             peak_mib: peak_kib / 1024.0,

@@ -3,15 +3,12 @@
 mod group;
 mod scene;
 
-use std::cell::RefCell;
 use std::time::Duration;
 
 use agent_subprocess::{AgentCommand, Containment, StopPolicy};
 
 use crate::b1::one_thread;
-use crate::harness::{
-    Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, find, in_turn,
-};
+use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, find, in_turn_beside};
 use crate::{Bench, Plan};
 use group::Group;
 use scene::Scene;
@@ -20,7 +17,7 @@ pub(crate) const BENCH: Bench = Bench {
     id: "b8",
     title: "a tree is stopped",
     run,
-    measured: |_| Err("this bench has no measured process".into()),
+    measured: None,
 };
 
 const GUARD: &str = "guard";
@@ -60,29 +57,22 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             let ways = ways
                 .into_iter()
                 .chain(group.is_ok().then_some((CGROUP, Role::Peer)));
-            let ways: Vec<_> = ways
-                .map(|(name, role)| (name, role, RefCell::default()))
-                .collect();
-            let turns = ways.iter().map(|(name, role, survivors)| {
+            let turns = ways.map(|(name, role)| {
                 let group = group.as_ref().ok();
-                Turn::new(name, *role, move |round| {
+                Turn::beside(name, role, move |_| {
                     let scene = Scene::new(plan, shape, count)?;
                     let took = stop(name, &scene, group)?;
-                    let value = scene.survivors() as f64;
-                    let survivors: &RefCell<Vec<Sample>> = survivors;
-                    survivors.borrow_mut().push(Sample { round, value });
-                    Ok(took)
+                    Ok((took, Some(scene.survivors() as f64)))
                 })
             });
-            let times = in_turn(0..rounds, turns.collect(), &progress)?;
-            let times = Series::new(quantity, "ms", times).sized(count as f64, label);
-            let most = ways.into_iter().map(|(name, role, survivors)| {
-                let samples = survivors.into_inner().into_iter();
+            let (times, mut most) = in_turn_beside(0..rounds, turns.collect(), &progress)?;
+            for contender in &mut most {
+                let samples = std::mem::take(&mut contender.samples).into_iter();
                 let most = samples.max_by(|a, b| a.value.total_cmp(&b.value));
-                Contender::of(name, role, most.into_iter().collect())
-            });
-            let most =
-                Series::new(left, "processes at most", most.collect()).sized(count as f64, label);
+                contender.samples.extend(most);
+            }
+            let times = Series::new(quantity, "ms", times).sized(count as f64, label);
+            let most = Series::new(left, "processes at most", most).sized(count as f64, label);
             let got_away = most.get(GUARD).and_then(|guard| Some(guard.summary()?.max));
             outcome
                 .at_most(

@@ -7,7 +7,9 @@ use agent_subprocess::{AgentCommand, Containment, StopPolicy};
 use tokio::runtime::Runtime;
 
 use crate::b1::one_thread;
-use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, find, in_turn, paired_ratio};
+use crate::harness::{
+    Outcome, Progress, Result, Role, Series, Turn, find, in_turn, join, paired_ratio,
+};
 use crate::played::PLAYED;
 use crate::sys::spawn_and_wait;
 use crate::{Bench, Plan};
@@ -16,7 +18,7 @@ pub(crate) const BENCH: Bench = Bench {
     id: "b9",
     title: "spawn and exit of `true`",
     run,
-    measured: |_| Err("this bench has no measured process".into()),
+    measured: None,
 };
 
 const FLOOR: &str = "posix_spawn";
@@ -57,9 +59,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
                 Turn::new("tokio Command, output", Role::Peer, |_| {
                     with_tokio(&runtime)
                 }),
-                Turn::new(TWO, Role::Floor, |_| {
-                    timed(|| spawn_and_wait(&[PROGRAM]).and_then(|()| spawn_and_wait(&[PROGRAM])))
-                }),
+                Turn::new(TWO, Role::Floor, |_| timed(twice)),
                 Turn::new(SELF, Role::Peer, |_| {
                     timed(|| {
                         spawn_and_wait(&[own, PLAYED, "nothing"])?;
@@ -76,23 +76,13 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
                 Turn::new(GUARDED, Role::Ours, |_| {
                     agent(&runtime, Containment::Guard, true)
                 }),
-                Turn::new(TWO, Role::Floor, |_| {
-                    timed(|| spawn_and_wait(&[PROGRAM]).and_then(|()| spawn_and_wait(&[PROGRAM])))
-                }),
+                Turn::new(TWO, Role::Floor, |_| timed(twice)),
             ];
             let ended = in_turn(range, turns, &progress)?;
             drop(std::hint::black_box(resident));
             for (quantity, contenders) in [(QUANTITY, spawned), (GONE, ended)] {
-                let known = found.iter_mut().find(|series| {
-                    series.quantity == quantity
-                        && series.size.is_some_and(|(_, size)| size == label)
-                });
-                match known {
-                    Some(known) => known.absorb(contenders),
-                    None => {
-                        found.push(Series::new(quantity, "µs", contenders).sized(mib as f64, label))
-                    }
-                }
+                let later = Series::new(quantity, "µs", contenders).sized(mib as f64, label);
+                join(&mut found, later);
             }
         }
     }
@@ -154,6 +144,11 @@ fn timed(work: impl FnOnce() -> std::io::Result<()>) -> Result<Option<f64>> {
     let begun = Instant::now();
     work()?;
     Ok(Some(begun.elapsed().as_secs_f64() * 1e6))
+}
+
+fn twice() -> std::io::Result<()> {
+    spawn_and_wait(&[PROGRAM])?;
+    spawn_and_wait(&[PROGRAM])
 }
 
 fn with_std() -> std::io::Result<()> {

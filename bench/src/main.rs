@@ -53,9 +53,12 @@ struct Bench {
     id: &'static str,
     title: &'static str,
     run: fn(&Plan, &mut Outcome) -> Result<()>,
-    /// What this binary does as a measured process of the bench.
-    measured: fn(&[&str]) -> Result<()>,
+    /// What this binary does as a measured process of the bench, if the bench has one.
+    measured: Option<Measured>,
 }
+
+/// The code of a measured process, which gets the arguments after the bench's name.
+type Measured = fn(&[&str]) -> Result<()>;
 
 /// Those of a run that names none.
 const BENCHES: [&Bench; 15] = [
@@ -138,7 +141,8 @@ fn measured(id: &str, rest: &[&str]) -> Result<()> {
     let bench = all()
         .find(|bench| bench.id == id)
         .ok_or("there is no such bench")?;
-    (bench.measured)(rest)
+    let measured = bench.measured;
+    measured.ok_or("this bench has no measured process")?(rest)
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {

@@ -1,6 +1,5 @@
 //! What an agent prints, through `rlm run` and its own view to a terminal that is read, and to one that is not.
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -13,9 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::Plan;
 use crate::b10::find_rlm;
-use crate::harness::{
-    Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, in_turn, pause,
-};
+use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn_beside, pause};
 
 const QUANTITY: &str = "printed by an agent";
 const MEMORY: &str = "peak memory, printed by an agent";
@@ -42,19 +39,14 @@ pub(super) fn run(plan: &Plan, file: &Path, outcome: &mut Outcome) -> Result<()>
     let rounds = plan.scale.pick(5, 2, 1);
     for (times, label) in sizes {
         let megabytes = megabytes * f64::from(times);
-        let memory: [RefCell<Vec<Sample>>; 2] = Default::default();
-        let ways = [(READ, true), (STALLED, false)].into_iter().zip(&memory);
-        let ours = ways.map(|((name, is_read), memory)| {
+        let ours = [(READ, true), (STALLED, false)].map(|(name, is_read)| {
             let rlm = &rlm;
-            Turn::new(name, Role::Ours, move |round| {
+            Turn::beside(name, Role::Ours, move |_| {
                 let dir = plan.scratch.join("b7-view");
                 let shown = show(rlm, &dir, file, times, is_read);
                 fs_err::remove_dir_all(dir)?;
-                let Some((took, value)) = shown? else {
-                    return Ok(None);
-                };
-                memory.borrow_mut().push(Sample { round, value });
-                Ok(Some(megabytes / took.as_secs_f64()))
+                let (took, memory) = shown?.unzip();
+                Ok((took.map(|took| megabytes / took.as_secs_f64()), memory))
             })
         });
         let floor = Turn::new(CAT, Role::Floor, |_| {
@@ -62,17 +54,14 @@ pub(super) fn run(plan: &Plan, file: &Path, outcome: &mut Outcome) -> Result<()>
             Ok(Some(megabytes / took.as_secs_f64()))
         });
         let turns = [floor].into_iter().chain(ours).collect();
-        let found = in_turn(0..rounds, turns, &Progress::of(format!("b7 view, {label}")))?;
+        let progress = Progress::of(format!("b7 view, {label}"));
+        let (found, mut memory) = in_turn_beside(0..rounds, turns, &progress)?;
+        memory.retain(|contender| contender.role == Role::Ours);
         let size = megabytes * 1e6;
-        outcome
-            .series
-            .push(Series::new(QUANTITY, "MB/s", found).sized(size, label));
-        let memory = [READ, STALLED].into_iter().zip(memory);
-        let memory =
-            memory.map(|(name, memory)| Contender::of(name, Role::Ours, memory.into_inner()));
-        outcome
-            .series
-            .push(Series::new(MEMORY, "MiB", memory.collect()).sized(size, label));
+        outcome.series.extend([
+            Series::new(QUANTITY, "MB/s", found).sized(size, label),
+            Series::new(MEMORY, "MiB", memory).sized(size, label),
+        ]);
     }
     outcome.notes.push(format!(
         "{QUANTITY}: from the start of `rlm run` until `cat` has written all of it, transcript included"

@@ -94,6 +94,19 @@ impl Child {
         }
     }
 
+    /// Reads a line of `N` numbers with a space between them.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Child::read_line`] does, and when the line is something else.
+    pub(crate) fn read_figures<const N: usize>(&mut self, limit: Duration) -> Result<[f64; N]> {
+        let line = self.read_line(limit)?;
+        let figures: std::result::Result<Vec<f64>, _> = line.split(' ').map(str::parse).collect();
+        figures?
+            .try_into()
+            .map_err(|_| format!("{N} figures were expected, not \"{line}\"").into())
+    }
+
     /// Waits until its output ends, which its death brings about, and reaps it; `false` if `limit` comes first.
     pub(crate) fn gone_within(&mut self, limit: Duration) -> Result<bool> {
         let deadline = Instant::now() + limit;

@@ -11,11 +11,11 @@ mod stats;
 
 pub(crate) use child::{Child, end_with_parent, pause};
 pub(crate) use machine::Machine;
-pub(crate) use outcome::{Contender, Outcome, Role, Series, find};
+pub(crate) use outcome::{Contender, Outcome, Role, Series, find, join};
 pub(crate) use progress::Progress;
 pub(crate) use random::Random;
 pub(crate) use report::{print, write_json};
-pub(crate) use rounds::{Turn, in_turn};
+pub(crate) use rounds::{Turn, in_turn, in_turn_beside};
 pub(crate) use stats::{Sample, paired_ratio, summarise};
 
 /// Any failure, told to a person and to nobody else.

@@ -53,6 +53,11 @@ impl Contender {
         }
     }
 
+    /// Makes a contender of one figure.
+    pub(crate) fn single(name: &'static str, role: Role, value: f64) -> Self {
+        Self::of(name, role, vec![Sample { round: 0, value }])
+    }
+
     pub(crate) fn summary(&self) -> Option<Summary> {
         stats::summarise(&self.samples)
     }
@@ -131,6 +136,11 @@ impl Series {
         (over > 0.0).then_some(statistic(self.get(name)?.summary()?) / over)
     }
 
+    /// Returns the median of the ratios of the pairs of two contenders.
+    pub(crate) fn paired(&self, name: &str, over: &str) -> Option<f64> {
+        stats::paired_ratio(&self.get(name)?.samples, &self.get(over)?.samples)
+    }
+
     pub(crate) fn title(&self) -> String {
         match self.size {
             Some((_, label)) => format!("{}, {label}", self.quantity),
@@ -144,6 +154,18 @@ pub(crate) fn find<'a>(series: &'a [Series], quantity: &str, label: &str) -> Opt
     series.iter().find(|series| {
         series.quantity == quantity && series.size.is_some_and(|(_, size)| size == label)
     })
+}
+
+/// Adds `later` to the series of the same quantity and size, or as a new series.
+pub(crate) fn join(all: &mut Vec<Series>, later: Series) {
+    let known = all.iter_mut().find(|series| {
+        series.quantity == later.quantity
+            && series.size.map(|size| size.1) == later.size.map(|size| size.1)
+    });
+    match known {
+        Some(known) => known.absorb(later.contenders),
+        None => all.push(later),
+    }
 }
 
 /// On which side of its limit a figure must lie.

@@ -11,15 +11,27 @@ pub(crate) struct Turn<'a> {
     pub(crate) role: Role,
     /// Time after which it is not asked any more, so that a slow peer does not hold up the rest.
     pub(crate) budget: Duration,
-    take: Box<dyn FnMut(usize) -> Result<Option<f64>> + 'a>,
+    take: Box<dyn FnMut(usize) -> Result<Taken> + 'a>,
 }
+
+/// A sample, and a figure that was measured beside it; `None` if there is none.
+type Taken = (Option<f64>, Option<f64>);
 
 impl<'a> Turn<'a> {
     /// Makes a contender; `take` is given the round, and answers with a sample, or `None` if its limit came first.
     pub(crate) fn new(
         name: &'static str,
         role: Role,
-        take: impl FnMut(usize) -> Result<Option<f64>> + 'a,
+        mut take: impl FnMut(usize) -> Result<Option<f64>> + 'a,
+    ) -> Self {
+        Self::beside(name, role, move |round| Ok((take(round)?, None)))
+    }
+
+    /// Makes a contender as [`Turn::new`] does; `take` also returns a figure beside each sample.
+    pub(crate) fn beside(
+        name: &'static str,
+        role: Role,
+        take: impl FnMut(usize) -> Result<Taken> + 'a,
     ) -> Self {
         Self {
             name,
@@ -44,13 +56,25 @@ impl<'a> Turn<'a> {
 /// Fails when ours or a floor does; a peer that fails is left out from then on and says why.
 pub(crate) fn in_turn(
     rounds: Range<usize>,
-    mut turns: Vec<Turn<'_>>,
+    turns: Vec<Turn<'_>>,
     progress: &Progress,
 ) -> Result<Vec<Contender>> {
-    let mut found: Vec<Contender> = turns
-        .iter()
-        .map(|turn| Contender::new(turn.name, turn.role))
-        .collect();
+    Ok(in_turn_beside(rounds, turns, progress)?.0)
+}
+
+/// Lets each take one sample a round, as [`in_turn`] does, and also returns the figures beside the samples.
+///
+/// # Errors
+///
+/// Fails as [`in_turn`] does.
+pub(crate) fn in_turn_beside(
+    rounds: Range<usize>,
+    mut turns: Vec<Turn<'_>>,
+    progress: &Progress,
+) -> Result<(Vec<Contender>, Vec<Contender>)> {
+    let empty = |turn: &Turn<'_>| Contender::new(turn.name, turn.role);
+    let mut found: Vec<Contender> = turns.iter().map(empty).collect();
+    let mut beside = found.clone();
     let mut spent = vec![Duration::ZERO; turns.len()];
     let first = rounds.start;
     let count = rounds.len();
@@ -63,8 +87,12 @@ pub(crate) fn in_turn(
             progress.show(|| format!("{}/{count} {}", round - first + 1, turn.name));
             let begun = Instant::now();
             match (turn.take)(round) {
-                Ok(Some(value)) => contender.samples.push(Sample { round, value }),
-                Ok(None) => contender.lost += 1,
+                Ok((taken, figure)) => {
+                    let sample = |value| Sample { round, value };
+                    contender.samples.extend(taken.map(sample));
+                    contender.lost += usize::from(taken.is_none());
+                    beside[at].samples.extend(figure.map(sample));
+                }
                 Err(error) if turn.role == Role::Peer => {
                     contender.failed = Some(error.to_string());
                 }
@@ -73,7 +101,7 @@ pub(crate) fn in_turn(
             spent[at] += begun.elapsed();
         }
     }
-    Ok(found)
+    Ok((found, beside))
 }
 
 fn order(round: usize, count: usize) -> impl Iterator<Item = usize> {
@@ -134,6 +162,18 @@ mod tests {
         assert_eq!(found[1].failed.as_deref(), Some("no"));
         assert_eq!(found[2].lost, 1);
         assert_eq!(asked.borrow().len(), 2);
+    }
+
+    #[test]
+    fn figure_beside_lost_sample_is_kept() {
+        let turn = Turn::beside("ours", Role::Ours, |round| {
+            let taken = (round > 0).then_some(1.0);
+            Ok((taken, Some(round as f64)))
+        });
+        let (found, beside) = in_turn_beside(0..2, vec![turn], &Progress::silent()).unwrap();
+        assert_eq!((found[0].samples.len(), found[0].lost), (1, 1));
+        let figures: Vec<f64> = beside[0].samples.iter().map(|it| it.value).collect();
+        assert_eq!(figures, [0.0, 1.0]);
     }
 
     #[test]
