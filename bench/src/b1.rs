@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use interrupt_stack::{Handler, Installed, Interrupts, Notice};
 use rustix::process::Signal;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::harness::{Child, Outcome, Progress, Result, Role, Series, Turn, in_turn, pause};
+use crate::harness::{Child, Outcome, Progress, Result, Role, Series, Turn, in_turn, now, pause};
 use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
@@ -99,12 +98,6 @@ impl Target {
         }
         Ok(u64::from_le_bytes(stamp).saturating_sub(before) as f64 / 1e3)
     }
-}
-
-/// Nanoseconds on the clock that all processes of the machine share.
-pub(crate) fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// Tells the measuring process; the first time, that signals are caught from now on.

@@ -2,11 +2,14 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::harness::{
     Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, in_turn, pause, summarise,
+};
+use crate::programs::{
+    command_in, expect_success, is_in_path, make_place, resident_kib, rlm_or_skip, timed,
 };
 use crate::{Bench, Plan, peers};
 
@@ -38,7 +41,7 @@ struct Looked {
 }
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
-    let Some(rlm) = rlm_or_skip(outcome) else {
+    let Some(rlm) = rlm_or_skip(OURS, outcome) else {
         return Ok(());
     };
     let sizes: &[(usize, &'static str)] = plan.scale.pick(
@@ -97,7 +100,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     judge_growth(outcome);
     judge_memory(&seen, outcome);
     for peer in PEERS {
-        let why: &dyn std::fmt::Display = match in_path(peer) {
+        let why: &dyn std::fmt::Display = match is_in_path(peer) {
             true => &"it is there, and can't be told to loop around `true`",
             false => &"not installed",
         };
@@ -183,7 +186,7 @@ fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, Looked)> {
         .spawn()?;
     let mut looked = Looked::default();
     while child.try_wait()?.is_none() {
-        if let Some(kib) = resident(child.id()) {
+        if let Some(kib) = resident_kib(child.id()) {
             looked.resident.push((transcripts(&work) as f64, kib));
         }
         pause(LOOK);
@@ -193,22 +196,6 @@ fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, Looked)> {
     looked.saves = saves(&work).unwrap_or_default() / count as f64;
     fs_err::remove_dir_all(dir)?;
     Ok((each(took, count), looked))
-}
-
-/// What is resident now, in KiB.
-fn resident(pid: u32) -> Option<f64> {
-    status_of(pid, "VmRSS:")
-}
-
-/// The most that ever was resident, in KiB.
-pub(crate) fn peak(pid: u32) -> Option<f64> {
-    status_of(pid, "VmHWM:")
-}
-
-fn status_of(pid: u32, key: &str) -> Option<f64> {
-    let status = fs_err::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Returns the directory of the only run.
@@ -239,15 +226,12 @@ pub(crate) fn saves(work: &Path) -> Option<f64> {
 /// The loop that people write first.
 fn shell(count: usize) -> Result<f64> {
     let text = format!("i=0; while [ $i -lt {count} ]; do echo x | /bin/true; i=$((i + 1)); done");
-    let begun = Instant::now();
-    let status = Command::new("bash")
-        .args(["-c", &text])
-        .stdin(Stdio::null())
-        .status()?;
-    if !status.success() {
-        return Err(status.to_string().into());
-    }
-    Ok(each(begun.elapsed(), count))
+    let took = timed(
+        Command::new("bash")
+            .args(["-c", &text])
+            .stdin(Stdio::null()),
+    )?;
+    Ok(each(took, count))
 }
 
 /// Another loop runner, which keeps nothing on disk.
@@ -257,15 +241,11 @@ fn runner(scratch: &Path, count: usize) -> Result<f64> {
     fs_err::write(folder.join("RALPH.md"), "---\nagent: /bin/true\n---\nx\n")?;
     let mut command = peers::python(RUNNER_SCRIPT, &home)?;
     command.arg("b10-runner").arg(count.to_string());
-    let begun = Instant::now();
-    let ended = command
+    command
         .current_dir(scratch)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .output()?;
-    let took = begun.elapsed();
-    expect_success(&ended)?;
-    Ok(each(took, count))
+        .stdout(Stdio::null());
+    Ok(each(timed(&mut command)?, count))
 }
 
 /// Appends and syncs as much as our saves do, two an iteration.
@@ -282,61 +262,7 @@ pub(crate) fn syncs(dir: &Path, count: usize) -> Result<f64> {
     Ok(each(took, count))
 }
 
-/// Finds the program that is measured: beside this one, or where a variable says.
-pub(crate) fn find_rlm() -> Option<PathBuf> {
-    let named = std::env::var_os("BENCH_RLM").map(PathBuf::from);
-    let beside = || Some(std::env::current_exe().ok()?.with_file_name("rlm"));
-    named.or_else(beside).filter(|path| path.is_file())
-}
-
-/// Finds the program as [`find_rlm`] does, and reports a skip when it is not there.
-pub(crate) fn rlm_or_skip(outcome: &mut Outcome) -> Option<PathBuf> {
-    let found = find_rlm();
-    if found.is_none() {
-        let why = "it is not beside this program; `cargo xtask bench` puts it there";
-        outcome.skip("rlm", &why);
-    }
-    found
-}
-
-/// Makes the directories `home` and `work` in `dir`.
-pub(crate) fn make_place(dir: &Path) -> Result<()> {
-    fs_err::create_dir_all(dir.join("home"))?;
-    fs_err::create_dir_all(dir.join("work"))?;
-    Ok(())
-}
-
-/// Returns a command that runs in `work` of `dir`, with `home` and the path as its environment. Only its errors are read.
-pub(crate) fn command_in(dir: &Path, program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command
-        .current_dir(dir.join("work"))
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("HOME", dir.join("home"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    command
-}
-
-/// Fails with what a program has said unless it succeeded.
-pub(crate) fn expect_success(ended: &Output) -> Result<()> {
-    match ended.status.success() {
-        true => Ok(()),
-        false => {
-            let said = String::from_utf8_lossy(&ended.stderr);
-            Err(format!("{}: {}", ended.status, said.trim()).into())
-        }
-    }
-}
-
 /// Returns the milliseconds of one of `count` iterations.
 pub(crate) fn each(took: Duration, count: usize) -> f64 {
     took.as_secs_f64() * 1e3 / count.max(1) as f64
-}
-
-fn in_path(name: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }

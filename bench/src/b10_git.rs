@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::b10::{command_in, each, expect_success, make_place, rlm_or_skip, saves, syncs};
+use crate::b10::{each, saves, syncs};
 use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn};
+use crate::programs::{command_in, is_in_path, make_place, rlm_or_skip, timed};
 use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
@@ -24,11 +25,11 @@ const QUANTITY: &str = "one iteration with a commit";
 const AGENT: &str = "echo x >> changed.txt";
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
-    let Some(rlm) = rlm_or_skip(outcome) else {
+    let Some(rlm) = rlm_or_skip(OURS, outcome) else {
         return Ok(());
     };
-    if let Err(error) = Command::new("git").arg("--version").output() {
-        outcome.skip("git", &error);
+    if !is_in_path("git") {
+        outcome.skip(OURS, &"git is not in the path");
         return Ok(());
     }
     let (count, label) = plan.scale.pick((100, "100"), (20, "20"), (2, "2"));
@@ -115,12 +116,4 @@ fn expect_commits(work: &Path, count: usize) -> Result<()> {
         true => Ok(()),
         false => Err(format!("{made} commits instead of {}", count + 1).into()),
     }
-}
-
-fn timed(command: &mut Command) -> Result<Duration> {
-    let begun = Instant::now();
-    let ended = command.output()?;
-    let took = begun.elapsed();
-    expect_success(&ended)?;
-    Ok(took)
 }

@@ -2,13 +2,11 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::time::{ClockId, clock_gettime};
-
-use crate::b10::rlm_or_skip;
-use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn};
+use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn, now};
 use crate::played;
+use crate::programs::{command_in, make_place, rlm_or_skip, timed};
 use crate::sys::spawn_and_wait;
 use crate::{Bench, Plan};
 
@@ -27,16 +25,14 @@ const THERE: &str = "spawn to exit";
 const FIRST: &str = "spawn to the first byte at the agent";
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
-    let Some(rlm) = rlm_or_skip(outcome) else {
+    let Some(rlm) = rlm_or_skip("rlm", outcome) else {
         return Ok(());
     };
     let rounds = plan.scale.pick(200, 20, 2);
     let turns = vec![
         Turn::new(VERSION, Role::Ours, |_| {
-            let begun = Instant::now();
-            let ended = Command::new(&rlm).arg("--version").output()?;
-            succeeded(&ended)?;
-            Ok(Some(begun.elapsed().as_secs_f64() * 1e3))
+            let took = timed(Command::new(&rlm).arg("--version"))?;
+            Ok(Some(took.as_secs_f64() * 1e3))
         }),
         Turn::new(TRUE, Role::Floor, |_| {
             let begun = Instant::now();
@@ -52,17 +48,11 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let turns = vec![
         Turn::new(RUN, Role::Ours, |round| {
             let dir = plan.scratch.join(format!("b11-{round}"));
-            let (home, work) = (dir.join("home"), dir.join("work"));
-            fs_err::create_dir_all(&home)?;
-            fs_err::create_dir_all(&work)?;
-            let mut command = Command::new(&rlm);
+            make_place(&dir)?;
+            let mut command = command_in(&dir, &rlm);
             command
                 .args(["run", "--prompt", "x", "-n", "1", "--"])
-                .args(agent(&stamp)?)
-                .current_dir(&work)
-                .env_clear()
-                .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-                .env("HOME", &home);
+                .args(agent(&stamp)?);
             let took = until_stamped(command, &stamp)?;
             fs_err::remove_dir_all(dir)?;
             Ok(Some(took))
@@ -93,31 +83,8 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
 /// Returns the milliseconds until the agent had its first byte.
 fn until_stamped(mut command: Command, stamp: &Path) -> Result<f64> {
     let begun = now();
-    let ended = command.stdin(Stdio::null()).output()?;
-    succeeded(&ended)?;
+    timed(command.stdin(Stdio::null()))?;
     let stamped: u64 = fs_err::read_to_string(stamp)?.parse()?;
     fs_err::remove_file(stamp)?;
     Ok(stamped.saturating_sub(begun) as f64 / 1e6)
-}
-
-fn succeeded(ended: &std::process::Output) -> Result<()> {
-    match ended.status.success() {
-        true => Ok(()),
-        false => Err(format!(
-            "{}: {}",
-            ended.status,
-            String::from_utf8_lossy(&ended.stderr)
-        )
-        .into()),
-    }
-}
-
-/// Nanoseconds of a clock that all processes share.
-pub(crate) fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    let time = Duration::new(
-        time.tv_sec.cast_unsigned(),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    );
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::b10::find_rlm;
 use crate::harness::{Contender, Outcome, Progress, Result, Role, Series};
+use crate::programs::rlm_or_skip;
 use crate::{Bench, Plan};
 pub(crate) use kept::keep;
 
@@ -36,19 +36,13 @@ const NOW: &str = "now";
 const KEPT: &str = "kept";
 
 fn small(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
-    match find_rlm() {
-        Some(rlm) => {
-            let stripped = plan.scratch.join("rlm-stripped");
-            let tried = said(Command::new("strip").arg("-o").arg(&stripped).arg(rlm));
-            match tried.and_then(|_| Ok(fs_err::metadata(&stripped)?.len())) {
-                Ok(bytes) => watch(outcome, "binary, without names", "MB", bytes as f64 / 1e6),
-                Err(why) => outcome.skip("size of the binary", &why),
-            }
+    if let Some(rlm) = rlm_or_skip("size of the binary", outcome) {
+        let stripped = plan.scratch.join("rlm-stripped");
+        let tried = said(Command::new("strip").arg("-o").arg(&stripped).arg(rlm));
+        match tried.and_then(|_| Ok(fs_err::metadata(&stripped)?.len())) {
+            Ok(bytes) => watch(outcome, "binary, without names", "MB", bytes as f64 / 1e6),
+            Err(why) => outcome.skip("size of the binary", &why),
         }
-        None => outcome.skip(
-            "size of the binary",
-            &"there is no `rlm` beside this program",
-        ),
     }
     let tree = [
         "tree",

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-use crate::b1::{Target, answer, floor, install, listen, now, tell, workers};
-use crate::harness::{Contender, Outcome, Progress, Random, Result, Role, Sample, Series, pause};
+use crate::b1::{Target, answer, floor, install, listen, tell, workers};
+use crate::harness::{
+    Contender, Outcome, Progress, Random, Result, Role, Sample, Series, now, pause,
+};
 use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {

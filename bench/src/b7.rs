@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::agent_lines::AgentLines;
 use crate::harness::{Child, Outcome, Progress, Result, Role, Series, Turn, find, in_turn_beside};
+use crate::programs::peak_kib;
 use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
@@ -239,16 +240,8 @@ fn measured(arguments: &[&str]) -> Result<()> {
     println!(
         "{} {} {}",
         read.took.as_secs_f64(),
-        peak_kib(),
+        peak_kib(std::process::id()).unwrap_or_default(),
         read.dropped
     );
     Ok(())
-}
-
-/// The most memory that this process ever had resident; 0 where the system does not tell.
-fn peak_kib() -> u64 {
-    let status = fs_err::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok())
-        .unwrap_or(0)
 }

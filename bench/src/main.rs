@@ -25,6 +25,7 @@ mod harness;
 mod keep;
 mod peers;
 mod played;
+mod programs;
 mod sys;
 mod transcript;
 

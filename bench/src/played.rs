@@ -39,7 +39,7 @@ pub(crate) fn play(part: &[&str]) -> Result<()> {
         ["nothing"] => Ok(()),
         ["stamp", file, ..] => {
             std::io::stdin().lock().read_exact(&mut [0])?;
-            Ok(fs_err::write(file, crate::b11::now().to_string())?)
+            Ok(fs_err::write(file, crate::harness::now().to_string())?)
         }
         _ => Err("there is no such part".into()),
     }

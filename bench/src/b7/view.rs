@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::Plan;
-use crate::b10::find_rlm;
 use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn_beside, pause};
+use crate::programs::{command_in, is_in_path, make_place, peak_kib, rlm_or_skip};
 
 const QUANTITY: &str = "printed by an agent";
 const MEMORY: &str = "peak memory, printed by an agent";
@@ -26,10 +26,13 @@ const HANGS: Duration = Duration::from_secs(120);
 
 /// Measures with the `file` of a size once and several times over.
 pub(super) fn run(plan: &Plan, file: &Path, outcome: &mut Outcome) -> Result<()> {
-    let (Some(rlm), Ok(true)) = (find_rlm(), runs("setsid")) else {
-        outcome.skip(READ, &"it takes `rlm` beside this program, and `setsid`");
+    let Some(rlm) = rlm_or_skip(READ, outcome) else {
         return Ok(());
     };
+    if !is_in_path("setsid") {
+        outcome.skip(READ, &"`setsid` is not in the path");
+        return Ok(());
+    }
     let sizes = plan.scale.pick(
         [(1, "25 MB"), (4, "100 MB")],
         [(1, "6.4 MB"), (5, "32 MB")],
@@ -69,12 +72,6 @@ pub(super) fn run(plan: &Plan, file: &Path, outcome: &mut Outcome) -> Result<()>
     Ok(())
 }
 
-fn runs(program: &str) -> std::io::Result<bool> {
-    let mut command = Command::new(program);
-    let tried = command.arg("--version").stdout(Stdio::null()).status()?;
-    Ok(tried.success())
-}
-
 fn cat(file: &Path, times: u32) -> Result<Duration> {
     let begun = Instant::now();
     let mut child = Command::new("cat")
@@ -99,24 +96,18 @@ fn show(
     times: u32,
     is_read: bool,
 ) -> Result<Option<(Duration, f64)>> {
-    let (home, work) = (dir.join("home"), dir.join("work"));
-    fs_err::create_dir_all(&home)?;
-    fs_err::create_dir_all(&work)?;
+    make_place(dir)?;
     let (ours, theirs) = terminal()?;
     let mut reader = is_read.then(|| read(&ours)).transpose()?;
     let file = std::path::absolute(file)?;
     let begun = Instant::now();
-    let mut command = Command::new("setsid");
+    let mut command = command_in(dir, "setsid".as_ref());
     command
         .arg("--ctty")
         .arg(rlm)
         .args(["run", "--sleep", "0", "--prompt", "x", "-n", "1", "--"])
         .args(["sh", "-c", "cat \"$@\" && touch through", "sh"])
         .args((0..times).map(|_| &file))
-        .current_dir(&work)
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("HOME", &home)
         .env("TERM", "xterm-256color")
         .stdin(theirs.try_clone()?)
         .stdout(theirs.try_clone()?)
@@ -124,10 +115,10 @@ fn show(
     let mut child = command.spawn()?;
     // What it holds would keep the terminal open.
     drop(command);
-    let (through, mut took) = (work.join("through"), None);
+    let (through, mut took) = (dir.join("work/through"), None);
     let ended = loop {
         if took.is_none() && through.exists() {
-            let most = crate::b10::peak(child.id()).unwrap_or_default();
+            let most = peak_kib(child.id()).unwrap_or_default();
             took = Some((begun.elapsed(), most / 1024.0));
             if reader.is_none() {
                 reader = Some(read(&ours)?);

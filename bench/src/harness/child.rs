@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::Result;
 
@@ -147,6 +148,12 @@ pub(crate) fn end_with_parent() {
         while matches!(std::io::stdin().read(&mut byte), Ok(1)) {}
         crate::sys::exit_now();
     });
+}
+
+/// Returns nanoseconds of the clock that all processes of the machine share.
+pub(crate) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// Lets `time` pass, for other processes to settle. No process waits for another like this: that is what pipes are for.

@@ -1,0 +1,90 @@
+//! Programs that the benches start and measure: where they are, in which place they run, how long they take.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::harness::{Outcome, Result};
+
+/// Finds `rlm`: beside this program, or where `BENCH_RLM` says.
+pub(crate) fn find_rlm() -> Option<PathBuf> {
+    let named = std::env::var_os("BENCH_RLM").map(PathBuf::from);
+    let beside = || Some(std::env::current_exe().ok()?.with_file_name("rlm"));
+    named.or_else(beside).filter(|path| path.is_file())
+}
+
+/// Finds `rlm` as [`find_rlm`] does, and reports that `what` is skipped when it isn't there.
+pub(crate) fn rlm_or_skip(what: &str, outcome: &mut Outcome) -> Option<PathBuf> {
+    let found = find_rlm();
+    if found.is_none() {
+        let why = "there is no `rlm` beside this program; `cargo xtask bench` builds it";
+        outcome.skip(what, &why);
+    }
+    found
+}
+
+pub(crate) fn is_in_path(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
+}
+
+/// Makes the directories `home` and `work` in `dir`.
+pub(crate) fn make_place(dir: &Path) -> Result<()> {
+    fs_err::create_dir_all(dir.join("home"))?;
+    Ok(fs_err::create_dir_all(dir.join("work"))?)
+}
+
+/// Returns a command that runs in `work` of `dir`. Its environment is `HOME`, which is `home` of `dir`, and the path. Only its errors are
+/// read.
+pub(crate) fn command_in(dir: &Path, program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .current_dir(dir.join("work"))
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", dir.join("home"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs a program to its end and returns how long that took.
+///
+/// # Errors
+///
+/// Fails as [`expect_success`] does.
+pub(crate) fn timed(command: &mut Command) -> Result<Duration> {
+    let begun = Instant::now();
+    let ended = command.output()?;
+    let took = begun.elapsed();
+    expect_success(&ended)?;
+    Ok(took)
+}
+
+/// Fails with the program's errors unless it succeeded.
+pub(crate) fn expect_success(ended: &Output) -> Result<()> {
+    match ended.status.success() {
+        true => Ok(()),
+        false => {
+            let errors = String::from_utf8_lossy(&ended.stderr);
+            Err(format!("{}: {}", ended.status, errors.trim()).into())
+        }
+    }
+}
+
+/// Returns the resident memory of a process in KiB, where the system tells.
+pub(crate) fn resident_kib(pid: u32) -> Option<f64> {
+    status_of(pid, "VmRSS:")
+}
+
+/// Returns the most memory that a process ever had resident, in KiB, where the system tells.
+pub(crate) fn peak_kib(pid: u32) -> Option<f64> {
+    status_of(pid, "VmHWM:")
+}
+
+fn status_of(pid: u32, key: &str) -> Option<f64> {
+    let status = fs_err::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    line.split_whitespace().next()?.parse().ok()
+}
