@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::b1::{LIMIT, one_thread, tell, workers};
-use crate::harness::{Child, Outcome, Progress, Result, Role, Series, Turn, in_turn, pause};
+use crate::harness::{Child, Outcome, Progress, Result, Role, Series, Turn, in_turn, park, pause};
 use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
@@ -197,10 +197,4 @@ fn listening(contender: impl Future<Output = ()> + Send + 'static) -> Result<Run
     });
     runtime.block_on(here.notified());
     Ok(runtime)
-}
-
-fn park() -> ! {
-    loop {
-        std::thread::park();
-    }
 }

@@ -1,10 +1,12 @@
 //! Programs of others: where they are found, and what they are given of this machine.
 
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use crate::harness::Result;
+use crate::harness::{Child, Result};
 
 /// The packages that are looked for; `peers/requirements.txt` pins them.
 const REQUIREMENTS: &str = include_str!("../peers/requirements.txt");
@@ -40,6 +42,48 @@ pub(crate) fn python(script: &str, home: &Path) -> Result<Command> {
         .env("HTTPS_PROXY", "http://127.0.0.1:9")
         .env("HTTP_PROXY", "http://127.0.0.1:9");
     Ok(command)
+}
+
+/// A script that is ready, and that answers each line with the nanoseconds that its work took.
+pub(crate) struct Script(Child);
+
+impl Script {
+    /// How long a script may take to get ready, and to answer.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Starts a script and waits until it is ready.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason that the script prints when it can't work here.
+    pub(crate) fn start(command: Command) -> Result<Self> {
+        let child = Child::spawn(command).map_err(|error| format!("Python: {error}"))?;
+        let mut script = Self(child);
+        match script.answer()?.as_str() {
+            "ready" => Ok(script),
+            why => Err(why.into()),
+        }
+    }
+
+    /// Sends a line and returns how long the script worked on it.
+    pub(crate) fn time(&mut self, line: &[u8]) -> Result<Duration> {
+        self.0.input().write_all(line)?;
+        Ok(Duration::from_nanos(self.answer()?.parse()?))
+    }
+
+    /// Waits for a line of the script.
+    pub(crate) fn answer(&mut self) -> Result<String> {
+        self.0.read_line(Self::LIMIT)
+    }
+
+    pub(crate) fn input(&mut self) -> &mut ChildStdin {
+        self.0.input()
+    }
+
+    /// Returns its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
 }
 
 /// Whether a process can be given a network with nothing in it.

@@ -4,10 +4,16 @@ use std::fs::File;
 use std::io::{BufRead, Read, Write};
 use std::process::{Command, Stdio};
 
-use crate::harness::Result;
+use crate::harness::{Result, park};
 
 /// The first argument of a played process.
 pub(crate) const PLAYED: &str = "--played";
+
+/// The two lines that a driver writes first: an introduction, which the agent answers with a line, and a message.
+pub(crate) const INTRODUCTION: &[u8] =
+    b"{\"type\":\"control_request\",\"request_id\":\"1\",\"request\":{\"subtype\":\"initialize\"}}\n";
+pub(crate) const GO: &[u8] =
+    b"{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"go\"}}\n";
 
 /// The words of a played process, to be started by somebody else.
 pub(crate) fn words(part: &[&str]) -> Result<Vec<std::ffi::OsString>> {
@@ -169,12 +175,6 @@ fn sleep(session: &str) -> Result<()> {
     }
     unbuffered()?.write_all(b".")?;
     park()
-}
-
-fn park() -> ! {
-    loop {
-        std::thread::park();
-    }
 }
 
 /// Reads to the end of a line, byte by byte, so that nothing after it is taken.

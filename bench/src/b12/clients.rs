@@ -15,13 +15,13 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
 
 use crate::b7::claude;
-use crate::harness::{Child, Result, pause};
+use crate::harness::{Process, Result, pause};
+use crate::peers::Script;
 use crate::played::{command, words};
 
 const PART: &[&str] = &["turns"];
 /// What has the agent begin its answer, and not end it.
 const HOLD: &str = "hold";
-const LIMIT: Duration = Duration::from_secs(60);
 const GONE: &str = "the agent ended";
 
 /// Somebody who talks to an agent.
@@ -48,7 +48,7 @@ fn spoken(text: &str) -> String {
 
 /// What one writes who knows the protocol and needs nothing but speed.
 pub(super) struct Bare {
-    child: std::process::Child,
+    _process: Process,
     input: ChildStdin,
     out: BufReader<ChildStdout>,
     line: String,
@@ -56,15 +56,9 @@ pub(super) struct Bare {
 
 impl Bare {
     pub(super) fn start() -> Result<Self> {
-        let mut child = command(PART)?
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (Some(input), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
-            unreachable!("both were asked for")
-        };
+        let (process, input, out) = Process::piped(command(PART)?)?;
         Ok(Self {
-            child,
+            _process: process,
             input,
             out: BufReader::new(out),
             line: String::new(),
@@ -111,13 +105,6 @@ impl Client for Bare {
         self.say(INTERRUPT)?;
         self.read_to(r#""type":"result""#)?;
         Ok(begun.elapsed())
-    }
-}
-
-impl Drop for Bare {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 
@@ -362,7 +349,7 @@ impl Drop for Talk {
 }
 
 /// The SDK of the agent's makers, which says itself how many nanoseconds it took.
-pub(super) struct Sdk(Child);
+pub(super) struct Sdk(Script);
 
 impl Sdk {
     /// Starts it, with a script in `scratch` that takes the place of the agent's program.
@@ -382,27 +369,16 @@ impl Sdk {
         command
             .arg(&path)
             .env("CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK", "1");
-        let child = Child::spawn(command).map_err(|error| format!("Python: {error}"))?;
-        let mut sdk = Self(child);
-        match sdk.0.read_line(LIMIT)?.as_str() {
-            "ready" => Ok(sdk),
-            why => Err(why.into()),
-        }
-    }
-
-    fn ask(&mut self, what: &str) -> Result<Duration> {
-        self.0.input().write_all(format!("{what}\n").as_bytes())?;
-        let nanoseconds = self.0.read_line(LIMIT)?.parse()?;
-        Ok(Duration::from_nanos(nanoseconds))
+        Ok(Self(Script::start(command)?))
     }
 }
 
 impl Client for Sdk {
     fn turn(&mut self) -> Result<Duration> {
-        self.ask("turn")
+        self.0.time(b"turn\n")
     }
 
     fn interrupt(&mut self) -> Result<Duration> {
-        self.ask("interrupt")
+        self.0.time(b"interrupt\n")
     }
 }

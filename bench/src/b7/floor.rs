@@ -1,7 +1,7 @@
 //! Floors and peers: the pipe itself, its lines, and what `serde_json` makes of them.
 
 use std::io::{BufRead, BufReader, Read as _, Write};
-use std::process::{ChildStdin, ChildStdout, Stdio};
+use std::process::{ChildStdin, ChildStdout};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,15 +11,15 @@ use tokio::sync::broadcast;
 
 use super::{Expected, Read};
 use crate::b1::workers;
-use crate::harness::Result;
-use crate::played::{command, read_line};
+use crate::harness::{Process, Result};
+use crate::played::{GO, INTRODUCTION, command, read_line};
 
 /// As much as a pipe may hold without privileges, and as ours asks for.
 const PIPE: usize = 1 << 20;
 
 /// The child that pours, when it has been told to.
 struct Source {
-    child: std::process::Child,
+    _process: Process,
     _input: ChildStdin,
     out: ChildStdout,
     begun: Instant,
@@ -27,23 +27,16 @@ struct Source {
 
 impl Source {
     fn open(expected: &Expected) -> Result<Self> {
-        let mut child = command(&["pour", &expected.file, &expected.times])?
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (Some(mut input), Some(mut out)) = (child.stdin.take(), child.stdout.take()) else {
-            unreachable!("both were asked for")
-        };
+        let command = command(&["pour", &expected.file, &expected.times])?;
+        let (process, mut input, mut out) = Process::piped(command)?;
         #[cfg(target_os = "linux")]
         let _default_size = rustix::pipe::fcntl_setpipe_size(&out, PIPE);
-        input.write_all(b"{\"type\":\"control_request\",\"request_id\":\"1\",\"request\":{\"subtype\":\"initialize\"}}\n")?;
+        input.write_all(INTRODUCTION)?;
         read_line(&mut out)?;
         let begun = Instant::now();
-        input.write_all(
-            b"{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"go\"}}\n",
-        )?;
+        input.write_all(GO)?;
         Ok(Self {
-            child,
+            _process: process,
             _input: input,
             out,
             begun,
@@ -56,13 +49,6 @@ impl Source {
             lines,
             dropped: 0,
         }
-    }
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::{Expected, Read};
 use crate::b1::{one_thread, workers};
 use crate::harness::Result;
-use crate::played::words;
+use crate::played::{GO, INTRODUCTION, words};
 
 const STOP: Duration = Duration::from_secs(5);
 
@@ -20,13 +20,15 @@ pub(super) fn agent(expected: &Expected) -> Result<Read> {
     one_thread()?.block_on(async {
         let mut words = words(&["pour", &expected.file, &expected.times])?.into_iter();
         let program = words.next().ok_or("no program")?;
-        let command = AgentCommand::new(program).args(words).stdin(StdinMode::Piped);
+        let command = AgentCommand::new(program)
+            .args(words)
+            .stdin(StdinMode::Piped);
         let mut agent = command.max_line(64 << 20).spawn().await?;
         let mut input = agent.take_stdin().ok_or("it was started with a pipe")?;
-        input.write_all(b"{\"type\":\"control_request\",\"request_id\":\"1\",\"request\":{\"subtype\":\"initialize\"}}\n").await?;
+        input.write_all(INTRODUCTION).await?;
         agent.next_output().await.ok_or("it said nothing")?;
         let begun = Instant::now();
-        input.write_all(b"{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"go\"}}\n").await?;
+        input.write_all(GO).await?;
         let mut lines = 0;
         while lines < expected.lines {
             let output = agent.next_output().await.ok_or("it ended too soon")?;
@@ -34,7 +36,11 @@ pub(super) fn agent(expected: &Expected) -> Result<Read> {
         }
         let took = begun.elapsed();
         agent.stop(&StopPolicy::kill()).await;
-        Ok(Read { took, lines, dropped: 0 })
+        Ok(Read {
+            took,
+            lines,
+            dropped: 0,
+        })
     })
 }
 

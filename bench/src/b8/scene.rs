@@ -3,13 +3,11 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use agent_subprocess::{Marker, sweep};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
@@ -17,7 +15,7 @@ use tempfile::TempDir;
 use super::HANGS;
 use super::group::Group;
 use crate::Plan;
-use crate::harness::Result;
+use crate::harness::{Result, readable_by};
 use crate::played::words;
 
 const VARIABLE: &str = "RLM_BENCH_TREE";
@@ -77,12 +75,12 @@ impl Scene {
         let mut buffer = [0; 4096];
         let mut there = 0;
         while there < self.count {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if Instant::now() >= deadline {
                 return Err(format!("{there} of {} stand", self.count).into());
             }
             // Nobody may have opened the other end yet, which looks like its end.
-            self.poll(left.min(Duration::from_millis(1)))?;
+            let soon = Instant::now() + Duration::from_millis(1);
+            readable_by(&self.alive, deadline.min(soon))?;
             match (&self.alive).read(&mut buffer) {
                 Ok(0) => crate::harness::pause(Duration::from_micros(100)),
                 Ok(came) => there += came,
@@ -97,25 +95,17 @@ impl Scene {
     pub(super) fn is_gone_within(&self, limit: Duration) -> Result<bool> {
         let deadline = Instant::now() + limit;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
             match (&self.alive).read(&mut [0; 64]) {
                 Ok(0) => return Ok(true),
                 Ok(_) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    if left.is_zero() {
+                    if !readable_by(&self.alive, deadline)? {
                         return Ok(false);
                     }
-                    self.poll(left)?;
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-    }
-
-    fn poll(&self, time: Duration) -> Result<()> {
-        let mut fds = [PollFd::from_borrowed_fd(self.alive.as_fd(), PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec::try_from(time)?))?;
-        Ok(())
     }
 
     /// Ends the tree as a program without us would: a signal to its process group, or to its control group.

@@ -11,9 +11,34 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Result;
 
-/// A measured process. Dropping it ends it, by its id, and reaps it.
+/// A process. Dropping it kills it, by its id, and reaps it.
+pub(crate) struct Process(std::process::Child);
+
+impl Process {
+    /// Starts a program with pipes for its input and its output.
+    pub(crate) fn piped(mut command: Command) -> Result<(Self, ChildStdin, ChildStdout)> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(input), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
+            unreachable!("both were asked for")
+        };
+        Ok((Self(child), input, out))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both only fail for a process that is reaped already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A measured process, which is killed when it is dropped.
 pub(crate) struct Child {
-    child: std::process::Child,
+    process: Process,
     out: ChildStdout,
     /// Its end tells the child that we are gone.
     input: ChildStdin,
@@ -28,20 +53,18 @@ impl Child {
     }
 
     /// Starts any program that ends when its input does.
-    pub(crate) fn spawn(mut command: Command) -> Result<Self> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (Some(input), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
-            unreachable!("both were asked for")
-        };
-        Ok(Self { child, out, input })
+    pub(crate) fn spawn(command: Command) -> Result<Self> {
+        let (process, input, out) = Process::piped(command)?;
+        Ok(Self {
+            process,
+            out,
+            input,
+        })
     }
 
     /// Returns its process id. It stays valid, since nobody but the drop reaps it.
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.process.0.id()
     }
 
     pub(crate) fn input(&mut self) -> &mut ChildStdin {
@@ -62,7 +85,7 @@ impl Child {
         let deadline = Instant::now() + limit;
         let mut filled = 0;
         while filled < buffer.len() {
-            if !self.is_readable(deadline)? {
+            if !readable_by(&self.out, deadline)? {
                 return Ok(false);
             }
             match self.out.read(&mut buffer[filled..])? {
@@ -112,32 +135,32 @@ impl Child {
     pub(crate) fn gone_within(&mut self, limit: Duration) -> Result<bool> {
         let deadline = Instant::now() + limit;
         let mut rest = [0; 512];
-        while self.is_readable(deadline)? {
+        while readable_by(&self.out, deadline)? {
             if self.out.read(&mut rest)? == 0 {
-                self.child.wait()?;
+                self.process.0.wait()?;
                 return Ok(true);
             }
         }
         Ok(false)
     }
+}
 
-    fn is_readable(&self, deadline: Instant) -> Result<bool> {
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let mut fds = [PollFd::from_borrowed_fd(self.out.as_fd(), PollFlags::IN)];
-            match poll(&mut fds, Some(&Timespec::try_from(left)?)) {
-                Err(rustix::io::Errno::INTR) => {}
-                ready => return Ok(ready? > 0),
-            }
+/// Waits until `from` has something to read, or has ended; `false` if `deadline` comes first.
+pub(crate) fn readable_by(from: &impl AsFd, deadline: Instant) -> Result<bool> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut fds = [PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)];
+        match poll(&mut fds, Some(&Timespec::try_from(left)?)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ready => return Ok(ready? > 0),
         }
     }
 }
 
-impl Drop for Child {
-    fn drop(&mut self) {
-        // Both only fail for a child that is reaped already.
-        drop(self.child.kill());
-        drop(self.child.wait());
+/// Sleeps for ever.
+pub(crate) fn park() -> ! {
+    loop {
+        std::thread::park();
     }
 }
 

@@ -9,7 +9,7 @@ mod report;
 mod rounds;
 mod stats;
 
-pub(crate) use child::{Child, end_with_parent, now, pause};
+pub(crate) use child::{Child, Process, end_with_parent, now, park, pause, readable_by};
 pub(crate) use machine::Machine;
 pub(crate) use outcome::{Contender, Outcome, Role, Series, find, join};
 pub(crate) use progress::Progress;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fs_err::File;
 
-use super::Keeper;
+use super::{Keeper, cbor};
 use crate::harness::Result;
 use crate::transcript::Delta;
 
@@ -21,7 +21,7 @@ impl Append {
     pub(crate) fn begin(dir: &Path, base: &[Delta]) -> Result<Self> {
         let mut file = File::create(dir.join("raw"))?;
         for delta in base {
-            file.write_all(&raw(delta)?)?;
+            file.write_all(&cbor(delta)?)?;
         }
         file.sync_all()?;
         Ok(Self(file))
@@ -30,7 +30,7 @@ impl Append {
 
 impl Keeper for Append {
     fn save(&mut self, delta: &Delta) -> Result<Duration> {
-        let raw = raw(delta)?;
+        let raw = cbor(delta)?;
         let begun = Instant::now();
         self.0.write_all(&raw)?;
         self.0.sync_data()?;
@@ -56,7 +56,7 @@ impl Overwrite {
 
 impl Keeper for Overwrite {
     fn save(&mut self, delta: &Delta) -> Result<Duration> {
-        let raw = raw(delta)?;
+        let raw = cbor(delta)?;
         let begun = Instant::now();
         self.file.file().write_all_at(&raw, self.end)?;
         self.file.sync_data()?;
@@ -64,10 +64,4 @@ impl Keeper for Overwrite {
         self.end += raw.len() as u64;
         Ok(took)
     }
-}
-
-fn raw(delta: &Delta) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    ciborium::into_writer(delta, &mut bytes)?;
-    Ok(bytes)
 }

@@ -31,6 +31,12 @@ pub(crate) trait Keeper {
     }
 }
 
+fn cbor(value: &impl serde::Serialize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(value, &mut bytes)?;
+    Ok(bytes)
+}
+
 /// How a way is called, and how it begins: in an empty directory, with this transcript.
 pub(crate) struct Way {
     pub(crate) name: &'static str,

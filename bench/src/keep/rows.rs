@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::Keeper;
+use super::{Keeper, cbor};
 use crate::harness::Result;
 use crate::transcript::{Delta, Event, Head};
 
@@ -43,12 +43,12 @@ impl Rows {
         {
             let mut event = transaction.prepare_cached("INSERT INTO event (body) VALUES (?1)")?;
             for new in deltas.iter().flat_map(|delta| &delta.events) {
-                event.execute([encode(new)?])?;
+                event.execute([cbor(new)?])?;
             }
             if let Some(last) = deltas.last() {
                 transaction
                     .prepare_cached("INSERT OR REPLACE INTO head (id, body) VALUES (0, ?1)")?
-                    .execute([encode(&last.head)?])?;
+                    .execute([cbor(&last.head)?])?;
             }
         }
         Ok(transaction.commit()?)
@@ -61,12 +61,6 @@ impl Keeper for Rows {
         self.add(std::slice::from_ref(delta))?;
         Ok(begun.elapsed())
     }
-}
-
-fn encode(value: &impl serde::Serialize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    ciborium::into_writer(value, &mut bytes)?;
-    Ok(bytes)
 }
 
 fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> rusqlite::Result<T> {

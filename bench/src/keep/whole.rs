@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fs_err::File;
 
-use super::Keeper;
+use super::{Keeper, cbor};
 use crate::harness::Result;
 use crate::transcript::{Delta, Event};
 
@@ -29,8 +29,7 @@ impl Keeper for Whole {
         self.events.extend(delta.events.iter().cloned());
         let (new, state) = (self.dir.join("state.new"), self.dir.join("state"));
         let begun = Instant::now();
-        let mut bytes = Vec::new();
-        ciborium::into_writer(&(&delta.head, &self.events), &mut bytes)?;
+        let bytes = cbor(&(&delta.head, &self.events))?;
         let mut file = File::create(&new)?;
         file.write_all(&bytes)?;
         file.sync_all()?;
