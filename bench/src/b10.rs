@@ -133,12 +133,12 @@ fn added(found: &[Contender]) -> Option<f64> {
 
 /// An iteration of a long loop takes as long as one of a short loop.
 fn judge_growth(outcome: &mut Outcome) {
-    let median = |series: &Series| Some(series.get(OURS)?.summary()?.median);
     let (Some(first), Some(last)) = (outcome.series.first(), outcome.series.last()) else {
         return;
     };
-    let grown = median(last)
-        .zip(median(first))
+    let grown = last
+        .median(OURS)
+        .zip(first.median(OURS))
         .map(|(last, first)| last / first);
     let what = format!("{OURS}, {} over {}", last.title(), first.title());
     let title = last.title();

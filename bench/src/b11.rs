@@ -72,7 +72,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             .series
             .iter()
             .find(|series| series.quantity == quantity);
-        let median = series.and_then(|series| Some(series.get(name)?.summary()?.median));
+        let median = series.and_then(|series| series.median(name));
         outcome
             .at_most(&format!("{name}, {quantity}"), median, limit, "ms")
             .about(quantity, name);

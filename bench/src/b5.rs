@@ -1,7 +1,7 @@
 //! B5: a checkpoint of a transcript that grows by 4 KB a save.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use crate::harness::{
     paired_ratio,
 };
 use crate::keep::{APPEND, JSON_GZIP, Keeper, LANGGRAPH, OURS, OVERWRITE, Ours, ROWS, WHOLE, Way};
+use crate::programs::expect_success;
 use crate::transcript::{DELTA, Delta, Transcript};
 use crate::{Bench, Plan};
 
@@ -270,13 +271,9 @@ fn gzip(file: &Path) -> Result<f64> {
     let ended = Command::new("gzip")
         .args(["-6", "-c"])
         .stdin(fs_err::File::open(file)?.into_file())
-        .stderr(Stdio::null())
         .output()?;
-    if ended.status.success() {
-        Ok(ended.stdout.len() as f64)
-    } else {
-        Err(format!("gzip ended with {}", ended.status).into())
-    }
+    expect_success(&ended)?;
+    Ok(ended.stdout.len() as f64)
 }
 
 /// Returns the bytes that a process has passed to `write` so far, where the system counts them.

@@ -141,14 +141,7 @@ fn judge(outcome: &mut Outcome, [tenth, whole]: [&str; 2]) {
     }
     for (quantity, _, watched) in SERIES {
         for name in watched {
-            let at = |label| {
-                Some(
-                    find(&series, peak(quantity), label)?
-                        .get(name)?
-                        .summary()?
-                        .median,
-                )
-            };
+            let at = |label| find(&series, peak(quantity), label)?.median(name);
             let grown = at(whole).zip(at(tenth)).map(|(whole, tenth)| whole / tenth);
             outcome
                 .at_most(

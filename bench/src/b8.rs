@@ -86,7 +86,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         }
     }
     let daemons = find(&outcome.series, SHAPES[2].1, "1,000");
-    let daemons = daemons.and_then(|series| Some(series.get(GUARD)?.summary()?.median));
+    let daemons = daemons.and_then(|series| series.median(GUARD));
     let title = format!("{}, 1,000", SHAPES[2].1);
     outcome
         .at_most("1,000 daemonised, under the guard", daemons, 300.0, "ms")

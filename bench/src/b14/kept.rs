@@ -60,11 +60,11 @@ pub(crate) fn keep(path: &Path, machine: &Machine, outcomes: &[Outcome]) -> Resu
         .iter()
         .filter(|outcome| outcome.id.starts_with("b14"));
     for series in found.flat_map(|outcome| &outcome.series) {
-        let Some(now) = series.get(super::NOW).and_then(|now| now.summary()) else {
+        let Some(now) = series.median(super::NOW) else {
             continue;
         };
         let kept = Kept {
-            value: (now.median * 100.0).round() / 100.0,
+            value: (now * 100.0).round() / 100.0,
             unit: series.unit.to_owned(),
             date: machine.date().to_owned(),
             machine: machine.kind(),

@@ -125,6 +125,11 @@ impl Series {
             .find(|contender| contender.role == Role::Floor)
     }
 
+    /// Returns the median of a contender's samples.
+    pub(crate) fn median(&self, name: &str) -> Option<f64> {
+        Some(self.get(name)?.summary()?.median)
+    }
+
     /// Returns `statistic` of one contender over that of another.
     pub(crate) fn ratio(
         &self,
@@ -277,7 +282,7 @@ impl Outcome {
     pub(crate) fn growth(&self, quantity: &str, contender: &str) -> Option<f64> {
         let sizes = self.series.iter().filter(|it| it.quantity == quantity);
         let points: Vec<(f64, f64)> = sizes
-            .filter_map(|series| Some((series.size?.0, series.get(contender)?.summary()?.median)))
+            .filter_map(|series| Some((series.size?.0, series.median(contender)?)))
             .collect();
         stats::exponent(&points)
     }

@@ -214,9 +214,9 @@ fn watched(outcome: &Outcome, series: &Series) -> Vec<String> {
 }
 
 fn median(series: &Series, name: &str) -> String {
-    let summary = series.get(name).and_then(Contender::summary);
-    summary.map_or_else(String::new, |summary| {
-        format!("{} {}", figure(summary.median), series.unit)
+    let median = series.median(name);
+    median.map_or_else(String::new, |median| {
+        format!("{} {}", figure(median), series.unit)
     })
 }
 
