@@ -106,7 +106,7 @@ enum Command {
     Loom(loom::Arguments),
     /// Compiles the published crates with the oldest dependencies that they allow.
     Minimal,
-    /// Looks for changes of the pure cores that no test notices; takes most of an hour.
+    /// Looks for changes of the pure cores that no test notices; takes hours.
     Mutants(mutants::Arguments),
     /// Compares what each library shows with what was accepted, and looks for snapshots of tests that nobody accepted.
     Snapshots(snapshots::Arguments),
