@@ -24,7 +24,7 @@ const STAGES: [(&str, Stage); 9] = [
         loom::run(workspace, loom::Arguments::default())
     }),
     ("acceptance", acceptance::stage),
-    ("rehearsal", release::quick_rehearsal),
+    ("package", release::package),
     ("live", |_| live::quick()),
 ];
 

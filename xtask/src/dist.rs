@@ -4,15 +4,16 @@
 //! The guard needs no file of its own: `rlm` starts itself again for it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use flate2::{Compression, GzBuilder};
 use fs_err as fs;
+use sha2::{Digest, Sha256};
 
 use crate::command::{self, Show};
 use crate::day;
-use crate::registry::digest;
 use crate::release::crates;
 use crate::tally::Tally;
 use crate::workspace::{self, Workspace};
@@ -134,6 +135,15 @@ fn try_run(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, Stri
     fs::write(folder.join(format!("{stem}.tar.gz.sha256")), sum)
         .map_err(|error| error.to_string())?;
     Ok(archive)
+}
+
+/// SHA-256, in hexadecimal digits.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    let mut digits = String::new();
+    for byte in Sha256::digest(bytes) {
+        write!(digits, "{byte:02x}").expect("a string takes all");
+    }
+    digits
 }
 
 /// Adds what lies below a folder, under its name from the root.

@@ -25,7 +25,6 @@ mod night;
 mod nightly;
 mod peers;
 mod picture;
-mod registry;
 mod release;
 mod skips;
 mod snapshots;
@@ -94,19 +93,16 @@ enum Command {
     Msrv,
     /// Packs `rlm` into an archive for those without cargo.
     Dist(dist::Arguments),
-    /// Takes the crates to a registry, a step at a time.
+    /// Takes the crates to crates.io, a step at a time.
     #[command(subcommand)]
     Release(release::Step),
-    /// Serves a registry on loopback.
-    #[command(subcommand)]
-    Registry(registry::Action),
     /// Checks each published crate with no, each, each two and all of its features.
     Features,
     /// Runs the tests that a model checker plays in every interleaving.
     Loom(loom::Arguments),
     /// Compiles the published crates with the oldest dependencies that they allow.
     Minimal,
-    /// Looks for changes of the pure cores that no test notices; takes most of an hour.
+    /// Looks for changes of the pure cores that no test notices; takes hours.
     Mutants(mutants::Arguments),
     /// Compares what each library shows with what was accepted, and looks for snapshots of tests that nobody accepted.
     Snapshots(snapshots::Arguments),
@@ -145,7 +141,6 @@ fn main() -> ExitCode {
         Command::Msrv => msrv::run(&workspace),
         Command::Dist(arguments) => dist::run(&workspace, &arguments),
         Command::Release(step) => release::run(&workspace, &step),
-        Command::Registry(action) => registry::run(&workspace, &action),
         Command::Features => features::run(&workspace, Choice::Pairs),
         Command::Loom(arguments) => loom::run(&workspace, arguments),
         Command::Minimal => minimal::run(&workspace),

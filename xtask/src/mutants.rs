@@ -1,39 +1,29 @@
-//! Changes of the pure cores that no test notices: each is a rule that nobody holds, or code that nobody needs. It takes many minutes, so no stage has it.
+//! Runs cargo-mutants on the pure cores: a change of the code that no test notices is a rule without a test, or code that nothing needs.
 //!
-//! cargo-mutants lists them (`list`). Compiled one after the other they take hours, so all of a core are built at once, each behind a condition (`rewrite`,
-//! `build`), and the tests are run with one after the other chosen (`judge`). Only what can't stand behind a condition is compiled for itself (`alone`).
-//!
-//! What can't be told from the code as it is, and why, stands in `.cargo/mutants.toml`.
-
-mod alone;
-mod build;
-mod judge;
-mod list;
-mod rewrite;
+//! cargo-mutants compiles one mutant after the other. All of them take hours, so no stage of `ci` runs it. `.cargo/mutants.toml` excludes the mutants that
+//! behave as the original does, each with the reason.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
-use crate::mutants::judge::Verdict;
-use crate::mutants::list::{Mutant, Shard};
 use crate::sources;
 use crate::tally::Tally;
 use crate::tools::Tool;
-use crate::workspace::Workspace;
+use crate::workspace::{self, Workspace};
 
-/// A pure core, and what judges it.
+/// Address space of each process, in KiB: a mutant may allocate without end.
+const MEMORY: u32 = 8 << 20;
+
+/// A pure core, and the tests that must catch its mutants.
 struct Core {
     name: &'static str,
     package: &'static str,
     files: &'static [&'static str],
-    /// The crates that compile these files, by the root of each.
-    roots: &'static [&'static str],
-    /// What is built.
+    /// The targets that cargo builds and runs.
     targets: &'static [&'static str],
-    /// Which tests of it are run, as nextest filters them: those that play real processes are left out where others judge.
-    tests: &'static str,
+    /// The tests to run, as libtest filters them; all if empty. The ladder leaves out the tests that start processes.
+    tests: &'static [&'static str],
 }
 
 const CORES: [Core; 5] = [
@@ -41,20 +31,15 @@ const CORES: [Core; 5] = [
         name: "ladder",
         package: "interrupt-stack",
         files: &["crates/interrupt-stack/src/ladder.rs"],
-        roots: &["crates/interrupt-stack/src/lib.rs"],
         targets: &["--lib", "--test=it"],
-        tests: "kind(lib) | test(/^(ladder|explore|detached|model)/)",
+        tests: &["state_tests", "ladder::", "explore", "detached", "model::"],
     },
     Core {
         name: "word",
         package: "interrupt-stack",
         files: &["crates/interrupt-stack/src/word.rs"],
-        roots: &[
-            "crates/interrupt-stack/src/lib.rs",
-            "crates/interrupt-stack/tests/loom.rs",
-        ],
         targets: &["--lib", "--test=loom"],
-        tests: "all()",
+        tests: &[],
     },
     Core {
         name: "machine",
@@ -64,17 +49,15 @@ const CORES: [Core; 5] = [
             "crates/loop-state/src/machine/*",
             "crates/loop-state/src/rules.rs",
         ],
-        roots: &["crates/loop-state/src/lib.rs"],
         targets: &["--test=it"],
-        tests: "all()",
+        tests: &[],
     },
     Core {
         name: "frame",
         package: "checkpoint-store",
         files: &["crates/checkpoint-store/src/frame.rs"],
-        roots: &["crates/checkpoint-store/src/lib.rs"],
         targets: &["--lib"],
-        tests: "all()",
+        tests: &[],
     },
     Core {
         name: "protocols",
@@ -83,9 +66,8 @@ const CORES: [Core; 5] = [
             "crates/agent-subprocess/src/*/protocol.rs",
             "crates/agent-subprocess/src/*/protocol/*.rs",
         ],
-        roots: &["crates/agent-subprocess/src/lib.rs"],
         targets: &["--lib"],
-        tests: "all()",
+        tests: &[],
     },
 ];
 
@@ -93,120 +75,133 @@ const CORES: [Core; 5] = [
 pub(crate) struct Arguments {
     /// Only the cores of these crates.
     crates: Vec<String>,
-    /// A part of them, such as 0/8, to be spread over nights.
+    /// Only a part of each core's mutants: 0/8 is the first of eight.
     #[arg(long, value_name = "K/N")]
-    shard: Option<Shard>,
+    shard: Option<String>,
 }
 
-/// Where it works: a copy that stays where it is, so that what is built for one core serves the next, and one run the next.
-struct Place<'a> {
-    workspace: &'a Workspace,
-    folder: PathBuf,
-    copy: PathBuf,
-}
-
-impl Place<'_> {
-    /// Runs a command in the copy, with no debug information and incremental: what changes is a few files.
-    fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command
-            .current_dir(&self.copy)
-            .env("CARGO_TARGET_DIR", self.folder.join("build"))
-            .env("CARGO_INCREMENTAL", "1")
-            .env("CARGO_PROFILE_DEV_DEBUG", "0")
-    }
-}
-
-/// Tries all mutants of all cores.
+/// Runs all mutants of all cores.
 pub(crate) fn all(workspace: &Workspace) -> Tally {
     run(workspace, &Arguments::default())
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
-    let known = |name: &&String| !CORES.iter().any(|core| core.package == name.as_str());
-    if let Some(name) = arguments.crates.iter().find(known) {
+    let unknown = |name: &&String| !CORES.iter().any(|core| core.package == name.as_str());
+    if let Some(name) = arguments.crates.iter().find(unknown) {
         return Tally::failed(format!("mutants: {name} has no core in the table"));
     }
-    for tool in [Tool::Mutants, Tool::Nextest] {
-        if let Err(why) = tool.find_or_install(workspace) {
-            return Tally::skipped(format!("mutants: {why}"));
-        }
-    }
-    let folder = workspace.target.join("mutants");
-    let place = Place {
-        copy: folder.join("sources"),
-        workspace,
-        folder,
+    let program = match Tool::Mutants.find_or_install(workspace) {
+        Ok(program) => program,
+        Err(why) => return Tally::skipped(format!("mutants: {why}")),
     };
-    if let Err(error) = sources::copy_afresh(&workspace.root, &place.copy) {
-        return Tally::failed(format!("mutants: {}: {error}", place.copy.display()));
+    let folder = workspace.target.join("mutants");
+    // cargo-mutants changes this copy in place. The copy stays at one path, so cargo builds the dependencies once for all cores and runs.
+    let copy = folder.join("sources");
+    if let Err(error) = sources::copy_afresh(&workspace.root, &copy) {
+        return Tally::failed(format!("mutants: {}: {error}", copy.display()));
     }
     let wanted =
         |name: &str| arguments.crates.is_empty() || arguments.crates.iter().any(|it| it == name);
     let mut tally = Tally::default();
     for core in CORES.iter().filter(|core| wanted(core.package)) {
-        let judged = judged(&place, core, arguments.shard);
-        tally +=
-            judged.unwrap_or_else(|why| Tally::failed(format!("mutants: {}: {why}", core.name)));
+        let shard = arguments.shard.as_deref();
+        let outcome = core.run(&program, &folder, &copy, shard);
+        tally += match outcome {
+            Ok(outcome) => {
+                println!("mutants: {}: {outcome}", core.name);
+                outcome.tally()
+            }
+            Err(why) => Tally::failed(format!("mutants: {}: {why}", core.name)),
+        };
     }
     tally
 }
 
-fn judged(place: &Place<'_>, core: &Core, shard: Option<Shard>) -> Result<Tally, String> {
-    let begun = Instant::now();
-    let all = list::mutants(place, core)?;
-    if all.is_empty() {
-        return Err("its files have nothing to change".into());
-    }
-    let mutants = match shard {
-        Some(shard) => shard.of(all),
-        None => all,
-    };
-    let outcome = outcome(place, core, &mutants)?;
-    println!(
-        "mutants: {}: {} in {:.0} s: {outcome}",
-        core.name,
-        mutants.len(),
-        begun.elapsed().as_secs_f64(),
-    );
-    Ok(outcome.tally())
-}
-
-fn outcome(place: &Place<'_>, core: &Core, mutants: &[Mutant]) -> Result<Outcome, String> {
-    let originals = build::originals(place, core, mutants)?;
-    let built = build::build(place, core, &originals, mutants)?;
-    println!(
-        "mutants: {}: {} in one build, {} alone, {} unviable",
-        core.name,
-        built.together.len(),
-        built.alone.len(),
-        built.unviable,
-    );
-    let verdicts = judge::judge(place, core, &built.together)?;
-    build::write(place, &originals)?;
-    let mut outcome = alone::judge(place, core, &built.alone)?;
-    outcome.unviable += built.unviable;
-    for (mutant, verdict) in verdicts {
-        match verdict {
-            Verdict::Missed => outcome.missed.push(mutant.name.clone()),
-            Verdict::Caught => outcome.caught += 1,
-            Verdict::TimedOut => outcome.timed_out += 1,
+impl Core {
+    fn run(
+        &self,
+        program: &Path,
+        folder: &Path,
+        copy: &Path,
+        shard: Option<&str>,
+    ) -> Result<Outcome, String> {
+        let out = folder.join(self.name);
+        let fresh = workspace::remove(&out).and_then(|()| fs_err::create_dir_all(&out));
+        fresh.map_err(|error| error.to_string())?;
+        let mut mutants = Command::new("sh");
+        mutants
+            .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$@\""), "sh"])
+            .arg(program)
+            .args(self.arguments(shard))
+            .arg("--output")
+            .arg(&out)
+            .current_dir(copy)
+            .env("CARGO_TARGET_DIR", folder.join("build"))
+            .env("CARGO_INCREMENTAL", "1")
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            // The first failed case is enough, and the next mutant must find the same files.
+            .env("PROPTEST_MAX_SHRINK_ITERS", "0")
+            .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
+        // It keeps the terminal, where it shows its progress.
+        let status = mutants.status().map_err(|error| error.to_string())?;
+        // 0: all caught. 2: some missed. 3: some timed out. With any other code it did not judge all of them.
+        if !matches!(status.code(), Some(0 | 2 | 3)) {
+            return Err(format!("cargo-mutants ended with {status}"));
         }
+        let outcome = Outcome::read(out.join("mutants.out"));
+        if outcome == Outcome::default() && shard.is_none() {
+            return Err("cargo-mutants found nothing to change in its files".into());
+        }
+        Ok(outcome)
     }
-    Ok(outcome)
+
+    /// The command line of cargo-mutants, without its folders.
+    fn arguments(&self, shard: Option<&str>) -> Vec<String> {
+        let mut arguments: Vec<String> = ["mutants", "--in-place", "--all-features"]
+            .map(Into::into)
+            .into();
+        arguments.push(format!("--package={}", self.package));
+        arguments.extend(self.files.iter().map(|file| format!("--file={file}")));
+        if let Some(shard) = shard {
+            // Neighbours go to different shards, so that each shard takes about as long.
+            arguments.push(format!("--shard={shard}"));
+            arguments.push("--sharding=round-robin".into());
+        }
+        let targets = self.targets.iter();
+        arguments.extend(targets.map(|target| format!("--cargo-arg={target}")));
+        let tests = ["--"].iter().chain(self.tests);
+        arguments.extend(tests.map(|test| format!("--cargo-test-arg={test}")));
+        arguments
+    }
 }
 
-/// What became of mutants.
+/// What became of the mutants.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     /// By name.
     missed: Vec<String>,
     caught: usize,
+    /// Those whose tests took five times as long as without a mutant, and at least 20 s. They count as caught.
     timed_out: usize,
-    /// Those that are no program.
+    /// Those that do not compile.
     unviable: usize,
 }
 
 impl Outcome {
+    /// Reads the lists that cargo-mutants writes, one name a line.
+    fn read(folder: PathBuf) -> Self {
+        let list = |name: &str| {
+            let text = fs_err::read_to_string(folder.join(name)).unwrap_or_default();
+            text.lines().map(Into::into).collect::<Vec<String>>()
+        };
+        Self {
+            missed: list("missed.txt"),
+            caught: list("caught.txt").len(),
+            timed_out: list("timeout.txt").len(),
+            unviable: list("unviable.txt").len(),
+        }
+    }
+
     fn tally(self) -> Tally {
         let failures = self.missed.iter().map(|name| format!("mutants: {name}"));
         Tally {
@@ -234,38 +229,32 @@ impl fmt::Display for Outcome {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
-    fn a_missed_mutant_is_a_failure_by_name_and_one_that_is_no_program_is_nothing() {
-        let outcome = Outcome {
-            missed: vec!["crates/a/src/b.rs:3:5: replace f -> bool with true".into()],
-            caught: 4,
-            timed_out: 1,
-            unviable: 2,
-        };
+    fn a_missed_mutant_fails_by_name_and_an_unviable_one_is_not_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs_err::write(folder.path().join(name), text).unwrap();
+        write(
+            "missed.txt",
+            "crates/a/src/b.rs:3:5: replace f -> bool with true\n",
+        );
+        write("caught.txt", "a\nb\n");
+        write("timeout.txt", "c\n");
+        write("unviable.txt", "d\n");
+        let outcome = Outcome::read(folder.path().into());
         assert_eq!(
             outcome.to_string(),
-            "1 missed, 4 caught, 1 timed out, 2 unviable"
+            "1 missed, 2 caught, 1 timed out, 1 unviable"
         );
         let tally = outcome.tally();
-        assert_eq!(tally.to_string(), "5 passed, 1 failed, 0 skipped");
+        assert_eq!(tally.to_string(), "3 passed, 1 failed, 0 skipped");
         assert!(tally.failures[0].contains("b.rs:3:5: replace f"));
     }
 
     #[test]
-    fn each_root_of_the_table_is_there() {
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        for root in CORES.iter().flat_map(|core| core.roots) {
-            assert!(workspace.join(root).is_file(), "{root}");
-        }
-    }
-
-    #[test]
-    fn each_pattern_of_the_table_has_files() {
-        let sources = crate::sources::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    fn each_pattern_of_the_table_matches_a_file() {
+        let sources = sources::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
         let paths: Vec<String> = { sources.iter() }
             .map(|source| source.path.display().to_string())
             .collect();

@@ -1,5 +1,4 @@
-//! Takes the crates to a registry: `plan`, `check`, `cut`, `publish`, `tag`, and all of it against a registry on loopback. What changes anything
-//! outside of `target` does so with `--execute` only.
+//! Takes the crates to crates.io: `plan`, `check`, `package`, `cut`, `publish`, `tag`. A step changes something outside of `target` with `--execute` only.
 
 mod bump;
 mod changelog;
@@ -8,97 +7,92 @@ pub(crate) mod crates;
 mod cut;
 mod git;
 mod publish;
-mod rehearse;
+mod registry;
 mod rules;
 mod tag;
-mod target;
 
 use self::crates::Crate;
 use self::publish::Manner;
-pub(crate) use self::target::Target;
 use crate::tally::Tally;
 use crate::workspace::{self, Workspace};
 
 /// A step of a release.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Step {
-    /// Shows in which order the crates go, and what the registry has of them.
-    Plan {
-        #[command(flatten)]
-        target: Target,
-    },
+    /// Shows the order of the uploads, and which versions crates.io has.
+    Plan,
     /// Checks whether all crates can be released as they stand.
     Check(check::Arguments),
+    /// Packs all crates without building them or asking crates.io.
+    Package,
     /// Makes the commit: versions, requirements, changelogs.
     Cut(cut::Arguments),
-    /// Publishes what the registry lacks, in order; goes on where it stopped.
+    /// Publishes the versions that crates.io lacks, in order; called again, it resumes.
     Publish {
-        #[command(flatten)]
-        target: Target,
         #[command(flatten)]
         manner: Manner,
         /// Does it; without, it only shows what it would do.
         #[arg(long)]
         execute: bool,
     },
-    /// Tags what the registry has, as CRATE-vVERSION, at the commit that its package was made of.
+    /// Tags each published version as CRATE-vVERSION, at the commit that its package was made of.
     Tag {
-        #[command(flatten)]
-        target: Target,
         /// Does it; without, it only shows what it would do.
         #[arg(long)]
         execute: bool,
     },
-    /// Publishes all crates into a registry on loopback, and takes each from there into an empty project.
-    Rehearse(rehearse::Arguments),
 }
 
-/// Publishes all crates to a registry on loopback, and builds nothing.
-pub(crate) fn quick_rehearsal(workspace: &Workspace) -> Tally {
-    run(workspace, &Step::Rehearse(rehearse::Arguments::quick()))
+/// Packs all crates, for `ci`.
+pub(crate) fn package(workspace: &Workspace) -> Tally {
+    run(workspace, &Step::Package)
+}
+
+/// Reads the crates that are published, in the order of their upload.
+fn published() -> Result<Vec<Crate>, String> {
+    workspace::metadata().and_then(|metadata| crates::read(&metadata))
 }
 
 pub(crate) fn run(workspace: &Workspace, step: &Step) -> Tally {
-    let crates = match workspace::metadata().and_then(|metadata| crates::read(&metadata)) {
+    let crates = match published() {
         Ok(crates) => crates,
         Err(why) => return Tally::failed(format!("release: {why}")),
     };
     match step {
-        Step::Plan { target } => plan(&crates, target),
+        Step::Plan => plan(&crates),
         Step::Check(arguments) => check::run(workspace, &crates, arguments),
+        Step::Package => check::packed(&crates),
         Step::Cut(arguments) => cut::run(&workspace.root, &crates, arguments),
         Step::Publish {
-            target,
             manner,
             execute: true,
         } => match check::unready(&crates, manner.allow_dirty) {
-            unready if unready.is_empty() => publish::run(&crates, target, *manner),
+            unready if unready.is_empty() => publish::run(&crates, *manner),
             unready => Tally {
                 failures: unready,
                 ..Tally::default()
             },
         },
-        Step::Publish { target, .. } => {
-            let tally = plan(&crates, target);
+        Step::Publish { .. } => {
+            let tally = plan(&crates);
             println!("nothing was done: --execute does it");
             tally
         }
-        Step::Tag { target, execute } => tag::run(&workspace.root, &crates, target, *execute),
-        Step::Rehearse(arguments) => rehearse::run(workspace, &crates, arguments),
+        Step::Tag { execute } => tag::run(&workspace.root, &crates, *execute),
     }
 }
 
 /// Names what keeps the crates from being released, as far as it is seen without a compiler or a registry.
 pub(crate) fn wrong() -> Vec<String> {
-    match workspace::metadata().and_then(|metadata| crates::read(&metadata)) {
+    match published() {
         Ok(crates) => check::standing(&crates),
         Err(why) => vec![why],
     }
 }
 
-fn plan(crates: &[Crate], target: &Target) -> Tally {
+fn plan(crates: &[Crate]) -> Tally {
     let mut tally = Tally::default();
-    let published = publish::published(crates, target);
+    let published = publish::published(crates);
     println!(
         "{:<4}{:<20}{:<9}{:<12}{:<26}needs",
         "", "crate", "version", "registry", "last tag"

@@ -1,10 +1,11 @@
 //! Whether all crates can be released as they stand: one table of all crates, and what is wrong in words.
 
+use std::process::Command;
+
 use fs_err as fs;
 
 use super::crates::Crate;
-use super::target::Target;
-use super::{bump, changelog, git, rules};
+use super::{bump, changelog, git, registry, rules};
 use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::tools::Tool;
@@ -19,8 +20,6 @@ pub(crate) struct Arguments {
     /// Also in a tree with changes that are not committed.
     #[arg(long)]
     allow_dirty: bool,
-    #[command(flatten)]
-    target: Target,
 }
 
 /// What came of one check of one crate.
@@ -62,7 +61,7 @@ const COLUMNS: [&str; 7] = [
 
 pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments) -> Tally {
     let mut tally = Tally::default();
-    let names = known(crates, &arguments.target);
+    let names = known(crates);
     let semver = compared(workspace, crates, arguments.quick);
     println!(
         "{:<20}{:<9}{}",
@@ -73,7 +72,7 @@ pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments
     for (at, found) in crates.iter().enumerate() {
         let [manifest, changelog, readme, siblings, files] = standing_of(found, crates);
         let name = match &names {
-            Ok(known) => name(found, known[at], &arguments.target),
+            Ok(known) => name(found, known[at]),
             Err(_) => Cell::Untold,
         };
         let semver = breaks(workspace, found, semver.is_ok());
@@ -116,11 +115,9 @@ pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments
 }
 
 /// Says of each name whether the registry knows it; the first question that is not answered is the last.
-fn known(crates: &[Crate], target: &Target) -> Result<Vec<bool>, String> {
-    crates
-        .iter()
-        .map(|found| target.has(&found.name, None))
-        .collect()
+fn known(crates: &[Crate]) -> Result<Vec<bool>, String> {
+    let known = crates.iter().map(|found| registry::has(&found.name, None));
+    known.collect()
 }
 
 /// Sees to the tool before the table begins, if there is a release to compare with.
@@ -260,13 +257,12 @@ fn files(found: &Crate) -> Cell {
 }
 
 /// A name that the registry knows, of a crate that was never released from here, is somebody else's.
-fn name(found: &Crate, is_known: bool, target: &Target) -> Cell {
+fn name(found: &Crate, is_known: bool) -> Cell {
     match is_known {
         false => Cell::Fine("free"),
         true if git::last_tag(&found.name).is_some() => Cell::Fine("ours"),
         true => Cell::Wrong(vec![format!(
-            "{} knows the name, and no tag {}-v… is here: it is taken, or `git fetch --unshallow --tags` is missing",
-            target.name(),
+            "crates.io knows the name, and no tag {}-v… is here: it is taken, or `git fetch --unshallow --tags` is missing",
             found.name
         )]),
     }
@@ -307,7 +303,7 @@ fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
     if arguments.quick {
         return Cell::Skipped("a quick check compiles nothing".into());
     }
-    let published = match super::publish::published(crates, &arguments.target) {
+    let published = match super::publish::published(crates) {
         Ok(published) => published,
         Err(why) => return Cell::Skipped(why),
     };
@@ -323,13 +319,9 @@ fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
         "the dry run builds {} packages, and first what they depend on, which takes minutes",
         new.len()
     );
-    let mut cargo = arguments.target.cargo("publish");
-    cargo.args([
-        "--dry-run",
-        "--color=never",
-        "--registry",
-        arguments.target.name(),
-    ]);
+    let mut cargo = Command::new("cargo");
+    cargo.args(["publish", "--dry-run", "--color=never"]);
+    cargo.args(["--registry", registry::NAME]);
     cargo.args(arguments.allow_dirty.then_some("--allow-dirty"));
     for (found, _) in &new {
         cargo.args(["-p", &found.name]);
@@ -338,5 +330,21 @@ fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
     match ended.success {
         true => Cell::Fine("ok"),
         false => Cell::Wrong(vec![command::errors(&ended.output).to_owned()]),
+    }
+}
+
+/// Packs all crates as `cargo publish --workspace` does, with the changes that are not committed. It builds nothing. It needs no network
+/// once cargo has fetched the dependencies.
+pub(super) fn packed(crates: &[Crate]) -> Tally {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["package", "--no-verify", "--allow-dirty", "--offline"]);
+    cargo.arg("--color=never");
+    for found in crates {
+        cargo.args(["-p", &found.name]);
+    }
+    let ended = command::finish(&mut cargo, Show::Steps("Packaging"));
+    match ended.success {
+        true => Tally::passed(crates.len()),
+        false => Tally::failed(format!("package: {}", command::errors(&ended.output))),
     }
 }

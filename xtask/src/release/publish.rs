@@ -1,10 +1,11 @@
 //! Publishes what the registry lacks, in order. It keeps no notes: the index knows how far it came, so the same command goes on after any failure.
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::crates::Crate;
-use super::target::Target;
+use super::registry;
 use crate::command::{self, Show};
 use crate::tally::Tally;
 
@@ -25,19 +26,22 @@ pub(crate) struct Manner {
 
 /// Says of each crate whether the registry has its version. An index that does not answer for one is not asked for the others: cargo tries for ten
 /// seconds each time.
-pub(crate) fn published(crates: &[Crate], target: &Target) -> Result<Vec<bool>, String> {
-    let has = |found: &Crate| target.has(&found.name, Some(&found.version));
+pub(crate) fn published(crates: &[Crate]) -> Result<Vec<bool>, String> {
     crates.iter().map(has).collect()
 }
 
-pub(crate) fn run(crates: &[Crate], target: &Target, manner: Manner) -> Tally {
+fn has(found: &Crate) -> Result<bool, String> {
+    registry::has(&found.name, Some(&found.version))
+}
+
+pub(crate) fn run(crates: &[Crate], manner: Manner) -> Tally {
     let mut tally = Tally::default();
     let result = carry_out(
         crates,
         &mut tally.passed,
-        |found| target.has(&found.name, Some(&found.version)),
-        |found| upload(found, target, manner),
-        |found| wait(|| target.has(&found.name, Some(&found.version)), PATIENCE),
+        has,
+        |found| upload(found, manner),
+        |found| wait(|| has(found), PATIENCE),
     );
     if let Err(why) = result {
         tally += Tally::failed(format!("release publish: {why}"));
@@ -68,10 +72,10 @@ fn carry_out(
     Ok(())
 }
 
-fn upload(found: &Crate, target: &Target, manner: Manner) -> Result<(), String> {
-    let mut cargo = target.cargo("publish");
-    cargo.args(["--color=never", "--locked", "-p", &found.name]);
-    cargo.args(["--registry", target.name()]);
+fn upload(found: &Crate, manner: Manner) -> Result<(), String> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["publish", "--color=never", "--locked", "-p", &found.name]);
+    cargo.args(["--registry", registry::NAME]);
     cargo.args(manner.no_verify.then_some("--no-verify"));
     cargo.args(manner.allow_dirty.then_some("--allow-dirty"));
     let ended = command::finish(&mut cargo, Show::Steps("Verifying"));

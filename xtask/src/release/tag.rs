@@ -1,30 +1,28 @@
 //! Tags what a registry has, each at the commit that its package says it was made of: what is checked out by then may be another one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use serde_json::Value;
 
 use super::crates::Crate;
-use super::git;
-use super::target::Target;
-use crate::registry;
+use super::{git, registry};
 use crate::tally::Tally;
 
 /// Where cargo notes in a package what it was made of.
 const NOTE: &str = ".cargo_vcs_info.json";
 
-pub(crate) fn run(root: &Path, crates: &[Crate], target: &Target, execute: bool) -> Tally {
-    match try_run(root, crates, target, execute) {
+pub(crate) fn run(root: &Path, crates: &[Crate], execute: bool) -> Tally {
+    let home = fresh_home().map_err(|error| error.to_string());
+    match home.and_then(|home| tag(root, crates, home.path(), execute)) {
         Ok(tally) => tally,
         Err(why) => Tally::failed(format!("release tag: {why}")),
     }
 }
 
-fn try_run(root: &Path, crates: &[Crate], target: &Target, execute: bool) -> Result<Tally, String> {
+fn tag(root: &Path, crates: &[Crate], home: &Path, execute: bool) -> Result<Tally, String> {
     git::whole(root)?;
     let head = git::git_in(root, &["rev-parse", "HEAD"])?;
-    let home = fresh_home().map_err(|error| error.to_string())?;
     let mut tally = Tally::default();
     for found in crates {
         let tag = found.tag();
@@ -33,7 +31,7 @@ fn try_run(root: &Path, crates: &[Crate], target: &Target, execute: bool) -> Res
             tally.passed += 1;
             continue;
         }
-        let package = match target.take(home.path(), &found.name, &found.version) {
+        let package = match registry::take(home, &found.name, &found.version) {
             Ok(Some(package)) => package,
             Ok(None) => {
                 let why = format!("{tag}: it is not published yet");
@@ -85,12 +83,14 @@ fn set(root: &Path, found: &Crate, commit: &str) -> Result<(), String> {
     git::git_in(root, &words).map(drop)
 }
 
-/// An empty home for cargo that knows its way to the registry as the maintainer's does.
+/// An empty home for cargo with the maintainer's configuration, which may name a mirror or a proxy.
 fn fresh_home() -> std::io::Result<tempfile::TempDir> {
     let fresh = tempfile::tempdir()?;
-    let known = registry::home().map(|home| home.join("config.toml"));
-    if let Some(known) = known.ok().filter(|it| it.is_file()) {
-        fs::copy(known, fresh.path().join("config.toml"))?;
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let config = home.map(|home| home.join("config.toml"));
+    if let Some(config) = config.filter(|it| it.is_file()) {
+        fs::copy(config, fresh.path().join("config.toml"))?;
     }
     Ok(fresh)
 }
@@ -121,44 +121,33 @@ fn noted(note: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::process::Command;
 
     use semver::Version;
+    use serde_json::json;
 
     use super::super::crates::tests::sample;
     use super::*;
     use crate::command::{self, Show};
-    use crate::registry::Registry;
+    use crate::dist::digest;
 
     const NAME: &str = "leaf-of-a-test";
 
-    /// A clone of one crate, and a registry that it is published to.
+    /// A clone of one crate, and a registry of files in place of crates.io.
     struct Place {
         folder: tempfile::TempDir,
-        target: Target,
-        _registry: Registry,
     }
 
     impl Place {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
-            let root = folder.path();
-            let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-            let own = [NAME.to_owned()].into();
-            let options = registry::options(&workspace, root.join("registry"), own).unwrap();
-            let registry = Registry::serve(0, options).unwrap();
-            let config = root.join("config.toml");
-            registry.configure(&config).unwrap();
-            let target = Target::local(config, root.join("home"));
-            let place = Self {
-                target,
-                _registry: registry,
-                folder,
-            };
-            fs::create_dir_all(place.root().join("src")).unwrap();
-            git::git(&["init", "--quiet", &place.root().to_string_lossy()]).unwrap();
+            let place = Self { folder };
+            for repository in [place.root(), place.index()] {
+                git::git(&["init", "--quiet", &repository.to_string_lossy()]).unwrap();
+            }
             place.git(&["config", "user.name", "a"]);
             place.git(&["config", "user.email", "a@b"]);
+            fs::create_dir_all(place.root().join("src")).unwrap();
             place.write("src/lib.rs", "//! It.\n");
             place.set_version("0.1.0");
             place.cargo(&["generate-lockfile"]);
@@ -170,15 +159,17 @@ mod tests {
             self.folder.path().join("clone")
         }
 
+        /// The registry's index, as cargo reads one from git.
+        fn index(&self) -> PathBuf {
+            self.folder.path().join("index")
+        }
+
         fn git(&self, words: &[&str]) -> String {
             git::git_in(&self.root(), words).unwrap()
         }
 
-        /// Commits all that there is, and returns the commit.
         fn commit(&self) -> String {
-            self.git(&["add", "--all"]);
-            self.git(&["commit", "--quiet", "--allow-empty", "--message", "x"]);
-            self.git(&["rev-parse", "HEAD"])
+            commit(&self.root())
         }
 
         fn write(&self, path: &str, text: &str) {
@@ -193,30 +184,59 @@ mod tests {
         }
 
         fn cargo(&self, words: &[&str]) {
-            let mut cargo = self.target.cargo(words[0]);
-            cargo.args(&words[1..]).current_dir(self.root());
+            let mut cargo = Command::new("cargo");
+            cargo.args(words).current_dir(self.root());
             cargo.env("CARGO_TARGET_DIR", self.folder.path().join("target"));
             let ended = command::finish(&mut cargo, Show::Never);
             assert!(ended.success, "{words:?}: {}", ended.output);
         }
 
-        fn publish(&self, more: &[&str]) {
-            let words = ["publish", "--registry", "local", "--no-verify"];
+        /// Packs the crate and adds it to the index.
+        fn publish(&self, version: &str, more: &[&str]) {
+            let words = ["package", "--no-verify", "--offline"];
             self.cargo(&[&words, more].concat());
+            let packages = self.folder.path().join("target/package");
+            let package = fs::read(packages.join(format!("{NAME}-{version}.crate"))).unwrap();
+            let line = json!({
+                "name": NAME, "vers": version, "deps": [], "cksum": digest(&package), "features": {}, "yanked": false,
+            });
+            let packages = packages.display();
+            let config = json!({ "dl": format!("file://{packages}/{{crate}}-{{version}}.crate") });
+            let folder = self.index().join("le/af");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(NAME), line.to_string()).unwrap();
+            fs::write(self.index().join("config.json"), config.to_string()).unwrap();
+            commit(&self.index());
         }
 
         fn tag(&self, root: &Path, version: &str, execute: bool) -> Tally {
             let mut found = sample(NAME, &[]);
             found.version = Version::parse(version).unwrap();
-            run(root, &[found], &self.target, execute)
+            let home = tempfile::tempdir().unwrap();
+            let config = format!(
+                "[source.crates-io]\nreplace-with = \"files\"\n[source.files]\nregistry = \"file://{}\"\n",
+                self.index().display()
+            );
+            fs::write(home.path().join("config.toml"), config).unwrap();
+            super::tag(root, &[found], home.path(), execute).unwrap()
         }
+    }
+
+    /// Commits all that there is, and returns the commit.
+    fn commit(root: &Path) -> String {
+        let git = |words: &[&str]| git::git_in(root, words).unwrap();
+        git(&["add", "--all"]);
+        let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        let words = ["commit", "--quiet", "--allow-empty", "--message", "x"];
+        git(&[&who[..], &words].concat());
+        git(&["rev-parse", "HEAD"])
     }
 
     #[test]
     fn a_tag_stands_at_what_was_published_whatever_is_checked_out() {
         let place = Place::new();
         let published = place.git(&["rev-parse", "HEAD"]);
-        place.publish(&[]);
+        place.publish("0.1.0", &[]);
         let later = place.commit();
         assert_ne!(published, later);
 
@@ -240,13 +260,11 @@ mod tests {
     #[test]
     fn what_no_commit_here_is_true_for_has_no_tag() {
         let place = Place::new();
-        place.publish(&[]);
+        place.publish("0.1.0", &[]);
         let other = place.folder.path().join("other");
         let init = ["init", "--quiet", &other.to_string_lossy()];
         git::git(&init).unwrap();
-        let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
-        let commit = ["commit", "--quiet", "--allow-empty", "--message", "x"];
-        git::git_in(&other, &[&who[..], &commit].concat()).unwrap();
+        commit(&other);
         let foreign = place.tag(&other, "0.1.0", true);
         assert!(
             foreign.failures[0].contains("`git fetch` it"),
@@ -254,7 +272,7 @@ mod tests {
         );
 
         place.set_version("0.2.0");
-        place.publish(&["--allow-dirty"]);
+        place.publish("0.2.0", &["--allow-dirty"]);
         let dirty = place.tag(&place.root(), "0.2.0", true);
         assert!(
             dirty.failures[0].contains("changes that no commit has"),
