@@ -1,8 +1,10 @@
 //! What the drivers share: the words of this crate in those of `agent-duplex`.
 
 use crate::{Agent, AgentCommand, Exit, Output, Stage};
+#[cfg(any(feature = "acp", feature = "command"))]
+use agent_duplex::EndReason;
 use agent_duplex::{
-    EndReason, Error, ExitStatus, Line, Observation, ProcessName, StopReport, StopStage, Stream,
+    Error, ExitStatus, Line, Observation, ProcessName, StopReport, StopStage, Stream,
 };
 use std::io;
 
