@@ -81,8 +81,15 @@ impl Git {
     /// Looks for the repository that holds `directory`.
     pub(crate) fn find(directory: &Path) -> Self {
         let looks = Looks::watched();
-        let top = &["rev-parse", "--show-toplevel"];
-        let top = run(directory, top, PATIENCE, looks.as_ref());
+        let top = match may_be_in_repository(directory) {
+            true => run(
+                directory,
+                &["rev-parse", "--show-toplevel"],
+                PATIENCE,
+                looks.as_ref(),
+            ),
+            false => Err(Refusal::no_tree()),
+        };
         let foreign = match &top {
             Err(Refusal::Said(why)) if why.contains("dubious ownership") => {
                 let place = why.split('\'').nth(1).map(PathBuf::from);
@@ -218,6 +225,12 @@ impl Git {
             tokio::task::spawn_blocking(move || ask(&top, arguments, &silent, looks.as_ref()));
         answer.await.ok()?
     }
+}
+
+/// Returns whether a directory or one above it has a `.git`; without one, git finds no working tree, because [`POINTERS`] are not handed on.
+fn may_be_in_repository(directory: &Path) -> bool {
+    let mut above = directory.ancestors();
+    !directory.is_absolute() || above.any(|it| it.join(".git").try_exists().unwrap_or(true))
 }
 
 /// Asks git, quietly: no answer, no git and no repository are all the same here.
@@ -448,4 +461,21 @@ pub(crate) fn complaint(text: &str) -> String {
     let line = line.unwrap_or("it failed and did not say why");
     let line = line.strip_prefix("fatal: ").unwrap_or(line);
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_is_asked_only_where_a_directory_above_has_a_repository() {
+        let place = tempfile::tempdir().unwrap();
+        let below = place.path().join("a/b");
+        fs_err::create_dir_all(&below).unwrap();
+        assert!(!may_be_in_repository(&below));
+        // Of another working tree, or of a submodule.
+        fs_err::write(place.path().join("a/.git"), "gitdir: elsewhere").unwrap();
+        assert!(may_be_in_repository(&below));
+        assert!(may_be_in_repository(Path::new("relative")));
+    }
 }
