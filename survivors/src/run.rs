@@ -114,7 +114,7 @@ pub enum Verdict {
         status: String,
         /// From the stop to the end of the tool.
         tool_gone: Duration,
-        /// What the tool named.
+        /// The processes that the tool named as alive.
         left: Vec<Survivor>,
     },
     /// This way can't be shown with this tool or on this machine.

@@ -1,4 +1,4 @@
-//! What a killed guard leaves comes to a host that is a child subreaper: it ends that, and leaves its own children alone.
+//! The orphans of a killed guard come to a host that is a child subreaper: the host ends them, and leaves its own children alone.
 
 use crate::scene::{Scene, alone, kill, wait_for};
 use agent_subprocess::guard::{OwnProgram, adopt_orphans};
@@ -127,7 +127,7 @@ async fn w3_the_exit_of_an_own_child_stays_for_its_owner() {
     assert_eq!(codes, [Some(5), Some(7)], "{report:?}");
 }
 
-/// What was dead already in the agent's tree is no zombie of the host afterwards.
+/// The host reaps the processes of the agent's tree that were dead already, so that none stays a zombie.
 #[tokio::test]
 async fn w3_the_dead_of_a_lost_tree_are_reaped() {
     if !alone("orphans::w3_the_dead_of_a_lost_tree_are_reaped") {

@@ -135,7 +135,7 @@ pub fn alone(test: &str) -> bool {
 pub fn passes(test: &str, command: &mut std::process::Command) {
     let ended = command.output().unwrap();
     let [stdout, stderr] = [&ended.stdout, &ended.stderr].map(|out| String::from_utf8_lossy(out));
-    // What the test skips is read from this output.
+    // `cargo xtask test` reads from this output which tests skipped themselves.
     println!("{stdout}\n{stderr}");
     assert!(
         ended.status.success(),
