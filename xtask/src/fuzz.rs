@@ -9,7 +9,7 @@ use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
 
-/// The targets of `crash/fuzz`.
+/// The targets of `lab/crash/fuzz`.
 const TARGETS: [&str; 4] = ["header", "frames", "load", "migrations"];
 
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     };
     let time = format!("-max_total_time={}", arguments.time);
     for target in TARGETS.into_iter().filter(wanted) {
-        let corpus = format!("crash/fuzz/corpus/{target}");
+        let corpus = format!("lab/crash/fuzz/corpus/{target}");
         let seeds = [
             "run",
             "--quiet",
@@ -62,7 +62,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
         let words = [
             "run",
             "--fuzz-dir",
-            "crash/fuzz",
+            "lab/crash/fuzz",
             target,
             "--",
             &time,

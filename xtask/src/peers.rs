@@ -6,7 +6,7 @@ use crate::command::{self, Ended, Show};
 use crate::tally::Tally;
 
 /// What is installed: a name and a version a line.
-const REQUIREMENTS: &str = "bench/peers/requirements.txt";
+const REQUIREMENTS: &str = "lab/bench/peers/requirements.txt";
 /// Taken as source: its wheel carries the agent itself, a third of a gigabyte that no bench starts.
 const WITHOUT_WHEEL: &str = "claude-agent-sdk";
 

@@ -23,7 +23,7 @@ pub(crate) fn read(root: &Path) -> Vec<Source> {
 /// The same, of other files.
 pub(crate) fn with_extensions(root: &Path, extensions: &[&str]) -> Vec<Source> {
     let mut sources = Vec::new();
-    for folder in ["bench", "crash", "crates", "survivors", "tests", "xtask"] {
+    for folder in ["crates", "lab", "tests", "xtask"] {
         collect(root, &root.join(folder), extensions, &mut sources);
     }
     sources.sort_by(|one, other| one.path.cmp(&other.path));

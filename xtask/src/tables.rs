@@ -197,7 +197,7 @@ fn survivors(columns: &[(String, Value)], when: &str) -> String {
     let headings: Vec<&str> = columns.iter().map(|column| column.0.as_str()).collect();
     let mut text = format!(
         "Stops that left a process alive, of an agent with a child, a child in a session of its own, a daemon, and a grandchild that holds its output; \
-         in brackets the seconds until the last of them was gone, median and maximum ([`survivors`](survivors/README.md), {when}):\n\n\
+         in brackets the seconds until the last of them was gone, median and maximum ([`survivors`](lab/survivors/README.md), {when}):\n\n\
          | stopped by | {} |\n|---|{}\n",
         headings.join(" | "),
         "---|".repeat(headings.len())
@@ -253,7 +253,7 @@ fn left(way: &Value) -> String {
 fn crashes(table: &Value, when: &str) -> String {
     let level = table["level"].as_str().unwrap_or_default();
     let mut text = format!(
-        "Saves that were acknowledged and then lost ([`crash-test --{level}`](crash/README.md), {when}):\n\n\
+        "Saves that were acknowledged and then lost ([`crash-test --{level}`](lab/crash/README.md), {when}):\n\n\
          | | what is done to the store | tried | faults | acknowledged | lost |\n|---|---|---|---|---|---|\n"
     );
     for layer in array(&table["layers"]) {
