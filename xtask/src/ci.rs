@@ -12,7 +12,7 @@ pub(crate) type Stage = fn(&Workspace) -> Tally;
 
 const STAGES: [(&str, Stage); 9] = [
     ("lint", |workspace| {
-        lint::run(workspace, lint::Arguments::default())
+        lint::run(workspace, &lint::Arguments::default())
     }),
     ("docs", docs::run),
     ("snapshots", snapshots::stage),

@@ -2,6 +2,7 @@
 
 mod dependencies;
 mod files;
+mod import_cycles;
 mod opened_files;
 mod unsafe_code;
 
@@ -33,7 +34,7 @@ impl Verdict {
 
 type Check = fn(&Workspace) -> Verdict;
 
-const CHECKS: [(&str, Check); 13] = [
+const CHECKS: [(&str, Check); 14] = [
     ("formatting", |_| {
         cargo(&["fmt", "--all", "--check", "--", "--color=never"])
     }),
@@ -52,6 +53,9 @@ const CHECKS: [(&str, Check); 13] = [
     ("macOS", |_| mac()),
     ("dependencies", |workspace| {
         Verdict::of(dependencies::wrong(&workspace.packages))
+    }),
+    ("import cycles", |workspace| {
+        Verdict::of(import_cycles::wrong(workspace))
     }),
     ("snapshot and property tests", |workspace| {
         Verdict::of(dependencies::without_test_tools(workspace))
@@ -76,14 +80,16 @@ const CHECKS: [(&str, Check); 13] = [
     ("advisories", advisories),
 ];
 
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Arguments {
+    /// Only the checks whose names hold one of these [default: all].
+    names: Vec<String>,
     /// Writes the list of unsafe code, `docs/unsafe.md`, as it stands, and checks nothing.
     #[arg(long)]
     update: bool,
 }
 
-pub(crate) fn run(workspace: &Workspace, arguments: Arguments) -> Tally {
+pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     let mut tally = Tally::default();
     if arguments.update {
         match unsafe_code::update(workspace) {
@@ -92,7 +98,10 @@ pub(crate) fn run(workspace: &Workspace, arguments: Arguments) -> Tally {
         }
         return tally;
     }
-    for (name, check) in CHECKS {
+    let named = |name: &str| arguments.names.iter().any(|part| name.contains(part));
+    let wanted = |name: &str| arguments.names.is_empty() || named(name);
+    let checks = CHECKS.iter().filter(|(name, _)| wanted(name));
+    for (name, check) in checks {
         match check(workspace) {
             Verdict::Passed => println!("lint: {name}: ok"),
             Verdict::Failed(lines) => {

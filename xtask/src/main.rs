@@ -127,7 +127,7 @@ fn main() -> ExitCode {
     let strict = arguments.strict;
     let tally = match arguments.command {
         Command::Ci => ci::run(&workspace, strict),
-        Command::Lint(arguments) => lint::run(&workspace, arguments),
+        Command::Lint(arguments) => lint::run(&workspace, &arguments),
         Command::Test => test::run(&workspace, Show::AsItComes),
         Command::Acceptance { missing } => acceptance::run(&workspace, missing),
         Command::Docs => docs::run(&workspace),
