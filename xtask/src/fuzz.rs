@@ -96,7 +96,7 @@ mod tests {
     /// Here, where they are compiled, and what they call: none of the three can know of the others.
     #[test]
     fn the_targets_are_those_of_the_package_and_of_the_crash_tests() {
-        let crash = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crash");
+        let crash = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/crash");
         let read = |file: &str| fs_err::read_to_string(crash.join(file)).unwrap();
         let manifest: DocumentMut = read("fuzz/Cargo.toml").parse().unwrap();
         let programs = manifest["bin"].as_array_of_tables().unwrap().iter();
