@@ -67,12 +67,6 @@ pub(crate) enum Kind {
     },
     #[error("an earlier save failed ({first}); open the store again to go on from what is on disk")]
     Poisoned { first: String },
-    #[cfg(feature = "tokio")]
-    #[error("an earlier call failed, so this one was not tried: {first}")]
-    Earlier { first: String },
-    #[cfg(feature = "tokio")]
-    #[error("the writer's thread has ended; open the store again to go on from what is on disk")]
-    Stopped,
     #[error("is not a safe place: {0}")]
     Unsafe(&'static str),
     #[error("is not a regular file, so the store did not make it; move it away")]
@@ -260,13 +254,6 @@ impl Error {
     /// everything to a new file failed as well.
     pub fn is_poisoned(&self) -> bool {
         matches!(self.kind, Kind::Poisoned { .. } | Kind::Lost { .. })
-    }
-
-    /// Tells whether the call was not tried, because an earlier one failed whose caller may
-    /// not know: save what both had to save.
-    #[cfg(feature = "tokio")]
-    pub fn is_untried(&self) -> bool {
-        matches!(self.kind, Kind::Earlier { .. })
     }
 
     /// Tells whether the store cannot be written for lack of permission.

@@ -3,7 +3,6 @@
 use super::*;
 
 /// Every text that a person may see, with what to do next.
-#[cfg(feature = "tokio")]
 #[test]
 fn texts_tell_what_to_do_next() {
     let io = |kind| Kind::Io {
@@ -66,12 +65,6 @@ fn texts_tell_what_to_do_next() {
             reason: "a reason".into(),
         },
         Kind::Taken,
-        #[cfg(feature = "tokio")]
-        Kind::Earlier {
-            first: "/s: the disk is full".into(),
-        },
-        #[cfg(feature = "tokio")]
-        Kind::Stopped,
         Kind::Conflict,
         Kind::UnknownSeq { asked: 5 },
     ];

@@ -46,8 +46,6 @@
 //! less. Blobs carry no checksum.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "tokio")]
-mod async_writer;
 mod blob;
 #[cfg(test)]
 mod bomb_tests;
@@ -104,8 +102,6 @@ mod unpack;
 pub mod verify;
 mod writer;
 
-#[cfg(feature = "tokio")]
-pub use async_writer::AsyncWriter;
 pub use error::{Error, Result};
 pub use fork::fork;
 #[cfg(feature = "test-util")]

@@ -197,11 +197,6 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     pub fn path(&self) -> &Path {
         self.raw.dir().path()
     }
-
-    #[cfg(feature = "tokio")]
-    pub(crate) fn into_raw(self) -> RawWriter {
-        self.raw
-    }
 }
 
 /// Encodes a save; returns the length of the head in it, too.

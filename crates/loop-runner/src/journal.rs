@@ -235,28 +235,100 @@ mod tests {
         (dir, project, journal, head)
     }
 
-    #[tokio::test]
-    async fn a_save_that_nobody_waits_for_is_done_once_and_before_the_next() {
-        let (_dir, project, mut journal, mut head) = journal();
-        journal.note(event(1));
-        head.scope = "first".into();
-        for _ in 0..3 {
+    /// Polls a future so many times at most, and drops it.
+    async fn poll<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        for _ in 0..times {
             tokio::select! {
                 biased;
-                saved = journal.save(&head) => saved.unwrap(),
-                () = std::future::ready(()) => {} // and the save is dropped
+                done = &mut future => return Some(done),
+                () = std::future::ready(()) => tokio::task::yield_now().await,
             }
+        }
+        None
+    }
+
+    #[tokio::test]
+    async fn d11_a_queued_save_is_done_whoever_waits_and_never_after_a_newer_one() {
+        let (_dir, project, mut journal, mut head) = journal();
+        for polls in 0..20 {
+            journal.note(event(polls));
+            head.scope = polls.to_string();
+            let saved = poll(journal.save(&head), polls.try_into().unwrap()).await;
+            saved.transpose().unwrap();
         }
         let epoch = journal.epoch();
         assert!(epoch > 0, "also while the writer is away");
-        journal.note(event(2));
-        head.scope = "second".into();
+        journal.note(event(20));
+        head.scope = "last".into();
         journal.save(&head).await.unwrap();
         drop(journal);
         let (again, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
-        assert_eq!(loaded.events, [event(1), event(2)]);
-        assert_eq!(loaded.head.unwrap().scope, "second");
+        assert_eq!(loaded.events, (0..=20).map(event).collect::<Vec<_>>());
+        assert_eq!(loaded.head.unwrap().scope, "last");
         assert!(again.epoch() > epoch);
+    }
+
+    #[tokio::test]
+    async fn d11_a_failure_is_not_lost_with_its_future_and_leaves_no_gap() {
+        let (_dir, project, mut journal, head) = journal();
+        journal.note(event(1));
+        journal.save(&head).await.unwrap();
+        let fails = |writer: &mut Writer<RunHead, Event>| {
+            let never_saved = checkpoint_store::Seq::new(9999);
+            writer.truncate_to(never_saved).map(|_| ())
+        };
+        assert!(poll(journal.on_thread(0, fails), 1).await.is_none());
+        journal.note(event(2));
+        let failed = journal.save(&head).await.unwrap_err().to_string();
+        assert!(failed.contains("9999"), "{failed}");
+        journal.save(&head).await.unwrap();
+        drop(journal);
+        let (_, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
+        assert_eq!(loaded.events, [event(1), event(2)]);
+    }
+
+    /// The runtime ends while saves are under way.
+    #[test]
+    fn d11_acknowledged_saves_survive_the_end_of_the_runtime() {
+        let (_dir, project, mut journal, mut head) = journal();
+        let (tell, acknowledged) = std::sync::mpsc::channel();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.spawn(async move {
+            for n in 1.. {
+                journal.note(event(n));
+                head.scope = n.to_string();
+                journal.save(&head).await.unwrap();
+                if tell.send(n).is_err() {
+                    break;
+                }
+            }
+        });
+        acknowledged.iter().find(|n| *n > 20).unwrap();
+        drop(runtime);
+        let last = acknowledged.iter().last().unwrap_or(20);
+        let (_, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
+        let saved: u64 = loaded.head.unwrap().scope.parse().unwrap();
+        assert!(saved >= last, "{saved} of {last}");
+        assert_eq!(loaded.events, (1..=saved).map(event).collect::<Vec<_>>());
+    }
+
+    /// The executor's only thread goes on while a large value is encoded, compressed and synced.
+    #[tokio::test]
+    async fn c68_a_large_save_does_not_block_the_executor() {
+        let (_dir, _project, mut journal, mut head) = journal();
+        head.scope = "a line of a transcript\n".repeat(50_000_000 / 23);
+        let mut save = std::pin::pin!(journal.save(&head));
+        let mut turns = 0;
+        loop {
+            tokio::select! {
+                biased;
+                saved = &mut save => break saved.unwrap(),
+                () = std::future::ready(()) => turns += 1,
+            }
+            tokio::task::yield_now().await;
+        }
+        assert!(turns > 100, "the executor got {turns} turns meanwhile");
     }
 
     #[tokio::test]
