@@ -7,6 +7,7 @@ mod opened_files;
 mod unsafe_code;
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::command::{self, Ended, Show};
 use crate::release;
@@ -76,8 +77,8 @@ const CHECKS: [(&str, Check); 14] = [
         Verdict::of(opened_files::wrong(workspace))
     }),
     ("packages", |_| Verdict::of(release::wrong())),
-    ("cargo-deny", deny),
-    ("advisories", advisories),
+    ("cargo-deny", |workspace| by_deny(workspace, deny)),
+    ("advisories", |workspace| by_deny(workspace, advisories)),
 ];
 
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -164,11 +165,7 @@ fn mac() -> Verdict {
 }
 
 /// Licences, bans and sources need nothing from outside.
-fn deny(workspace: &Workspace) -> Verdict {
-    let mut deny = match Tool::Deny.command(workspace) {
-        Ok(command) => command,
-        Err(why) => return Verdict::Skipped(why),
-    };
+fn deny(tool: &mut Command) -> Verdict {
     // It looks at the crates of all platforms, a build fetches those of one.
     let fetched = command::run("cargo", &["fetch", "--quiet"], Show::Never);
     if !fetched.success {
@@ -177,17 +174,38 @@ fn deny(workspace: &Workspace) -> Verdict {
             "the dependencies of other platforms can't be fetched: {why}"
         ));
     }
-    deny.args(["--offline", "check", "bans", "licenses", "sources"]);
-    verdict(&command::finish(&mut deny, Show::Never))
+    tool.args(["--offline", "check", "bans", "licenses", "sources"]);
+    verdict(&command::finish(tool, Show::Never))
 }
 
 /// What is known against a version of a dependency; the database of it is on a forge, which not every machine reaches.
-fn advisories(workspace: &Workspace) -> Verdict {
-    match Tool::Deny.run(workspace, &["check", "advisories"], Show::Never) {
-        Ok(ended) if ended.output.contains("failed to fetch advisory database") => {
-            Verdict::Skipped("their database can't be reached".into())
-        }
-        Ok(ended) => verdict(&ended),
-        Err(why) => Verdict::Skipped(why),
+fn advisories(tool: &mut Command) -> Verdict {
+    let ended = command::finish(tool.args(["check", "advisories"]), Show::Never);
+    match ended.output.contains("failed to fetch advisory database") {
+        true => Verdict::Skipped("their database can't be reached".into()),
+        false => verdict(&ended),
     }
+}
+
+/// Runs a check by cargo-deny if it is installed: compiling it takes longer than all other checks together.
+fn by_deny(workspace: &Workspace, check: fn(&mut Command) -> Verdict) -> Verdict {
+    match Tool::Deny.find(workspace) {
+        Some(_) => Tool::Deny
+            .command(workspace)
+            .map_or_else(Verdict::Skipped, |mut tool| check(&mut tool)),
+        None => Verdict::Skipped(
+            "cargo-deny is not installed: `cargo xtask tools --install` and `cargo xtask nightly` do that"
+                .into(),
+        ),
+    }
+}
+
+/// Installs cargo-deny if it is absent, and runs the checks that need it.
+pub(crate) fn dependencies_judged(workspace: &Workspace) -> Tally {
+    if let Err(why) = Tool::Deny.find_or_install(workspace) {
+        return Tally::skipped(format!("deny: {why}"));
+    }
+    let names = ["cargo-deny", "advisories"].map(Into::into).into();
+    let update = false;
+    run(workspace, &Arguments { names, update })
 }
