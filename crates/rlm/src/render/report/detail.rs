@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use loop_runner::Record;
 use loop_runner::timeline::{Attempt, Command};
 use loop_state::{CheckResult, Timestamp};
+use maud::{Markup, html};
 
-use super::html::Html;
 use super::rows::{capital, first_line};
+use super::visible::pre;
 use super::words::{Clock, bytes, count, fate, number, span, used};
 use super::{Report, anchor};
 
@@ -49,7 +50,7 @@ impl Piece {
     /// How much of the page it takes, about.
     fn weight(&self) -> usize {
         let escaped = |byte: u8| match byte {
-            b'&' | b'<' | b'>' | b'"' | b'\'' => 5,
+            b'&' | b'<' | b'>' | b'"' => 5,
             b'\n' | b'\t' => 1,
             0..b' ' | 0x7f => 3,
             _ => 1,
@@ -167,88 +168,75 @@ pub(crate) struct Detail {
     pub(crate) stat: Option<Stat>,
 }
 
-pub(super) fn write(html: &mut Html, report: &Report, clock: &Clock, index: usize) {
+pub(super) fn detail(report: &Report, clock: &Clock, index: usize) -> Markup {
     let attempt = &report.timeline.attempts[index];
     let (word, class, why) = fate(attempt);
     let word = if attempt.discarded { "discarded" } else { word };
     let about = [report.took(index), used(attempt.usage)];
     let about: Vec<String> = about.into_iter().filter(|it| !it.is_empty()).collect();
-    html.element("details", &[("class", "it")], |html| {
-        html.element("summary", &[], |html| {
-            html.element("h3", &[("id", &anchor(index))], |html| {
-                html.text(&capital(&title(report, attempt)))
-            });
-            html.element("span", &[("class", "out")], |html| {
-                html.text_in("strong", class, word);
-                if !why.is_empty() {
-                    html.text(" ");
-                    html.element("bdi", &[], |html| html.text(&first_line(&why)));
+    let detail = report.details.get(&index);
+    html! {
+        details class="it" {
+            summary {
+                h3 id=(anchor(index)) { (capital(&title(report, attempt))) }
+                span class="out" {
+                    strong class=(class) { (word) }
+                    @if !why.is_empty() { " " bdi { (first_line(&why)) } }
                 }
-            });
-            html.text_in("span", "about", &about.join(" · "));
-        });
-        html.element("div", &[], |html| {
-            html.element("p", &[("class", "note")], |html| {
-                html.text("Began ");
-                clock.time(html, attempt.began, &clock.full(attempt.began));
-                let more = [
-                    (attempt.process > 1).then(|| format!("in process {}", attempt.process)),
-                    attempt
-                        .continues
-                        .then(|| "in the session before it".to_owned()),
-                    (attempt.usage.tokens() > 0).then(|| {
-                        let usage = attempt.usage;
-                        format!(
-                            "read {} and wrote {} tokens",
-                            number(usage.input_tokens),
-                            number(usage.output_tokens)
-                        )
-                    }),
-                    attempt
-                        .idle
-                        .then(|| "no tool ran and nothing changed".to_owned()),
-                    (attempt.denied > 0).then(|| {
-                        format!(
-                            "{} denied",
-                            count(attempt.denied as usize, "request", "requests")
-                        )
-                    }),
-                    (attempt.leftovers > 0).then(|| {
-                        format!(
-                            "{} left running and ended",
-                            count(attempt.leftovers as usize, "process", "processes")
-                        )
-                    }),
-                    (attempt.survivors > 0).then(|| {
-                        format!(
-                            "{} could not be ended",
-                            count(attempt.survivors as usize, "process", "processes")
-                        )
-                    }),
-                ];
-                for more in more.into_iter().flatten() {
-                    html.text(&format!("; {more}"));
+                span class="about" { (about.join(" · ")) }
+            }
+            div {
+                p class="note" {
+                    "Began " (clock.full_time(attempt.began))
+                    @for remark in remarks(attempt) { "; " (remark) }
+                    "."
                 }
-                html.text(".");
-            });
-            if why.contains('\n') || why.len() > 120 {
-                html.text_in("h4", "", "What went wrong");
-                html.text_in("pre", "", why.trim_end());
+                @if why.contains('\n') || why.len() > 120 {
+                    h4 { "What went wrong" }
+                    (pre(why.trim_end()))
+                }
+                @match detail.map(|detail| &detail.transcript) {
+                    None => {}
+                    Some(Err(why)) => p class="left" { "No transcript: " (why) "." },
+                    Some(Ok(it)) => (transcript(report, attempt, it)),
+                }
+                (commands(report, attempt))
+                (commit(attempt, detail.and_then(|detail| detail.stat.as_ref())))
             }
-            let detail = report.details.get(&index);
-            match detail.map(|detail| &detail.transcript) {
-                None => {}
-                Some(Err(why)) => html.text_in("p", "left", &format!("No transcript: {why}.")),
-                Some(Ok(transcript)) => words(html, report, attempt, transcript),
-            }
-            commands(html, report, attempt);
-            commit(
-                html,
-                attempt,
-                detail.and_then(|detail| detail.stat.as_ref()),
-            );
-        });
-    });
+        }
+    }
+}
+
+/// Returns what is notable about an attempt, each as a clause.
+fn remarks(attempt: &Attempt) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if attempt.process > 1 {
+        remarks.push(format!("in process {}", attempt.process));
+    }
+    if attempt.continues {
+        remarks.push("in the session before it".to_owned());
+    }
+    if attempt.usage.tokens() > 0 {
+        remarks.push(format!(
+            "read {} and wrote {} tokens",
+            number(attempt.usage.input_tokens),
+            number(attempt.usage.output_tokens)
+        ));
+    }
+    if attempt.idle {
+        remarks.push("no tool ran and nothing changed".to_owned());
+    }
+    let mut counted = |n: u32, one: &str, many: &str, what: &str| {
+        if n > 0 {
+            remarks.push(format!("{} {what}", count(n as usize, one, many)));
+        }
+    };
+    counted(attempt.denied, "request", "requests", "denied");
+    let left = "left running and ended";
+    counted(attempt.leftovers, "process", "processes", left);
+    let survived = "could not be ended";
+    counted(attempt.survivors, "process", "processes", survived);
+    remarks
 }
 
 /// Names an attempt.
@@ -270,85 +258,66 @@ pub(super) fn title(report: &Report, attempt: &Attempt) -> String {
     format!("{phase}iteration {}{attempts}", attempt.iteration)
 }
 
-/// The prompt and the transcript.
-fn words(html: &mut Html, report: &Report, attempt: &Attempt, transcript: &Transcript) {
-    if let Some(prompt) = &transcript.prompt {
-        folded(html, "Prompt", |html| {
-            html.text_in("pre", "", prompt.text.trim_end())
-        });
-    }
-    let pieces = transcript.head.len() + transcript.tail.len();
-    let all = u64::try_from(pieces).unwrap_or(u64::MAX) + transcript.left_out;
-    if all == 0 {
-        html.text_in("p", "left", "Its transcript is empty.");
-        return;
-    }
-    let entries = count(
-        usize::try_from(all).unwrap_or(usize::MAX),
-        "entry",
-        "entries",
-    );
-    folded(html, &format!("Transcript, {entries}"), |html| {
-        run_of(html, transcript.head.iter());
-        if transcript.left_out > 0 {
-            let left_out = count(
-                usize::try_from(transcript.left_out).unwrap_or(usize::MAX),
-                "entry",
-                "entries",
-            );
-            html.text_in("p", "left", &format!("… {left_out} left out here …"));
+/// Returns the prompt and the transcript.
+fn transcript(report: &Report, attempt: &Attempt, transcript: &Transcript) -> Markup {
+    let pieces = (transcript.head.len() + transcript.tail.len()) as u64;
+    let entries = |n: u64| {
+        let n = usize::try_from(n).unwrap_or(usize::MAX);
+        count(n, "entry", "entries")
+    };
+    let all = pieces + transcript.left_out;
+    let (run, iteration) = (&report.timeline.head.run, attempt.iteration);
+    let inner = html! {
+        (stream(transcript.head.iter()))
+        @if transcript.left_out > 0 {
+            p class="left" { "… " (entries(transcript.left_out)) " left out here …" }
         }
-        run_of(html, transcript.tail.iter());
-        if transcript.bytes_left_out > 0 {
-            html.element("p", &[("class", "left")], |html| {
-                html.text(&format!(
-                    "{} of it are left out here; all of it: ",
-                    bytes(transcript.bytes_left_out)
-                ));
-                let (run, iteration) = (&report.timeline.head.run, attempt.iteration);
-                html.text_in(
-                    "code",
-                    "",
-                    &format!("rlm logs {run} --iteration {iteration}"),
-                );
-                html.text(" (");
-                html.text_in(
-                    "code",
-                    "",
-                    &format!(
-                        ".rlm/runs/{run}/transcripts/{iteration}-{}",
-                        attempt.attempt
-                    ),
-                );
-                html.text(")");
-            });
+        (stream(transcript.tail.iter()))
+        @if transcript.bytes_left_out > 0 {
+            p class="left" {
+                (bytes(transcript.bytes_left_out)) " of it are left out here; all of it: "
+                code { "rlm logs " (run.as_str()) " --iteration " (iteration) }
+                " ("
+                code { ".rlm/runs/" (run.as_str()) "/transcripts/" (iteration) "-" (attempt.attempt) }
+                ")"
+            }
         }
-    });
+    };
+    html! {
+        @if let Some(prompt) = &transcript.prompt {
+            (folded("Prompt", pre(prompt.text.trim_end())))
+        }
+        @if all == 0 {
+            p class="left" { "Its transcript is empty." }
+        } @else {
+            (folded(&format!("Transcript, {}", entries(all)), inner))
+        }
+    }
 }
 
-/// What the agent says is text, what it does is a line, what comes of that stands below; lines of one stream stand together.
-fn run_of<'a>(html: &mut Html, pieces: impl Iterator<Item = &'a Piece>) {
+/// Returns pieces in order: what the agent says as text, what it does as a line, results below. Lines of one stream stay together.
+fn stream<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Markup {
     let pieces: Vec<&Piece> = pieces.collect();
-    let stands_alone = |piece: &Piece| !matches!(piece.kind.as_str(), "stdout" | "stderr" | "note");
-    for same in pieces.chunk_by(|a, b| a.kind == b.kind && !stands_alone(a)) {
-        let texts: Vec<&str> = same
-            .iter()
-            .map(|piece| piece.text.trim_end_matches('\n'))
-            .collect();
-        let text = texts.join("\n");
-        html.line();
-        match same[0].kind.as_str() {
-            "message" => html.text_in("p", "msg", &text),
-            "tool" => html.element("p", &[("class", "tool")], |html| {
-                html.text_in("code", "", &text)
-            }),
-            "result" => html.text_in("pre", "", &text),
-            "reduced" => html.text_in("p", "left", &text),
-            "end" => html.text_in("p", "said", &format!("The turn ended: {text}")),
-            kind => {
-                html.text_in("p", "said", label(kind));
-                html.text_in("pre", "", &text);
-            }
+    let is_alone = |piece: &Piece| !matches!(piece.kind.as_str(), "stdout" | "stderr" | "note");
+    html! {
+        @for same in pieces.chunk_by(|a, b| a.kind == b.kind && !is_alone(a)) {
+            "\n" (joined(same))
+        }
+    }
+}
+
+/// Returns pieces of one kind as one element.
+fn joined(pieces: &[&Piece]) -> Markup {
+    let texts = pieces.iter().map(|it| it.text.trim_end_matches('\n'));
+    let text = texts.collect::<Vec<_>>().join("\n");
+    html! {
+        @match pieces[0].kind.as_str() {
+            "message" => p class="msg" { (text) },
+            "tool" => p class="tool" { code { (text) } },
+            "result" => (pre(&text)),
+            "reduced" => p class="left" { (text) },
+            "end" => p class="said" { "The turn ended: " (text) },
+            kind => { p class="said" { (label(kind)) } (pre(&text)) }
         }
     }
 }
@@ -366,55 +335,37 @@ fn label(kind: &str) -> &str {
     }
 }
 
-fn folded(html: &mut Html, title: &str, inner: impl FnOnce(&mut Html)) {
-    html.element("details", &[("class", "plain")], |html| {
-        html.text_in("summary", "", title);
-        html.element("div", &[], inner);
-    });
+fn folded(title: &str, inner: Markup) -> Markup {
+    html! { details class="plain" { summary { (title) } div { (inner) } } }
 }
 
-/// The gates and the check.
-pub(super) fn commands(html: &mut Html, report: &Report, attempt: &Attempt) {
-    if attempt.commands.is_empty() {
-        return;
-    }
-    html.text_in("h4", "", "Gates and check");
-    for command in &attempt.commands {
-        let (name, text) = named(report, attempt, command);
-        let (word, class, output) = match &command.result {
-            CheckResult::Passed => ("passed", "good", None),
-            CheckResult::Failed(text) => ("did not pass", "bad", Some(text)),
-            CheckResult::NotRun(text) => ("could not be run", "bad", Some(text)),
-            _ => ("was stopped", "cut", None),
-        };
-        html.element("p", &[], |html| {
-            html.text(&format!("{name} "));
-            html.text_in("code", "", text);
-            html.text(" ");
-            html.text_in("strong", class, word);
-            let again = if command.is_recheck {
-                ", after a resume"
-            } else {
-                ""
-            };
-            html.text(&format!(
-                " in {}{again}",
-                span(command.ended.since(command.began))
-            ));
-        });
-        let output = output
-            .map(|text| text.trim_end())
-            .filter(|text| !text.is_empty());
-        if let Some(output) = output {
-            html.text_in("pre", "", output);
+/// Returns the gates and the check.
+pub(super) fn commands(report: &Report, attempt: &Attempt) -> Markup {
+    html! {
+        @if !attempt.commands.is_empty() {
+            h4 { "Gates and check" }
+            @for it in &attempt.commands { (command(report, attempt, it)) }
         }
-        if command.left_out > 0 {
-            let left_out = bytes(command.left_out as u64);
-            html.text_in(
-                "p",
-                "left",
-                &format!("The first {left_out} of that are left out."),
-            );
+    }
+}
+
+fn command(report: &Report, attempt: &Attempt, command: &Command) -> Markup {
+    let (name, text) = named(report, attempt, command);
+    let (word, class, output) = match &command.result {
+        CheckResult::Passed => ("passed", "good", ""),
+        CheckResult::Failed(text) => ("did not pass", "bad", text.trim_end()),
+        CheckResult::NotRun(text) => ("could not be run", "bad", text.trim_end()),
+        _ => ("was stopped", "cut", ""),
+    };
+    html! {
+        p {
+            (name) " " code { (text) } " " strong class=(class) { (word) }
+            " in " (span(command.ended.since(command.began)))
+            @if command.is_recheck { ", after a resume" }
+        }
+        @if !output.is_empty() { (pre(output)) }
+        @if command.left_out > 0 {
+            p class="left" { "The first " (bytes(command.left_out as u64)) " of that are left out." }
         }
     }
 }
@@ -446,20 +397,19 @@ pub(super) fn named<'a>(
     }
 }
 
-fn commit(html: &mut Html, attempt: &Attempt, stat: Option<&Stat>) {
-    let Some(commit) = &attempt.commit else {
-        return;
-    };
-    html.text_in("h4", "", "Commit");
-    html.element("p", &[], |html| {
-        html.text_in("code", "", commit);
-        match stat {
-            Some(Stat::Same) => html.text(", which was there before: nothing was to be committed"),
-            Some(Stat::Unknown) => html.text("; git does not have it here"),
-            _ => {}
+fn commit(attempt: &Attempt, stat: Option<&Stat>) -> Markup {
+    html! {
+        @if let Some(commit) = &attempt.commit {
+            h4 { "Commit" }
+            p {
+                code { (commit) }
+                @match stat {
+                    Some(Stat::Same) => ", which was there before: nothing was to be committed",
+                    Some(Stat::Unknown) => "; git does not have it here",
+                    _ => {}
+                }
+            }
+            @if let Some(Stat::Changed(stat)) = stat { (pre(stat)) }
         }
-    });
-    if let Some(Stat::Changed(stat)) = stat {
-        html.text_in("pre", "", stat);
     }
 }

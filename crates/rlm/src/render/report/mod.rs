@@ -1,10 +1,9 @@
 //! A run as one page of HTML, for `rlm report`. The page loads nothing and runs nothing; it is the same for the same state of a run.
 //!
-//! It is written by hand: everything on it that is not the program's own goes through [`html::Html`], which knows no way to write it unescaped and
-//! no way to leave an element open, in a tenth of the code of a template library.
+//! Templates in Rust (`maud`) build it: they escape every text and close every element. [`visible`] then shows the control characters of the finished
+//! page.
 
 mod detail;
-mod html;
 mod json;
 mod page;
 mod plots;
@@ -12,6 +11,7 @@ mod rows;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod visible;
 mod words;
 
 use std::collections::BTreeMap;
@@ -25,8 +25,6 @@ pub(crate) use detail::{Detail, Stat, Transcript};
 pub(crate) use json::json;
 pub(crate) use page::{is_of, page};
 pub(crate) use rows::in_full;
-
-use html::Html;
 
 /// All that a page is made of.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use loop_runner::timeline::{ProcessEnd, Timeline, WaitFor};
 use loop_state::Timestamp;
+use maud::{Markup, html};
 
 use super::Report;
-use super::html::Html;
 use super::words::{Clock, count, fate, number, span};
 use crate::money::dollars;
 
@@ -18,10 +18,12 @@ const HEIGHT: f64 = 100.0;
 /// The most points, or bars, of a plot.
 const POINTS: usize = 250;
 
-pub(super) fn write(html: &mut Html, report: &Report, clock: &Clock) {
-    lanes(html, &report.timeline, clock);
-    spent(html, &report.timeline);
-    durations(html, &report.timeline);
+pub(super) fn plots(report: &Report, clock: &Clock) -> Markup {
+    html! {
+        (lanes(&report.timeline, clock))
+        (spent(&report.timeline))
+        (durations(&report.timeline))
+    }
 }
 
 /// Where points in time lie. Time in which no process had the run is shortened.
@@ -103,35 +105,18 @@ fn merged(bars: impl Iterator<Item = Bar>) -> Vec<Bar> {
     out
 }
 
-fn rect(html: &mut Html, class: &str, [x, y, width, height]: [f64; 4]) {
+fn rect(class: &str, [x, y, width, height]: [f64; 4]) -> Markup {
     let [x, y, width, height] = [x, y, width, height].map(|it| format!("{it:.2}"));
-    html.empty(
-        "rect",
-        &[
-            ("class", class),
-            ("x", &x),
-            ("y", &y),
-            ("width", &width),
-            ("height", &height),
-        ],
-    );
+    html! { rect class=(class) x=(x) y=(y) width=(width) height=(height) {} }
 }
 
-fn svg(html: &mut Html, class: &str, label: &str, inner: impl FnOnce(&mut Html)) {
-    html.element(
-        "svg",
-        &[
-            ("class", class),
-            ("viewBox", "0 0 1000 100"),
-            ("preserveAspectRatio", "none"),
-            ("role", "img"),
-            ("aria-label", label),
-        ],
-        inner,
-    );
+fn svg(class: Option<&str>, label: &str, inner: Markup) -> Markup {
+    html! {
+        svg class=[class] viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label=(label) { (inner) }
+    }
 }
 
-fn lanes(html: &mut Html, timeline: &Timeline, clock: &Clock) {
+fn lanes(timeline: &Timeline, clock: &Clock) -> Markup {
     let scale = Scale::of(timeline);
     let until = timeline.until();
     let bar = |from: Timestamp, to: Timestamp, class| Bar {
@@ -158,89 +143,75 @@ fn lanes(html: &mut Html, timeline: &Timeline, clock: &Clock) {
         .processes
         .iter()
         .map(|it| bar(it.began, it.ended.unwrap_or(until), "fw"));
-    let (work, waits) = (merged(work), merged(waits));
-    let processes: Vec<Bar> = processes.collect();
-    let died: Vec<f64> = timeline
-        .processes
-        .iter()
+    let died = { timeline.processes.iter() }
         .filter(|it| it.end == ProcessEnd::Died)
         .filter_map(|it| it.ended)
         .map(|at| scale.x(at))
+        .map(|at| Bar {
+            from: (at - 3.0).max(0.0),
+            to: (at - 3.0).max(0.0) + 3.0,
+            class: "fb",
+        });
+    let lanes = [
+        ("Work", merged(work), "attempts over time, by their outcome"),
+        ("Waits", merged(waits), "waits over time"),
+        (
+            "Process",
+            processes.chain(died).collect(),
+            "the processes that had the run",
+        ),
+    ];
+    let shown: BTreeSet<&str> = { lanes.iter() }
+        .flat_map(|(_, bars, _)| bars)
+        .map(|bar| bar.class)
         .collect();
-    let bars = work.iter().chain(&waits).chain(&processes);
-    let mut shown: BTreeSet<&str> = bars.map(|bar| bar.class).collect();
-    shown.extend((!died.is_empty()).then_some("fb"));
-    html.element("figure", &[], |html| {
-        html.element("figcaption", &[], |html| {
-            html.text_in("b", "", "When it worked and when it waited.");
-            let mut text = format!(
-                " {}, {} and {}.",
-                count(timeline.attempts.len(), "attempt", "attempts"),
-                count(
-                    timeline
-                        .waits
-                        .iter()
-                        .filter(|it| it.why != WaitFor::Sleep)
-                        .count(),
-                    "wait",
-                    "waits"
-                ),
-                count(timeline.processes.len(), "process", "processes"),
-            );
-            if scale.gaps > 0 {
-                text.push_str(&format!(
-                    " No process had the run for {} in all; {} shortened here.",
-                    span(scale.shortened),
-                    if scale.gaps == 1 {
-                        "that is"
-                    } else {
-                        "these gaps are"
-                    }
-                ));
-            }
-            html.text(&text);
-        });
-        html.element("div", &[("class", "plot lanes")], |html| {
-            let lanes = [
-                ("Work", work, "attempts over time, by their outcome"),
-                ("Waits", waits, "waits over time"),
-                ("Process", processes, "the processes that had the run"),
-            ];
-            for (name, bars, label) in lanes.into_iter().filter(|(_, bars, _)| !bars.is_empty()) {
-                html.text_in("span", "name", name);
-                svg(html, "lane", label, |html| {
-                    for bar in bars {
-                        rect(html, bar.class, [bar.from, 0.0, bar.to - bar.from, HEIGHT]);
-                    }
-                    if name == "Process" {
-                        died.iter().for_each(|at| {
-                            rect(html, "fb", [(at - 3.0).max(0.0), 0.0, 3.0, HEIGHT])
-                        });
-                    }
-                });
-            }
-            html.element("div", &[("class", "x")], |html| {
-                for at in [timeline.began(), until] {
-                    clock.time(html, at, &clock.short(at));
+    let key = [
+        ("kg", "fg", "complete"),
+        ("kb", "fb", "failed; a process that died"),
+        ("kc", "fc", "cut"),
+        ("kw", "fw", "a process, or waiting for time"),
+        ("ko", "fo", "at work, or waiting for a person"),
+    ];
+    html! {
+        figure {
+            figcaption { b { "When it worked and when it waited." } (lanes_caption(timeline, &scale)) }
+            div class="plot lanes" {
+                @for (name, bars, label) in lanes.into_iter().filter(|(_, bars, _)| !bars.is_empty()) {
+                    span class="name" { (name) }
+                    (svg(Some("lane"), label, html! {
+                        @for bar in bars { (rect(bar.class, [bar.from, 0.0, bar.to - bar.from, HEIGHT])) }
+                    }))
                 }
-            });
-        });
-        let key = [
-            ("kg", "fg", "complete"),
-            ("kb", "fb", "failed; a process that died"),
-            ("kc", "fc", "cut"),
-            ("kw", "fw", "a process, or waiting for time"),
-            ("ko", "fo", "at work, or waiting for a person"),
-        ];
-        html.element("ul", &[("class", "key")], |html| {
-            for (class, _, what) in key.into_iter().filter(|(_, fill, _)| shown.contains(fill)) {
-                html.element("li", &[], |html| {
-                    html.empty("i", &[("class", class)]);
-                    html.text(what);
-                });
+                div class="x" { (clock.short_time(timeline.began())) (clock.short_time(until)) }
             }
-        });
-    });
+            ul class="key" {
+                @for (class, _, what) in key.into_iter().filter(|(_, fill, _)| shown.contains(fill)) {
+                    li { i class=(class) {} (what) }
+                }
+            }
+        }
+    }
+}
+
+fn lanes_caption(timeline: &Timeline, scale: &Scale) -> String {
+    let waits = { timeline.waits.iter() }.filter(|it| it.why != WaitFor::Sleep);
+    let mut text = format!(
+        " {}, {} and {}.",
+        count(timeline.attempts.len(), "attempt", "attempts"),
+        count(waits.count(), "wait", "waits"),
+        count(timeline.processes.len(), "process", "processes"),
+    );
+    if scale.gaps > 0 {
+        let gaps = match scale.gaps {
+            1 => "that is",
+            _ => "these gaps are",
+        };
+        text.push_str(&format!(
+            " No process had the run for {} in all; {gaps} shortened here.",
+            span(scale.shortened)
+        ));
+    }
+    text
 }
 
 fn fill(class: &str) -> &'static str {
@@ -252,8 +223,8 @@ fn fill(class: &str) -> &'static str {
     }
 }
 
-/// What was used, attempt by attempt, and the limit if there is one.
-fn spent(html: &mut Html, timeline: &Timeline) {
+/// Returns a plot of what was used, attempt by attempt, and of the limit if there is one.
+fn spent(timeline: &Timeline) -> Markup {
     let rules = &timeline.head.machine.rules;
     let costs = timeline.head.machine.usage.cost_microusd > 0;
     let (name, limit): (_, Option<u64>) = match costs {
@@ -277,72 +248,51 @@ fn spent(html: &mut Html, timeline: &Timeline) {
         false => number(amount),
     };
     if all == 0 {
-        html.text_in(
-            "p",
-            "note",
-            "There is no plot of the cost: the agent does not say what it uses.",
-        );
-        return;
+        return html! {
+            p class="note" { "There is no plot of the cost: the agent does not say what it uses." }
+        };
     }
     let in_sight = limit.filter(|limit| *limit <= all.saturating_mul(3));
-    let top = in_sight.unwrap_or(0).max(all) as f64;
-    let y = |amount: u64| HEIGHT - amount as f64 / top * HEIGHT;
-    let mut text = format!(" {} in all", shown(all));
-    match (limit, in_sight) {
-        (Some(limit), Some(_)) => text.push_str(&format!(
-            "; the dashed line is the limit of {}.",
-            shown(limit)
-        )),
-        (Some(limit), None) => {
-            text.push_str(&format!("; the limit of {} lies far above.", shown(limit)))
+    let top = in_sight.unwrap_or(0).max(all);
+    let y = |amount: u64| HEIGHT - amount as f64 / top as f64 * HEIGHT;
+    let limit = match (limit, in_sight) {
+        (Some(limit), Some(_)) => format!("the dashed line is the limit of {}.", shown(limit)),
+        (Some(limit), None) => format!("the limit of {} lies far above.", shown(limit)),
+        _ => "there is no limit.".to_owned(),
+    };
+    let mut points = vec![(0.0, HEIGHT)];
+    let steps = sums.len().min(POINTS);
+    points.extend((1..=steps).map(|step| {
+        let at = step * sums.len() / steps;
+        (at as f64 / sums.len() as f64 * WIDTH, y(sums[at - 1]))
+    }));
+    let points: Vec<String> = { points.iter() }
+        .map(|(x, y)| format!("{x:.1} {y:.2}"))
+        .collect();
+    let curve = format!("M{}", points.join("L"));
+    let area = format!("{curve}L{WIDTH} {HEIGHT}L0 {HEIGHT}Z");
+    let inner = html! {
+        path class="area" d=(area) {}
+        path class="curve" d=(curve) {}
+        @if let Some(limit) = in_sight {
+            @let y = format!("{:.2}", y(limit));
+            line class="limit" x1="0" x2="1000" y1=(y) y2=(y) {}
         }
-        _ => text.push_str("; there is no limit."),
-    }
+    };
     plot(
-        html,
-        name,
-        " over the attempts.",
-        &text,
-        &shown(top as u64),
-        ("first attempt", "last"),
-        |html| {
-            let mut points = vec![(0.0, HEIGHT)];
-            let steps = sums.len().min(POINTS);
-            points.extend((1..=steps).map(|step| {
-                let at = step * sums.len() / steps;
-                (at as f64 / sums.len() as f64 * WIDTH, y(sums[at - 1]))
-            }));
-            let curve: Vec<String> = points
-                .iter()
-                .map(|(x, y)| format!("{x:.1} {y:.2}"))
-                .collect();
-            let curve = format!("M{}", curve.join("L"));
-            let area = format!("{curve}L{WIDTH} {HEIGHT}L0 {HEIGHT}Z");
-            html.empty("path", &[("class", "area"), ("d", &area)]);
-            html.empty("path", &[("class", "curve"), ("d", &curve)]);
-            if let Some(limit) = in_sight {
-                let y = format!("{:.2}", y(limit));
-                html.empty(
-                    "line",
-                    &[
-                        ("class", "limit"),
-                        ("x1", "0"),
-                        ("x2", "1000"),
-                        ("y1", &y),
-                        ("y2", &y),
-                    ],
-                );
-            }
-        },
-    );
+        &format!("{name} over the attempts."),
+        &format!(" {} in all; {limit}", shown(all)),
+        &shown(top),
+        inner,
+    )
 }
 
-/// How long each attempt took.
-fn durations(html: &mut Html, timeline: &Timeline) {
+/// Returns a plot of how long each attempt took.
+fn durations(timeline: &Timeline) -> Markup {
     let until = timeline.until();
     let mut took: Vec<Duration> = timeline.attempts.iter().map(|it| it.took(until)).collect();
     let Some(longest) = took.iter().max().copied().filter(|it| !it.is_zero()) else {
-        return;
+        return Markup::default();
     };
     let bars = took.len().min(POINTS);
     let bar = |bar: usize| {
@@ -364,75 +314,43 @@ fn durations(html: &mut Html, timeline: &Timeline) {
         span(longest),
         span(took[took.len() / 2])
     );
+    let width = WIDTH / bars as f64;
+    let gap = if bars > 100 {
+        0.0
+    } else {
+        width.min(40.0) * 0.15
+    };
+    // A single bar need not fill the page.
+    let wide = width.min(60.0);
+    let inner = html! {
+        @for (at, (took, class)) in columns.iter().enumerate() {
+            @let height = (took.as_secs_f64() / longest.as_secs_f64() * HEIGHT).max(1.0);
+            @let left = (at as f64 + 0.5) * width - (wide - gap) / 2.0;
+            (rect(class, [left, HEIGHT - height, wide - gap, height]))
+        }
+    };
     plot(
-        html,
-        "Time",
-        " of each attempt, its gates and check included.",
+        "Time of each attempt, its gates and check included.",
         &text,
         &span(longest),
-        ("first attempt", "last"),
-        |html| {
-            let width = WIDTH / bars as f64;
-            let gap = if bars > 100 {
-                0.0
-            } else {
-                width.min(40.0) * 0.15
-            };
-            // A single bar need not fill the page.
-            let wide = width.min(60.0);
-            for (at, (took, class)) in columns.iter().enumerate() {
-                let height = (took.as_secs_f64() / longest.as_secs_f64() * HEIGHT).max(1.0);
-                rect(
-                    html,
-                    class,
-                    [
-                        (at as f64 + 0.5) * width - (wide - gap) / 2.0,
-                        HEIGHT - height,
-                        wide - gap,
-                        height,
-                    ],
-                );
-            }
-        },
-    );
+        inner,
+    )
 }
 
-fn plot(
-    html: &mut Html,
-    name: &str,
-    of: &str,
-    text: &str,
-    top: &str,
-    (first, last): (&str, &str),
-    inner: impl FnOnce(&mut Html),
-) {
-    html.element("figure", &[], |html| {
-        html.element("figcaption", &[], |html| {
-            html.element("b", &[], |html| html.text(&format!("{name}{of}")));
-            html.text(text);
-        });
-        html.element("div", &[("class", "plot")], |html| {
-            html.element("div", &[("class", "y"), ("aria-hidden", "true")], |html| {
-                html.text_in("span", "", top);
-                html.text_in("span", "", "0");
-            });
-            svg(html, "", &format!("{name}{of}{text}"), |html| {
-                html.empty(
-                    "line",
-                    &[
-                        ("class", "grid"),
-                        ("x1", "0"),
-                        ("x2", "1000"),
-                        ("y1", "50"),
-                        ("y2", "50"),
-                    ],
-                );
-                inner(html);
-            });
-            html.element("div", &[("class", "x"), ("aria-hidden", "true")], |html| {
-                html.text_in("span", "", first);
-                html.text_in("span", "", last);
-            });
-        });
-    });
+/// Returns a plot over the attempts, from 0 to `top`.
+fn plot(title: &str, text: &str, top: &str, inner: Markup) -> Markup {
+    let inner = html! {
+        line class="grid" x1="0" x2="1000" y1="50" y2="50" {}
+        (inner)
+    };
+    html! {
+        figure {
+            figcaption { b { (title) } (text) }
+            div class="plot" {
+                div class="y" aria-hidden="true" { span { (top) } span { "0" } }
+                (svg(None, &format!("{title}{text}"), inner))
+                div class="x" aria-hidden="true" { span { "first attempt" } span { "last" } }
+            }
+        }
+    }
 }

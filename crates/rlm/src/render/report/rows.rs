@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use loop_runner::timeline::{Moment, Process, ProcessEnd, Steer, Timeline, Wait, WaitFor, What};
 use loop_state::{Again, SteerState, StopCause, Timestamp, Usage, Verdict};
+use maud::{Markup, html};
 
-use super::html::Html;
-use super::words::{Clock, count, fate, span, used, waited_for};
+use super::words::{Clock, count, fate, number, span, used, waited_for};
 use super::{Report, anchor, detail};
 
 /// So many attempts are all shown, each in a row of its own and in full.
@@ -144,156 +144,55 @@ impl Group {
     }
 }
 
-/// Appends the table.
-pub(super) fn write(html: &mut Html, report: &Report, clock: &Clock, in_full: &BTreeSet<usize>) {
+/// Returns the table.
+pub(super) fn table(report: &Report, clock: &Clock, in_full: &BTreeSet<usize>) -> Markup {
     let timeline = &report.timeline;
-    let until = timeline.until();
     let is_used = timeline.head.machine.usage != Usage::default();
-    let class = if is_used { "events" } else { "events unused" };
-    html.element("table", &[("class", class)], |html| {
-        html.element("caption", &[], |html| {
-            html.text(&format!("Times are local, UTC{}. A process that was taken over, a wait or a person’s word stands between the iterations.", clock.offset(until)));
-        });
-        html.element("thead", &[], |html| {
-            html.element("tr", &[], |html| {
-                for (name, class) in [("Began", "t"), ("What", ""), ("Took", "n"), ("Used", "n")] {
-                    html.element("th", &[("scope", "col"), ("class", class)], |html| html.text(name));
+    html! {
+        table class=(if is_used { "events" } else { "events unused" }) {
+            caption {
+                "Times are local, UTC" (clock.offset(timeline.until()))
+                ". A process that was taken over, a wait or a person’s word stands between the iterations."
+            }
+            thead {
+                tr {
+                    @for (name, class) in [("Began", "t"), ("What", ""), ("Took", "n"), ("Used", "n")] {
+                        th scope="col" class=(class) { (name) }
+                    }
                 }
-            });
-        });
-        html.element("tbody", &[], |html| {
-            for (at, row) in rows(timeline) {
-                html.line();
-                line(html, report, clock, at, &row, in_full);
             }
-            if let Some(end) = &timeline.head.machine.end {
-                html.line();
-                aside(html, clock, end.at, "The end", &end.reason.to_string(), None);
+            tbody {
+                @for (at, row) in rows(timeline) {
+                    "\n" (line(report, clock, at, &row, in_full))
+                }
+                @if let Some(end) = &timeline.head.machine.end {
+                    "\n" (aside(clock, end.at, "The end", &end.reason.to_string(), None))
+                }
             }
-        });
-    });
+        }
+    }
 }
 
 fn line(
-    html: &mut Html,
     report: &Report,
     clock: &Clock,
     at: Timestamp,
     row: &Row<'_>,
     in_full: &BTreeSet<usize>,
-) {
-    let timeline = &report.timeline;
-    let until = timeline.until();
+) -> Markup {
     match row {
-        Row::Attempt(index) => {
-            let attempt = &timeline.attempts[*index];
-            let (word, class, why) = fate(attempt);
-            let gone = if attempt.discarded { "gone" } else { "" };
-            html.element("tr", &[("class", gone)], |html| {
-                html.element("td", &[("class", "t")], |html| {
-                    clock.time(html, at, &clock.short(at))
-                });
-                html.element("td", &[("class", "what")], |html| {
-                    let title = detail::title(report, attempt);
-                    let title = capital(&title);
-                    match in_full.contains(index) {
-                        true => html.element(
-                            "a",
-                            &[("href", &format!("#{}", anchor(*index)))],
-                            |html| html.text(&title),
-                        ),
-                        false => html.text(&title),
-                    }
-                    html.text(" ");
-                    html.text_in("strong", class, word);
-                    if attempt.discarded {
-                        html.text(", discarded");
-                    }
-                    if !why.is_empty() {
-                        html.element("bdi", &[("class", "why")], |html| {
-                            html.text(&first_line(&why))
-                        });
-                    }
-                });
-                html.text_in("td", "n", &report.took(*index));
-                html.text_in("td", "n", &used(attempt.usage));
-            });
-        }
-        Row::Group(group) => {
-            let (first, last) = (
-                &timeline.attempts[group.first],
-                &timeline.attempts[group.last],
-            );
-            let mut text = match group.attempts {
-                0 => String::new(),
-                attempts => format!(
-                    "iterations {} to {}: {}, {}",
-                    first.iteration,
-                    last.iteration,
-                    count(attempts, "attempt", "attempts"),
-                    match group.wrong {
-                        0 => "all complete".to_owned(),
-                        wrong => format!(
-                            "{} of them failed or cut",
-                            super::words::number(wrong as u64)
-                        ),
-                    }
-                ),
-            };
-            if group.others > 0 {
-                let and = if text.is_empty() { "" } else { "; " };
-                text.push_str(&format!(
-                    "{and}{}",
-                    count(group.others, "other event", "other events")
-                ));
-            }
-            html.element("tr", &[("class", "aside")], |html| {
-                html.element("td", &[("class", "t")], |html| {
-                    clock.time(html, at, &clock.short(at))
-                });
-                html.text_in("td", "what", &format!("Together: {text}"));
-                html.text_in("td", "n", &span(group.took));
-                html.text_in("td", "n", &used(group.usage));
-            });
-        }
+        Row::Attempt(index) => attempt_line(report, clock, *index, in_full.contains(index)),
+        Row::Group(group) => group_line(&report.timeline, clock, at, group),
         Row::Process(process) => {
-            let before = timeline
-                .processes
-                .iter()
-                .find(|it| it.number + 1 == process.number);
-            let before = match before.map(|before| &before.end) {
-                Some(ProcessEnd::Died) => "; the one before it had died",
-                _ => "",
-            };
-            let from = process
-                .from
-                .map(|from| format!(", from iteration {from} on"));
-            let agent = process
-                .predecessor
-                .as_ref()
-                .map(|agent| format!(", with another agent than {agent}"));
-            let what = format!(
-                "process {}{}{}{before}",
-                process.number,
-                from.unwrap_or_default(),
-                agent.unwrap_or_default()
-            );
-            aside(html, clock, at, "Resumed", &what, None);
+            let what = process_words(&report.timeline, process);
+            aside(clock, at, "Resumed", &what, None)
         }
         Row::Wait(wait) => {
-            let took = wait.ended.unwrap_or(until).since(wait.began);
-            let what = wait
-                .what
-                .as_deref()
+            let ended = wait.ended.unwrap_or(report.timeline.until());
+            let what = { wait.what.as_deref() }
                 .map_or_else(String::new, |what| format!(": {}", first_line(what)));
-            aside(
-                html,
-                clock,
-                at,
-                "Waited",
-                &format!("for {}{what}", waited_for(wait.why)),
-                Some(took),
-            );
+            let what = format!("for {}{what}", waited_for(wait.why));
+            aside(clock, at, "Waited", &what, Some(ended.since(wait.began)))
         }
         Row::Steer(steer) => {
             let state = match steer.state {
@@ -301,43 +200,82 @@ fn line(
                 SteerState::Delivered => "delivered",
                 SteerState::Seen => "seen by the agent",
             };
-            aside(
-                html,
-                clock,
-                at,
-                "A person said",
-                &format!("“{}” ({state})", first_line(&steer.text)),
-                None,
-            );
+            let what = format!("“{}” ({state})", first_line(&steer.text));
+            aside(clock, at, "A person said", &what, None)
         }
         Row::Moment(moment) => {
             let (name, what) = moment_words(moment);
-            aside(html, clock, at, name, &what, None);
+            aside(clock, at, name, &what, None)
         }
     }
 }
 
-/// Appends a row that is no attempt.
-fn aside(
-    html: &mut Html,
-    clock: &Clock,
-    at: Timestamp,
-    name: &str,
-    what: &str,
-    took: Option<Duration>,
-) {
-    html.element("tr", &[("class", "aside")], |html| {
-        html.element("td", &[("class", "t")], |html| {
-            clock.time(html, at, &clock.short(at))
-        });
-        html.element("td", &[("class", "what")], |html| {
-            html.text_in("strong", "", name);
-            html.text(" ");
-            html.element("bdi", &[], |html| html.text(what));
-        });
-        html.text_in("td", "n", &took.map_or_else(String::new, span));
-        html.text_in("td", "n", "");
-    });
+fn attempt_line(report: &Report, clock: &Clock, index: usize, in_full: bool) -> Markup {
+    let attempt = &report.timeline.attempts[index];
+    let (word, class, why) = fate(attempt);
+    let title = capital(&detail::title(report, attempt));
+    html! {
+        tr class=[attempt.discarded.then_some("gone")] {
+            td class="t" { (clock.short_time(attempt.began)) }
+            td class="what" {
+                @if in_full { a href={ "#" (anchor(index)) } { (title) } } @else { (title) }
+                " " strong class=(class) { (word) }
+                @if attempt.discarded { ", discarded" }
+                @if !why.is_empty() { bdi class="why" { (first_line(&why)) } }
+            }
+            td class="n" { (report.took(index)) }
+            td class="n" { (used(attempt.usage)) }
+        }
+    }
+}
+
+fn group_line(timeline: &Timeline, clock: &Clock, at: Timestamp, group: &Group) -> Markup {
+    let iteration = |index: usize| timeline.attempts[index].iteration;
+    html! {
+        tr class="aside" {
+            td class="t" { (clock.short_time(at)) }
+            td class="what" {
+                "Together: "
+                @if group.attempts > 0 {
+                    "iterations " (iteration(group.first)) " to " (iteration(group.last)) ": "
+                    (count(group.attempts, "attempt", "attempts"))
+                    @match group.wrong {
+                        0 => ", all complete",
+                        wrong => { ", " (number(wrong as u64)) " of them failed or cut" }
+                    }
+                }
+                @if group.attempts > 0 && group.others > 0 { "; " }
+                @if group.others > 0 { (count(group.others, "other event", "other events")) }
+            }
+            td class="n" { (span(group.took)) }
+            td class="n" { (used(group.usage)) }
+        }
+    }
+}
+
+fn process_words(timeline: &Timeline, process: &Process) -> String {
+    let before = { timeline.processes.iter() }.find(|it| it.number + 1 == process.number);
+    let before = match before.map(|before| &before.end) {
+        Some(ProcessEnd::Died) => "; the one before it had died",
+        _ => "",
+    };
+    let from = { process.from }.map(|from| format!(", from iteration {from} on"));
+    let agent =
+        { process.predecessor.as_ref() }.map(|agent| format!(", with another agent than {agent}"));
+    let (from, agent) = (from.unwrap_or_default(), agent.unwrap_or_default());
+    format!("process {}{from}{agent}{before}", process.number)
+}
+
+/// Returns a row that is no attempt.
+fn aside(clock: &Clock, at: Timestamp, name: &str, what: &str, took: Option<Duration>) -> Markup {
+    html! {
+        tr class="aside" {
+            td class="t" { (clock.short_time(at)) }
+            td class="what" { strong { (name) } " " bdi { (what) } }
+            td class="n" { (took.map_or_else(String::new, span)) }
+            td class="n" {}
+        }
+    }
 }
 
 fn moment_words(moment: &Moment) -> (&'static str, String) {

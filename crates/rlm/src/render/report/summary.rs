@@ -5,9 +5,10 @@ use std::time::Duration;
 use loop_runner::timeline::{ProcessEnd, Timeline};
 use loop_runner::{Fate, PhaseSettings, RunState};
 use loop_state::{Budget, Evidence, Step, StopCause, StopReason, Timestamp, Wait};
+use maud::{Markup, html};
 
+use super::Report;
 use super::words::{Clock, count, number, span};
-use super::{Html, Report};
 use crate::agents;
 use crate::money::dollars;
 use crate::render::go_on;
@@ -49,22 +50,20 @@ impl Sentence {
         self
     }
 
-    /// Appends it as a paragraph.
-    pub(super) fn write(&self, html: &mut Html, clock: &Clock) {
-        html.element("p", &[], |html| {
-            for piece in &self.0 {
-                match piece {
-                    Piece::Text(text) => html.text(text),
-                    Piece::Code(text) => html.element("code", &[], |html| html.text(text)),
-                    Piece::Quote(text) => {
-                        html.text("“");
-                        html.element("bdi", &[], |html| html.text(text));
-                        html.text("”");
+    /// Returns it as a paragraph.
+    pub(super) fn paragraph(&self, clock: &Clock) -> Markup {
+        html! {
+            p {
+                @for piece in &self.0 {
+                    @match piece {
+                        Piece::Text(text) => (text),
+                        Piece::Code(text) => code { (text) },
+                        Piece::Quote(text) => { "“" bdi { (text) } "”" }
+                        Piece::Time(at) => (clock.full_time(*at)),
                     }
-                    Piece::Time(at) => clock.time(html, *at, &clock.full(*at)),
                 }
             }
-        });
+        }
     }
 
     #[cfg(test)]

@@ -6,8 +6,8 @@ use jiff::tz::TimeZone;
 use loop_runner::Fate;
 use loop_runner::timeline::{Attempt, WaitFor};
 use loop_state::{CutCause, Timestamp, Usage};
+use maud::{Markup, html};
 
-use super::html::Html;
 use crate::money::dollars;
 
 /// A span of time in its two largest units.
@@ -129,7 +129,7 @@ impl Clock {
     }
 
     /// The time, with its day where there are several.
-    pub(super) fn short(&self, at: Timestamp) -> String {
+    fn short(&self, at: Timestamp) -> String {
         self.format(
             at,
             if self.has_days {
@@ -145,9 +145,17 @@ impl Clock {
         self.format(at, "%:z")
     }
 
-    /// Appends a point in time that programs can read too.
-    pub(super) fn time(&self, html: &mut Html, at: Timestamp, shown: &str) {
-        let datetime = self.format(at, "%Y-%m-%dT%H:%M:%S%:z");
-        html.element("time", &[("datetime", &datetime)], |html| html.text(shown));
+    /// Returns a point in time with its day, which programs can read too.
+    pub(super) fn full_time(&self, at: Timestamp) -> Markup {
+        self.time(at, &self.full(at))
+    }
+
+    /// Returns a point in time, with its day where there are several.
+    pub(super) fn short_time(&self, at: Timestamp) -> Markup {
+        self.time(at, &self.short(at))
+    }
+
+    fn time(&self, at: Timestamp, shown: &str) -> Markup {
+        html! { time datetime=(self.format(at, "%Y-%m-%dT%H:%M:%S%:z")) { (shown) } }
     }
 }
