@@ -8,12 +8,12 @@ use crate::tally::Tally;
 pub(crate) struct Arguments {
     /// Only those whose names hold one of these, or whose agent's program is one of them [default: all].
     names: Vec<String>,
-    /// Only the most important ones.
+    /// Only one check an agent.
     #[arg(long)]
     quick: bool,
 }
 
-/// The most important checks of all agents.
+/// One check of each agent.
 pub(crate) fn quick() -> Tally {
     run(&Arguments {
         quick: true,

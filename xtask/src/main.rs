@@ -75,7 +75,7 @@ enum Command {
     },
     /// Builds the documentation without warnings, and follows its links.
     Docs,
-    /// Runs `rlm` around the real agent CLIs, at pinned versions from npm, against a scripted model. `ci` runs the most important of these checks.
+    /// Runs `rlm` around the real agent CLIs, at pinned versions from npm, against a scripted model. `ci` makes one check an agent, `nightly` makes all.
     Live(live::Arguments),
     /// Measures ours, a peer and the floor in turn, and judges the targets.
     Bench(bench::Arguments),

@@ -5,7 +5,7 @@ use clap::builder::PossibleValuesParser;
 use crate::night::Tests;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{ci, crash_test, fuzz, lint, mutants, night, survivors};
+use crate::{ci, crash_test, fuzz, lint, live, mutants, night, survivors};
 
 /// Tells a test to do all of what `tests/acceptance.md` says, not only the part that `ci` has time for.
 const FULL: (&str, &str) = ("RLM_TEST_EFFORT", "nightly");
@@ -20,13 +20,14 @@ pub(crate) const NUMBERS: [(&str, Tests); 5] = [
 ];
 
 /// What the command runs after those.
-const LONG: [(&str, ci::Stage); 6] = [
+const LONG: [(&str, ci::Stage); 7] = [
     ("deny", lint::dependencies_judged),
     ("mutants", mutants::all),
     ("crash-test", |_| crash_test::nightly()),
     // The stage x116 has the ten thousand iterations of `night --long`.
     ("night", |_| night::nights()),
     ("fuzz", fuzz::hour),
+    ("live", |_| live::run(&live::Arguments::default())),
     ("survivors", |_| survivors::hundred()),
 ];
 

@@ -30,21 +30,6 @@ macro_rules! of_each {
     };
 }
 
-/// What is checked of each of the agents in any case.
-const QUICK: [&str; 4] = [
-    "three iterations",
-    "an interrupt in its tool, then a word",
-    "kill -9 of rlm in its tool, then a resume",
-    "what it may do, by --permissions",
-];
-
-/// Returns whether a check is among those that are made when there is little time. OpenCode alone takes longer than all others.
-pub(super) fn is_quick(agent: &str, name: &str) -> bool {
-    let slow = ["gemini", "opencode", "claude-agent-acp"].contains(&agent);
-    let of_agent = name.split_once(": ").map_or(name, |(_, what)| what);
-    !slow || QUICK.contains(&of_agent)
-}
-
 /// By the agent's program and by name; a check is handed a scene of its own.
 pub(super) const CHECKS: [(&str, &str, Check); 60] = of_each! {
     "one session over three iterations" => runs::continued,
