@@ -61,10 +61,10 @@ const CORES: [Core; 5] = [
     },
     Core {
         name: "protocols",
-        package: "agent-subprocess",
+        package: "agent-drivers",
         files: &[
-            "crates/agent-subprocess/src/*/protocol.rs",
-            "crates/agent-subprocess/src/*/protocol/*.rs",
+            "crates/agent-drivers/src/*/protocol.rs",
+            "crates/agent-drivers/src/*/protocol/*.rs",
         ],
         targets: &["--lib"],
         tests: &[],

@@ -34,7 +34,6 @@ pub(crate) struct Package {
 pub(crate) struct Dependency {
     pub(crate) name: String,
     pub(crate) dev: bool,
-    pub(crate) optional: bool,
     /// Whether it is a member too.
     pub(crate) inner: bool,
 }
@@ -74,7 +73,6 @@ impl Package {
         let dependencies = array(&package["dependencies"]).map(|dependency| Dependency {
             name: text(&dependency["name"]),
             dev: dependency["kind"] == "dev",
-            optional: dependency["optional"] == true,
             inner: dependency["path"].is_string(),
         });
         let manifest = text(&package["manifest_path"]);

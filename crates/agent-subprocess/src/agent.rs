@@ -127,9 +127,8 @@ impl Agent {
         self.outputs.next().await
     }
 
-    /// Returns the next line, if it is here already because it was read together with the one before.
-    #[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
-    pub(crate) fn next_read(&mut self) -> Option<Output> {
+    /// Returns the next line without waiting, if it was read together with the one before.
+    pub fn try_next_output(&mut self) -> Option<Output> {
         self.outputs.next_of_batch()
     }
 
@@ -155,12 +154,13 @@ impl Agent {
         self.keeper.exit().is_some()
     }
 
-    /// Sends SIGINT to the process group of the main process; does nothing once that has ended.
+    /// Sends a signal to the process group of the main process and leaves its other descendants alone; does nothing once
+    /// the main process has ended.
     ///
     /// # Errors
-    /// When whoever keeps the tree takes no order any more.
-    pub fn interrupt(&mut self) -> Result<(), Error> {
-        self.signal(Signal::INT, Whom::Group)
+    /// When the guard takes no order any more.
+    pub fn signal(&self, signal: crate::Signal) -> Result<(), Error> {
+        self.order(signal.into(), Whom::Group)
     }
 
     /// Stops (SIGSTOP) every process of the tree that can be found; [`resume`](Self::resume) lets them go on.
@@ -169,7 +169,7 @@ impl Agent {
     /// When whoever keeps the tree takes no order any more.
     pub fn suspend(&mut self) -> Result<(), Error> {
         self.suspended = true;
-        self.signal(Signal::STOP, Whom::Tree)
+        self.order(Signal::STOP, Whom::Tree)
     }
 
     /// Lets the processes of the tree go on (SIGCONT).
@@ -178,16 +178,10 @@ impl Agent {
     /// When whoever keeps the tree takes no order any more.
     pub fn resume(&mut self) -> Result<(), Error> {
         self.suspended = false;
-        self.signal(Signal::CONT, Whom::Tree)
+        self.order(Signal::CONT, Whom::Tree)
     }
 
-    /// Sends a signal to the process group of the main process, whose other descendants are left alone.
-    #[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
-    pub(crate) fn signal_main(&self, signal: Signal) -> Result<(), Error> {
-        self.signal(signal, Whom::Group)
-    }
-
-    fn signal(&self, signal: Signal, whom: Whom) -> Result<(), Error> {
+    fn order(&self, signal: Signal, whom: Whom) -> Result<(), Error> {
         if self.keeper.progress.borrow().aftermath.is_some() {
             return Ok(());
         }

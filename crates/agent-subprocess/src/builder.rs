@@ -7,7 +7,7 @@ use crate::launch::Streams;
 use crate::output::Outputs;
 use crate::stdin::Input;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -134,6 +134,11 @@ impl AgentCommand {
         self.env_clear = true;
         self.env.clear();
         self
+    }
+
+    /// Returns the names of the variables that were set or removed.
+    pub fn env_names(&self) -> impl Iterator<Item = &OsStr> {
+        self.env.keys().map(OsString::as_os_str)
     }
 
     /// Sets the working directory.

@@ -6,6 +6,12 @@
 //! It is not for containers, remote processes, an existing tmux server or `systemd-run`: what another process starts on
 //! our behalf is not below us. It does not limit memory or processor time, and it does not sandbox.
 //!
+//! It knows no protocol of an agent, no conversation and no loop: it moves lines, and `agent-drivers` says what they mean.
+//!
+//! Modules in reading order: `builder` and `launch` (how an agent starts), `agent` (a running one), `lines`, `output`,
+//! `stdin` and `writer` (lines out and in), `stop` and `report`, `guard` and `guarded` (the process that owns the tree and
+//! its host's side, joined by `wire`), `group` (without a guard), `sweep` (afterwards), `process` and `proc_fs`.
+//!
 //! # Theory of operation
 //! On Linux each agent runs under a **guard**: a small single-threaded process that is session leader and child
 //! subreaper, spawns the agent in a session of its own, and waits. Orphans anywhere in the tree become its children, so
@@ -21,7 +27,7 @@
 //! guard itself be killed, the main process dies with it and the host sweeps the rest; should both be killed,
 //! [`sweep::find`] and [`sweep::end`] do that later, by the marker.
 //!
-//! `examples/tree.rs` leaves a daemon behind, names it and ends it; `examples/duplex.rs` talks with Claude Code.
+//! `examples/tree.rs` leaves a daemon behind, names it and ends it.
 //!
 //! # What survives what
 //! | | with a guard | in a group, on Linux | in a group, elsewhere |
@@ -47,30 +53,11 @@
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
-#[cfg(feature = "acp")]
-pub mod acp;
 mod agent;
 pub mod ancestry;
 mod builder;
 pub mod childless;
-#[cfg(feature = "claude")]
-pub mod claude;
-#[cfg(feature = "codex")]
-pub mod codex;
-#[cfg(feature = "command")]
-pub mod command;
 mod context;
-#[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
-mod converse;
-#[cfg(any(
-    feature = "acp",
-    feature = "claude",
-    feature = "codex",
-    feature = "command"
-))]
-mod duplex;
-#[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
-mod environment;
 mod error;
 mod group;
 pub mod guard;
@@ -80,18 +67,13 @@ mod keeper;
 mod launch;
 mod lines;
 mod marker;
-#[cfg(feature = "mcp")]
-pub mod mcp;
 mod output;
 mod plain_file;
 #[cfg(target_os = "linux")]
 mod proc_fs;
 mod process;
 mod report;
-#[cfg(any(feature = "command", feature = "claude"))]
 mod scratch;
-#[cfg(any(feature = "acp", feature = "claude"))]
-mod session_locks;
 mod stdin;
 mod stop;
 pub mod sweep;
@@ -103,7 +85,6 @@ mod tail;
     expect(dead_code, reason = "only a guard is spoken to in frames")
 )]
 mod wire;
-#[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
 mod writer;
 
 pub use agent::Agent;
@@ -113,9 +94,9 @@ pub use error::Error;
 pub use lines::{Line, Lines};
 pub use marker::Marker;
 pub use output::{Output, Stream};
-pub use process::{Exit, ProcessId, ProcessName};
+pub use process::{Exit, ProcessId, ProcessName, ProcessStat, Signal};
 pub use report::StopReport;
-#[cfg(any(feature = "acp", feature = "claude"))]
-pub use session_locks::{SessionHeld, SessionLocks};
+pub use scratch::ScratchFile;
 pub use stdin::Stdin;
 pub use stop::{Stage, StopPolicy};
+pub use writer::{LineWriter, Unwritten};

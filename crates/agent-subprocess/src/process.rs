@@ -1,7 +1,7 @@
 //! Names for processes, and the way a process ended.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, io};
 
 /// Identifies one process for good: a pid alone is reused, a pid with its start time is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -34,6 +34,89 @@ impl ProcessId {
         #[cfg(not(target_os = "linux"))]
         false
     }
+
+    /// Sends a signal to exactly this process: another one that has its pid by now gets none.
+    ///
+    /// # Errors
+    /// When the process is gone or belongs to another user.
+    ///
+    /// # Platform
+    /// Linux only; elsewhere always an error.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        return Ok(crate::proc_fs::signal(*self, signal.into(), |_| true)?);
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _not_sent = signal;
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+}
+
+/// A signal that asks a process to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGKILL.
+    Kill,
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+            Self::Kill => "SIGKILL",
+        })
+    }
+}
+
+impl From<Signal> for rustix::process::Signal {
+    fn from(signal: Signal) -> Self {
+        match signal {
+            Signal::Interrupt => Self::INT,
+            Signal::Terminate => Self::TERM,
+            Signal::Kill => Self::KILL,
+        }
+    }
+}
+
+/// A process and its place among the others, as the system showed them once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProcessStat {
+    /// Which process it is.
+    pub process: ProcessId,
+    /// The pid of its parent.
+    pub parent: u32,
+    /// The pid of the leader of its session; 0 where that is outside of the pid namespace.
+    pub session: u32,
+    /// Whether it is a zombie or about to be one: it runs no more code.
+    pub is_dead: bool,
+}
+
+impl ProcessStat {
+    /// Reads what the system shows of the process with this pid; `None` where there is none.
+    ///
+    /// # Platform
+    /// Linux reads `/proc`; elsewhere the answer is always `None`.
+    pub fn read(pid: u32) -> Option<Self> {
+        #[cfg(target_os = "linux")]
+        return crate::proc_fs::stat(pid).map(|stat| ProcessStat {
+            process: stat.id(),
+            parent: stat.parent,
+            session: stat.session,
+            is_dead: stat.is_dead(),
+        });
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _no_proc = pid;
+            None
+        }
+    }
 }
 
 /// Names a process for people: by pid and command name, never by command line, which may hold secrets.
@@ -43,6 +126,22 @@ pub struct ProcessName {
     pub pid: u32,
     /// The command name as the system knows it (at most 15 bytes on Linux), `?` where unknown.
     pub name: String,
+}
+
+impl ProcessName {
+    /// Reads the command name of the process with this pid.
+    ///
+    /// # Platform
+    /// Linux reads `/proc`; elsewhere the name is always `?`.
+    pub fn read(pid: u32) -> Self {
+        #[cfg(target_os = "linux")]
+        return crate::proc_fs::name(pid);
+        #[cfg(not(target_os = "linux"))]
+        ProcessName {
+            pid,
+            name: "?".to_owned(),
+        }
+    }
 }
 
 impl fmt::Display for ProcessName {

@@ -12,20 +12,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file that only its owner may read. Dropping it removes the file.
 #[derive(Debug)]
-pub(crate) struct ScratchFile {
+pub struct ScratchFile {
     path: PathBuf,
     directory: OwnedFd,
 }
 
 impl ScratchFile {
-    /// Writes a file whose name begins with `what` and ends with `extension`. Its path is absolute, because the agent has a
-    /// working directory of its own.
-    pub(crate) fn write(
-        scratch: &Path,
-        what: &str,
-        extension: &str,
-        bytes: &[u8],
-    ) -> io::Result<Self> {
+    /// Writes a new file of mode 0600 whose name begins with `what` and ends with `extension`. Makes the directory `scratch`
+    /// with mode 0700 if it is missing. The path is absolute, because the agent has a working directory of its own.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or the file cannot be written.
+    pub fn write(scratch: &Path, what: &str, extension: &str, bytes: &[u8]) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         DirBuilder::new()
             .recursive(true)
@@ -56,7 +54,8 @@ impl ScratchFile {
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Returns the absolute path.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }

@@ -114,7 +114,6 @@ impl StopPolicy {
 
 /// A stage of a stop, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
 pub enum Stage {
     /// Nothing was left to stop.
     Gone,

@@ -25,12 +25,12 @@ struct Line {
     written: oneshot::Sender<()>,
 }
 
-/// Why a line was not written.
+/// Tells why a line was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unwritten {
-    /// Nobody reads, and enough is waiting.
+pub enum Unwritten {
+    /// The agent does not read, and 32 MiB are waiting for it.
     Full,
-    /// The other end is closed.
+    /// The agent closed its standard input, or has ended.
     Closed,
 }
 
@@ -43,10 +43,12 @@ struct Pipe {
     waiting: usize,
 }
 
-/// The writing end. What the pipe takes at once is written at once; the rest is written by a task, so that a line comes to
-/// its end whoever gives up on it.
+/// Writes whole lines to an agent's standard input, in order, in bounded memory and time.
+///
+/// It writes what the pipe takes at once; a task writes the rest. So no line is left half written, even if the caller gives
+/// up on it. Up to 32 MiB wait for an agent that does not read.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub struct LineWriter {
     pipe: Arc<Mutex<Pipe>>,
     lines: mpsc::UnboundedSender<Line>,
     room: Arc<Semaphore>,
@@ -56,8 +58,12 @@ fn lock(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
     pipe.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Writer {
-    pub(crate) fn new(stdin: Stdin) -> Self {
+impl LineWriter {
+    /// Takes the standard input of an agent and starts the task that writes.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn new(stdin: Stdin) -> Self {
         let (lines, mut queue) = mpsc::unbounded_channel::<Line>();
         let room = Arc::new(Semaphore::new(AHEAD));
         let (stdin, waiting) = (Some(stdin), 0);
@@ -80,11 +86,14 @@ impl Writer {
             }
             closing.close();
         });
-        Writer { pipe, lines, room }
+        LineWriter { pipe, lines, room }
     }
 
-    /// Queues a line if there is room now.
-    pub(crate) fn push(&self, bytes: Vec<u8>) -> Result<oneshot::Receiver<()>, Unwritten> {
+    /// Queues a line if there is room now. The receiver resolves when the line is written, or fails when it can't be.
+    ///
+    /// # Errors
+    /// When there is no room, or nothing reads any more.
+    pub fn push(&self, bytes: Vec<u8>) -> Result<oneshot::Receiver<()>, Unwritten> {
         let room = self.room.clone().try_acquire_many_owned(cost(&bytes));
         let room = room.map_err(|error| match error {
             tokio::sync::TryAcquireError::Closed => Unwritten::Closed,
@@ -93,11 +102,15 @@ impl Writer {
         self.queue(bytes, room)
     }
 
-    /// Queues a line as soon as there is room, and looks whether it goes through.
+    /// Queues a line as soon as there is room, for which it waits up to 2 s; then waits up to 0.2 s for the line to be
+    /// written. A line that takes longer is written by the task.
+    ///
+    /// # Errors
+    /// When there is no room in time, or nothing reads any more.
     ///
     /// # Cancel safety
     /// The line may have been queued when the future is dropped, or not.
-    pub(crate) async fn write(&self, bytes: Vec<u8>) -> Result<(), Unwritten> {
+    pub async fn write(&self, bytes: Vec<u8>) -> Result<(), Unwritten> {
         let room = self.room.clone().acquire_many_owned(cost(&bytes));
         let room = timeout(ROOM, room).await.map_err(|_| Unwritten::Full)?;
         let written = self.queue(bytes, room.map_err(|_| Unwritten::Closed)?)?;
@@ -107,9 +120,8 @@ impl Writer {
         }
     }
 
-    /// Tells whether a line of about this size would be taken now.
-    #[cfg(feature = "codex")]
-    pub(crate) fn has_room(&self, size: usize) -> bool {
+    /// Tells whether [`push`](Self::push) would take a line of this many bytes now.
+    pub fn has_room(&self, size: usize) -> bool {
         self.room.available_permits() >= (size + OVERHEAD).min(AHEAD)
     }
 
@@ -187,7 +199,7 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let (sender, mut receiver) = pipe::pipe().unwrap();
-                let writer = Writer::new(Input::new(sender).writer());
+                let writer = LineWriter::new(Input::new(sender).writer());
                 let (mut expected, mut seen) = (Vec::new(), Vec::new());
                 for (number, (thousands, read, waits, lets_go_on)) in steps.into_iter().enumerate() {
                     let line = line(number, thousands);
@@ -228,7 +240,7 @@ mod tests {
     #[tokio::test]
     async fn l96b_a_waiting_line_goes_first() {
         let (sender, mut receiver) = pipe::pipe().unwrap();
-        let writer = Writer::new(Input::new(sender).writer());
+        let writer = LineWriter::new(Input::new(sender).writer());
         writer.write(line(0, 0)).await.unwrap();
         // From here on it is known that there is room. Whoever did much already may write nothing now all the same.
         let mut nobody = Context::from_waker(Waker::noop());
@@ -249,7 +261,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn p8c_a_write_that_finds_no_room_fails_after_its_timeout() {
         let (sender, _nobody_reads) = pipe::pipe().unwrap();
-        let writer = Writer::new(Input::new(sender).writer());
+        let writer = LineWriter::new(Input::new(sender).writer());
         while writer.push(line(0, 8000)).is_ok() {}
         let write = writer.write(line(1, 8000));
         let written = timeout(10 * ROOM, write).await;
@@ -259,7 +271,7 @@ mod tests {
     #[tokio::test]
     async fn p9a_p9b_a_pipe_that_nobody_reads_is_closed_for_all_lines() {
         let (sender, receiver) = pipe::pipe().unwrap();
-        let writer = Writer::new(Input::new(sender).writer());
+        let writer = LineWriter::new(Input::new(sender).writer());
         let waits = writer.push(line(0, 1000)).unwrap();
         drop(receiver);
         waits.await.unwrap_err();
@@ -268,7 +280,7 @@ mod tests {
             assert_eq!(writer.write(line(2, 0)).await, Err(Unwritten::Closed));
         }
         let (sender, receiver) = pipe::pipe().unwrap();
-        let writer = Writer::new(Input::new(sender).writer());
+        let writer = LineWriter::new(Input::new(sender).writer());
         drop(receiver);
         assert_eq!(writer.write(line(0, 0)).await, Err(Unwritten::Closed));
         assert_eq!(writer.push(line(1, 0)).err(), Some(Unwritten::Closed));

@@ -9,7 +9,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use agent_subprocess::{command::CommandDriver, guard};
+use agent_drivers::command::CommandDriver;
+use agent_subprocess::guard;
 use cancellable_sleep::SleepGate;
 use loop_runner::{
     AgentSettings, Control, DriverFactory, News, NewsReceiver, Options, Outcome, PhaseSettings,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use agent_subprocess::mcp::McpServer;
+use agent_drivers::mcp::McpServer;
 use serde_json::Value;
 
 use crate::{
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn h6_arguments_of_servers_are_shown_and_secrets_are_marked() {
-        let mut servers = agent_subprocess::mcp::McpServers::default();
+        let mut servers = agent_drivers::mcp::McpServers::default();
         let shell = McpServer::stdio("sh").arg("-c").arg("true # fine\nevil");
         let keyed = McpServer::stdio("x")
             .arg("--key=s3cret")

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use agent_subprocess::mcp::McpServers;
+use agent_drivers::mcp::McpServers;
 use loop_state::{Autonomy, Limits, PhaseRules, Rules, SessionPolicy};
 use serde::{Deserialize, Serialize};
 

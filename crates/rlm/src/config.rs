@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent_subprocess::mcp::McpServers;
+use agent_drivers::mcp::McpServers;
 use loop_runner::{AcpOptions, ClaudeOptions, CodexOptions, Hidden, state_dir};
 use loop_state::Autonomy;
 use serde::de::{self, Visitor};

@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use agent_drivers::SessionLocks;
+use agent_drivers::acp::AcpDriver;
+use agent_drivers::claude::ClaudeDriver;
+use agent_drivers::codex::CodexDriver;
+use agent_drivers::command::CommandDriver;
+use agent_drivers::mcp::McpServers;
 use agent_duplex::{Capabilities, Driver};
-use agent_subprocess::acp::AcpDriver;
-use agent_subprocess::claude::ClaudeDriver;
-use agent_subprocess::codex::CodexDriver;
-use agent_subprocess::command::CommandDriver;
-use agent_subprocess::mcp::McpServers;
-use agent_subprocess::{Context, SessionLocks};
+use agent_subprocess::Context;
 use loop_runner::{
     AcpOptions, AcpPreset, AgentSettings, ClaudeOptions, CodexOptions, DriverFactory, Permissions,
     PhaseSettings,

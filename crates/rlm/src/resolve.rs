@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent_subprocess::mcp::McpServers;
+use agent_drivers::mcp::McpServers;
 use loop_runner::{AgentSettings, PhaseSettings, PromptSource, Settings};
 use loop_state::Limits;
 

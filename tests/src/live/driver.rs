@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use agent_drivers::claude::ClaudeDriver;
 use agent_duplex::{Connection, Driver as _, Event, Message, Permissions, SessionChoice};
-use agent_subprocess::claude::ClaudeDriver;
 use agent_subprocess::{Context, StopPolicy};
 
 use super::checks::RUN;

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use agent_drivers::acp::AcpDriver;
+use agent_drivers::claude::ClaudeDriver;
+use agent_drivers::codex::CodexDriver;
 use agent_duplex::{Driver, Permissions};
 use agent_subprocess::Context;
-use agent_subprocess::acp::AcpDriver;
-use agent_subprocess::claude::ClaudeDriver;
-use agent_subprocess::codex::CodexDriver;
 use fs_err as fs;
 use serde_json::json;
 

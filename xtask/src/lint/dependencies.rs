@@ -3,15 +3,17 @@
 use crate::workspace::{Dependency, Package, Workspace};
 
 /// The members that each member may depend on, in any kind of dependency; `*` is all.
-const MEMBERS: [(&str, &[&str]); 13] = [
+const MEMBERS: [(&str, &[&str]); 14] = [
+    ("agent-drivers", &["agent-duplex", "agent-subprocess"]),
     ("agent-duplex", &[]),
-    ("agent-subprocess", &["agent-duplex"]),
+    ("agent-subprocess", &[]),
     ("cancellable-sleep", &[]),
     ("checkpoint-store", &[]),
     ("interrupt-stack", &[]),
     (
         "loop-runner",
         &[
+            "agent-drivers",
             "agent-duplex",
             "agent-subprocess",
             "cancellable-sleep",
@@ -27,9 +29,6 @@ const MEMBERS: [(&str, &[&str]); 13] = [
     ("rlm-tests", &["*"]),
     ("xtask", &[]),
 ];
-
-/// Edges between members that must hang on a feature: a driver's.
-const OPTIONAL: [(&str, &str); 1] = [("agent-subprocess", "agent-duplex")];
 
 /// Who may use these; development dependencies are free.
 const OTHERS: [(&str, &[&str]); 7] = [
@@ -60,6 +59,7 @@ const OTHERS: [(&str, &[&str]); 7] = [
     (
         "rustix",
         &[
+            "agent-drivers",
             "agent-subprocess",
             "checkpoint-store",
             "interrupt-stack",
@@ -79,6 +79,7 @@ const OTHERS: [(&str, &[&str]); 7] = [
 ];
 
 const TOKIO: &[&str] = &[
+    "agent-drivers",
     "agent-duplex",
     "agent-subprocess",
     "cancellable-sleep",
@@ -115,9 +116,6 @@ fn complaint(package: &Package, allowed: &[&str], dependency: &Dependency) -> Op
     if dependency.inner && from != to && !allowed.contains(&"*") && !allowed.contains(&to) {
         return Some("no such edge in the architecture");
     }
-    if OPTIONAL.contains(&(from, to)) && !dependency.optional && !dependency.dev {
-        return Some("only behind a feature");
-    }
     let users = OTHERS
         .iter()
         .find(|(name, _)| *name == to && !dependency.dev)?
@@ -147,12 +145,11 @@ pub(super) fn without_test_tools(workspace: &Workspace) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn edge(from: &str, to: &str, dev: bool, optional: bool) -> Vec<String> {
+    fn edge(from: &str, to: &str, dev: bool) -> Vec<String> {
         let inner = MEMBERS.iter().any(|(name, _)| *name == to);
         let dependency = Dependency {
             name: to.into(),
             dev,
-            optional,
             inner,
         };
         wrong(&[Package {
@@ -169,32 +166,32 @@ mod tests {
     #[test]
     fn edges_outside_the_picture_are_named() {
         assert_eq!(
-            edge("loop-state", "tokio", false, false),
+            edge("loop-state", "tokio", false),
             ["loop-state -> tokio: not given to this crate"]
         );
         assert_eq!(
-            edge("cancellable-sleep", "interrupt-stack", true, false),
+            edge("cancellable-sleep", "interrupt-stack", true),
             ["cancellable-sleep -> interrupt-stack: no such edge in the architecture"]
         );
         assert_eq!(
-            edge("agent-subprocess", "agent-duplex", false, false),
-            ["agent-subprocess -> agent-duplex: only behind a feature"]
+            edge("agent-subprocess", "agent-duplex", true),
+            ["agent-subprocess -> agent-duplex: no such edge in the architecture"]
         );
         assert_eq!(
-            edge("loop-runner", "signal-hook", false, true),
+            edge("loop-runner", "signal-hook", false),
             ["loop-runner -> signal-hook: not given to this crate"]
         );
         assert_eq!(
-            edge("newcomer", "serde", false, false),
+            edge("newcomer", "serde", false),
             ["newcomer is not in the table of members"]
         );
     }
 
     #[test]
     fn edges_of_the_picture_pass() {
-        assert!(edge("agent-subprocess", "agent-duplex", false, true).is_empty());
-        assert!(edge("rlm-loop", "interrupt-stack", false, false).is_empty());
-        assert!(edge("interrupt-stack", "interrupt-stack", true, false).is_empty());
-        assert!(edge("loop-state", "tokio", true, false).is_empty());
+        assert!(edge("agent-drivers", "agent-duplex", false).is_empty());
+        assert!(edge("rlm-loop", "interrupt-stack", false).is_empty());
+        assert!(edge("interrupt-stack", "interrupt-stack", true).is_empty());
+        assert!(edge("loop-state", "tokio", true).is_empty());
     }
 }

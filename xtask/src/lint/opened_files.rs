@@ -15,9 +15,10 @@ mod allowed;
 mod tokens;
 
 /// The crates that open files below `.rlm`.
-const CRATES: [&str; 4] = [
+const CRATES: [&str; 5] = [
     "crates/loop-runner/src",
     "crates/rlm/src",
+    "crates/agent-drivers/src",
     "crates/agent-subprocess/src",
     "crates/checkpoint-store/src",
 ];

@@ -7,24 +7,7 @@
     reason = "helpers of a test binary are not tests themselves"
 )]
 
-#[cfg(feature = "acp")]
-mod acp;
-#[cfg(any(feature = "claude", feature = "acp"))]
-mod changes;
-#[cfg(feature = "claude")]
-mod claude;
-#[cfg(feature = "codex")]
-mod codex;
-#[cfg(feature = "command")]
-mod command;
 mod containment;
-#[cfg(all(
-    feature = "acp",
-    feature = "claude",
-    feature = "codex",
-    feature = "command"
-))]
-mod contract;
 mod drops;
 mod errors;
 mod examples;

@@ -1,7 +1,7 @@
 //! The stages of a stop, each proven by an agent that ignores the ones before.
 
 use crate::scene::{DEADLINE, Scene, TREE, is_gone, says, stdout, wait_for_tree};
-use agent_subprocess::{Containment, ProcessId, Stage, StdinMode, StopPolicy};
+use agent_subprocess::{Containment, ProcessId, Signal, Stage, StdinMode, StopPolicy};
 use std::time::Duration;
 
 /// Short stages, so that waiting one out costs little.
@@ -126,11 +126,13 @@ async fn an_interrupt_reaches_the_group_and_the_agent_may_stay() {
         .await
         .unwrap();
     says(&mut agent, "ready").await;
-    agent.interrupt().unwrap();
+    agent.signal(Signal::Interrupt).unwrap();
     says(&mut agent, "INT").await;
     let report = agent.stop(&StopPolicy::kill()).await;
     assert_eq!(report.stage, Stage::Kill, "{report}");
-    agent.interrupt().expect("harmless once it is gone");
+    agent
+        .signal(Signal::Interrupt)
+        .expect("harmless once it is gone");
 }
 
 #[tokio::test]
@@ -354,7 +356,7 @@ async fn p33a_p33b_an_agent_has_a_group_of_its_own_and_ours_hears_nothing() {
         let pid = i32::try_from(agent.pid()).unwrap();
         let group = rustix::process::getpgid(rustix::process::Pid::from_raw(pid)).unwrap();
         assert_ne!(group, rustix::process::getpgrp());
-        agent.interrupt().unwrap();
+        agent.signal(Signal::Interrupt).unwrap();
         agent.stop(&short()).await;
         assert_eq!(neighbour.try_wait().unwrap(), None, "it is in our group");
         neighbour.kill().unwrap();

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use agent_subprocess::mcp::{McpServer, McpServers};
+use agent_drivers::mcp::{McpServer, McpServers};
 
 use crate::{AgentSettings, PhaseSettings, PromptSource, Settings};
 

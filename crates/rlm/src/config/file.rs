@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent_subprocess::mcp::without_value;
+use agent_drivers::mcp::without_value;
 use loop_runner::state_dir;
 use loop_state::MAX_PHASES;
 use serde::Deserialize;

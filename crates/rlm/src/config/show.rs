@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use agent_subprocess::mcp::{McpServer, McpServers};
+use agent_drivers::mcp::{McpServer, McpServers};
 use loop_state::Autonomy;
 use serde::Deserialize;
 use toml::Value;

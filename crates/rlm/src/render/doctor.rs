@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_column_for_all_that_a_driver_can() {
-        let claude = agent_subprocess::claude::ClaudeDriver::new(
+        let claude = agent_drivers::claude::ClaudeDriver::new(
             Vec::new(),
             agent_subprocess::Context::new("", ""),
         );

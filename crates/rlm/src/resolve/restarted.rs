@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use agent_subprocess::mcp::McpServers;
+use agent_drivers::mcp::McpServers;
 use loop_runner::{AgentSettings, Permissions, PhaseSettings, Program, PromptSource, Settings};
 
 use super::{
@@ -361,7 +361,7 @@ mod tests {
         let hooks = refused(|it| it.commit = true);
         assert!(hooks.contains("git-hooks"), "{hooks}");
         let server = refused(|it| {
-            let evil = agent_subprocess::mcp::McpServer::stdio("evil");
+            let evil = agent_drivers::mcp::McpServer::stdio("evil");
             it.phases[0].mcp_servers.insert("a", evil).unwrap();
         });
         assert!(server.contains("mcp-server `a: evil`"), "{server}");

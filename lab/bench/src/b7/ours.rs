@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use agent_drivers::claude::ClaudeDriver;
 use agent_duplex::{
     Conversation, ConversationOptions, Driver as _, Event, Input, Message, SessionChoice, What,
 };
-use agent_subprocess::claude::ClaudeDriver;
 use agent_subprocess::{AgentCommand, Context, Marker, StdinMode, StopPolicy, Stream};
 use tokio::io::AsyncWriteExt as _;
 

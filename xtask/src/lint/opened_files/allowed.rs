@@ -12,23 +12,35 @@ pub(super) struct Allowed {
 
 pub(super) const ALLOWED: [Allowed; 38] = [
     Allowed {
-        file: "crates/agent-subprocess/src/acp/driver.rs",
+        file: "crates/agent-drivers/src/acp/driver.rs",
         calls: &["std::fs::canonicalize"],
         reason: "It resolves the working directory of the agent, and opens nothing.",
     },
     Allowed {
-        file: "crates/agent-subprocess/src/acp/gemini.rs",
+        file: "crates/agent-drivers/src/acp/gemini.rs",
         calls: &["std::fs::read_dir", "std::fs::rename"],
         reason: "It renames the record of a session in the user's own folder of that agent, outside of the project.",
     },
     Allowed {
-        file: "crates/agent-subprocess/src/ancestry.rs",
-        calls: &["std::fs::read_to_string"],
+        file: "crates/agent-drivers/src/codex/commands.rs",
+        calls: &["std::fs::read"],
         reason: "It reads /proc.",
     },
     Allowed {
-        file: "crates/agent-subprocess/src/codex/commands.rs",
-        calls: &["std::fs::read"],
+        file: "crates/agent-drivers/src/session_locks.rs",
+        calls: &[
+            "std::fs::DirBuilder::new",
+            "std::fs::OpenOptions::new",
+            "std::fs::metadata",
+            "std::fs::read_dir",
+            "std::fs::remove_file",
+            "std::fs::symlink_metadata",
+        ],
+        reason: "Its files are in a directory of the user's own, outside of any project; it checks owner and mode, and opens no link or FIFO.",
+    },
+    Allowed {
+        file: "crates/agent-subprocess/src/ancestry.rs",
+        calls: &["std::fs::read_to_string"],
         reason: "It reads /proc.",
     },
     Allowed {
@@ -65,18 +77,6 @@ pub(super) const ALLOWED: [Allowed; 38] = [
             "std::fs::canonicalize",
         ],
         reason: "It makes the caller's directory, and in it new files by a descriptor that plain_file.rs opened; O_EXCL follows no link.",
-    },
-    Allowed {
-        file: "crates/agent-subprocess/src/session_locks.rs",
-        calls: &[
-            "std::fs::DirBuilder::new",
-            "std::fs::OpenOptions::new",
-            "std::fs::metadata",
-            "std::fs::read_dir",
-            "std::fs::remove_file",
-            "std::fs::symlink_metadata",
-        ],
-        reason: "Its files are in a directory of the user's own, outside of any project; it checks owner and mode, and opens no link or FIFO.",
     },
     Allowed {
         file: "crates/agent-subprocess/src/sweep/linux.rs",

@@ -1,0 +1,138 @@
+//! A conversation with an agent that speaks Claude Code's stream-json, a person's lines on one side and its events on the other.
+//!
+//! `cargo run -p agent-drivers --example duplex --features claude -- claude --model=sonnet` starts the program `claude` that is on the `PATH`.
+//! A line that is typed is said to the agent at once, also while it works; after a question it is the answer; an empty one interrupts the turn.
+//! Ctrl-D waits for what was said and ends everything. So does Ctrl-C, at once: the guard sees to it.
+#![expect(clippy::print_stdout, reason = "a program for a terminal")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::error::Error;
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::time::Duration;
+use std::{env, io, thread};
+
+use agent_drivers::claude::ClaudeDriver;
+use agent_duplex::{
+    Ask, Conversation, ConversationOptions, Decision, Event, Input, Queued, RestartPolicy, What,
+};
+use agent_subprocess::{Context, guard};
+use tokio::sync::mpsc;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    guard::run_if_guard();
+    tokio::runtime::Runtime::new()?.block_on(talk(env::args_os().skip(1).collect()))
+}
+
+async fn talk(program: Vec<OsString>) -> Result<(), Box<dyn Error>> {
+    let scratch = tempfile::tempdir()?;
+    let context = Context::new(env::current_dir()?, scratch.path());
+    let driver = ClaudeDriver::new(program, context);
+    let options = ConversationOptions::default().with_restart(RestartPolicy::default());
+    let (conversation, mut primary) = Conversation::new(Box::new(driver), options);
+    let asks = Asks::default();
+
+    let say = async {
+        let mut lines = typed();
+        while let Some(line) = lines.recv().await {
+            let ask = asks.open.borrow_mut().pop_front();
+            say(&conversation, ask, line).await?;
+        }
+        asks.nobody.set(true);
+        for ask in asks.open.take() {
+            deny(&conversation, &ask).await?;
+        }
+        let answered = conversation.drained().await;
+        conversation.close().await;
+        let report = conversation.stop(Duration::from_secs(8)).await;
+        answered.map(|()| report)
+    };
+    let hear = async {
+        while let Some(published) = primary.next().await {
+            match published.what {
+                What::Observed(seen) => {
+                    for event in seen.events {
+                        if let Some(ask) = asks.hear(event) {
+                            deny(&conversation, &ask).await?;
+                        }
+                    }
+                }
+                What::Completed(completion) => println!("\n[{}]", completion.end),
+                _ => {}
+            }
+            io::stdout()
+                .flush()
+                .map_err(|e| Box::new(e) as Box<dyn Error>)?;
+        }
+        Ok::<_, Box<dyn Error>>(())
+    };
+    let (report, ()) = tokio::try_join!(async { say.await.map_err(Into::into) }, hear)?;
+    println!("{report}");
+    Ok(())
+}
+
+/// Returns the lines of the standard input as they come.
+fn typed() -> mpsc::Receiver<String> {
+    let (lines, typed) = mpsc::channel(1);
+    thread::spawn(move || {
+        let mut input = io::stdin().lines().map_while(Result::ok);
+        input.try_for_each(|line| lines.blocking_send(line))
+    });
+    typed
+}
+
+async fn say(
+    conversation: &Conversation,
+    ask: Option<Ask>,
+    line: String,
+) -> Result<(), agent_duplex::Error> {
+    match (ask, line.as_str()) {
+        (Some(ask), "y") => conversation.answer(&ask.id, Decision::Allow).await,
+        (Some(ask), _) => {
+            let decision = Decision::Deny { message: line };
+            conversation.answer(&ask.id, decision).await
+        }
+        (None, "") => {
+            drop(conversation.interrupt(Queued::Keep)); // asked for at once; its end is read
+            Ok(())
+        }
+        (None, _) => conversation.send(Input::new(line)).map(drop),
+    }
+}
+
+async fn deny(conversation: &Conversation, ask: &Ask) -> Result<(), agent_duplex::Error> {
+    let message = "nobody is there to be asked".to_owned();
+    conversation
+        .answer(&ask.id, Decision::Deny { message })
+        .await
+}
+
+/// What the agent wants to know.
+#[derive(Default)]
+struct Asks {
+    open: RefCell<VecDeque<Ask>>,
+    /// Whether nobody types any more.
+    nobody: Cell<bool>,
+}
+
+impl Asks {
+    /// Shows what the agent does; returns what it asks when nobody is there to answer.
+    fn hear(&self, event: Event) -> Option<Ask> {
+        match event {
+            Event::TextDelta(text) => print!("{text}"),
+            Event::ToolStarted { name, summary, .. } => println!("\n({name}: {summary})"),
+            Event::Warning(text) => println!("\n! {text}"),
+            Event::PermissionAsked(ask) if self.nobody.get() => return Some(ask),
+            Event::PermissionAsked(ask) => {
+                println!("\nMay it? {}: {} (y, or why not)", ask.tool, ask.summary);
+                self.open.borrow_mut().push_back(ask);
+            }
+            Event::PermissionWithdrawn { id } => {
+                self.open.borrow_mut().retain(|ask| ask.id != id);
+            }
+            _ => {}
+        }
+        None
+    }
+}

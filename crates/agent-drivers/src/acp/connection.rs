@@ -1,0 +1,248 @@
+//! The live end: an agent's process, and the waits that its protocol needs.
+
+use super::protocol::Session;
+use crate::SessionLocks;
+use crate::converse::{Change, Dialogue, Link, Means, last_line};
+use crate::session_locks::{Lease, Refusal};
+use agent_duplex::{
+    Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
+};
+use agent_subprocess::Signal;
+use std::future::ready;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What a connection knows of its agent besides the process and the session.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) lease: Option<Lease>,
+    pub(super) locks: Option<SessionLocks>,
+    /// How long a change may take.
+    pub(super) answer: Duration,
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub(super) struct AcpConnection {
+    link: Link,
+    session: Session,
+    lease: Option<Lease>,
+    locks: Option<SessionLocks>,
+    answer: Duration,
+    /// A change that waits for its answer.
+    change: Change,
+}
+
+impl AcpConnection {
+    pub(super) fn new(link: Link, session: Session, setup: Setup) -> Self {
+        AcpConnection {
+            link,
+            session,
+            lease: setup.lease,
+            locks: setup.locks,
+            answer: setup.answer,
+            change: Change::default(),
+        }
+    }
+
+    /// Asks for a change. What comes of it is waited for if that matters.
+    async fn ask_change(&mut self, line: Option<Vec<u8>>) -> Result<Changing, Error> {
+        let is_asked = line.is_some();
+        if let Some(line) = line {
+            self.write(line).await?;
+        }
+        Ok(match is_asked && self.session.is_asking() {
+            true => self.change.begin(self.answer),
+            false => Box::pin(ready(Ok(()))),
+        })
+    }
+
+    /// Takes a session whose id is known now.
+    fn lock(&mut self) -> Option<Event> {
+        let id = self.session.id()?;
+        let locks = self.locks.take();
+        let locks = locks.filter(|_| self.lease.is_none())?;
+        match locks.take(id) {
+            Ok(lease) => {
+                self.lease = Some(lease);
+                None
+            }
+            Err(Refusal::Held { by, .. }) => Some(Event::Warning(by.to_string())),
+            Err(Refusal::Io(e)) => {
+                Some(Event::Warning(format!("the session can't be locked: {e}")))
+            }
+        }
+    }
+}
+
+impl Dialogue for AcpConnection {
+    /// Real agents take 150 ms at worst. They are asked again before they are signalled, because an interrupt that comes before the agent has looked at
+    /// the turn is lost on some.
+    const INTERRUPT: &'static [Duration] = &[
+        Duration::from_secs(1),
+        Duration::from_secs(2),
+        Duration::from_secs(3),
+    ];
+    const POLITELY: &'static [(Means, Duration)] = &[
+        (Means::Own, Duration::from_secs(2)),
+        (Means::CloseInput, Duration::from_secs(2)),
+        (Means::Signal(Signal::Terminate), Duration::from_secs(2)),
+        (Means::Signal(Signal::Kill), Duration::from_secs(2)),
+    ];
+
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    async fn begin(&mut self) -> Result<(), Error> {
+        if self.link.introduce() {
+            let line = self.session.initialize();
+            self.push(line);
+        }
+        while self.session.is_opening() && self.step().await {}
+        match self.session.refusal() {
+            Some(error) => Err(error),
+            None if self.session.is_opening() => Err(self.gone().await),
+            None => Ok(()),
+        }
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), Error> {
+        self.begin().await?;
+        if self.session.is_leaving() {
+            return Err(Error::gone("it was asked to end"));
+        } else if let Some(events) = self.session.fail(&message) {
+            self.keep_events(events);
+            self.link.dismiss();
+            return Ok(());
+        } else if self.link.over || self.link.agent.has_exited() {
+            return Err(self.gone().await);
+        } else if self.session.owes_turn() {
+            let mend = "wait for the end of the turn";
+            let what = "take a message while a turn runs";
+            return Err(Error::unsupported(self.link.name, what, mend));
+        }
+        let (request, line) = self.session.prompt(&message);
+        self.write(line).await?;
+        let event = self.session.sent(&message, request);
+        self.keep(event.into());
+        Ok(())
+    }
+
+    async fn answer(&mut self, ask: &str, decision: &Decision) -> Result<(), Error> {
+        if let Some(line) = self.session.answer(ask, decision) {
+            self.write(line).await?;
+            let events = self.session.answer_sent(ask, decision);
+            self.keep_events(events);
+        }
+        Ok(())
+    }
+
+    async fn set_permissions(&mut self, permissions: Permissions) -> Result<Changing, Error> {
+        self.begin().await?;
+        let line = self.session.set_permissions(permissions)?;
+        self.ask_change(line).await
+    }
+
+    async fn set_model(&mut self, model: Option<String>) -> Result<Changing, Error> {
+        self.begin().await?;
+        if self.session.is_leaving() || self.link.over {
+            return Err(Error::gone("it was asked to end, or has ended"));
+        }
+        let line = self.session.set_model(model)?;
+        self.ask_change(line).await
+    }
+
+    fn hear(&mut self, line: Line) {
+        let was_opening = self.session.is_opening();
+        let heard = self.session.hear(&line.bytes);
+        let is_asking = self.session.is_asking();
+        self.change.tell(is_asking, || self.session.change_answer());
+        let mut seen = Observation::output(Stream::Stdout, line);
+        seen.events = heard.events;
+        for line in heard.lines {
+            self.push(line);
+        }
+        if was_opening {
+            seen.events.extend(self.lock());
+        }
+        self.keep(seen);
+    }
+
+    fn interrupt_turn(&mut self, _drop_queued: bool) -> bool {
+        let heard = self.session.interrupt();
+        self.follow(heard)
+    }
+
+    fn is_interrupting(&self) -> bool {
+        self.session.is_interrupting()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.session.owes_turn()
+    }
+
+    fn leave(&mut self) {
+        self.session.leave();
+    }
+
+    /// Closes the session, where the agent knows how to; with an answer the next means follows at once.
+    fn take_leave(&mut self) {
+        if let Some(line) = self.session.close() {
+            self.push(line);
+        }
+    }
+
+    fn is_taking_leave(&self) -> bool {
+        self.session.is_closing()
+    }
+
+    fn answers_due(&mut self) -> Option<Instant> {
+        self.session.answers_due(Instant::now())
+    }
+
+    fn expire(&mut self) {
+        let events = self.session.expire(Instant::now());
+        self.keep_events(events);
+    }
+
+    fn renew(&mut self) {
+        self.session.renew();
+    }
+
+    fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
+        self.change.forget();
+        self.session.exited(exit, stderr)
+    }
+
+    fn failed_start(&self, how: &str, stderr: &str) -> Option<Error> {
+        if !self.session.is_opening() {
+            return None;
+        }
+        let (program, said) = (&self.link.program, last_line(stderr));
+        let what = format!("`{program}` ended before it opened a session ({how}){said}");
+        let mend = "try it by hand, and whether it speaks the Agent Client Protocol";
+        Some(Error::start(format!("{what}; {mend}"), None))
+    }
+
+    fn urge(&mut self, n: usize) -> Option<Signal> {
+        match n {
+            0 => {
+                let line = self.session.cancel();
+                self.push(line);
+                None
+            }
+            1 => Some(Signal::Interrupt),
+            _ => Some(Signal::Kill),
+        }
+    }
+
+    /// Its session.
+    fn release(&mut self) {
+        self.lease.iter_mut().for_each(Lease::idle);
+    }
+}

@@ -1,0 +1,371 @@
+//! The command line of an agent, out of what was chosen. No text of a person's and no secret stands
+//! in a word: those go by private files.
+
+use super::options::Options;
+use super::protocol::mode;
+use crate::duplex::not_started;
+use agent_duplex::{Error, Permissions, SessionChoice};
+use agent_subprocess::ScratchFile;
+use serde_json::Value;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// The longest word that Linux takes, with the byte that ends it.
+const WORD: usize = 128 << 10;
+
+/// What the driver says by itself. Said again, it would be said twice, and the agent's own rule would decide.
+const OURS: [&str; 8] = [
+    "--session-id",
+    "--resume",
+    "-r",
+    "--continue",
+    "-c",
+    "--fork-session",
+    "--input-format",
+    "--output-format",
+];
+
+/// What the agent may do is said by `permissions`; said here, it would count and nobody would know.
+const PERMISSIONS: [&str; 5] = [
+    "--dangerously-skip-permissions",
+    "--allow-dangerously-skip-permissions",
+    "--permission-mode",
+    "--permission-prompt-tool",
+    "--permission-prompts",
+];
+
+/// What the agent needs of the host's environment besides what every agent needs.
+pub(super) const NEEDED: [&str; 3] = ["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"];
+
+/// The driver's words, and the files that they name.
+#[derive(Debug, Default)]
+pub(super) struct Arguments {
+    pub(super) words: Vec<OsString>,
+    pub(super) files: Vec<ScratchFile>,
+}
+
+impl Arguments {
+    /// Composes the words, and writes the files into `scratch`. `variable` fills in what MCP servers want of the
+    /// environment.
+    pub(super) fn compose(
+        options: &Options,
+        session: &SessionChoice,
+        id: &str,
+        scratch: &Path,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, Error> {
+        options.check()?;
+        let mut all = Arguments::default();
+        for word in ["-p", "--input-format", "stream-json", "--output-format"] {
+            all.say(word);
+        }
+        for word in ["stream-json", "--verbose", "--include-partial-messages"] {
+            all.say(word);
+        }
+        all.say("--replay-user-messages");
+        match session {
+            SessionChoice::Resume(id) => all.bind("--resume", id),
+            SessionChoice::Fork(from) => {
+                all.bind("--resume", from);
+                all.say("--fork-session");
+                all.bind("--session-id", id);
+            }
+            _ => all.bind("--session-id", id),
+        }
+        all.say("--permission-prompt-tool");
+        all.say("stdio");
+        if options.permissions == Permissions::All {
+            all.say("--dangerously-skip-permissions");
+        } else {
+            all.say("--permission-mode");
+            all.say(mode(options.permissions));
+        }
+        let turns = options.max_turns.map(|turns| turns.to_string());
+        let named = [
+            ("--model", &options.model),
+            ("--fallback-model", &options.fallback_model),
+            ("--effort", &options.effort),
+            ("--max-turns", &turns),
+        ];
+        for (flag, value) in named {
+            value.iter().for_each(|value| all.bind(flag, value));
+        }
+        let lists = [
+            ("--tools", options.tools.as_deref()),
+            ("--allowedTools", some(&options.allowed_tools)),
+            ("--disallowedTools", some(&options.disallowed_tools)),
+            ("--setting-sources", options.setting_sources.as_deref()),
+        ];
+        for (flag, list) in lists {
+            list.iter().for_each(|list| all.bind(flag, list.join(",")));
+        }
+        for directory in &options.add_dirs {
+            all.bind("--add-dir", directory);
+        }
+        all.files(options, scratch, variable)?;
+        all.more(&options.args)?;
+        Ok(all)
+    }
+
+    fn files(
+        &mut self,
+        options: &Options,
+        scratch: &Path,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), Error> {
+        let mut settings = options.settings.clone();
+        if !options.hooks {
+            settings.insert("disableAllHooks".to_owned(), Value::Bool(true));
+        }
+        if !settings.is_empty() {
+            let json = Value::Object(settings).to_string();
+            self.file("--settings", scratch, "settings", "json", &json)?;
+        }
+        let prompts = [
+            ("--system-prompt-file", &options.system_prompt),
+            ("--append-system-prompt-file", &options.append_system_prompt),
+        ];
+        for (flag, text) in prompts {
+            if let Some(text) = text {
+                self.file(flag, scratch, "system-prompt", "md", text)?;
+            }
+        }
+        if options.strict_mcp {
+            self.say("--strict-mcp-config");
+        }
+        if !options.mcp_servers.is_empty() {
+            let servers = options
+                .mcp_servers
+                .expanded(variable)
+                .map_err(not_started)?;
+            let json = servers.to_json().map_err(not_started)?;
+            self.file("--mcp-config", scratch, "mcp", "json", &json)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the caller's own words, unless they say what is said already.
+    fn more(&mut self, args: &[OsString]) -> Result<(), Error> {
+        let said: Vec<String> = { self.words.iter() }
+            .filter_map(|word| flag(word))
+            .collect();
+        for arg in args {
+            let given = flag(arg).unwrap_or_default();
+            let mend = if PERMISSIONS.contains(&given.as_str()) {
+                "say --permissions instead of it"
+            } else if given == "--settings" && said.contains(&given) {
+                "say it by the driver's own settings, or let hooks run"
+            } else if OURS.contains(&given.as_str()) || said.contains(&given) {
+                "take it out of the agent's extra arguments"
+            } else {
+                continue;
+            };
+            let arg = given.escape_debug();
+            let what = format!("`{arg}` is chosen by the driver: {mend}");
+            return Err(Error::start(what, None));
+        }
+        self.words.extend_from_slice(args);
+        match self.words.iter().find(|word| word.len() >= WORD) {
+            None => Ok(()),
+            Some(word) => {
+                let name = flag(word).unwrap_or_else(|| "an argument".to_owned());
+                let what = format!("{name} of the agent has {} bytes", word.len());
+                let mend = "the system takes less than 128 KiB in one; pass it in a file";
+                Err(Error::start(format!("{what}: {mend}"), None))
+            }
+        }
+    }
+
+    fn say(&mut self, word: &str) {
+        self.words.push(word.into());
+    }
+
+    /// Binds a value to its flag, so that it is never taken for another flag.
+    fn bind(&mut self, flag: &str, value: impl AsRef<OsStr>) {
+        let mut word = OsString::from(flag);
+        word.push("=");
+        word.push(value);
+        self.words.push(word);
+    }
+
+    fn file(
+        &mut self,
+        flag: &str,
+        scratch: &Path,
+        what: &str,
+        extension: &str,
+        text: &str,
+    ) -> Result<(), Error> {
+        let file = ScratchFile::write(scratch, what, extension, text.as_bytes());
+        let file = file.map_err(|e| {
+            let place = scratch.display();
+            let what = format!("the agent's {what} can't be written in {place}: {e}");
+            let mend = "make room there or correct its permissions";
+            Error::start(format!("{what}; {mend}"), Some(e.into()))
+        })?;
+        self.bind(flag, file.path());
+        self.files.push(file);
+        Ok(())
+    }
+}
+
+fn some(list: &[String]) -> Option<&[String]> {
+    (!list.is_empty()).then_some(list)
+}
+
+/// Returns the name of the flag that a word is, if it is one.
+fn flag(word: &OsStr) -> Option<String> {
+    let word = word.to_string_lossy();
+    let flag = word.split('=').next().unwrap_or_default();
+    flag.starts_with('-').then(|| flag.to_owned())
+}
+
+impl Options {
+    /// Refuses lists whose parts the agent would divide in another way, at commas and spaces, and variables that the system would.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.env.check()?;
+        let rules = [
+            ("allowed tool", &self.allowed_tools),
+            ("disallowed tool", &self.disallowed_tools),
+        ];
+        let tools = self.tools.iter().flatten().find(|tool| !is_name(tool));
+        let bad_rule = rules.iter().find_map(|(what, rules)| {
+            let rule = rules.iter().find(|rule| !is_rule(rule))?;
+            Some((*what, rule))
+        });
+        let is_source = |source: &&String| ["user", "project", "local"].contains(&source.as_str());
+        let source = { self.setting_sources.iter().flatten() }.find(|source| !is_source(source));
+        let effort = self.effort.as_ref().filter(|effort| !is_name(effort));
+        let (what, text, mend) = if let Some(tool) = tools {
+            ("tool", tool, "name one tool, such as Bash")
+        } else if let Some((what, rule)) = bad_rule {
+            (
+                what,
+                rule,
+                "name one tool, or a rule such as Bash(git log:*)",
+            )
+        } else if let Some(source) = source {
+            ("source of settings", source, "say user, project or local")
+        } else if let Some(effort) = effort {
+            ("effort", effort, "use the agent's own word, such as high")
+        } else {
+            return Ok(());
+        };
+        let text = text.escape_debug();
+        Err(Error::start(format!("`{text}` is no {what}: {mend}"), None))
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    !text.is_empty() && !text.starts_with('-') && text.chars().all(is_good)
+}
+
+/// A tool's name, or one with what it may be called with in parentheses.
+fn is_rule(text: &str) -> bool {
+    let (name, inside) = match text.split_once('(') {
+        Some((name, rest)) => (name, rest.strip_suffix(')')),
+        None => (text, Some("")),
+    };
+    let is_plain =
+        |inside: &str| !inside.contains(['(', ')']) && !inside.contains(char::is_control);
+    is_name(name.trim_end_matches('*')) && inside.is_some_and(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn composed(options: &Options) -> Result<Vec<String>, String> {
+        let scratch = tempfile::tempdir().unwrap();
+        let fresh = SessionChoice::Fresh;
+        let all = Arguments::compose(options, &fresh, "id", scratch.path(), |_| None);
+        let words = all.map_err(|e| e.to_string())?.words;
+        Ok(words
+            .into_iter()
+            .map(|word| word.into_string().unwrap())
+            .collect())
+    }
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn p31c_p31d_p31e_what_would_be_split_or_be_another_flag_is_refused() {
+        let with = |change: &dyn Fn(&mut Options)| {
+            let mut options = Options::default();
+            change(&mut options);
+            composed(&options).unwrap_err()
+        };
+        let errors = [
+            with(&|o| o.tools = Some(texts(&["Bash", "Edit,Write"]))),
+            with(&|o| o.tools = Some(texts(&[""]))),
+            with(&|o| o.tools = Some(texts(&["--dangerously-skip-permissions"]))),
+            with(&|o| o.allowed_tools = texts(&["Bash(ls) Bash"])),
+            with(&|o| o.disallowed_tools = texts(&["Bash(a),Write(b)"])),
+            with(&|o| o.allowed_tools = texts(&["Bash(ls"])),
+            with(&|o| o.setting_sources = Some(texts(&["usr"]))),
+            with(&|o| o.effort = Some("high low".to_owned())),
+            with(&|o| o.args = vec!["--settings=x".into()]),
+            with(&|o| o.args = vec![format!("--betas={}", "x".repeat(WORD)).into()]),
+            with(&|o| {
+                o.tools = Some(texts(&["Bash"]));
+                o.args = texts(&["--tools", "Write"])
+                    .into_iter()
+                    .map(Into::into)
+                    .collect();
+            }),
+        ];
+        insta::assert_snapshot!(errors.join("\n"), @r"
+        `Edit,Write` is no tool: name one tool, such as Bash
+        `` is no tool: name one tool, such as Bash
+        `--dangerously-skip-permissions` is no tool: name one tool, such as Bash
+        `Bash(ls) Bash` is no allowed tool: name one tool, or a rule such as Bash(git log:*)
+        `Bash(a),Write(b)` is no disallowed tool: name one tool, or a rule such as Bash(git log:*)
+        `Bash(ls` is no allowed tool: name one tool, or a rule such as Bash(git log:*)
+        `usr` is no source of settings: say user, project or local
+        `high low` is no effort: use the agent's own word, such as high
+        `--settings` is chosen by the driver: say it by the driver's own settings, or let hooks run
+        --betas of the agent has 131080 bytes: the system takes less than 128 KiB in one; pass it in a file
+        `--tools` is chosen by the driver: take it out of the agent's extra arguments
+        ");
+    }
+
+    #[test]
+    fn p31a_what_may_be_named_is() {
+        let mut options = Options {
+            tools: Some(Vec::new()),
+            allowed_tools: texts(&["Bash(git log:*)", "mcp__docs__*", "Read"]),
+            setting_sources: Some(texts(&["project", "local"])),
+            hooks: true,
+            ..Options::default()
+        };
+        let words = composed(&options).unwrap();
+        let tail = words[words.len() - 3..].join(" | ");
+        insta::assert_snapshot!(tail, @"--tools= | --allowedTools=Bash(git log:*),mcp__docs__*,Read | --setting-sources=project,local");
+        options.hooks = false;
+        let words = composed(&options).unwrap();
+        assert!(
+            words.last().unwrap().starts_with("--settings=/"),
+            "{words:?}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn p31c_a_rule_stays_one_rule(rule: String) {
+            // As the agent divides: at commas and spaces outside of parentheses.
+            let mut depth = 0_i32;
+            let parts = rule.split(|c: char| {
+                depth += i32::from(c == '(') - i32::from(c == ')');
+                depth <= 0 && (c == ',' || c.is_whitespace())
+            });
+            if is_rule(&rule) {
+                prop_assert_eq!(parts.count(), 1);
+                prop_assert!(!rule.starts_with('-'));
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The live end: an agent's process, and the waits that its protocol needs.
+
+use super::driver::NAME;
+use super::failure;
+use super::protocol::{Session, mode};
+use crate::converse::{Change, Dialogue, Link, Means, Timeouts};
+use crate::session_locks::Lease;
+use agent_duplex::{
+    Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
+};
+use agent_subprocess::{ScratchFile, Signal};
+use std::future::ready;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// How long to wait for the first word of an agent that may be failing to start.
+const FIRST_WORD: Duration = Duration::from_secs(3);
+/// How long a request to end may take to get into the pipe before that is closed.
+const WRITTEN: Duration = Duration::from_millis(200);
+
+/// What a connection knows of its agent besides the process.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) session: String,
+    /// Whether the session was there before.
+    pub(super) has_past: bool,
+    /// Whether everything may be permitted while it runs; that must be said at the start.
+    pub(super) may_all: bool,
+    pub(super) timeouts: Timeouts,
+    /// Removed when the agent has ended.
+    pub(super) files: Vec<ScratchFile>,
+    pub(super) lease: Option<Lease>,
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub(super) struct ClaudeConnection {
+    link: Link,
+    session: Session,
+    may_all: bool,
+    /// How long a change may take.
+    answer: Duration,
+    files: Vec<ScratchFile>,
+    lease: Option<Lease>,
+    /// A change that waits for its answer.
+    change: Change,
+}
+
+impl ClaudeConnection {
+    pub(super) fn new(link: Link, setup: Setup) -> Self {
+        ClaudeConnection {
+            link,
+            session: Session::new(setup.session, setup.has_past, setup.timeouts),
+            may_all: setup.may_all,
+            answer: setup.timeouts.others,
+            files: setup.files,
+            lease: setup.lease,
+            change: Change::default(),
+        }
+    }
+}
+
+impl Dialogue for ClaudeConnection {
+    /// A real one takes 150 ms at worst.
+    const INTERRUPT: &'static [Duration] = &[Duration::from_secs(3), Duration::from_secs(3)];
+    const POLITELY: &'static [(Means, Duration)] = &[
+        (Means::Own, Duration::from_secs(2)),
+        (Means::CloseInput, Duration::from_secs(1)),
+        (Means::Signal(Signal::Terminate), Duration::from_secs(2)),
+        (Means::Signal(Signal::Kill), Duration::from_secs(2)),
+    ];
+
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    /// Waits until the agent said a word: what can't start says so within moments, and only by its exit. An agent that takes its time, or never
+    /// answers, gets its first message all the same.
+    async fn begin(&mut self) -> Result<(), Error> {
+        if self.link.introduce() {
+            let line = self.session.initialize();
+            self.push(line);
+            if let Some(line) = self.session.ask_past() {
+                self.push(line);
+            }
+        }
+        self.pump(Instant::now() + FIRST_WORD, |this| this.session.spoke())
+            .await;
+        if self.link.over && !self.session.spoke() {
+            return Err(self.gone().await);
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), Error> {
+        if !self.link.introduced {
+            self.begin().await?;
+        }
+        if self.session.is_leaving() {
+            return Err(Error::gone("it was asked to end"));
+        } else if let Some(events) = self.session.fail(&message) {
+            self.keep_events(events);
+            return Ok(());
+        } else if self.link.over || self.link.agent.has_exited() {
+            return Err(self.gone().await);
+        }
+        self.write(Session::message(&message)).await?;
+        self.session.sent(&message);
+        Ok(())
+    }
+
+    async fn answer(&mut self, ask: &str, decision: &Decision) -> Result<(), Error> {
+        if let Some(line) = self.session.answer(ask, decision) {
+            self.write(line).await?;
+            self.session.answer_sent(ask, decision);
+        }
+        Ok(())
+    }
+
+    async fn set_permissions(&mut self, permissions: Permissions) -> Result<Changing, Error> {
+        if permissions == Permissions::All && !self.may_all {
+            let (what, mend) = (
+                "be permitted everything now",
+                "start it with all permissions",
+            );
+            return Err(Error::unsupported(NAME, what, mend));
+        }
+        let line = self.session.set_mode(mode(permissions));
+        self.write(line).await?;
+        Ok(Box::pin(ready(Ok(()))))
+    }
+
+    async fn set_model(&mut self, model: Option<String>) -> Result<Changing, Error> {
+        if self.session.is_leaving() || self.link.over {
+            return Err(Error::gone("it was asked to end, or has ended"));
+        }
+        let line = self.session.set_model(model.as_deref());
+        self.write(line).await?;
+        // The agent asks the service whether there is such a model.
+        Ok(self.change.begin(self.answer))
+    }
+
+    fn hear(&mut self, line: Line) {
+        let heard = self.session.hear(&line.bytes);
+        let is_asking = self.session.is_asking();
+        self.change.tell(is_asking, || self.session.model_answer());
+        if heard.means_nothing {
+            return;
+        }
+        let mut seen = Observation::output(Stream::Stdout, line);
+        seen.events = heard.events;
+        for line in heard.lines {
+            self.push(line);
+        }
+        self.keep(seen);
+    }
+
+    fn interrupt_turn(&mut self, drop_queued: bool) -> bool {
+        let line = self.session.interrupt(drop_queued);
+        line.is_none_or(|line| self.push(line))
+    }
+
+    fn is_interrupting(&self) -> bool {
+        self.session.is_interrupting()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.session.owes_turn()
+    }
+
+    fn leave(&mut self) {
+        self.session.leave();
+    }
+
+    fn take_leave(&mut self) {
+        let line = self.session.end_session();
+        self.push(line);
+    }
+
+    fn is_taking_leave(&self) -> bool {
+        true
+    }
+
+    fn answers_due(&mut self) -> Option<Instant> {
+        self.session
+            .awaits_answers()
+            .then(Instant::now)
+            .and_then(|now| self.session.answers_due(now))
+    }
+
+    fn only_reads(&self) -> bool {
+        !self.session.awaits_answers()
+    }
+
+    fn expire(&mut self) {
+        let events = self.session.expire(Instant::now());
+        self.keep_events(events);
+    }
+
+    fn renew(&mut self) {
+        self.session.renew();
+    }
+
+    fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
+        self.change.forget();
+        self.session.exited(exit, stderr)
+    }
+
+    fn failed_start(&self, how: &str, stderr: &str) -> Option<Error> {
+        let failed = || failure::at_start(&self.link.program, how, stderr);
+        (!self.session.spoke()).then(failed)
+    }
+
+    fn urge(&mut self, n: usize) -> Option<Signal> {
+        if n > 0 && self.session.is_refused() {
+            // It obeyed as far as it can, and is asking a service that does not know it.
+            let events = self.session.give_up();
+            self.keep_events(events);
+            self.watch();
+            return None;
+        }
+        Some(if n == 0 {
+            Signal::Interrupt
+        } else {
+            Signal::Kill
+        })
+    }
+
+    async fn say_goodbye(&mut self, budget: Duration) {
+        let mut line = self.session.stop_tasks();
+        line.extend(self.session.end_session());
+        if let Ok(written) = self.link.writer.push(line) {
+            // Written or not, its input is closed next.
+            let _late = timeout(WRITTEN.min(budget / 16), written).await;
+        }
+    }
+
+    /// Its private files, and its session.
+    fn release(&mut self) {
+        self.files.clear();
+        self.lease.iter_mut().for_each(Lease::idle);
+    }
+}

@@ -1,0 +1,109 @@
+//! What holds for every line and every death.
+
+use super::*;
+use crate::converse::odd::{a_value, check, mutate};
+use agent_subprocess::Lines;
+use proptest::prelude::*;
+
+/// Words that mean something to the protocol.
+const WORDS: [&str; 7] = ["", "user", "result", "started", "aborted", "text", "0"];
+
+/// Feeds bytes in chunks, as a pipe delivers them, then the end of the process.
+fn play(recording: &str, bytes: &[u8], cuts: &[usize]) -> Vec<Event> {
+    let (mut session, mut lines) = (session(recording), Lines::new(1 << 20));
+    let (mut events, mut sent) = (Vec::new(), Vec::new());
+    let mut rest = bytes;
+    for cut in cuts.iter().map(Some).chain([None]) {
+        let (chunk, later) = rest.split_at(cut.map_or(rest.len(), |cut| cut % (rest.len() + 1)));
+        rest = later;
+        lines.push(chunk);
+        while let Some(line) = lines.next_line() {
+            events.extend(replay_line(&mut session, &mut sent, &line.bytes));
+        }
+    }
+    if let Some(line) = lines.finish() {
+        events.extend(replay_line(&mut session, &mut sent, &line.bytes));
+    }
+    events.extend(session.exited(ExitStatus::Signal(9), String::new()));
+    events
+}
+
+fn a_recording() -> impl Strategy<Value = String> {
+    prop::sample::select(GOLDEN.to_vec()).prop_map(golden)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn p14_any_chunking_of_the_bytes_gives_the_same_events(
+        recording in a_recording(), cuts in prop::collection::vec(any::<usize>(), 0..200),
+    ) {
+        let cuts: Vec<usize> = cuts.iter().map(|cut| cut % 500).collect();
+        let whole = play(&recording, recording.as_bytes(), &[]);
+        check(&whole);
+        prop_assert_eq!(play(&recording, recording.as_bytes(), &cuts), whole);
+    }
+
+    #[test]
+    fn p1c_a_carriage_return_before_the_line_feed_changes_no_event(recording in a_recording()) {
+        let whole = play(&recording, recording.as_bytes(), &[]);
+        let returns = recording.replace('\n', "\r\n");
+        prop_assert_eq!(play(&recording, returns.as_bytes(), &[]), whole);
+    }
+
+    #[test]
+    fn p25b_a_death_at_any_byte_leaves_one_end_and_nothing_open(recording in a_recording(), at: usize) {
+        let bytes = recording.as_bytes();
+        let events = play(&recording, &bytes[..at % (bytes.len() + 1)], &[]);
+        check(&events);
+        prop_assert!(matches!(events.last(), Some(Event::Exited(_) | Event::TurnCompleted(_))));
+    }
+
+    #[test]
+    fn p13a_lines_of_another_version_break_nothing(
+        recording in a_recording(),
+        changes in prop::collection::vec((any::<usize>(), 0..60_usize, a_value(&WORDS)), 1..12),
+    ) {
+        let mut lines: Vec<Value> = recording.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for (line, mut n, new) in changes {
+            let line = line % lines.len();
+            mutate(&mut lines[line], &mut n, &new);
+        }
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        check(&play(&recording, text.as_bytes(), &[]));
+    }
+
+    #[test]
+    fn p4a_noise_means_nothing(recording in a_recording(), noise: Vec<u8>, at: usize) {
+        let mut lines: Vec<&[u8]> = recording.as_bytes().split_inclusive(|b| *b == b'\n').collect();
+        let noise = [b"<".to_vec(), noise, b"\n".to_vec()].concat();
+        lines.insert(at % (lines.len() + 1), &noise);
+        let whole = play(&recording, recording.as_bytes(), &[]);
+        prop_assert_eq!(play(&recording, &lines.concat(), &[]), whole);
+    }
+}
+
+#[test]
+fn p13a_p4b_what_is_not_known_passes_without_a_meaning() {
+    let mut session = fresh();
+    for line in [
+        json!({"type": "tomorrow"}),
+        json!({"type": "system", "subtype": "tomorrow"}),
+        json!({"no": "type"}),
+        json!([1]),
+        json!("text"),
+        json!({"type": ["user"]}),
+        json!({"type": "control_response"}),
+        json!({"type": "keep_alive"}),
+    ] {
+        let heard = session.hear(line.to_string().as_bytes());
+        assert!(
+            heard.events.is_empty() && heard.lines.is_empty(),
+            "{line}: {heard:?}"
+        );
+    }
+    for line in [&b""[..], b" ", b"{", b"\xff", b"not json"] {
+        assert!(session.hear(line).events.is_empty());
+    }
+}

@@ -1,0 +1,78 @@
+//! Commands that an interrupted turn left running: which they are.
+//!
+//! The agent starts each command as the leader of a session of its own with the conversation's name in its environment, and
+//! MCP servers in its own session without that. So a command is what stands outside of the agent's session, there or above
+//! it has the name or the agent itself as its parent, and is younger than the turn.
+
+use agent_subprocess::ProcessStat;
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::HashMap;
+use std::fs;
+
+/// Returns the clock ticks since boot, of which the starts of processes are told; there are 100 in a second. Not from
+/// `/proc/uptime`, which some containers count from their own start.
+pub(super) fn now() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let (seconds, nanos) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
+    seconds * 100 + nanos / 10_000_000
+}
+
+/// Returns those of the processes below the agent that are commands of the conversation `thread`, begun at `since` or later.
+pub(super) fn begun_since(main: u32, below: &[u32], thread: &str, since: u64) -> Vec<ProcessStat> {
+    let stats = below.iter().filter_map(|pid| ProcessStat::read(*pid));
+    let stats: HashMap<u32, ProcessStat> = stats.map(|stat| (stat.process.pid, stat)).collect();
+    let session = ProcessStat::read(main).map(|stat| stat.session);
+    let is_command = |stat: &&ProcessStat| {
+        let root = root(stat, &stats, session);
+        let is_one = |root: &ProcessStat| root.parent == main || is_named(root.process.pid, thread);
+        !stat.is_dead && root.is_some_and(|root| root.process.start_time >= since && is_one(&root))
+    };
+    stats.values().filter(is_command).copied().collect()
+}
+
+/// Returns the highest ancestor that is known and outside of the agent's session; a process counts as its own.
+fn root(
+    stat: &ProcessStat,
+    known: &HashMap<u32, ProcessStat>,
+    session: Option<u32>,
+) -> Option<ProcessStat> {
+    let apart = |stat: &ProcessStat| session.is_none_or(|session| stat.session != session);
+    let (mut now, mut root) = (*stat, None);
+    // Parents may change while one looks; nobody has more of them than there are processes.
+    for _ in 0..=known.len() {
+        if apart(&now) {
+            root = Some(now);
+        }
+        match known.get(&now.parent) {
+            Some(parent) => now = *parent,
+            None => break,
+        }
+    }
+    root
+}
+
+fn is_named(pid: u32, thread: &str) -> bool {
+    let name = format!("CODEX_THREAD_ID={thread}");
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment
+        .split(|byte| *byte == 0)
+        .any(|variable| variable == name.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x127a_the_clock_is_that_of_the_starts_of_processes() {
+        let before = now();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let started = ProcessStat::read(child.id()).unwrap().process.start_time;
+        let after = now();
+        child.wait().unwrap();
+        assert!(
+            before <= started && started <= after,
+            "{before} {started} {after}"
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! Ending the commands that an interrupted turn left running, before its end is told.
+
+use super::CodexConnection;
+use crate::converse::{Dialogue as _, Heard};
+use agent_duplex::{EndReason, Event, Observation};
+use tokio::time::Instant;
+
+#[cfg(target_os = "linux")]
+use {
+    super::super::commands,
+    agent_subprocess::{ProcessId, ProcessName, Signal},
+    std::collections::BTreeMap,
+    std::time::Duration,
+    tokio::time::timeout_at,
+};
+
+/// How long commands have to end by themselves.
+#[cfg(target_os = "linux")]
+const GRACE: Duration = Duration::from_millis(500);
+/// How long all this may take; what is alive then is named.
+#[cfg(target_os = "linux")]
+const ALL: Duration = Duration::from_secs(3);
+/// How long to wait between two looks.
+#[cfg(target_os = "linux")]
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What waits for the end of the commands.
+#[derive(Debug)]
+pub(super) struct Cleaning {
+    seen: Observation,
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "nothing is looked for")
+    )]
+    start: Instant,
+    #[cfg(target_os = "linux")]
+    next: Option<Instant>,
+    #[cfg(target_os = "linux")]
+    met: BTreeMap<ProcessId, ProcessName>,
+}
+
+/// Returns the time as the starts of processes are told.
+pub(super) fn now() -> u64 {
+    #[cfg(target_os = "linux")]
+    return commands::now();
+    #[cfg(not(target_os = "linux"))]
+    0
+}
+
+impl CodexConnection {
+    /// Notes that no command of the next turn can be older than this moment.
+    pub(super) fn note_start(&mut self) {
+        if !self.session.is_busy() && self.cleaning.is_none() {
+            self.since = now();
+        }
+    }
+
+    /// Takes what was heard: at once, or as soon as the commands of an interrupted turn are ended.
+    pub(super) fn settle(&mut self, mut seen: Observation, heard: Heard) {
+        seen.events = heard.events;
+        for line in heard.lines {
+            self.push(line);
+        }
+        let is_interrupted = |event: &Event| match event {
+            Event::TurnCompleted(end) => end.reason == EndReason::Interrupted,
+            _ => false,
+        };
+        let may = self.link.stopping.is_none() && !self.link.over;
+        if cfg!(target_os = "linux") && may && seen.events.iter().any(is_interrupted) {
+            self.cleaning = Some(Cleaning {
+                seen,
+                start: Instant::now(),
+                #[cfg(target_os = "linux")]
+                next: None,
+                #[cfg(target_os = "linux")]
+                met: BTreeMap::new(),
+            });
+            return;
+        }
+        self.tell(seen);
+    }
+
+    fn tell(&mut self, seen: Observation) {
+        let completed = |event: &Event| matches!(event, Event::TurnCompleted(_));
+        if seen.events.iter().any(completed) || !self.session.owes_turn() {
+            // What runs from now on belongs to the next turn.
+            self.since = now();
+        }
+        self.keep(seen);
+        let heard = self.session.go_on();
+        self.follow(heard);
+        self.watch();
+    }
+
+    /// Gives the wait up: all is ended anyway.
+    pub(super) fn stop_cleaning(&mut self) {
+        if let Some(cleaning) = self.cleaning.take() {
+            self.tell(cleaning.seen);
+        }
+    }
+
+    /// Does one round; `false` if there is nothing to do.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn clean(&mut self) -> bool {
+        #[cfg(target_os = "linux")]
+        if let Some(cleaning) = &mut self.cleaning {
+            if let Some(next) = cleaning.next {
+                let _due = timeout_at(next, std::future::pending::<()>()).await;
+            }
+            let below = self.link.agent.leftovers().await;
+            let below: Vec<u32> = below.iter().map(|process| process.pid).collect();
+            let thread = self.session.thread().unwrap_or_default();
+            let left = commands::begun_since(self.link.agent.pid(), &below, thread, self.since);
+            let time = cleaning.start.elapsed();
+            for stat in &left {
+                let is_new = !cleaning.met.contains_key(&stat.process);
+                let signal = match time < GRACE {
+                    true if is_new => Signal::Terminate,
+                    true => continue,
+                    false => Signal::Kill,
+                };
+                cleaning
+                    .met
+                    .entry(stat.process)
+                    .or_insert_with(|| ProcessName::read(stat.process.pid));
+                // What can't be signalled is named in the end.
+                let _named = stat.process.signal(signal);
+            }
+            cleaning.next = Some(Instant::now() + LOOK);
+            if left.is_empty() || time >= ALL {
+                let left: Vec<ProcessId> = left.iter().map(|stat| stat.process).collect();
+                let of = |alive: bool| {
+                    let met = cleaning.met.iter();
+                    let met = met.filter(|(id, _)| left.contains(id) == alive);
+                    let names: Vec<String> = met.map(|(_, name)| name.to_string()).collect();
+                    names.join(", ")
+                };
+                let ended = "the agent left commands of the interrupted turn running; ended: ";
+                let alive = "commands of the interrupted turn can't be ended and run on: ";
+                let texts = [(ended, of(false)), (alive, of(true))];
+                let end = cleaning.seen.events.len().saturating_sub(1);
+                for (what, names) in texts {
+                    if !names.is_empty() {
+                        let warning = Event::Warning(format!("{what}{names}"));
+                        cleaning.seen.events.insert(end, warning);
+                    }
+                }
+                self.stop_cleaning();
+            }
+            return true;
+        }
+        false
+    }
+}

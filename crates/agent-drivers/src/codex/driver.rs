@@ -1,0 +1,88 @@
+//! How Codex is started: its description, which is the `Driver`, up to the first connection.
+
+use super::arguments::{self, NEEDED};
+use super::connection::CodexConnection;
+use super::opening::Opening;
+use super::options::Options;
+use super::protocol::Session;
+use crate::converse::{Link, Live};
+use crate::duplex::start;
+use agent_duplex::{BoxFuture, Capabilities, Capability, Connection, Driver, Error, SessionChoice};
+use agent_subprocess::Context;
+use std::ffi::OsString;
+
+pub(super) const NAME: &str = "codex";
+
+/// Drives Codex. See the [module](super).
+///
+/// The program is started as `PROGRAM [its leading arguments] app-server [the driver's own flags] [extra arguments]`,
+/// without a shell, and `PWD` names its working directory.
+///
+/// [`ready`](agent_duplex::Connection::ready) waits until the conversation is open, some seconds at most; what is said
+/// before that waits for it. A session that does not exist is told as the end of the first turn
+/// ([`EndReason::SessionNotFound`](agent_duplex::EndReason::SessionNotFound)).
+#[derive(Clone, Debug)]
+pub struct CodexDriver {
+    program: Vec<OsString>,
+    context: Context,
+    pub(super) options: Options,
+}
+
+impl CodexDriver {
+    /// Names the program and its leading arguments. An empty `program` is answered with an error when a connection is
+    /// opened.
+    pub fn new(program: Vec<OsString>, context: Context) -> Self {
+        CodexDriver {
+            program,
+            context,
+            options: Options::default(),
+        }
+    }
+
+    /// Tells early what could not be started: an argument or a setting that says what the driver says, a variable that is
+    /// none, or an MCP server that the agent does not know how to speak to. Whether it knows its settings is another matter.
+    ///
+    /// # Errors
+    /// Names the first of them, and what to write instead.
+    pub fn check(&self) -> Result<(), Error> {
+        self.options.check()
+    }
+}
+
+impl Driver for CodexDriver {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none()
+            .with(Capability::Interrupt)
+            .with(Capability::Steer)
+            .with(Capability::Resume)
+            .with(Capability::Fork)
+            .with(Capability::Tools)
+            .with(Capability::Usage)
+            .with(Capability::Permissions)
+            .with(Capability::Mcp)
+            .with(Capability::Model)
+    }
+
+    fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
+        Box::pin(async move {
+            let variable = |name: &str| self.options.env.variable(name, &self.context);
+            self.check()?;
+            let cwd = std::path::absolute(&self.context.cwd);
+            let cwd = cwd.unwrap_or_else(|_| self.context.cwd.clone());
+            let opening = Opening::compose(&self.options, &session, &cwd, variable)?;
+            let words = arguments::compose(&self.options)?;
+            let env = &self.options.env;
+            let command = env.command(&self.program, &NEEDED, &self.context)?;
+            let agent = start(command.args(&words)).await?;
+            let link = Link::new(agent, NAME, &self.program, &self.context, None);
+            let (permissions, timeouts) = (self.options.permissions, self.options.timeouts);
+            let session = Session::new(opening, permissions, timeouts);
+            let connection = CodexConnection::new(link, session);
+            Ok(Box::new(Live(connection)) as Box<dyn Connection>)
+        })
+    }
+}

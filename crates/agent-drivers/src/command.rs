@@ -1,0 +1,266 @@
+//! The `command` driver: any program as a one-shot agent. It gets the prompt, runs, and its exit is the end of the turn.
+//!
+//! The prompt comes on standard input. An argument that holds `{prompt_file}` gets the path of a file with the prompt
+//! instead (mode 0600, removed at the end of the turn), and one that holds `{prompt}` the prompt itself. With either,
+//! standard input is `/dev/null`. Mind that `{prompt}` shows the prompt to everybody who may list processes, and that
+//! the system bounds one argument (128 KiB on Linux).
+//!
+//! What the program writes is handed on as lines without a meaning, [`Observation::raw`](agent_duplex::Observation::raw): there are no
+//! messages, deltas or tools. A turn has one [`TurnEnd`], by the exit.
+
+mod prompt;
+
+use crate::duplex::{
+    GEMINI, exit_status, freeze, gemini_code, names, no_descriptor, nothing_to_stop, observation,
+    start, stop_report,
+};
+use agent_duplex::{BoxFuture, Capabilities, Connection, Driver, EndReason, Error, Event};
+use agent_duplex::{Message, Observation, ProcessName, Queued, SessionChoice};
+use agent_duplex::{StopReport, TurnEnd};
+use agent_subprocess::{Agent, AgentCommand, Context, Exit, ScratchFile, Signal, StdinMode};
+use prompt::Prompt;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+const NAME: &str = "command";
+
+/// The longest line that comes out whole. Nothing here is parsed, so a longer one loses only its middle to the reader.
+const MAX_LINE: usize = 2 << 20;
+
+/// Runs a program as a one-shot agent. See the [module](self) for how the prompt gets there.
+///
+/// A turn is completed when the program exits with 0, failed with another code, and died when it was killed by a signal;
+/// after an interrupt or a stop it counts as interrupted, whatever the exit says: some agents exit with 0 then. Two codes of a
+/// program that is called `gemini` say more: 42 that it refused its input, and 53 that it reached its limit of model calls.
+#[derive(Clone, Debug)]
+pub struct CommandDriver {
+    argv: Vec<OsString>,
+    context: Context,
+}
+
+impl CommandDriver {
+    /// Names the program and its arguments. An empty `argv` is answered with an error when a connection is opened.
+    pub fn new(argv: Vec<OsString>, context: Context) -> Self {
+        CommandDriver { argv, context }
+    }
+}
+
+impl Driver for CommandDriver {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none()
+    }
+
+    fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
+        Box::pin(async move {
+            if session != SessionChoice::Fresh {
+                let mend = "start it fresh, or say in its own arguments what it shall resume";
+                return Err(Error::unsupported(NAME, "go on with a session", mend));
+            } else if self.argv.is_empty() {
+                return Err(Error::start(
+                    "no command was given: name the program to run",
+                    None,
+                ));
+            }
+            let driver = self.clone();
+            let connection = CommandConnection {
+                driver,
+                turn: None,
+                closed: false,
+                stopped: None,
+            };
+            Ok(Box::new(connection) as Box<dyn Connection>)
+        })
+    }
+}
+
+#[derive(Debug)]
+struct CommandConnection {
+    driver: CommandDriver,
+    /// The program is started by the first input, because its arguments may hold that.
+    turn: Option<Turn>,
+    /// Whether no program is to be started any more.
+    closed: bool,
+    stopped: Option<StopReport>,
+}
+
+#[derive(Debug)]
+struct Turn {
+    agent: Agent,
+    /// Removed with this value.
+    prompt_file: Option<ScratchFile>,
+    /// Whether the exit codes are those of the Gemini CLI.
+    is_gemini: bool,
+    announced: bool,
+    interrupted: bool,
+    completed: bool,
+}
+
+impl Turn {
+    async fn start(driver: &CommandDriver, text: &str) -> Result<Self, Error> {
+        let context = &driver.context;
+        let prompt =
+            Prompt::place(&driver.argv, text.as_bytes(), &context.scratch).map_err(|e| {
+                let what = format!(
+                    "the prompt can't be kept in {}: {e}",
+                    context.scratch.display()
+                );
+                Error::start(
+                    format!("{what}; make room there or correct its permissions"),
+                    Some(e.into()),
+                )
+            })?;
+        let mut words = prompt.argv.into_iter();
+        let program = words.next().unwrap_or_default();
+        let stdin = if prompt.placed {
+            StdinMode::Null
+        } else {
+            StdinMode::Bytes(text.into())
+        };
+        let command = AgentCommand::new(program)
+            .args(words)
+            .stdin(stdin)
+            .max_line(MAX_LINE)
+            .context(context)
+            .map_err(no_descriptor)?;
+        let agent = start(command).await?;
+        let prompt_file = prompt.file;
+        let is_gemini = { driver.argv.first().map(Path::new) }
+            .is_some_and(|program| program.file_name().is_some_and(|name| name == GEMINI));
+        Ok(Turn {
+            agent,
+            prompt_file,
+            is_gemini,
+            announced: false,
+            interrupted: false,
+            completed: false,
+        })
+    }
+
+    async fn next(&mut self) -> Option<Observation> {
+        if !self.announced {
+            self.announced = true;
+            let pid = self.agent.pid();
+            return Some(Event::Started { pid }.into());
+        } else if self.completed {
+            return None;
+        }
+        if let Some(output) = self.agent.next_output().await {
+            return Some(observation(output));
+        }
+        let exit = self.agent.wait().await;
+        self.completed = true;
+        self.prompt_file = None;
+        let (reason, detail) = { gemini_code(exit_status(exit)) }
+            .filter(|_| self.is_gemini && !self.interrupted)
+            .unwrap_or_else(|| (reason(exit, self.interrupted), String::new()));
+        let end = TurnEnd {
+            reason,
+            detail,
+            exit: exit_status(exit),
+            stderr_tail: self.agent.stderr_tail(),
+        };
+        Some(Event::TurnCompleted(end).into())
+    }
+
+    async fn stop(&mut self, driver: &CommandDriver, budget: Duration) -> StopReport {
+        let policy = driver.context.stop.clone().within(budget);
+        // Who was interrupted before has had its time for that.
+        let policy = if self.interrupted {
+            policy.without_interrupt()
+        } else {
+            policy
+        };
+        self.interrupted |= !self.agent.has_exited();
+        let report = self.agent.stop(&policy).await;
+        self.prompt_file = None;
+        stop_report(report)
+    }
+}
+
+impl Connection for CommandConnection {
+    fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            if self.turn.is_some() || self.closed {
+                let mend = "start it again with the new prompt";
+                return Err(Error::unsupported(NAME, "take a second input", mend));
+            }
+            self.turn = Some(Turn::start(&self.driver, &message.text).await?);
+            Ok(())
+        })
+    }
+
+    fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
+        Box::pin(async move {
+            match &mut self.turn {
+                Some(turn) => turn.next().await,
+                None if self.closed => None,
+                // Who sends a message has to borrow the connection, and so drops this wait.
+                None => std::future::pending().await,
+            }
+        })
+    }
+
+    fn interrupt(&mut self, _queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let Some(turn) = self.turn.as_mut().filter(|turn| !turn.agent.has_exited()) else {
+                return Ok(());
+            };
+            turn.interrupted = true;
+            turn.agent
+                .signal(Signal::Interrupt)
+                .map_err(|e| Error::unsupported(NAME, format!("be interrupted ({e})"), "stop it"))
+        })
+    }
+
+    fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            match self.turn.as_mut() {
+                Some(turn) => freeze(&mut turn.agent, frozen),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// The program is its turn: it has ended by itself, or was never started.
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        self.closed = true;
+        Box::pin(async {})
+    }
+
+    fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {
+        Box::pin(async move {
+            match &mut self.turn {
+                Some(turn) => names(turn.agent.leftovers().await),
+                None => Vec::new(),
+            }
+        })
+    }
+
+    fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport> {
+        Box::pin(async move {
+            if let Some(report) = &self.stopped {
+                return report.clone();
+            }
+            self.closed = true;
+            let report = match &mut self.turn {
+                Some(turn) => turn.stop(&self.driver, budget).await,
+                None => nothing_to_stop(),
+            };
+            self.stopped.insert(report).clone()
+        })
+    }
+}
+
+fn reason(exit: Exit, interrupted: bool) -> EndReason {
+    match exit {
+        _ if interrupted => EndReason::Interrupted,
+        Exit { code: Some(0), .. } => EndReason::Completed,
+        Exit { code: Some(_), .. } => EndReason::Failed,
+        _ => EndReason::Died,
+    }
+}

@@ -1,0 +1,364 @@
+//! What the connections have in common: reading, waiting, losing patience and ending are the same for each protocol.
+
+use super::{
+    Impatience, Leaving, Link, Means, Patience, Seen, Stopping, last_line, look, signal, stop,
+};
+use crate::duplex::{exit_status, observation};
+use agent_duplex::{
+    Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions,
+    StopReport, StopStage,
+};
+use agent_subprocess::{Exit, Output, Signal, Stream, Unwritten};
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// How long to wait for the exit of a process that closed its input.
+const EXIT: Duration = Duration::from_millis(500);
+
+/// A connection to an agent that converses over lines of JSON. What its protocol adds to a [`Link`] stands first; the rest follows from that.
+pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
+    /// How long a turn may take to end after an interrupt, before each time that the agent is urged.
+    const INTERRUPT: &'static [Duration];
+    /// The means of ending the agent alone, the gentlest first, and how long each is given.
+    const POLITELY: &'static [(Means, Duration)];
+
+    fn link(&self) -> &Link;
+    fn link_mut(&mut self) -> &mut Link;
+
+    /// Introduces us, once, and waits until the agent takes messages, or can't.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn begin(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
+
+    fn send(&mut self, message: Message) -> impl Future<Output = Result<(), Error>> + Send;
+
+    fn answer(
+        &mut self,
+        ask: &str,
+        decision: &Decision,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+
+    fn set_permissions(
+        &mut self,
+        permissions: Permissions,
+    ) -> impl Future<Output = Result<Changing, Error>> + Send;
+
+    fn set_model(
+        &mut self,
+        model: Option<String>,
+    ) -> impl Future<Output = Result<Changing, Error>> + Send;
+
+    /// Keeps a whole line of standard output, with what it means.
+    fn hear(&mut self, line: Line);
+
+    /// Writes the request to end the turn; `false` if it is lost.
+    fn interrupt_turn(&mut self, drop_queued: bool) -> bool;
+
+    fn is_interrupting(&self) -> bool;
+
+    /// Tells whether a turn runs, or something of it.
+    fn is_busy(&self) -> bool;
+
+    /// Notes that the agent is about to be ended.
+    fn leave(&mut self);
+
+    /// Uses the agent's own means to end itself, or to come where it may be ended.
+    fn take_leave(&mut self);
+
+    /// Tells whether that may still help.
+    fn is_taking_leave(&self) -> bool;
+
+    /// Returns until when the next answer is waited for.
+    fn answers_due(&mut self) -> Option<Instant>;
+
+    /// Keeps what it means that answers are late.
+    fn expire(&mut self);
+
+    /// Begins the time of all answers again.
+    fn renew(&mut self);
+
+    /// Takes the end of the process, and returns what it means.
+    fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event>;
+
+    /// Returns why the agent could not be started, if it has ended without a conversation.
+    fn failed_start(&self, how: &str, stderr: &str) -> Option<Error>;
+
+    /// Does a part of what is under way besides reading; `false` if there is nothing.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn work(&mut self) -> impl Future<Output = bool> + Send {
+        async { false }
+    }
+
+    /// Tells whether lines that were read already may be taken without a look at what is late, or under way besides.
+    fn only_reads(&self) -> bool {
+        false
+    }
+
+    /// Urges the agent to end its turn for the `n`th time: returns the signal for that, or does something else.
+    fn urge(&mut self, n: usize) -> Option<Signal> {
+        Some(if n == 0 {
+            Signal::Interrupt
+        } else {
+            Signal::Kill
+        })
+    }
+
+    /// Says the last words before the process and its tree are ended.
+    fn say_goodbye(&mut self, _budget: Duration) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// Gives back what only a living agent needs.
+    fn release(&mut self) {}
+
+    fn keep(&mut self, seen: Observation) {
+        self.link_mut().kept.keep(seen);
+    }
+
+    fn keep_events(&mut self, events: Vec<Event>) {
+        self.keep(Observation { raw: None, events });
+    }
+
+    /// Queues a line that nobody waits for; `false` if it is lost.
+    fn push(&mut self, line: Vec<u8>) -> bool {
+        let pushed = self.link_mut().writer.push(line);
+        if matches!(pushed, Err(Unwritten::Full)) {
+            let warning = "the agent does not read: what it should do or know is lost";
+            self.keep(Event::Warning(warning.to_owned()).into());
+        }
+        pushed.is_ok()
+    }
+
+    /// Keeps what came of something that we said, and writes what follows from it; `false` if a line is lost.
+    #[cfg(any(feature = "acp", feature = "codex"))]
+    fn follow(&mut self, heard: super::Heard) -> bool {
+        self.keep_events(heard.events);
+        heard.lines.into_iter().all(|line| self.push(line))
+    }
+
+    fn write(&mut self, line: Vec<u8>) -> impl Future<Output = Result<(), Error>> + Send {
+        async move {
+            match self.link_mut().writer.write(line).await {
+                Ok(()) => Ok(()),
+                Err(Unwritten::Full) => Err(self.full()),
+                Err(Unwritten::Closed) => Err(self.gone().await),
+            }
+        }
+    }
+
+    fn full(&self) -> Error {
+        Error::full(format!("the {} agent", self.link().name))
+    }
+
+    /// Says why the agent takes nothing any more.
+    fn gone(&mut self) -> impl Future<Output = Error> + Send {
+        async {
+            let agent = &mut self.link_mut().agent;
+            let exit = timeout(EXIT, agent.wait()).await;
+            let how = exit.map_or("it closed its input".to_owned(), |exit| exit.to_string());
+            let stderr = agent.stderr_tail();
+            let failed = self.failed_start(&how, &stderr);
+            failed.unwrap_or_else(|| Error::gone(format!("{how}{}", last_line(&stderr))))
+        }
+    }
+
+    /// Waits for one thing to happen and keeps what it means; `false` when nothing can happen any more.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn step(&mut self) -> impl Future<Output = bool> + Send {
+        async {
+            if self.link().over {
+                return false;
+            } else if self.work().await {
+                return true;
+            }
+            // Who is stopped where it stands is waited for.
+            let is_counted = !self.link().frozen;
+            let due = self.link().waits.due().filter(|_| is_counted);
+            let late = if is_counted { self.answers_due() } else { None };
+            // Mostly nothing is waited for, and then nobody looks at the clock for each line.
+            if late.is_some_and(|late| late <= Instant::now()) {
+                self.expire();
+                return true;
+            }
+            if due.is_some_and(Patience::is_exhausted) {
+                self.lose_patience();
+                return true;
+            }
+            let patient = due.and_then(Patience::until);
+            let until = patient.into_iter().chain(late).min();
+            let link = self.link_mut();
+            match look(&mut link.agent, link.waits.expects_end(), until).await {
+                Seen::Output(output) => self.take(output),
+                Seen::Silence => link.waits.expect_end(),
+                Seen::Exit(exit) => self.end_of_process(exit),
+                // The next step looks what is late.
+                Seen::Late if patient.is_none_or(|until| until > Instant::now()) => {}
+                Seen::Late => self.lose_patience(),
+            }
+            true
+        }
+    }
+
+    /// Takes what was kept, or what the next line means that was read together with the one before.
+    fn take_read(&mut self) -> Option<Observation> {
+        loop {
+            let only_reads = self.only_reads();
+            let link = self.link_mut();
+            let taken = link.kept.take();
+            if taken.is_some() || !only_reads || link.over || link.waits.due().is_some() {
+                return taken;
+            }
+            let output = link.agent.try_next_output()?;
+            self.take(output);
+        }
+    }
+
+    /// Keeps what happens until `enough` holds, the process ended or time is up.
+    fn pump(
+        &mut self,
+        until: Instant,
+        enough: impl Fn(&Self) -> bool + Send,
+    ) -> impl Future<Output = ()> + Send {
+        async move {
+            // Who never stops writing would never let a timeout look at the clock.
+            while !self.link().over && !enough(self) && Instant::now() < until {
+                if timeout_at(until, self.step()).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, output: Output) {
+        self.link_mut().waits.read(output.line.bytes.len());
+        let is_whole = output.line.truncated.is_none();
+        let is_stdout = output.stream == Stream::Stdout;
+        let mut seen = observation(output);
+        if is_stdout
+            && is_whole
+            && let Some((_, line)) = seen.raw.take()
+        {
+            self.hear(line);
+        } else {
+            if is_stdout {
+                let warning = "a line of the agent's was too long to be understood";
+                seen.events.push(Event::Warning(warning.to_owned()));
+            }
+            self.keep(seen);
+        }
+        self.watch();
+    }
+
+    fn end_of_process(&mut self, exit: Exit) {
+        self.link_mut().over = true;
+        self.release();
+        // Nobody can tell how only when the guard was killed, and then the agent was killed with it.
+        let exit =
+            exit_status(exit).unwrap_or(ExitStatus::Signal(rustix::process::Signal::KILL.as_raw()));
+        let stderr = self.link().agent.stderr_tail();
+        let events = self.exited(exit, stderr);
+        self.keep_events(events);
+        self.watch();
+    }
+
+    /// Begins to wait for the end of a turn that was interrupted, or stops to.
+    fn watch(&mut self) {
+        let is_interrupting = self.is_interrupting();
+        self.link_mut()
+            .waits
+            .watch(is_interrupting, Self::INTERRUPT);
+    }
+
+    /// Asks for the end of the turn; `false` if that is no use, because the agent does not read.
+    fn ask_interrupt(&mut self, drop_queued: bool) -> bool {
+        let asked = self.link().over || self.interrupt_turn(drop_queued);
+        self.watch();
+        asked
+    }
+
+    /// Goes on to the next means, because waiting did not help. An interrupt that is not obeyed costs the process; the conversation can be resumed.
+    fn lose_patience(&mut self) {
+        let (means, why) = match self.link_mut().waits.lose() {
+            Some(Impatience::Interrupted(n)) => match self.urge(n) {
+                Some(means) => (
+                    means,
+                    "the agent did not end its turn within 3 s of an interrupt",
+                ),
+                None => return,
+            },
+            Some(Impatience::Silent(n)) => {
+                let means = if n == 0 {
+                    Signal::Terminate
+                } else {
+                    Signal::Kill
+                };
+                (means, "the agent had nothing more to do and did not end")
+            }
+            None => return,
+        };
+        let told = signal(&mut self.link_mut().agent, means, why);
+        self.keep(told.into());
+    }
+
+    /// Ends the agent alone.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the next call goes on with the means that was used last.
+    fn end_politely(&mut self) -> impl Future<Output = ()> + Send {
+        async {
+            while !self.link().over && self.link().stopped.is_none() {
+                let before = self.link().leaving;
+                if let Some(leaving) = before
+                    && leaving.is_waiting()
+                {
+                    let is_own = leaving.means() == Means::Own;
+                    let is_served = move |this: &Self| is_own && !this.is_taking_leave();
+                    if !is_served(self) {
+                        self.pump(leaving.until, is_served).await;
+                        continue;
+                    }
+                }
+                let Some(next) = Leaving::after(before, Self::POLITELY) else {
+                    return;
+                };
+                match next.means() {
+                    Means::Own => self.take_leave(),
+                    Means::CloseInput => self.link_mut().agent.close_stdin(),
+                    // Who can't be signalled is left to a stop.
+                    Means::Signal(signal) => drop(self.link_mut().agent.signal(signal)),
+                }
+                self.link_mut().leaving = Some(next);
+            }
+        }
+    }
+
+    /// Ends everything: the turn by the agent's own means, so that its words are kept, then the agent and its tree.
+    fn end(&mut self, budget: Duration) -> impl Future<Output = StopReport> + Send {
+        async move {
+            let link = self.link_mut();
+            let is_alive = !link.agent.has_exited();
+            let stopping = Stopping::go_on(&mut link.stopping, budget, is_alive);
+            self.leave();
+            if stopping.was_alive && !self.link().frozen && self.ask_interrupt(true) {
+                self.pump(stopping.polite_until, |this| !this.is_busy())
+                    .await;
+            }
+            let mut stage = StopStage::Interrupt;
+            if !self.link_mut().agent.has_exited() {
+                stage = StopStage::CloseInput;
+                self.say_goodbye(budget).await;
+            }
+            let link = self.link_mut();
+            let done = (stopping.was_alive, stage);
+            let (agent, policy) = (&mut link.agent, &link.policy);
+            stop(agent, policy, stopping.left(), done, &link.program).await
+        }
+    }
+}

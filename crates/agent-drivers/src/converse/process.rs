@@ -1,0 +1,103 @@
+//! What an agent's process does, and how it is ended.
+
+use crate::duplex::{one_line, stop_report};
+use agent_duplex::{Event, ProcessName, StopReport, StopStage};
+use agent_subprocess::{Agent, Exit, Output, Signal, StopPolicy};
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// What was seen of a process.
+pub(crate) enum Seen {
+    Output(Output),
+    /// Its outputs are at their end.
+    Silence,
+    Exit(Exit),
+    /// Time is up.
+    Late,
+}
+
+/// Waits for an output of the agent's, or only for its exit when it `said_all`, until time is up.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub(crate) async fn look(agent: &mut Agent, said_all: bool, until: Option<Instant>) -> Seen {
+    let something = async {
+        if said_all {
+            return Seen::Exit(agent.wait().await);
+        }
+        let output = agent.next_output().await;
+        output.map_or(Seen::Silence, Seen::Output)
+    };
+    match until {
+        Some(until) => timeout_at(until, something).await.unwrap_or(Seen::Late),
+        None => something.await,
+    }
+}
+
+/// Sends the agent a signal, and tells of it and why.
+pub(crate) fn signal(agent: &mut Agent, signal: Signal, why: &str) -> Event {
+    Event::Warning(match agent.signal(signal) {
+        Ok(()) => format!("{why}: it got {signal}"),
+        Err(error) => format!("{why}, and gets no {signal}: {error}"),
+    })
+}
+
+/// Ends the tree of an agent in what is `left` of the time. `stage` is how far its own means went if it `was_alive` before them.
+pub(crate) async fn stop(
+    agent: &mut Agent,
+    policy: &StopPolicy,
+    left: Duration,
+    (was_alive, stage): (bool, StopStage),
+    program: &str,
+) -> StopReport {
+    // An interrupt by signal would only cost time.
+    let policy = policy.clone().without_interrupt().within(left);
+    let mut report = stop_report(agent.stop(&policy).await);
+    if !was_alive {
+        return report;
+    }
+    report.stage = report.stage.max(stage);
+    let pid = agent.pid();
+    let mut named = report.ended.iter().chain(&report.survivors);
+    if !named.any(|named| named.pid == pid) {
+        // It obeyed before the tree was looked at; its command name is known as far as it is the program's.
+        let name = Path::new(program).file_name().unwrap_or_default();
+        let name = name.to_string_lossy().chars().take(15).collect();
+        report.ended.insert(0, ProcessName { pid, name });
+    }
+    report
+}
+
+/// Returns the last that an agent wrote to its standard error, without colours, as the end of a sentence; empty if it wrote nothing.
+pub(crate) fn last_line(stderr: &str) -> String {
+    let stderr = plain(stderr);
+    // Some end with the brace of an object that they show.
+    let says = |line: &&str| line.contains(char::is_alphanumeric);
+    let last = stderr.lines().rev().find(says);
+    let said = last.map(|line| format!(", saying: {}", one_line(line, 300)));
+    said.unwrap_or_default()
+}
+
+/// Takes the colours out of a text.
+fn plain(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| c.is_ascii_alphabetic());
+        plain.push_str(end.map_or("", |end| &part[end + 1..]));
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p48_the_last_line_is_told_without_colours() {
+        let stderr = "first\n\u{1b}[1;31mError:\u{1b}[0m no\tluck\n}\n\n";
+        assert_eq!(last_line(stderr), ", saying: Error: no luck");
+        assert_eq!(last_line(" \n"), "");
+    }
+}

@@ -1,0 +1,127 @@
+//! What the drivers share: the words of this crate in those of `agent-duplex`.
+
+#[cfg(any(feature = "acp", feature = "command"))]
+use agent_duplex::EndReason;
+use agent_duplex::{
+    Error, ExitStatus, Line, Observation, ProcessName, StopReport, StopStage, Stream,
+};
+use agent_subprocess::{Agent, AgentCommand, Exit, Output, Stage};
+use std::io;
+
+/// Starts what was composed.
+pub(crate) async fn start(command: AgentCommand) -> Result<Agent, Error> {
+    command.spawn().await.map_err(not_started)
+}
+
+/// Says that a conversation can't begin; the reason says what to do.
+pub(crate) fn not_started(why: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::start(why.to_string(), Some(why.into()))
+}
+
+/// Says that a conversation can't begin because the held descriptor can't be duplicated.
+pub(crate) fn no_descriptor(error: io::Error) -> Error {
+    let what = format!("the lock can't be handed on: {error}; raise the limit of open files");
+    Error::start(what, Some(error.into()))
+}
+
+pub(crate) fn exit_status(exit: Exit) -> Option<ExitStatus> {
+    exit.code
+        .map(ExitStatus::Code)
+        .or(exit.signal.map(ExitStatus::Signal))
+}
+
+/// The name of the Gemini CLI's program, whose exit codes have a meaning.
+#[cfg(any(feature = "acp", feature = "command"))]
+pub(crate) const GEMINI: &str = "gemini";
+
+/// Returns the meaning of an exit code of the Gemini CLI; `None` for a code that only reports a failure.
+#[cfg(any(feature = "acp", feature = "command"))]
+pub(crate) fn gemini_code(exit: Option<ExitStatus>) -> Option<(EndReason, String)> {
+    let Some(ExitStatus::Code(code)) = exit else {
+        return None;
+    };
+    let (reason, meaning) = match code {
+        42 => (EndReason::Failed, "the agent refused its input"),
+        53 => (EndReason::MaxTurns, "raise its limit, or split the task"),
+        _ => return None,
+    };
+    Some((reason, format!("{meaning} (exit status {code})")))
+}
+
+pub(crate) fn observation(output: Output) -> Observation {
+    let stream = match output.stream {
+        agent_subprocess::Stream::Stdout => Stream::Stdout,
+        agent_subprocess::Stream::Stderr => Stream::Stderr,
+    };
+    let line = Line {
+        bytes: output.line.bytes,
+        omitted: output.line.truncated.unwrap_or(0),
+    };
+    Observation::output(stream, line)
+}
+
+pub(crate) fn freeze(agent: &mut Agent, frozen: bool) -> Result<(), Error> {
+    let done = if frozen {
+        agent.suspend()
+    } else {
+        agent.resume()
+    };
+    done.map_err(|e| Error::gone(e.to_string()))
+}
+
+pub(crate) fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<ProcessName> {
+    let name = |process: agent_subprocess::ProcessName| ProcessName {
+        pid: process.pid,
+        name: process.name,
+    };
+    processes.into_iter().map(name).collect()
+}
+
+pub(crate) fn stop_report(report: agent_subprocess::StopReport) -> StopReport {
+    StopReport {
+        stage: match report.stage {
+            Stage::Gone => StopStage::AlreadyEnded,
+            Stage::Interrupt => StopStage::Interrupt,
+            Stage::CloseStdin => StopStage::CloseInput,
+            Stage::Terminate => StopStage::Terminate,
+            Stage::Kill => StopStage::Kill,
+        },
+        proven: report.is_proven(),
+        ended: names(report.ended),
+        survivors: names(report.survivors),
+    }
+}
+
+/// The report of a stop before anything was started.
+#[cfg(feature = "command")]
+pub(crate) fn nothing_to_stop() -> StopReport {
+    StopReport {
+        stage: StopStage::AlreadyEnded,
+        ended: Vec::new(),
+        survivors: Vec::new(),
+        proven: true,
+    }
+}
+
+/// Puts a text on one line of at most `limit` characters; `…` marks what was left out.
+#[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
+pub(crate) fn one_line(text: &str, limit: usize) -> String {
+    let mut line = String::new();
+    let (mut count, mut gap) = (0, false);
+    for c in text.trim().chars() {
+        if c.is_whitespace() || c.is_control() {
+            gap = true;
+            continue;
+        }
+        if count + usize::from(gap) >= limit {
+            line.push('…');
+            break;
+        }
+        if gap {
+            line.push(' ');
+        }
+        line.push(c);
+        count += 1 + usize::from(std::mem::take(&mut gap));
+    }
+    line
+}

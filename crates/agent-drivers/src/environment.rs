@@ -1,0 +1,195 @@
+//! The environment of an agent that converses: what it may inherit of the host's, and what was set for it.
+
+use crate::duplex::no_descriptor;
+use agent_duplex::Error;
+use agent_subprocess::{AgentCommand, Context, StdinMode};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+
+/// Longer lines lose their middle and with it their meaning. One message may come whole on one line, twice.
+const MAX_LINE: usize = 64 << 20;
+
+/// What no agent can do without; a name that ends with `*` stands for all that begin so.
+const NEEDED: [&str; 23] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "XDG_*",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+];
+
+/// What was chosen of an agent's environment. Values are not shown.
+#[derive(Clone, Default)]
+pub(crate) struct Environment {
+    set: Vec<(OsString, OsString)>,
+    /// What may be inherited; all if nothing was said.
+    allowed: Option<Vec<String>>,
+}
+
+impl Environment {
+    pub(crate) fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) {
+        self.set.push((name.into(), value.into()));
+    }
+
+    pub(crate) fn allow(&mut self, names: impl IntoIterator<Item = impl Into<String>>) {
+        let allowed = self.allowed.get_or_insert_default();
+        allowed.extend(names.into_iter().map(Into::into));
+    }
+
+    /// Refuses what the system would divide in another way.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let mut names = self.set.iter().map(|(name, _)| name.to_string_lossy());
+        match names.find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+            None => Ok(()),
+            Some(name) => {
+                let name = name.escape_debug();
+                let what = format!("`{name}` is no name of a variable: write one without `=`");
+                Err(Error::start(what, None))
+            }
+        }
+    }
+
+    /// Begins the command of an agent that converses: `program` is its name and its leading arguments. Its environment is what
+    /// it may inherit of the host's, `more` being what it needs of that, the context's over it, and what was set on top.
+    pub(crate) fn command(
+        &self,
+        program: &[OsString],
+        more: &[&str],
+        context: &Context,
+    ) -> Result<AgentCommand, Error> {
+        let Some((program, words)) = program.split_first() else {
+            let what = "no agent was given: name the program to run";
+            return Err(Error::start(what, None));
+        };
+        let command = AgentCommand::new(program)
+            .args(words)
+            .stdin(StdinMode::Piped)
+            .max_line(MAX_LINE);
+        let command = self.inherit(command, more).context(context);
+        let mut command = command.map_err(no_descriptor)?;
+        for (name, value) in &self.set {
+            command = command.env(name, value);
+        }
+        // What cannot be made absolute can't be entered either, and that is said by the spawn.
+        if let Ok(cwd) = std::path::absolute(&context.cwd) {
+            command = command.env("PWD", cwd);
+        }
+        Ok(command)
+    }
+
+    fn inherit(&self, command: AgentCommand, more: &[&str]) -> AgentCommand {
+        let Some(allowed) = &self.allowed else {
+            return command;
+        };
+        let patterns = || {
+            let needed = NEEDED.iter().chain(more).copied();
+            needed.chain(allowed.iter().map(String::as_str))
+        };
+        let allows = |name: &str| {
+            patterns().any(|pattern| match pattern.strip_suffix('*') {
+                Some(begin) => name.starts_with(begin),
+                None => name == pattern,
+            })
+        };
+        let inherited = std::env::vars_os().filter(|(name, _)| allows(&name.to_string_lossy()));
+        inherited.fold(command.env_clear(), |command, (name, value)| {
+            command.env(name, value)
+        })
+    }
+
+    /// Looks up what an MCP server wants of the environment, also of what the agent may not inherit: whoever names a variable
+    /// wants its value handed on.
+    pub(crate) fn variable(&self, name: &str, context: &Context) -> Option<String> {
+        let named = |list: &[(OsString, OsString)]| {
+            let mut newest_first = list.iter().rev();
+            let found = newest_first.find(|(known, _)| known == OsStr::new(name));
+            found.map(|(_, value)| value.clone())
+        };
+        let value = named(&self.set).or_else(|| named(&context.env));
+        let value = value.or_else(|| std::env::var_os(name))?;
+        value.into_string().ok()
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.set.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Environment")
+            .field("set", &names)
+            .field("allowed", &self.allowed)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(environment: &Environment) -> Vec<String> {
+        let mut context = Context::new(".", ".");
+        context.env.push(("OURS".into(), "context".into()));
+        let program = ["agent".into()];
+        let command = environment.command(&program, &["CARGO_PKG_*"], &context);
+        let command = command.unwrap();
+        let names = command
+            .env_names()
+            .map(|name| name.to_string_lossy().into());
+        names.collect()
+    }
+
+    #[test]
+    fn p32a_what_may_be_inherited_is_what_is_needed_and_what_was_named() {
+        let mut environment = Environment::default();
+        environment.set("MINE", "1");
+        assert_eq!(names(&environment), ["MINE", "OURS", "PWD"]);
+        environment.allow(["CARGO_MANIFEST_DIR"]);
+        let all = names(&environment);
+        for name in [
+            "PATH",
+            "CARGO_PKG_NAME",
+            "CARGO_MANIFEST_DIR",
+            "OURS",
+            "MINE",
+        ] {
+            assert!(all.iter().any(|known| known == name), "{name}: {all:?}");
+        }
+        assert!(!all.iter().any(|name| name == "CARGO"), "{all:?}");
+    }
+
+    #[test]
+    fn p32a_p32c_what_is_set_last_counts_and_no_name_is_empty() {
+        let mut context = Context::new(".", ".");
+        context.env.push(("A".into(), "context".into()));
+        let mut environment = Environment::default();
+        assert_eq!(environment.variable("A", &context).unwrap(), "context");
+        environment.set("A", "1");
+        environment.set("A", "2");
+        assert_eq!(environment.variable("A", &context).unwrap(), "2");
+        environment.check().unwrap();
+        for name in ["", "A=B", "A\0"] {
+            let mut environment = environment.clone();
+            environment.set(name, "hush");
+            let error = environment.check().unwrap_err().to_string();
+            assert!(error.contains("no name of a variable"), "{error}");
+            assert!(!error.contains("hush"));
+        }
+    }
+}

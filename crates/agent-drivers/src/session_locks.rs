@@ -1,0 +1,483 @@
+//! One process at a time goes on with an agent's session.
+//!
+//! Agents let two processes write one session, and afterwards one of the two turns is gone. So a driver takes an advisory lock (`flock`) on a
+//! file a session, and has the guard hold it until the agent's tree is gone: the death of whoever took it frees nothing too early.
+
+mod taking;
+
+pub(crate) use taking::held;
+
+use agent_subprocess::ProcessId;
+use rustix::fs::{Access, FlockOperation, access, flock};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How many files of sessions may lie there before those that nobody holds are removed.
+const FILES: usize = 256;
+/// How often a file that was replaced while it was being locked is tried again.
+const TRIES: u32 = 16;
+/// How long a name of a file may be.
+const NAME: usize = 200;
+
+/// The locks of one user's sessions, in a directory of their own; clones share them.
+///
+/// Within a process the locks know each other: a connection whose agent has ended gives its session to the next one, also
+/// while what that agent left running lives.
+#[derive(Clone, Debug)]
+pub struct SessionLocks {
+    directory: Arc<Path>,
+    known: Arc<Mutex<HashMap<String, Weak<Lock>>>>,
+}
+
+/// Says that another process, or another connection of this one, goes on with a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionHeld {
+    /// The session's id.
+    pub session: String,
+    /// Who took the lock. When it is gone, what its agent left behind still ends.
+    pub pid: Option<u32>,
+    /// Since when.
+    pub since: Option<SystemTime>,
+}
+
+impl fmt::Display for SessionHeld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "session {} is in use", self.session)?;
+        if let Some(pid) = self.pid {
+            write!(f, " by process {pid}")?;
+        }
+        if let Some(age) = self.since.and_then(|since| since.elapsed().ok()) {
+            write!(f, " for {} s", age.as_secs())?;
+        }
+        f.write_str("; wait for that or stop it, or start a fresh session")
+    }
+}
+
+impl std::error::Error for SessionHeld {}
+
+#[derive(Debug)]
+struct Lock {
+    descriptor: OwnedFd,
+    /// Whether an agent writes the session.
+    busy: AtomicBool,
+    since: SystemTime,
+}
+
+/// A session that is taken; given back when it is dropped, and to other processes when its descriptor is closed everywhere.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    lock: Arc<Lock>,
+    /// Whether it was given back: the next one may have it by now.
+    is_idle: bool,
+}
+
+impl Lease {
+    fn new(lock: Arc<Lock>) -> Self {
+        let is_idle = false;
+        Lease { lock, is_idle }
+    }
+
+    /// Returns the descriptor for a guard to hold.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.lock.descriptor.try_clone()
+    }
+
+    /// Says that nobody writes the session any more, though the lock is still held for what was left running.
+    pub(crate) fn idle(&mut self) {
+        if !std::mem::replace(&mut self.is_idle, true) {
+            self.lock.busy.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.idle();
+    }
+}
+
+/// Why a session could not be taken.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    Held {
+        by: SessionHeld,
+        /// Whether only what an agent left behind can still hold it, which ends by itself.
+        passing: bool,
+    },
+    Io(io::Error),
+}
+
+/// Who holds a lock, as it stands in its file.
+#[derive(Serialize, Deserialize)]
+struct Holder {
+    #[serde(flatten)]
+    process: ProcessId,
+    /// Seconds since the epoch.
+    since: u64,
+}
+
+impl SessionLocks {
+    /// Names the directory; it is made with mode 0700 when it is needed. All of a user's programs should name the same one.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        SessionLocks {
+            directory: Arc::from(directory.into()),
+            known: Arc::default(),
+        }
+    }
+
+    /// Makes the directory, and looks whether its owner may write there and nobody else; done before each session is
+    /// taken, and early by who has another place.
+    ///
+    /// # Errors
+    /// When it can't be made or written to, belongs to somebody else, or is open to others. The error names it.
+    pub fn prepare(&self) -> io::Result<()> {
+        let directory = &*self.directory;
+        let refuse =
+            |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", directory.display()));
+        let mut builder = DirBuilder::new();
+        builder
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(refuse)?;
+        // Whoever may write here may make us wait for ever, or hand us a file of another kind.
+        let meta = std::fs::metadata(directory).map_err(refuse)?;
+        if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+            let what = "it belongs to somebody else, or others may write there";
+            return Err(refuse(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                what,
+            )));
+        }
+        access(directory, Access::WRITE_OK).map_err(|e| refuse(e.into()))
+    }
+
+    /// Takes a session.
+    pub(crate) fn take(&self, session: &str) -> Result<Lease, Refusal> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, lock| lock.strong_count() > 0);
+        if let Some(lock) = known.get(session).and_then(Weak::upgrade) {
+            return match lock.busy.swap(true, Ordering::AcqRel) {
+                false => Ok(Lease::new(lock)),
+                true => Err(Refusal::Held {
+                    by: SessionHeld {
+                        session: session.to_owned(),
+                        pid: Some(std::process::id()),
+                        since: Some(lock.since),
+                    },
+                    passing: false,
+                }),
+            };
+        }
+        let since = SystemTime::now();
+        let descriptor = self.lock(session, since)?.into();
+        let busy = AtomicBool::new(true);
+        let lock = Arc::new(Lock {
+            descriptor,
+            busy,
+            since,
+        });
+        known.insert(session.to_owned(), Arc::downgrade(&lock));
+        Ok(Lease::new(lock))
+    }
+
+    fn lock(&self, session: &str, since: SystemTime) -> Result<File, Refusal> {
+        let io = Refusal::Io;
+        self.prepare().map_err(io)?;
+        self.prune();
+        let path = self.directory.join(file_name(session).map_err(io)?);
+        for _ in 0..TRIES {
+            let mut file = open(&path).map_err(io)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    return Err(refused(session, &mut file));
+                }
+                Err(error) => return Err(io(error.into())),
+            }
+            if is_at(&file, &path) {
+                write(&mut file, since).map_err(io)?;
+                return Ok(file);
+            }
+        }
+        let what = "its file is being replaced over and over";
+        Err(io(io::Error::other(what)))
+    }
+
+    /// Removes what nobody holds, when there is much of it. What can't be removed stays; it harms nobody.
+    fn prune(&self) {
+        let Ok(entries) = std::fs::read_dir(&*self.directory) else {
+            return;
+        };
+        let entries: Vec<_> = entries.flatten().take(4 * FILES).collect();
+        if entries.len() <= FILES {
+            return;
+        }
+        for entry in entries {
+            let path = entry.path();
+            let Some(file) = path
+                .extension()
+                .filter(|e| *e == "lock")
+                .and_then(|_| open(&path).ok())
+            else {
+                continue;
+            };
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && is_at(&file, &path)
+            {
+                let _stays = std::fs::remove_file(&path);
+            }
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or(0);
+    let file = options.mode(0o600).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file; move it away")),
+    }
+}
+
+/// Whether a file is still the one of that name; one that was removed locks nobody out.
+fn is_at(file: &File, path: &Path) -> bool {
+    let ids = (file.metadata(), std::fs::symlink_metadata(path));
+    matches!(ids, (Ok(ours), Ok(there)) if (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+}
+
+fn write(file: &mut File, since: SystemTime) -> io::Result<()> {
+    let since = since
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    let process = ProcessId::current();
+    let holder = serde_json::to_vec(&Holder { process, since })?;
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(&holder)
+}
+
+fn refused(session: &str, file: &mut File) -> Refusal {
+    let mut text = String::new();
+    let read = file.take(256).read_to_string(&mut text);
+    let holder = read
+        .ok()
+        .and_then(|_| serde_json::from_str::<Holder>(&text).ok());
+    // Where nothing stands yet, somebody is about to say who he is.
+    let passing = { holder.as_ref() }.is_none_or(|holder| is_past(holder.process));
+    let by = SessionHeld {
+        session: session.to_owned(),
+        pid: holder.as_ref().map(|holder| holder.process.pid),
+        since: holder.map(|holder| UNIX_EPOCH + Duration::from_secs(holder.since)),
+    };
+    Refusal::Held { by, passing }
+}
+
+/// Whether nothing of this process but what it left behind can hold a lock: it is gone, though nobody may have reaped it
+/// and its pid may be another's by now, or it is this one, which would know.
+fn is_past(process: ProcessId) -> bool {
+    #[cfg(target_os = "linux")]
+    let is_alive = process.is_alive();
+    #[cfg(not(target_os = "linux"))]
+    let is_alive = i32::try_from(process.pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH));
+    process.pid == std::process::id() || !is_alive
+}
+
+/// Makes the name of a session's file: its id, with what could mean something in a path written in hexadecimal.
+fn file_name(session: &str) -> io::Result<String> {
+    let mut name = String::new();
+    for byte in session.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(char::from(byte)),
+            _ => drop(write!(name, "%{byte:02x}")),
+        }
+    }
+    if name.is_empty() || name.len() > NAME {
+        let what = "the session's id is empty or too long";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(name + ".lock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_subprocess::ProcessStat;
+    use proptest::prelude::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn held_by(refusal: Result<Lease, Refusal>) -> SessionHeld {
+        match refusal {
+            Err(Refusal::Held { by, .. }) => by,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn p46_a_session_is_taken_once_and_who_has_it_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a").join("b");
+        let locks = SessionLocks::new(&path);
+        let lease = locks.take("one").unwrap();
+        let other = locks.take("two").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(
+            std::fs::metadata(path.join("one.lock")).unwrap().mode() & 0o777,
+            0o600
+        );
+        // A table of its own is like another process: `flock` belongs to the open file.
+        for locks in [locks.clone(), SessionLocks::new(&path)] {
+            let held = held_by(locks.take("one"));
+            assert_eq!(held.pid, Some(std::process::id()));
+            assert!(held.since.unwrap().elapsed().unwrap() < Duration::from_secs(60));
+            let shown = held.to_string();
+            assert!(
+                shown.contains(&format!("process {}", std::process::id()))
+                    && shown.contains("stop it"),
+                "{shown}"
+            );
+        }
+        drop(lease);
+        drop(SessionLocks::new(&path).take("one").unwrap());
+        drop(other);
+    }
+
+    #[test]
+    fn p46_what_an_agent_left_running_keeps_others_out_and_not_its_own_loop() {
+        let directory = tempfile::tempdir().unwrap();
+        let locks = SessionLocks::new(directory.path());
+        let mut lease = locks.take("one").unwrap();
+        let guard = lease.descriptor().unwrap();
+        lease.idle();
+        drop(locks.take("one").unwrap());
+        drop(lease);
+        let stranger = SessionLocks::new(directory.path());
+        assert!(
+            stranger.take("one").is_err(),
+            "the guard's descriptor counts"
+        );
+        drop(guard);
+        stranger.take("one").unwrap();
+    }
+
+    #[test]
+    fn p46_stale_files_are_harmless_and_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let locks = SessionLocks::new(directory.path());
+        std::fs::write(
+            directory.path().join("stale.lock"),
+            "{\"pid\": 1, \"since\"",
+        )
+        .unwrap();
+        drop(locks.take("stale").unwrap());
+        let kept = locks.take("kept").unwrap();
+        for n in 0..FILES + 10 {
+            drop(locks.take(&format!("session {n}")).unwrap());
+        }
+        let count = std::fs::read_dir(directory.path()).unwrap().count();
+        assert!(count <= FILES + 1, "{count} files");
+        assert!(
+            SessionLocks::new(directory.path()).take("kept").is_err(),
+            "what is held stays"
+        );
+        drop(kept);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn p46_a_dead_holder_only_leaves_something_behind_whoever_has_its_pid_now() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut zombie = std::process::Command::new("true").spawn().unwrap();
+        let dead = zombie.id();
+        let process = |pid| ProcessId {
+            pid,
+            ..ProcessId::current()
+        };
+        // It ends without being reaped.
+        while ProcessStat::read(dead).is_some_and(|stat| !stat.is_dead) {
+            std::thread::yield_now();
+        }
+        let parent = rustix::process::getppid().unwrap().as_raw_pid();
+        let parent = ProcessStat::read(parent.unsigned_abs()).unwrap().process;
+        let successor = ProcessId {
+            start_time: parent.start_time + 1,
+            ..parent
+        };
+        let holders = [
+            (Some(process(dead)), true),
+            (Some(successor), true),
+            (Some(parent), false),
+            (None, true),
+        ];
+        let locks = SessionLocks::new(directory.path());
+        for (holder, expected) in holders {
+            let mut file = open(&directory.path().join("one.lock")).unwrap();
+            flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+            file.set_len(0).unwrap();
+            if let Some(process) = holder {
+                let holder = Holder { process, since: 0 };
+                file.write_all(&serde_json::to_vec(&holder).unwrap())
+                    .unwrap();
+            }
+            let Err(Refusal::Held { passing, .. }) = locks.take("one") else {
+                panic!("it is locked")
+            };
+            assert_eq!(passing, expected, "{holder:?}");
+        }
+        zombie.wait().unwrap();
+    }
+
+    #[test]
+    fn p46_a_directory_that_others_may_write_to_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let all = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(directory.path(), all).unwrap();
+        let refused = SessionLocks::new(directory.path()).take("one");
+        let Err(Refusal::Io(error)) = refused else {
+            panic!("{refused:?}")
+        };
+        let place = directory.path().display().to_string();
+        assert!(error.to_string().contains(&place), "{error}");
+    }
+
+    #[test]
+    fn p46_who_gave_a_session_back_does_not_give_it_back_for_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let locks = SessionLocks::new(directory.path());
+        let mut first = locks.take("one").unwrap();
+        first.idle();
+        let second = locks.take("one").unwrap();
+        // Its agent had ended; now what that left behind is stopped too, and the connection goes.
+        first.idle();
+        drop(first);
+        held_by(locks.take("one"));
+        drop(second);
+        locks.take("one").unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn p46_two_sessions_never_share_a_file(one: String, two: String) {
+            if let (Ok(a), Ok(b)) = (file_name(&one), file_name(&two)) {
+                prop_assert_eq!(a == b, one == two);
+                prop_assert!(!a.contains('/') && !a.starts_with('.'));
+            }
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! The `acp` driver against a scripted child: what needs a real process. What needs only lines is tested beside them.
+
+use crate::changes::made;
+use crate::scene::{DEADLINE, Scene};
+use agent_drivers::SessionLocks;
+use agent_drivers::acp::AcpDriver;
+use agent_duplex::{
+    Connection, Decision, Driver as _, EndReason, Error, Event, ExitStatus, Message, Observation,
+    Permissions, Queued, SessionChoice, StopStage, ToolOutcome, TurnEnd,
+};
+use agent_subprocess::{Context, StopPolicy};
+use std::ffi::OsString;
+use std::time::Duration;
+use tokio::time::timeout;
+
+mod gemini;
+mod options;
+
+/// Reads requests and answers them as far as every test wants it; a test adds functions of its own, which count.
+const AGENT: &str = r#"
+say() { printf '%s\n' "$1"; }
+id() { printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p'; }
+ok() { say '{"jsonrpc":"2.0","id":'"$(id)"',"result":'"$1"'}'; }
+fail() { say '{"jsonrpc":"2.0","id":'"$(id)"',"error":{"code":'$1',"message":"'"$2"'"}}'; }
+update() { say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":'"$1"'}}'; }
+chunk() { update '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'"$1"'"}}'; }
+tool() { update '{"sessionUpdate":"tool_call","toolCallId":"t1","title":"make","kind":"execute","status":"'$1'"}'; }
+on_initialize() { ok '{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"sessionCapabilities":{"close":{}}},"agentInfo":{"name":"fake","version":"1"}}'; }
+on_new() { ok '{"sessionId":"s1"}'; }
+on_load() { chunk old; ok null; chunk older; }
+on_prompt() { chunk "answer of $$"; ok '{"stopReason":"end_turn"}'; }
+on_cancel() { say '{"jsonrpc":"2.0","id":'$prompt',"result":{"stopReason":"cancelled"}}'; }
+on_close() { ok '{}'; }
+on_other() { :; }
+"#;
+
+const LOOP: &str = r#"
+while IFS= read -r line; do case $line in
+  *'"method":"initialize"'*) on_initialize ;;
+  *'"method":"session/new"'*) on_new ;;
+  *'"method":"session/load"'*) on_load ;;
+  *'"method":"session/prompt"'*) prompt=$(id); on_prompt ;;
+  *'"method":"session/cancel"'*) on_cancel ;;
+  *'"method":"session/close"'*) on_close ;;
+  *) on_other ;;
+esac; done
+"#;
+
+/// An agent whose turns go on until they are interrupted.
+const ENDLESS: &str = "on_prompt() { chunk \"half of $$\"; tool in_progress; }";
+
+fn context(scene: &Scene) -> Context {
+    Context {
+        cwd: scene.directory.path().to_owned(),
+        env: Vec::new(),
+        marker: Some(scene.marker.clone()),
+        hold: None,
+        scratch: scene.path("scratch"),
+        survivors_file: None,
+        stop: StopPolicy::default(),
+    }
+}
+
+fn raw(scene: &Scene, script: &str) -> AcpDriver {
+    let program = ["sh", "-c", script, "sh"].map(OsString::from);
+    AcpDriver::new(program.into(), context(scene))
+}
+
+/// A driver for an agent that converses; `functions` say what it does its own way.
+fn driver(scene: &Scene, functions: &str) -> AcpDriver {
+    raw(scene, &format!("{AGENT}{functions}{LOOP}"))
+}
+
+async fn open(driver: &AcpDriver, session: SessionChoice) -> Result<Box<dyn Connection>, Error> {
+    let mut connection = driver.connect(session).await?;
+    timeout(DEADLINE, connection.ready())
+        .await
+        .expect("ready in time")?;
+    Ok(connection)
+}
+
+async fn connect(scene: &Scene, functions: &str) -> Box<dyn Connection> {
+    open(&driver(scene, functions), SessionChoice::Fresh)
+        .await
+        .unwrap()
+}
+
+async fn refusal(driver: &AcpDriver, session: SessionChoice) -> Error {
+    open(driver, session).await.map(drop).unwrap_err()
+}
+
+async fn next(connection: &mut dyn Connection) -> Option<Observation> {
+    let next = timeout(DEADLINE, connection.next()).await;
+    next.expect("something comes, or the end")
+}
+
+/// Reads until an event for which `last` holds, and returns all until then.
+async fn until(connection: &mut dyn Connection, last: impl Fn(&Event) -> bool) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(seen) = next(connection).await {
+        events.extend(seen.events);
+        if events.iter().any(&last) {
+            return events;
+        }
+    }
+    panic!("it never came: {events:?}");
+}
+
+async fn turn(connection: &mut dyn Connection) -> (Vec<Event>, TurnEnd) {
+    let events = until(connection, |event| matches!(event, Event::TurnCompleted(_))).await;
+    match events.last() {
+        Some(Event::TurnCompleted(end)) => (events.clone(), end.clone()),
+        other => panic!("nothing of a turn comes after its end: {other:?}"),
+    }
+}
+
+fn is_tool(event: &Event) -> bool {
+    matches!(event, Event::ToolStarted { .. })
+}
+
+fn said(events: &[Event]) -> Vec<(String, bool)> {
+    let messages = events.iter().filter_map(|event| match event {
+        Event::Message { text, partial } => Some((text.clone(), *partial)),
+        _ => None,
+    });
+    messages.collect()
+}
+
+#[tokio::test]
+async fn p27_a_process_carries_many_turns_of_the_session_that_it_names() {
+    let scene = Scene::new();
+    let mut connection = connect(&scene, "").await;
+    let mut answers = Vec::new();
+    for turns in 0..3 {
+        let message = Message::new("hello");
+        connection.send(message.clone()).await.unwrap();
+        let (events, end) = turn(&mut *connection).await;
+        let session = Event::Session {
+            id: "s1".to_owned(),
+        };
+        assert_eq!(events.contains(&session), turns == 0, "{events:?}");
+        let inputs = vec![message.id];
+        assert!(events.contains(&Event::TurnStarted { inputs }));
+        assert_eq!(end.reason, EndReason::Completed);
+        answers.extend(said(&events));
+    }
+    assert!(
+        answers.len() == 3 && answers.iter().all(|answer| *answer == answers[0]),
+        "{answers:?}"
+    );
+    drop(connection.stop(DEADLINE).await);
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn p21b_p22_p25a_l89a_l89b_an_interrupt_ends_the_turn_and_the_process_continues() {
+    let scene = Scene::new();
+    let mut connection = connect(&scene, ENDLESS).await;
+    let mut halves = Vec::new();
+    for _ in 0..2 {
+        connection.send(Message::new("go on")).await.unwrap();
+        let mut events = until(&mut *connection, is_tool).await;
+        // One turn at a time: what some agents end the first for is never sent.
+        let error = connection.send(Message::new("more")).await.unwrap_err();
+        assert!(error.is_unsupported(), "{error}");
+        connection.interrupt(Queued::Keep).await.unwrap();
+        connection.interrupt(Queued::Keep).await.unwrap();
+        let (more, end) = turn(&mut *connection).await;
+        events.extend(more);
+        assert_eq!(end.reason, EndReason::Interrupted);
+        let is_cut = |event: &Event| {
+            matches!(
+                event,
+                Event::ToolFinished {
+                    outcome: ToolOutcome::Cut,
+                    ..
+                }
+            )
+        };
+        assert!(events.iter().any(is_cut), "{events:?}");
+        halves.extend(said(&events));
+    }
+    assert!(
+        halves.len() == 2 && halves[0] == halves[1],
+        "the same process: {halves:?}"
+    );
+    // Nothing runs: nothing is asked, and nothing is waited for.
+    connection.interrupt(Queued::Keep).await.unwrap();
+    let report = connection.stop(DEADLINE).await;
+    assert!(report.proven && report.survivors.is_empty());
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn p23a_an_interrupt_that_is_not_obeyed_is_asked_again_and_then_signalled() {
+    let scene = Scene::new();
+    // The first comes too early for it.
+    let second = "asked=0; on_cancel() { asked=$((asked + 1)); [ $asked = 1 ] || say '{\"id\":'$prompt',\"result\":{\"stopReason\":\"end_turn\"}}'; }";
+    for (functions, exit) in [
+        (second, None),
+        ("on_cancel() { :; }", Some(ExitStatus::Signal(2))),
+        // As a program does whose only thread hangs.
+        (
+            "trap '' INT; on_cancel() { :; }",
+            Some(ExitStatus::Signal(9)),
+        ),
+    ] {
+        let mut connection = connect(&scene, &format!("{ENDLESS}\n{functions}")).await;
+        connection.send(Message::new("go on")).await.unwrap();
+        until(&mut *connection, is_tool).await;
+        connection.interrupt(Queued::Keep).await.unwrap();
+        let (_, end) = turn(&mut *connection).await;
+        assert_eq!((end.reason, end.exit), (EndReason::Interrupted, exit));
+        drop(connection.stop(DEADLINE).await);
+    }
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn l91a_l91b_l91c_output_that_is_cut_off_with_exit_code_0_is_no_success() {
+    let scene = Scene::new();
+    let cut = r#"on_prompt() { chunk half; printf '{"jsonrpc":"2.0","id":3,"result":{"stopRea'; echo oh >&2; exit 0; }"#;
+    let mut connection = connect(&scene, cut).await;
+    connection.send(Message::new("go on")).await.unwrap();
+    let (events, end) = turn(&mut *connection).await;
+    assert_eq!(
+        (end.reason, end.exit),
+        (EndReason::Died, Some(ExitStatus::Code(0)))
+    );
+    assert_eq!(end.stderr_tail.trim(), "oh");
+    assert_eq!(said(&events), [("half".to_owned(), true)]);
+    assert!(
+        connection
+            .send(Message::new("more"))
+            .await
+            .unwrap_err()
+            .is_gone()
+    );
+    drop(connection.stop(DEADLINE).await);
+}
+
+#[tokio::test]
+async fn p29_l92a_a_session_is_resumed_and_its_history_is_not_reported() {
+    let scene = Scene::new();
+    let mut connection = open(&driver(&scene, ""), SessionChoice::Resume("s1".to_owned()))
+        .await
+        .unwrap();
+    connection.send(Message::new("go on")).await.unwrap();
+    let (events, end) = turn(&mut *connection).await;
+    assert_eq!(end.reason, EndReason::Completed);
+    let told = said(&events);
+    assert!(
+        told.len() == 1 && told[0].0.starts_with("answer of"),
+        "{told:?}"
+    );
+    drop(connection.stop(DEADLINE).await);
+}
+
+#[tokio::test]
+async fn p45_a_session_that_is_not_there_is_told_by_the_turn_and_the_agent_ends() {
+    let scene = Scene::new();
+    let cases = [
+        (
+            "on_load() { fail -32603 'No previous sessions found'; }",
+            EndReason::SessionNotFound,
+        ),
+        (
+            "on_load() { fail -32000 'Authentication required'; }",
+            EndReason::NotLoggedIn,
+        ),
+    ];
+    for (functions, reason) in cases {
+        let driver = driver(&scene, functions);
+        let mut connection = open(&driver, SessionChoice::Resume("s0".to_owned()))
+            .await
+            .unwrap();
+        connection.send(Message::new("go on")).await.unwrap();
+        let (_, end) = turn(&mut *connection).await;
+        assert_eq!(end.reason, reason);
+        // The next agent is another one. This one lost its input, which is all that it takes.
+        let exited = Event::Exited(ExitStatus::Code(0));
+        until(&mut *connection, |event| *event == exited).await;
+        assert!(next(&mut *connection).await.is_none());
+        drop(connection.stop(DEADLINE).await);
+    }
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn p48_an_agent_that_can_not_be_used_is_refused_at_its_start() {
+    let scene = Scene::new();
+    let fresh = || SessionChoice::Fresh;
+    let error = refusal(
+        &raw(&scene, "echo 'unknown option --acp' >&2; exit 3"),
+        fresh(),
+    )
+    .await;
+    assert!(
+        error.is_start() && error.to_string().contains("unknown option"),
+        "{error}"
+    );
+    let silent = raw(&scene, "read -r line; read -r line");
+    let moment = Duration::from_millis(50);
+    let error = refusal(&silent.request_timeouts(moment, moment), fresh()).await;
+    assert!(
+        error.is_start() && error.to_string().contains("did not answer"),
+        "{error}"
+    );
+    let error = refusal(&driver(&scene, ""), SessionChoice::Fork("s1".to_owned())).await;
+    assert!(error.is_unsupported(), "{error}");
+    let error = refusal(&driver(&scene, "").model("big"), fresh()).await;
+    assert!(error.is_unsupported(), "{error}");
+    let error = refusal(
+        &driver(&scene, "on_new() { fail -32603 'disk full'; }"),
+        fresh(),
+    )
+    .await;
+    assert!(
+        error.is_start() && error.to_string().contains("disk full"),
+        "{error}"
+    );
+    let gone = AcpDriver::new(vec!["/no/such/agent".into()], context(&scene));
+    assert!(refusal(&gone, fresh()).await.is_start());
+    let none = AcpDriver::new(Vec::new(), context(&scene));
+    assert!(refusal(&none, fresh()).await.is_start());
+}
+
+#[tokio::test]
+async fn x124f_what_is_asked_is_answered_by_a_person_or_by_the_policy() {
+    let scene = Scene::new();
+    let asks = r#"
+on_prompt() { say '{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"t1","title":"make","kind":"execute"},"options":[{"optionId":"yes","kind":"allow_once"},{"optionId":"no","kind":"reject_once"}]}}'; }
+on_other() { case $line in *'"q"'*) chunk "$(printf '%s' "$line" | sed -n 's/.*"optionId":"\([a-z]*\)".*/\1/p')"; say '{"id":'$prompt',"result":{"stopReason":"end_turn"}}' ;; esac; }
+"#;
+    for (permissions, allow, answer) in [
+        (Permissions::Edits, true, "yes"),
+        (Permissions::Edits, false, "no"),
+        (Permissions::All, false, "yes"),
+    ] {
+        let driver = driver(&scene, asks).permissions(permissions);
+        let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
+        connection.send(Message::new("go on")).await.unwrap();
+        let mut events = Vec::new();
+        if permissions != Permissions::All {
+            events = until(&mut *connection, |event| {
+                matches!(event, Event::PermissionAsked(_))
+            })
+            .await;
+            let message = "no".to_owned();
+            let decision = match allow {
+                true => Decision::Allow,
+                false => Decision::Deny { message },
+            };
+            connection.answer("\"q\"", decision.clone()).await.unwrap();
+            // It was answered.
+            connection.answer("\"q\"", decision).await.unwrap();
+        }
+        let (more, end) = turn(&mut *connection).await;
+        events.extend(more);
+        assert_eq!(end.reason, EndReason::Completed);
+        assert_eq!(said(&events), [(answer.to_owned(), false)]);
+        drop(connection.stop(DEADLINE).await);
+    }
+}
+
+#[tokio::test]
+async fn x124f_an_agent_that_can_not_be_restrained_is_told_so() {
+    let scene = Scene::new();
+    let modes = r#"
+on_new() { ok '{"sessionId":"s1","modes":{"currentModeId":"yolo","availableModes":[{"id":"yolo"},{"id":"default"}]}}'; }
+on_other() { case $line in *set_mode*) fail -32603 'not now' ;; esac; }
+"#;
+    let driver = driver(&scene, modes).permissions(Permissions::All);
+    let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
+    let deny = connection.set_permissions(Permissions::Deny).await;
+    let error = made(&mut *connection, deny.unwrap()).await.unwrap_err();
+    assert!(error.is_refused(), "{error}");
+    assert!(error.to_string().contains("not now"), "{error}");
+    let all = connection.set_permissions(Permissions::All).await;
+    made(&mut *connection, all.unwrap()).await.unwrap();
+    drop(connection.stop(DEADLINE).await);
+}
+
+#[tokio::test]
+async fn l90a_close_asks_first_and_then_uses_the_next_stages() {
+    let scene = Scene::new();
+    let closes = "on_close() { ok '{}'; : > closed; }";
+    let deaf = "trap '' TERM; on_close() { :; }; trap : EXIT";
+    let forever = "while :; do sleep 600; done";
+    for (functions, after) in [
+        (closes, ""),
+        ("", "while :; do sleep 600; done"),
+        (deaf, forever),
+    ] {
+        let driver = raw(&scene, &format!("{AGENT}{functions}{LOOP}{after}"));
+        let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
+        timeout(DEADLINE, connection.close()).await.unwrap();
+        until(&mut *connection, |event| matches!(event, Event::Exited(_))).await;
+        assert!(
+            connection
+                .send(Message::new("more"))
+                .await
+                .unwrap_err()
+                .is_gone()
+        );
+        drop(connection.stop(DEADLINE).await);
+    }
+    assert!(
+        scene.path("closed").exists(),
+        "it was asked to close its session"
+    );
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn l90a_l90e_a_stop_during_a_turn_interrupts_first_and_leaves_no_process() {
+    let scene = Scene::new();
+    let busy = "on_prompt() { setsid sleep 600 >/dev/null 2>&1 & chunk half; tool in_progress; }";
+    let mut connection = connect(&scene, busy).await;
+    connection.send(Message::new("go on")).await.unwrap();
+    let mut events = until(&mut *connection, is_tool).await;
+    let report = connection.stop(DEADLINE).await;
+    assert!(report.proven && report.survivors.is_empty(), "{report:?}");
+    assert!(report.stage >= StopStage::CloseInput);
+    let (more, end) = turn(&mut *connection).await;
+    events.extend(more);
+    assert_eq!(end.reason, EndReason::Interrupted);
+    assert_eq!(said(&events), [("half".to_owned(), false)]);
+    let is_cut = |event: &Event| {
+        matches!(
+            event,
+            Event::ToolFinished {
+                outcome: ToolOutcome::Cut,
+                ..
+            }
+        )
+    };
+    assert!(events.iter().any(is_cut), "{events:?}");
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn large_lines_go_in_and_out() {
+    let scene = Scene::new();
+    let echo = r#"on_prompt() { chunk "${#line}"; head -c 10000000 /dev/zero | tr '\0' x > big; chunk "$(cat big)"; ok '{"stopReason":"end_turn"}'; }"#;
+    let mut connection = connect(&scene, echo).await;
+    let text = "y".repeat(1 << 20);
+    connection.send(Message::new(text.clone())).await.unwrap();
+    let (events, end) = turn(&mut *connection).await;
+    assert_eq!(end.reason, EndReason::Completed);
+    let lengths: Vec<usize> = said(&events).iter().map(|(text, _)| text.len()).collect();
+    assert_eq!(lengths[1..], [10_000_000]);
+    let whole: usize = said(&events)[0].0.parse().unwrap();
+    assert!(whole > text.len());
+    drop(connection.stop(DEADLINE).await);
+}
+
+#[tokio::test]
+async fn p46_a_session_is_written_by_one_agent_at_a_time() {
+    let scene = Scene::new();
+    let locks = |directory: &str| SessionLocks::new(scene.path(directory));
+    let driver = driver(&scene, "").session_locks(locks("locks"));
+    let mut first = open(&driver, SessionChoice::Fresh).await.unwrap();
+    let error = refusal(&driver, SessionChoice::Resume("s1".to_owned())).await;
+    assert!(error.is_held(), "{error}");
+    drop(first.stop(DEADLINE).await);
+    let mut second = open(&driver, SessionChoice::Resume("s1".to_owned()))
+        .await
+        .unwrap();
+    drop(second.stop(DEADLINE).await);
+}

@@ -1,0 +1,114 @@
+//! The `claude` driver against a scripted child: what needs a real process. What needs only lines is tested beside them.
+
+mod end;
+mod options;
+mod start;
+mod turns;
+mod write;
+
+use crate::scene::{DEADLINE, Scene};
+use agent_drivers::claude::ClaudeDriver;
+use agent_duplex::{
+    Connection, Driver as _, EndReason, Event, Message, Observation, SessionChoice, TurnEnd,
+};
+use agent_subprocess::Context;
+use std::ffi::OsString;
+use tokio::time::timeout;
+
+/// Reads requests and answers them as far as every test wants it; a test adds functions of its own, which count.
+const AGENT: &str = r#"
+say() { printf '%s\n' "$1"; }
+field() { printf '%s' "$line" | sed -n 's/.*"'"$1"'":"\([^"]*\)".*/\1/p'; }
+ok() { say '{"type":"control_response","response":{"subtype":"success","request_id":"'"$(field request_id)"'","response":{'"$1"'}}}'; }
+begin() {
+  say '{"type":"command_lifecycle","command_uuid":"'"$(field uuid)"'","state":"started"}'
+  say '{"type":"system","subtype":"init","claude_code_version":"0","model":"m"}'
+  say '{"type":"system","subtype":"status","status":"requesting"}'
+}
+delta() { say '{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"'"$1"'"}}}'; }
+tool() { say '{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"make"}}]}}'; }
+result() { say '{"type":"result","subtype":"success","is_error":false,"terminal_reason":"'"$1"'","result":"","total_cost_usd":0.5}'; }
+on_initialize() { ok; }
+on_interrupt() { ok '"still_queued":[]'; result aborted_streaming; }
+on_end() { ok; exit 0; }
+on_user() { begin; result completed; }
+on_other() { :; }
+"#;
+
+const LOOP: &str = r#"
+while IFS= read -r line; do case $line in
+  *'"subtype":"initialize"'*) on_initialize ;;
+  *'"subtype":"interrupt"'*) on_interrupt ;;
+  *'"subtype":"end_session"'*) on_end ;;
+  *'"type":"user"'*) on_user ;;
+  *) on_other ;;
+esac; done
+"#;
+
+fn context(scene: &Scene) -> Context {
+    Context {
+        env: vec![("GREETING".into(), "hello".into())],
+        marker: Some(scene.marker.clone()),
+        ..Context::new(scene.directory.path(), scene.path("scratch"))
+    }
+}
+
+/// A driver for a shell script as it stands.
+fn raw(scene: &Scene, script: &str) -> ClaudeDriver {
+    let program = ["sh", "-c", script, "sh"].map(OsString::from);
+    ClaudeDriver::new(program.into(), context(scene))
+}
+
+/// A driver for an agent that converses; `functions` say what it does its own way.
+fn driver(scene: &Scene, functions: &str) -> ClaudeDriver {
+    raw(scene, &format!("{AGENT}{functions}{LOOP}"))
+}
+
+async fn connect(scene: &Scene, functions: &str) -> Box<dyn Connection> {
+    let driver = driver(scene, functions);
+    open(&driver, SessionChoice::Fresh).await.unwrap()
+}
+
+async fn next(connection: &mut dyn Connection) -> Option<Observation> {
+    let next = timeout(DEADLINE, connection.next()).await;
+    next.expect("something comes, or the end")
+}
+
+/// Reads until an event for which `last` holds, and returns all until then.
+async fn until(connection: &mut dyn Connection, last: impl Fn(&Event) -> bool) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(seen) = next(connection).await {
+        events.extend(seen.events);
+        if events.iter().any(&last) {
+            return events;
+        }
+    }
+    panic!("it never came: {events:?}");
+}
+
+async fn turn(connection: &mut dyn Connection) -> (Vec<Event>, TurnEnd) {
+    let events = until(connection, |event| matches!(event, Event::TurnCompleted(_))).await;
+    match events.last() {
+        Some(Event::TurnCompleted(end)) => (events.clone(), end.clone()),
+        other => panic!("nothing of a turn comes after its end: {other:?}"),
+    }
+}
+
+/// Reads to the end of everything.
+async fn rest(connection: &mut dyn Connection) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(seen) = next(connection).await {
+        events.extend(seen.events);
+    }
+    events
+}
+
+/// Opens a connection and waits until its agent could start.
+async fn open(
+    driver: &ClaudeDriver,
+    session: SessionChoice,
+) -> Result<Box<dyn Connection>, agent_duplex::Error> {
+    let mut connection = driver.connect(session).await?;
+    connection.ready().await?;
+    Ok(connection)
+}

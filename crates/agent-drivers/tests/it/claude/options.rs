@@ -1,0 +1,439 @@
+//! What can be chosen for an agent: where it goes, who can read it, and how long it lies there.
+
+use super::start::{RECORDED, recorded};
+use super::*;
+use crate::changes::made;
+use crate::scene::wait_for;
+use agent_drivers::mcp::{McpServer, McpServers};
+use agent_drivers::{SessionHeld, SessionLocks};
+use agent_duplex::{Capability, Error};
+use std::os::unix::fs::PermissionsExt as _;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Copies the private files that it is handed, and lists them with their modes.
+const FILES: &str = r#"
+for word in "$@"; do case $word in
+  --*=*/scratch/*) flag=${word%%=*}; path=${word#*=}; cp "$path" "copy$flag"; stat -c '%a %n' "$path" >> modes ;;
+esac; done
+"#;
+
+fn servers() -> McpServers {
+    let mut servers = McpServers::default();
+    let tracker = McpServer::stdio("tracker-mcp")
+        .arg("--verbose")
+        .env("TOKEN", "${TRACKER_TOKEN}");
+    let docs = McpServer::http("http://localhost:1/mcp")
+        .header("Authorization", "Bearer ${TRACKER_TOKEN}");
+    servers.insert("tracker", tracker).unwrap();
+    servers.insert("docs", docs).unwrap();
+    servers
+        .insert("old", McpServer::sse("http://localhost:1/sse"))
+        .unwrap();
+    servers
+}
+
+fn with_secrets(scene: &Scene, functions: &str) -> ClaudeDriver {
+    driver(scene, &format!("{RECORDED}{FILES}{functions}"))
+        .mcp_servers(servers())
+        .env("TRACKER_TOKEN", "s3cret-token")
+        .system_prompt("be s3cret-brief")
+        .append_system_prompt("and s3cret-kind")
+        .settings(serde_json::from_str(r#"{"env": {"KEY": "s3cret-key"}}"#).unwrap())
+}
+
+fn files_left(scene: &Scene) -> usize {
+    std::fs::read_dir(scene.path("scratch")).map_or(0, Iterator::count)
+}
+
+#[tokio::test]
+async fn l95d_l97a_l97c_l97d_l97e_l97g_p31a_every_option_is_a_word_of_its_own() {
+    let scene = Scene::new();
+    let driver = with_secrets(&scene, "")
+        .model("m")
+        .fallback_model("f")
+        .effort("high")
+        .max_turns(3.try_into().unwrap())
+        .tools(["Bash", "Edit"])
+        .allowed_tools(["Bash(git log:*)"])
+        .disallowed_tools(["WebFetch", "Bash(rm *)"])
+        .setting_sources(["project", "local"])
+        .add_dirs(["../other", "-odd dir"])
+        .strict_mcp(true)
+        .args(vec!["--betas=x".into()]);
+    drop(open(&driver, SessionChoice::Fresh).await.unwrap());
+    let (argv, _) = recorded(&scene);
+    assert!(argv.iter().all(|word| !word.contains("s3cret")), "{argv:?}");
+    let chosen = argv.iter().skip_while(|word| !word.starts_with("--model"));
+    insta::assert_snapshot!(chosen.cloned().collect::<Vec<_>>().join("\n"), @r"
+    --model=m
+    --fallback-model=f
+    --effort=high
+    --max-turns=3
+    --tools=Bash,Edit
+    --allowedTools=Bash(git log:*)
+    --disallowedTools=WebFetch,Bash(rm *)
+    --setting-sources=project,local
+    --add-dir=../other
+    --add-dir=-odd dir
+    --settings=FILE.json
+    --system-prompt-file=FILE.md
+    --append-system-prompt-file=FILE.md
+    --strict-mcp-config
+    --mcp-config=FILE.json
+    --betas=x
+    ");
+}
+
+#[tokio::test]
+async fn l95a_l95e_l95f_mcp_servers_go_by_a_private_file_that_is_gone_with_the_agent() {
+    let scene = Scene::new();
+    let driver = with_secrets(&scene, "on_user() { exit 0; }");
+    assert!(driver.capabilities().has(Capability::Mcp));
+    let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
+    let read = |name: &str| std::fs::read_to_string(scene.path(name)).unwrap();
+    insta::assert_snapshot!(read("copy--mcp-config"), @r#"{"mcpServers":{"tracker":{"type":"stdio","command":"tracker-mcp","args":["--verbose"],"env":{"TOKEN":"s3cret-token"}},"docs":{"type":"http","url":"http://localhost:1/mcp","headers":{"Authorization":"Bearer s3cret-token"}},"old":{"type":"sse","url":"http://localhost:1/sse"}}}"#);
+    insta::assert_snapshot!(read("copy--settings"), @r#"{"disableAllHooks":true,"env":{"KEY":"s3cret-key"}}"#);
+    assert_eq!(read("copy--system-prompt-file"), "be s3cret-brief");
+    assert_eq!(read("copy--append-system-prompt-file"), "and s3cret-kind");
+    let modes = read("modes");
+    assert_eq!(modes.lines().count(), 4);
+    assert!(
+        modes.lines().all(|line| line.starts_with("600 ")),
+        "{modes}"
+    );
+    let scratch = std::fs::metadata(scene.path("scratch")).unwrap();
+    assert_eq!(scratch.permissions().mode() & 0o777, 0o700);
+    assert_eq!(files_left(&scene), 4);
+    // At its exit,
+    connection.send(Message::new("go")).await.unwrap();
+    turn(&mut *connection).await;
+    assert_eq!(files_left(&scene), 0);
+    // at a stop, at a drop, and where nothing could be started.
+    for stopped in [true, false] {
+        let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
+        assert_eq!(files_left(&scene), 4);
+        if stopped {
+            connection.stop(DEADLINE).await;
+        } else {
+            drop(connection);
+        }
+        assert_eq!(files_left(&scene), 0);
+    }
+    let nobody = ClaudeDriver::new(vec!["no-such-agent".into()], context(&scene));
+    let nobody = nobody.system_prompt("text");
+    open(&nobody, SessionChoice::Fresh).await.unwrap_err();
+    assert_eq!(files_left(&scene), 0);
+}
+
+#[tokio::test]
+async fn p31b_p32c_x118b_x118c_no_secret_is_in_a_word_or_in_what_is_printed() {
+    let scene = Scene::new();
+    let driver = with_secrets(&scene, "");
+    let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
+    let begin = next(&mut *connection).await.unwrap();
+    let Event::Started { pid } = begin.events[0] else {
+        panic!("{begin:?}")
+    };
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+    let shown = [
+        String::from_utf8_lossy(&line).into_owned(),
+        format!("{driver:?}"),
+        format!("{connection:?}"),
+    ];
+    assert!(shown[0].contains("--mcp-config="));
+    assert!(
+        shown.iter().all(|text| !text.contains("s3cret")),
+        "{shown:#?}"
+    );
+    // The context's own variables are a caller's and may be secret too.
+    assert!(!shown[1].contains("hello"), "{}", shown[1]);
+    drop(connection.stop(DEADLINE).await);
+
+    let missing = driver.mcp_servers({
+        let mut servers = servers();
+        let more = McpServer::stdio("x").arg("s3cret=${NO_SUCH_VARIABLE}");
+        servers.insert("more", more).unwrap();
+        servers
+    });
+    let error = open(&missing, SessionChoice::Fresh).await.unwrap_err();
+    assert!(
+        error.is_start() && !error.to_string().contains("s3cret"),
+        "{error}"
+    );
+    let source = std::error::Error::source(&error).unwrap();
+    let source = source.downcast_ref::<agent_drivers::mcp::Error>().unwrap();
+    assert_eq!(source.missing_variable(), Some("NO_SUCH_VARIABLE"));
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn p32a_p32b_an_agent_inherits_what_it_is_allowed_and_what_it_needs() {
+    // The variables of this very test process are inherited, so that it is run in one of its own.
+    if !crate::scene::alone(
+        "claude::options::p32a_p32b_an_agent_inherits_what_it_is_allowed_and_what_it_needs",
+    ) {
+        return;
+    }
+    let scene = Scene::new();
+    let script = format!("{AGENT}{RECORDED}{LOOP}");
+    let program = ["sh", "-c", &script, "sh"].map(OsString::from);
+    let host = [
+        "-i",
+        "PATH=/usr/bin:/bin",
+        "HOME=/h",
+        "LC_ALL=C",
+        "ANTHROPIC_API_KEY=k",
+        "HTTPS_PROXY=p",
+        "all_proxy=p",
+        "NODE_EXTRA_CA_CERTS=c",
+        "SSL_CERT_FILE=c",
+        "CARGO_X=1",
+        "AWS_REGION=here",
+        "AWS_KEY=s3cret",
+        "CLAUDECODE=1",
+        "CLAUDE_CONFIG_DIR=/c",
+        "OTHER=1",
+    ];
+    for pair in host.into_iter().skip(1) {
+        let (name, value) = pair.split_once('=').unwrap();
+        set(name, value);
+    }
+    let driver = ClaudeDriver::new(program.into(), context(&scene))
+        .env_allow(["CARGO_*", "AWS_REGION"])
+        .env("MINE", "1");
+    drop(open(&driver, SessionChoice::Fresh).await.unwrap());
+    let (_, env) = recorded(&scene);
+    let names: Vec<&str> = env
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, _)| name)
+        .collect();
+    for name in [
+        "PATH",
+        "HOME",
+        "LC_ALL",
+        "ANTHROPIC_API_KEY",
+        "HTTPS_PROXY",
+        "all_proxy",
+        "NODE_EXTRA_CA_CERTS",
+        "SSL_CERT_FILE",
+        "CARGO_X",
+        "AWS_REGION",
+        "CLAUDE_CONFIG_DIR",
+        "MINE",
+        "GREETING",
+        "PWD",
+        crate::scene::VARIABLE,
+    ] {
+        assert!(names.contains(&name), "{name} is missing: {env}");
+    }
+    for name in ["AWS_KEY", "OTHER", "CLAUDECODE"] {
+        assert!(!names.contains(&name), "{name} is there: {env}");
+    }
+    let cwd = scene.directory.path().canonicalize().unwrap();
+    assert!(env.contains(&format!("PWD={}\n", cwd.display())), "{env}");
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the only thread of a process of its own that reads the environment"
+)]
+fn set(name: &str, value: &str) {
+    // SAFETY: nothing else reads or writes the environment meanwhile.
+    unsafe { std::env::set_var(name, value) };
+}
+
+#[tokio::test]
+async fn l99a_a_fork_begins_with_the_old_session_and_has_an_id_of_its_own() {
+    let scene = Scene::new();
+    let driver = driver(&scene, "printf '%s\\n' \"$@\" > words");
+    assert!(driver.capabilities().has(Capability::Fork));
+    let session = SessionChoice::Fork("old".to_owned());
+    let mut connection = open(&driver, session).await.unwrap();
+    let begin = next(&mut *connection).await.unwrap();
+    let [_, Event::Session { id }] = &begin.events[..] else {
+        panic!("{begin:?}")
+    };
+    assert!(id.parse::<uuid::Uuid>().is_ok(), "{id}");
+    let words = std::fs::read_to_string(scene.path("words")).unwrap();
+    let forked = format!("--resume=old\n--fork-session\n--session-id={id}\n");
+    assert!(words.contains(&forked), "{words}");
+}
+
+/// The holder's record out of an error.
+fn held(error: &Error) -> &SessionHeld {
+    assert!(error.is_held(), "{error}");
+    std::error::Error::source(error)
+        .unwrap()
+        .downcast_ref()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn p46_one_session_has_one_agent_at_a_time() {
+    let scene = Scene::new();
+    let locks = || SessionLocks::new(scene.path("sessions"));
+    let script =
+        "on_user() { begin; setsid sleep 622 >/dev/null 2>&1 & result completed; exit 0; }";
+    let ours = driver(&scene, script).session_locks(locks());
+    let mut first = open(&ours, SessionChoice::Resume("some id".to_owned()))
+        .await
+        .unwrap();
+    // A table of its own stands for another process.
+    let stranger = driver(&scene, script).session_locks(locks());
+    for driver in [&ours, &stranger] {
+        let session = SessionChoice::Resume("some id".to_owned());
+        let begun = std::time::Instant::now();
+        let error = driver.connect(session).await.unwrap_err();
+        assert!(begun.elapsed() < DEADLINE);
+        assert_eq!(held(&error).pid, Some(std::process::id()));
+        assert!(
+            held(&error).since.is_some() && error.to_string().contains("some id"),
+            "{error}"
+        );
+        drop(
+            open(driver, SessionChoice::Resume("another".to_owned()))
+                .await
+                .unwrap(),
+        );
+    }
+    // What the agent left running keeps strangers out, not the next agent of this loop.
+    first.send(Message::new("go")).await.unwrap();
+    turn(&mut *first).await;
+    rest(&mut *first).await;
+    scene.wait_for_program("sleep", "622");
+    let session = || SessionChoice::Resume("some id".to_owned());
+    let mut second = open(&ours, session()).await.unwrap();
+    assert!(
+        held(&stranger.connect(session()).await.unwrap_err())
+            .pid
+            .is_some()
+    );
+    drop(second.stop(DEADLINE).await);
+    drop(first.stop(DEADLINE).await);
+    drop((first, second));
+    let mut third = open(&stranger, session()).await.unwrap();
+    drop(third.stop(DEADLINE).await);
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn p46_who_only_looks_at_a_lock_keeps_nobody_out() {
+    let scene = Scene::new();
+    let directory = scene.path("sessions");
+    let driver = driver(&scene, "").session_locks(SessionLocks::new(&directory));
+    drop(open(&driver, SessionChoice::Resume("one".to_owned())).await);
+    // As another process does for a moment that removes old files; this one was a living process's.
+    let path = directory.join("one.lock");
+    let parent = rustix::process::getppid().unwrap().as_raw_pid();
+    let stat = std::fs::read_to_string(format!("/proc/{parent}/stat")).unwrap();
+    let start = stat[stat.rfind(')').unwrap()..].split(' ').nth(20).unwrap();
+    let holder = format!(r#"{{"pid":{parent},"start_time":{start},"since":0}}"#);
+    let file = std::fs::File::open(&path).unwrap();
+    let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    wait_for("the lock", || rustix::fs::flock(&file, lock).is_ok());
+    std::fs::write(&path, holder).unwrap();
+    let mut second = driver.connect(SessionChoice::Resume("one".to_owned()));
+    let first_look = std::future::poll_fn(|cx| Poll::Ready(second.as_mut().poll(cx))).await;
+    assert!(first_look.is_pending(), "{first_look:?}");
+    drop(file);
+    drop(second.await.unwrap().stop(DEADLINE).await);
+}
+
+#[tokio::test]
+async fn a_model_is_changed_when_the_agent_says_so() {
+    let scene = Scene::new();
+    let script = r#"
+on_other() { case $line in
+  *'"model":"good"'*) ok ;;
+  *'"model":"bad"'*) say '{"type":"control_response","response":{"subtype":"error","request_id":"'"$(field request_id)"'","error":"no model bad"}}' ;;
+  *'"model":"last"'*) exit 3 ;;
+esac; }"#;
+    let driver = driver(&scene, script).request_timeouts(DEADLINE, Duration::from_millis(300));
+    assert!(driver.capabilities().has(Capability::Model));
+    let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
+    change(&mut *connection, "good").await.unwrap();
+    let error = change(&mut *connection, "bad").await.unwrap_err();
+    assert!(
+        error.is_refused() && error.to_string().contains("no model bad"),
+        "{error}"
+    );
+    let error = change(&mut *connection, "slow").await.unwrap_err();
+    assert!(
+        error.is_refused() && error.to_string().contains("did not answer"),
+        "{error}"
+    );
+    connection.send(Message::new("go")).await.unwrap();
+    assert_eq!(turn(&mut *connection).await.1.reason, EndReason::Completed);
+    let error = change(&mut *connection, "last").await.unwrap_err();
+    assert!(error.is_gone(), "{error}");
+}
+
+async fn change(connection: &mut dyn Connection, model: &str) -> Result<(), Error> {
+    let asked = connection.set_model(Some(model.to_owned())).await;
+    made(connection, asked?).await
+}
+
+#[tokio::test]
+async fn p16c_who_never_answers_is_told_and_goes_on() {
+    let scene = Scene::new();
+    let script = "on_initialize() { :; }";
+    let driver = driver(&scene, script).request_timeouts(Duration::from_millis(200), DEADLINE);
+    let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
+    let is_told = |e: &Event| matches!(e, Event::Warning(text) if text.contains("did not answer the introduction"));
+    until(&mut *connection, is_told).await;
+    connection.send(Message::new("go")).await.unwrap();
+    assert_eq!(turn(&mut *connection).await.1.reason, EndReason::Completed);
+}
+
+#[tokio::test]
+async fn a_stop_ends_what_runs_in_the_background_by_name_and_a_polite_end_leaves_it() {
+    for stopped in [true, false] {
+        let scene = Scene::new();
+        let script = r#"
+on_user() { begin; say '{"type":"system","subtype":"background_tasks_changed","tasks":[{"task_id":"b7"}]}'; result completed; }
+on_other() { printf '%s\n' "$line" >> heard; }
+on_end() { echo end >> heard; ok; exit 0; }"#;
+        let mut connection = connect(&scene, script).await;
+        connection.send(Message::new("go")).await.unwrap();
+        turn(&mut *connection).await;
+        if stopped {
+            drop(connection.stop(DEADLINE).await);
+        } else {
+            connection.close().await;
+        }
+        let heard = std::fs::read_to_string(scene.path("heard")).unwrap();
+        let lines: Vec<&str> = heard.lines().collect();
+        assert_eq!(lines.last(), Some(&"end"));
+        let named = lines[0].contains("stop_task") && lines[0].contains("b7");
+        assert_eq!(named, stopped, "{heard}");
+    }
+}
+
+#[tokio::test]
+async fn p49a_p13b_keep_alive_is_not_shown() {
+    let scene = Scene::new();
+    let script = r#"on_user() { begin; say '{"type":"keep_alive"}'; say '{"type":"tomorrow"}'; result completed; }"#;
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("go")).await.unwrap();
+    let mut lines = Vec::new();
+    while let Some(seen) = next(&mut *connection).await {
+        lines.extend(
+            seen.raw
+                .map(|(_, line)| String::from_utf8_lossy(&line.bytes).into_owned()),
+        );
+        if seen
+            .events
+            .iter()
+            .any(|e| matches!(e, Event::TurnCompleted(_)))
+        {
+            break;
+        }
+    }
+    assert!(lines.iter().any(|line| line.contains("tomorrow")));
+    assert!(
+        !lines.iter().any(|line| line.contains("keep_alive")),
+        "{lines:?}"
+    );
+}

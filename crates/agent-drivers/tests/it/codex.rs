@@ -1,0 +1,130 @@
+//! The `codex` driver against a scripted child: what needs a real process. What needs only lines is tested beside them.
+
+mod commands;
+mod end;
+mod start;
+mod turns;
+
+use crate::scene::{DEADLINE, Scene};
+use agent_drivers::codex::CodexDriver;
+use agent_duplex::{
+    Connection, Driver as _, EndReason, Event, Message, Observation, SessionChoice, TurnEnd,
+};
+use agent_subprocess::{Context, StopPolicy};
+use std::ffi::OsString;
+use tokio::time::timeout;
+
+/// Reads requests and answers them as far as every test wants it; a test adds functions of its own, which count.
+const AGENT: &str = r#"
+say() { printf '%s\n' "$1"; }
+id() { printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p'; }
+ok() { say '{"id":'"$(id)"',"result":{'"$1"'}}'; }
+no() { say '{"id":'"$(id)"',"error":{"code":-32600,"message":"'"$1"'"}}'; }
+tell() { say '{"method":"'"$1"'","params":{"threadId":"t",'"$2"'}}'; }
+completed() { tell turn/completed '"turn":{"id":"'"$n"'","status":"'"$1"'"}'; }
+tool() { tell item/started '"turnId":"'"$n"'","item":{"type":"commandExecution","id":"c'"$n"'","command":"make"}'; }
+delta() { tell item/agentMessage/delta '"turnId":"'"$n"'","itemId":"m","delta":"'"$1"'"'; }
+quiet() { "$@" </dev/null >/dev/null 2>&1 & }
+n=0
+on_initialize() { ok '"userAgent":"x/1.0 (y)"'; }
+on_open() { ok '"thread":{"id":"t"},"model":"m"'; }
+on_start() {
+  n=$((n+1))
+  ok '"turn":{"id":"'"$n"'"}'
+  tell turn/started '"turn":{"id":"'"$n"'"}'
+  work
+}
+work() { completed completed; }
+message() { printf '%s' "$line" | sed -n 's/.*"clientUserMessageId":"\([^"]*\)".*/\1/p'; }
+taken() { tell item/started '"turnId":"'"$n"'","item":{"type":"userMessage","id":"u","clientId":"'"$(message)"'"}'; }
+on_steer() { ok '"turnId":"'"$n"'"'; taken; }
+on_interrupt() { ok; completed interrupted; }
+on_end() { :; }
+"#;
+
+const LOOP: &str = r#"
+while IFS= read -r line; do case $line in
+  *'"method":"initialize"'*) on_initialize ;;
+  *'"method":"thread/'*) on_open ;;
+  *'"method":"turn/start"'*) on_start ;;
+  *'"method":"turn/steer"'*) on_steer ;;
+  *'"method":"turn/interrupt"'*) on_interrupt ;;
+esac; done
+on_end
+"#;
+
+fn context(scene: &Scene) -> Context {
+    Context {
+        cwd: scene.directory.path().to_owned(),
+        env: vec![("GREETING".into(), "hello".into())],
+        marker: Some(scene.marker.clone()),
+        hold: None,
+        scratch: scene.path("scratch"),
+        survivors_file: None,
+        stop: StopPolicy::default(),
+    }
+}
+
+/// A driver for a shell script as it stands.
+fn raw(scene: &Scene, script: &str) -> CodexDriver {
+    let program = ["sh", "-c", script, "sh"].map(OsString::from);
+    CodexDriver::new(program.into(), context(scene))
+}
+
+/// A driver for an agent that converses; `functions` say what it does its own way.
+fn driver(scene: &Scene, functions: &str) -> CodexDriver {
+    raw(scene, &format!("{AGENT}{functions}{LOOP}"))
+}
+
+/// Opens a connection and waits until its conversation is open.
+async fn open(driver: &CodexDriver) -> Result<Box<dyn Connection>, agent_duplex::Error> {
+    let mut connection = driver.connect(SessionChoice::Fresh).await?;
+    connection.ready().await?;
+    Ok(connection)
+}
+
+async fn connect(scene: &Scene, functions: &str) -> Box<dyn Connection> {
+    open(&driver(scene, functions)).await.unwrap()
+}
+
+async fn next(connection: &mut dyn Connection) -> Option<Observation> {
+    let next = timeout(DEADLINE, connection.next()).await;
+    next.expect("something comes, or the end")
+}
+
+/// Reads until an event for which `last` holds, and returns all until then.
+async fn until(connection: &mut dyn Connection, last: impl Fn(&Event) -> bool) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(seen) = next(connection).await {
+        events.extend(seen.events);
+        if events.iter().any(&last) {
+            return events;
+        }
+    }
+    panic!("it never came: {events:?}");
+}
+
+async fn turn(connection: &mut dyn Connection) -> (Vec<Event>, TurnEnd) {
+    let events = until(connection, |event| matches!(event, Event::TurnCompleted(_))).await;
+    match events.last() {
+        Some(Event::TurnCompleted(end)) => (events.clone(), end.clone()),
+        other => panic!("nothing of a turn comes after its end: {other:?}"),
+    }
+}
+
+/// Reads to the end of everything.
+async fn rest(connection: &mut dyn Connection) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(seen) = next(connection).await {
+        events.extend(seen.events);
+    }
+    events
+}
+
+fn warnings(events: &[Event]) -> Vec<&str> {
+    let warnings = events.iter().filter_map(|event| match event {
+        Event::Warning(warning) => Some(warning.as_str()),
+        _ => None,
+    });
+    warnings.collect()
+}
