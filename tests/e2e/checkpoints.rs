@@ -166,7 +166,7 @@ fn an_old_state_is_shown_in_full_with_the_events_that_led_to_it() {
     assert_eq!(at["save"], list["progress"][0]["save"]);
     assert_eq!(at["head"]["machine"]["last"]["iteration"], 1);
     assert_eq!(at["head"]["machine"]["counts"]["iterations"], 1);
-    assert_eq!(at["last_events"][0]["what"], "Started");
+    assert_eq!(at["last_events"][0]["what"], "started");
     let save = list["progress"][1]["save"].to_string();
     let of_save = checkpoints(&scene, &["show", &run, "--save", &save, "--json"]).expect_code(0);
     let of_save = events(&of_save.stdout).remove(0);
@@ -180,7 +180,7 @@ fn an_old_state_is_shown_in_full_with_the_events_that_led_to_it() {
             "rlm-run 1",
             iteration,
             "events",
-            "Started",
+            "started",
         ],
     );
     for unknown in [["--at", "9"], ["--save", "999"]] {

@@ -193,33 +193,8 @@ fn sealed(head: &RunHead, changed: Option<Vec<String>>) -> Meta {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loop_state::{Happening, Head, Machine, Resume, Step, Timestamp};
-    use serde_json::{Value, json};
-
-    /// A run as it was written before the machine's state had a version.
-    fn old_run() -> Value {
-        let time = |secs: u64| json!({"secs": secs, "nanos": 0});
-        let phase = json!({
-            "name": "main", "gates": 0, "until": true, "promise": false, "session": "fresh",
-            "limits": {"max_iterations": 100, "iteration_timeout": time(3600), "idle_timeout": null},
-        });
-        let machine = json!({
-            "rules": {"phases": [phase], "max_duration": null, "max_failures": 3, "sleep": time(10)},
-            "phase": 0, "iteration": 2, "attempt": 1, "highest_attempt": 1, "first_attempt": 1,
-            "step": {"Turn": {"since": 5}}, "failure": null, "cut": null, "feedback": null, "steers": [],
-            "counts": {"iterations": 1, "attempts": 2, "failed": 0, "cuts": 0, "processes": 1},
-            "started_at": 1, "taken_at": 1, "last_at": 5, "end": null,
-        });
-        let phase = json!({
-            "name": "main", "prompt": {"Kept": "prompt-1"}, "agent": {"Command": {"argv": ["agent"]}},
-            "gates": [], "until": "true", "check_timeout": time(900),
-            "limits": {"max_iterations": 100, "iteration_timeout": time(3600), "idle_timeout": null},
-        });
-        json!({
-            "run": "r1", "machine": machine, "scope": "s", "prompt": "prompt-1", "git_commit": null,
-            "settings": {"directory": "/srv/project", "phases": [phase], "max_failures": 3, "sleep": time(10)},
-        })
-    }
+    use crate::{AgentSettings, PhaseSettings, PromptSource, Settings};
+    use loop_state::{Happening, Head, Timestamp};
 
     fn event(at: u64) -> Event {
         let (at, what) = (Timestamp(at), Happening::Started);
@@ -231,7 +206,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::find(dir.path()).unwrap();
         let (journal, _) = Journal::open(&project, &"r1".parse().unwrap(), true).unwrap();
-        let head = serde_json::from_value(old_run()).unwrap();
+        let agent = AgentSettings::Command {
+            argv: vec!["agent".into()],
+        };
+        let mut phase = PhaseSettings::new("main", PromptSource::Kept("prompt-1".into()), agent);
+        phase.until = Some("true".into());
+        let settings = Settings::new("/srv/project", vec![phase]);
+        let machine = Head::new(settings.rules()).unwrap();
+        let head = RunHead::new("r1".parse().unwrap(), machine, settings);
         (dir, project, journal, head)
     }
 
@@ -339,39 +321,5 @@ mod tests {
         assert!(died.contains("the thread that saves in"), "{died}");
         let next = journal.save(&head).await.unwrap_err().to_string();
         assert!(next.contains("it died at an earlier save"), "{next}");
-    }
-
-    #[test]
-    fn a_run_that_was_saved_before_the_state_had_a_version_goes_on_and_has_one_then() {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path().join("r1");
-        let started = json!({"at": 1, "what": "Started"});
-        let (mut writer, _) = Writer::<Value, Value>::open(&dir, options(true)).unwrap();
-        writer.append(&old_run(), &[started]).unwrap();
-        drop(writer);
-
-        let (mut writer, loaded) = Writer::<RunHead, Event>::open(&dir, options(false)).unwrap();
-        let mut head = loaded.head.unwrap();
-        assert_eq!(loaded.events[0].what, Happening::Started);
-        assert_eq!(
-            head.machine.step,
-            Step::Turn {
-                since: Timestamp(5)
-            }
-        );
-        let mut machine = Machine::from(head.machine.clone());
-        let at = Timestamp(100);
-        let what = Happening::Resumed(Resume::default());
-        let resumed = Event { at, what };
-        machine.step(resumed.clone());
-        head.machine = machine.head().clone();
-        writer.append(&head, &[resumed]).unwrap();
-        drop(writer);
-
-        let (_writer, loaded) = Writer::<Value, Value>::open(&dir, options(false)).unwrap();
-        let saved = loaded.head.unwrap();
-        assert_eq!(saved["machine"]["version"], 2);
-        let machine: Head = serde_json::from_value(saved["machine"].clone()).unwrap();
-        assert_eq!(machine, head.machine);
     }
 }

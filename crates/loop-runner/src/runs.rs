@@ -26,7 +26,6 @@ pub struct RunHead {
     /// The random part of the marker that all processes of the run carry.
     pub(crate) scope: String,
     /// The blobs that hold the last prompt text read of each phase.
-    #[serde(rename = "prompt", default, with = "blobs")]
     pub(crate) prompts: Vec<String>,
     /// The commit of the project at the last save; `None` outside git.
     #[serde(default)]
@@ -151,33 +150,6 @@ impl RunHead {
     pub(crate) fn tree<'a>(&'a self, root: &'a Path) -> &'a Path {
         let own = self.settings.worktree.as_ref();
         own.map_or(root, |own| &own.path)
-    }
-}
-
-/// The name of a single blob is written as it was before a run had several phases.
-mod blobs {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Blobs {
-        One(String),
-        Several(Vec<String>),
-    }
-
-    pub(super) fn serialize<S: Serializer>(blobs: &[String], to: S) -> Result<S::Ok, S::Error> {
-        match blobs {
-            [one] => one.serialize(to),
-            several => several.serialize(to),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-        Ok(match Option::deserialize(from)? {
-            None => Vec::new(),
-            Some(Blobs::One(one)) => vec![one],
-            Some(Blobs::Several(several)) => several,
-        })
     }
 }
 

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::time::Duration;
 
-use loop_state::snapshot::Snapshot;
 use loop_state::{CheckResult, Effect, Event, Happening, Head, Machine, PhaseRules};
 use loop_state::{Resume, Rules, StopReason, Timestamp, Tree, TurnOutcome};
 
@@ -39,8 +38,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     assert!(ended.is_none(), "it was killed in iteration 2");
 
     println!("-- killed, and started again --");
-    let saved: Snapshot = serde_json::from_str(&world.saved)?;
-    let machine = Machine::from(Head::try_from(saved)?);
+    let saved: Head = serde_json::from_str(&world.saved)?;
+    let machine = Machine::from(saved);
     let resumed = Happening::Resumed(Resume::default());
     let ended = carry_out(&mut world, machine, resumed, None)?;
     println!("the end: {}", ended.ok_or("it has no end")?);
@@ -67,7 +66,7 @@ fn carry_out(
             match effect {
                 // A program writes, syncs, and does nothing further before that is acknowledged.
                 Effect::Save | Effect::SealPhase { .. } => {
-                    world.saved = serde_json::to_string(&Snapshot::from(machine.head().clone()))?;
+                    world.saved = serde_json::to_string(machine.head())?;
                     println!("saved ({} bytes)", world.saved.len());
                 }
                 Effect::StartAttempt(brief) => {

@@ -1,7 +1,10 @@
 //! What is counted: failures in a row, waits of the present iteration, totals of the run.
 
+use serde::{Deserialize, Serialize};
+
 /// Failures in a row, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Streaks {
     /// Turns that failed.
     pub failures: u32,
@@ -12,11 +15,13 @@ pub struct Streaks {
     /// Turns that did nothing.
     pub idle: u32,
     /// Checks that could not be run.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub unrun: u32,
 }
 
 /// What the present iteration was cut by, and will be done again after a while. Nothing of it is a failure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Waits {
     /// Tries that failed in a way that may not come again.
     pub tries: u32,
@@ -27,7 +32,8 @@ pub struct Waits {
 }
 
 /// Totals of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
     /// Complete iterations.
     pub iterations: u32,
@@ -43,4 +49,12 @@ pub struct Counts {
     pub denied: u32,
     /// Processes that took the run, the first one included.
     pub processes: u32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::form;
 use crate::{
     Again, Cut, Feedback, Occasion, RuleChange, Steer, SteerState, StopReason, Timestamp, Tree,
     Usage, Verdict, Wait,
@@ -73,7 +72,8 @@ pub struct Brief {
 
 /// News of the run. It is serialised for those who look at a run from another process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "form::Notice", from = "form::Notice")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Notice {
     /// An attempt begins; nothing was started yet.

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::form;
 use crate::{Again, RuleChange, Rules, SteerState, StopRequest, Timestamp, Usage, Verdict};
 
-/// Something that happened, and when. It is serialised in a form that is kept apart from these fields, as the head is.
+/// Something that happened, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "form::Event", from = "form::Event")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
     /// When it happened.
     pub at: Timestamp,
@@ -20,7 +19,9 @@ pub struct Event {
 /// What can happen to a run.
 ///
 /// A happening that makes no sense in the present state changes nothing and has no effects: presses race with exits, and both are true.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Happening {
     /// A new run begins. The first event of every run.
@@ -96,7 +97,8 @@ pub enum Happening {
 }
 
 /// How a run is taken over.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resume {
     /// Rules that replace the saved ones.
     pub rules: Option<Rules>,
@@ -105,17 +107,22 @@ pub struct Resume {
     /// The highest attempt number that was ever used, when the caller knows that the saved state is older than that: after a damage.
     pub used_attempts: Option<u32>,
     /// The last iteration that was ever begun, when the caller knows that the saved state is older than that: after a damage. `from` may go so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<u32>,
     /// Whether a person can be asked.
     pub attended: bool,
     /// The agent that the run had, if it has another one from now on: the session is that one's own and is not gone on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predecessor: Option<String>,
     /// What the person who resumes has to say to the agent: a steer for the next prompt, or how a phase that waits for a review shall be revised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
 }
 
 /// How a turn ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TurnOutcome {
     /// The agent finished it.
@@ -151,7 +158,8 @@ pub enum TurnOutcome {
 
 /// How a gate or the check ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "form::CheckResult", from = "form::CheckResult")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CheckResult {
     /// It exited with 0.
@@ -165,7 +173,8 @@ pub enum CheckResult {
 }
 
 /// What became of the processes that an attempt had started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tree {
     /// How many were ended by the loop after the attempt was over.
     pub ended: u32,
@@ -174,7 +183,9 @@ pub struct Tree {
 }
 
 /// A timer of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Timer {
     /// The turn took too long.

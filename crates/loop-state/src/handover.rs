@@ -1,10 +1,13 @@
 //! That another agent goes on with the work: said in its prompts until a turn is over that saw it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::Head;
 use crate::text::tail;
 
 /// Another agent went on with the work.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Handover {
     /// The agent before it.
     pub from: String,

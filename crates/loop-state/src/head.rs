@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::Snapshot;
 use crate::{
     Again, Counts, Cut, Failure, Finished, Handover, Lineage, PhaseRules, Rules, RulesError, Steer,
-    SteerState, Step, StopReason, StopRequest, Streaks, Then, Timestamp, Usage, Waits,
+    SteerState, Step, StopReason, StopRequest, Streaks, Then, Timestamp, Usage, Version, Waits,
 };
 
 /// No number of iterations, attempts or failures grows beyond this in any life; what is larger comes from outside.
@@ -13,11 +12,14 @@ pub(crate) const MAX_NUMBER: u32 = 1 << 30;
 
 /// The whole state of a run: what is saved, and all that a resume needs.
 ///
-/// Fields are public to be read; only a [`Machine`](crate::Machine) changes them. It is serialised as its [`Snapshot`], whose form is
-/// kept apart from these fields.
+/// Fields are public to be read; only a [`Machine`](crate::Machine) changes them. It is serialised as it is; deserialising refuses
+/// one that no machine can have written, see [`HeadError`](crate::HeadError).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "Snapshot", try_from = "Snapshot")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(remote = "Self")]
 pub struct Head {
+    /// The version of its saved form.
+    pub version: Version,
     /// What bounds the run.
     pub rules: Rules,
     /// The run that this one is a fork of.
@@ -45,6 +47,7 @@ pub struct Head {
     /// The id of the agent's session, as far as it is known.
     pub session: Option<String>,
     /// The steers in the prompt of the present attempt, until the agent answers it: whoever did not may have read nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub briefed: Vec<u32>,
     /// Whether the agent is known to have the prompt of this iteration in that session.
     pub prompted: bool,
@@ -53,10 +56,12 @@ pub struct Head {
     /// Whether the next attempt gets a fresh session in any case.
     pub fresh: bool,
     /// The last time that another agent went on with the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
     /// Whether the present turn made the promise.
     pub claimed: bool,
     /// Whether the check of this phase could be run since the present process took the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub checked: bool,
     /// Whether the present turn did nothing that could be seen.
     pub idled: bool,
@@ -87,6 +92,7 @@ pub struct Head {
     /// What the agent used in the run, by its own reckoning.
     pub usage: Usage,
     /// What of that the present iteration used, all its attempts together.
+    #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub iteration_usage: Usage,
     /// The last complete iteration.
     pub last: Option<Last>,
@@ -113,6 +119,7 @@ impl Head {
     pub fn new(rules: Rules) -> Result<Self, RulesError> {
         rules.validate()?;
         Ok(Self {
+            version: Version::default(),
             rules,
             parent: None,
             phase: 0,
@@ -257,7 +264,8 @@ impl Head {
 }
 
 /// The output of a failed command, for the next prompt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Feedback {
     /// Which command.
     pub source: FeedbackSource,
@@ -266,7 +274,9 @@ pub struct Feedback {
 }
 
 /// A command whose output goes into the next prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum FeedbackSource {
     /// The gate with this index.
     Gate(u32),
@@ -275,7 +285,8 @@ pub enum FeedbackSource {
 }
 
 /// What the last complete iteration came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Last {
     /// Its number.
     pub iteration: u32,
@@ -284,11 +295,13 @@ pub struct Last {
     /// What went wrong, if anything did.
     pub failure: Option<String>,
     /// What it used, all its attempts together.
+    #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
 }
 
 /// The end of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct End {
     /// When it ended.
     pub at: Timestamp,

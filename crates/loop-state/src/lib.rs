@@ -56,7 +56,8 @@
 //!
 //! # What is saved
 //!
-//! The types above are free to change. What is written is a form of their own with a version, see [`snapshot`]; every form ever written is read.
+//! The types above are what is written: a [`Head`] with its [`Version`] first, and [`Event`]s beside it. State is hostile input: a head is checked whenever
+//! it is deserialised. An unknown key of a map is skipped; a missing one is an error where it has no default.
 //!
 //! # Limits
 //!
@@ -73,7 +74,7 @@ mod lineage;
 mod machine;
 mod pipeline;
 mod rules;
-pub mod snapshot;
+mod saved;
 mod steer;
 mod step;
 mod stop;
@@ -91,6 +92,7 @@ pub use lineage::Lineage;
 pub use machine::{Machine, Silence};
 pub use pipeline::{Autonomy, Failure, Finished, Occasion, Verdict};
 pub use rules::{Limits, PhaseRules, RuleChange, Rules, RulesError, SessionPolicy};
+pub use saved::{HeadError, Version};
 pub use steer::{Steer, SteerState};
 pub use step::{Again, Cut, CutCause, Step, Then, Wait};
 pub use stop::{Evidence, StopCause, StopReason, StopRequest, Streak, When};

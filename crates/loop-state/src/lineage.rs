@@ -1,10 +1,13 @@
 //! Where a fork comes from, and what of the other run's state does not go along.
 
+use serde::{Deserialize, Serialize};
+
 use crate::text::tail;
 use crate::{Head, Step, Streaks, Then, Waits};
 
 /// Where a run comes from that is a fork of another one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lineage {
     /// The other run's name.
     pub run: String,

@@ -11,6 +11,7 @@ use crate::{Evidence, RulesError, Timestamp, Usage};
 ///
 /// As text, which is also how it is serialised, it is `checkpoint`, `batch:N` or `full`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 #[non_exhaustive]
 pub enum Autonomy {
@@ -65,7 +66,9 @@ impl From<Autonomy> for String {
 }
 
 /// What a run waits for a person's word at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Occasion {
     /// A phase is over.
@@ -84,7 +87,9 @@ impl fmt::Display for Occasion {
 }
 
 /// A person's word on what was done.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
     /// It is good: the run goes on.
@@ -99,7 +104,8 @@ pub enum Verdict {
 }
 
 /// A phase that is over.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finished {
     /// Its name.
     pub name: String,
@@ -112,13 +118,15 @@ pub struct Finished {
     /// What its agent said last; the prompts of the next phase have it.
     pub result: Option<String>,
     /// What it used.
+    #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
     /// The last [`MAX_ERRORS`](crate::MAX_ERRORS) of its iterations that went wrong.
     pub errors: Vec<Failure>,
 }
 
 /// An iteration that went wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Failure {
     /// Its number.
     pub iteration: u32,

@@ -12,7 +12,8 @@ use crate::{Autonomy, MAX_PHASES};
 ///
 /// By default there is no phase yet; three failures in a row are allowed, ten seconds lie between iterations, a rate limit is waited for up to six
 /// hours, and nothing else is bounded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules {
     /// The pipeline; from one to [`MAX_PHASES`] phases.
     pub phases: Vec<PhaseRules>,
@@ -51,7 +52,8 @@ impl Default for Rules {
 pub(crate) const WAIT_ON_LIMIT: Duration = Duration::from_secs(6 * 3600);
 
 /// What bounds one phase. By default it has no end of its own and can't run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseRules {
     /// Its name, for people and for paths.
     pub name: String,
@@ -66,6 +68,7 @@ pub struct PhaseRules {
     /// Its limits.
     pub limits: Limits,
     /// How long a gate or the check may take, which others see to; `None` where they did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check_timeout: Option<Duration>,
     /// Whether its agent says what it costs; without that a limit on cost can't be kept.
     pub reports_cost: bool,
@@ -75,6 +78,7 @@ pub struct PhaseRules {
 
 /// Which of the agent's sessions an iteration gets. The first iteration of a phase gets one of its own in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum SessionPolicy {
     /// One of its own: what is not in the prompt or on the disk is forgotten.
@@ -86,6 +90,7 @@ pub enum SessionPolicy {
 
 /// Limits of a phase; `None` means none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
     /// The last iteration's number. Without a check it is the plan, with one it is a limit.
     #[serde(default)]
@@ -98,7 +103,7 @@ pub struct Limits {
     pub idle_timeout: Option<Duration>,
 }
 
-/// Why rules make no run. Beside the opaque [`SnapshotError`](crate::snapshot::SnapshotError) it is open, since rules are a person's settings, and who reads
+/// Why rules make no run. Beside the opaque [`HeadError`](crate::HeadError) it is open, since rules are a person's settings, and who reads
 /// those may say which one is wrong in their own words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -248,7 +253,9 @@ impl Rules {
 }
 
 /// One rule, changed while the run goes on. What is used up by the new rule ends what uses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RuleChange {
     /// The last iteration's number in the present phase.

@@ -1,9 +1,13 @@
 //! Where in its iteration a run can stand, and what each of these places has to remember.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Evidence, Occasion, StopReason, Timestamp};
 
 /// Where in its iteration a run stands.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Step {
     /// The present iteration's next attempt is still to begin.
@@ -77,7 +81,9 @@ impl Step {
 }
 
 /// What a run waits for, that comes by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Wait {
     /// The end of a rate limit.
@@ -87,7 +93,9 @@ pub enum Wait {
 }
 
 /// What a person wants done again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Again {
     /// The iteration.
     Iteration,
@@ -96,7 +104,9 @@ pub enum Again {
 }
 
 /// What follows when the tree of an attempt is gone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Then {
     /// The iteration is complete.
     Next,
@@ -109,7 +119,8 @@ pub enum Then {
 }
 
 /// An attempt that did not come to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cut {
     /// Its number.
     pub attempt: u32,
@@ -118,7 +129,9 @@ pub struct Cut {
 }
 
 /// What cuts an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CutCause {
     /// The loop's process died: killed, crashed, machine gone.

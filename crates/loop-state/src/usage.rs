@@ -1,7 +1,10 @@
 //! What agents used, in the machine's own type: this crate knows no agent.
 
+use serde::{Deserialize, Serialize};
+
 /// What the agent used, by its own reckoning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
     /// Tokens that the model read.
     pub input_tokens: u64,
@@ -16,6 +19,10 @@ impl Usage {
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Self::default()
     }
 
     pub(crate) fn without(self, other: Self) -> Self {

@@ -45,7 +45,7 @@ fn head(machine: &Head) -> RunHead {
     let phases: Vec<_> = machine.rules.phases.iter().map(phase).collect();
     let sleep = json!({"secs": 5, "nanos": 0});
     let value = json!({
-        "run": "r1", "machine": machine, "scope": "s", "prompt": [],
+        "run": "r1", "machine": machine, "scope": "s", "prompts": [], "prompt": [],
         "settings": {"directory": "/srv/project", "phases": phases, "max_failures": 0, "sleep": sleep},
     });
     serde_json::from_value(value).unwrap()

@@ -6,7 +6,6 @@ mod changes;
 mod examples;
 mod explore;
 mod forks;
-mod golden;
 mod handover;
 mod limits;
 mod moments;
@@ -16,6 +15,7 @@ mod pipeline;
 mod promises;
 mod properties;
 mod resumes;
+mod saved;
 mod silence;
 mod taken_up;
 mod told;
@@ -52,6 +52,6 @@ fn a_machine_and_what_goes_in_and_out_can_go_to_another_thread() {
     check::<loop_state::Machine>();
     check::<loop_state::Event>();
     check::<loop_state::Effect>();
-    check::<loop_state::snapshot::Snapshot>();
-    check::<loop_state::snapshot::SnapshotError>();
+    check::<loop_state::Head>();
+    check::<loop_state::HeadError>();
 }

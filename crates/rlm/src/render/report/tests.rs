@@ -90,7 +90,7 @@ fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_liv
         at += 60_000;
     }
     let head = json!({
-        "run": "night", "machine": machine.head(), "scope": "s", "prompt": [],
+        "run": "night", "machine": machine.head(), "scope": "s", "prompts": [],
         "settings": {
             "directory": "/srv/project", "max_failures": 3, "sleep": {"secs": 0, "nanos": 0},
             "phases": [{

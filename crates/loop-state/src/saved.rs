@@ -1,0 +1,195 @@
+//! What a saved head has to satisfy before the machine takes it: a version that this program knows, and values that a machine can have written.
+//!
+//! The domain types are the saved form. A committed JSON schema of them turns red when a key or a variant changes, and a file of samples when their
+//! bytes do. An unknown key of a map is skipped, so an older program reads what a newer one of the same version wrote. A change that an older
+//! program would misread needs a new [`Version`].
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::head::MAX_NUMBER;
+use crate::{
+    Failure, Head, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, RulesError, Step,
+};
+
+/// The version of a saved [`Head`]. It is the first key of the map, so a reader meets it before anything that it may not understand.
+///
+/// # Examples
+///
+/// ```
+/// use loop_state::{Head, PhaseRules, Rules, Version};
+///
+/// let phase = PhaseRules { name: "main".into(), until: true, ..PhaseRules::default() };
+/// let head = Head::new(Rules { phases: vec![phase], ..Rules::default() })?;
+/// let saved = serde_json::to_string(&head)?;
+/// assert!(saved.starts_with(r#"{"version":1,"#));
+/// assert_eq!(serde_json::from_str::<Head>(&saved)?, head);
+///
+/// let error = serde_json::from_str::<Head>(r#"{"version":9,"moon":"full"}"#).unwrap_err();
+/// assert!(error.to_string().contains("version 9"));
+/// assert!(Version::try_from(9).unwrap_err().is_newer());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(try_from = "u32", into = "u32")]
+pub struct Version(());
+
+impl Version {
+    /// The one version that is written and read.
+    pub const NUMBER: u32 = 1;
+}
+
+impl TryFrom<u32> for Version {
+    type Error = HeadError;
+
+    fn try_from(number: u32) -> Result<Self, HeadError> {
+        match number {
+            Self::NUMBER => Ok(Self(())),
+            0 => Err(Kind::NoVersion.into()),
+            newer => Err(Kind::Newer(newer).into()),
+        }
+    }
+}
+
+impl From<Version> for u32 {
+    fn from(_: Version) -> Self {
+        Version::NUMBER
+    }
+}
+
+/// Why a saved head can't be taken up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct HeadError(#[from] Kind);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Kind {
+    #[error(
+        "the state is of version {0}, and this program knows versions up to {known}: use a newer program",
+        known = Version::NUMBER
+    )]
+    Newer(u32),
+    #[error("the state is of version 0, which no program writes; take an earlier one")]
+    NoVersion,
+    #[error("the state's rules make no run: {0}")]
+    Rules(#[from] RulesError),
+    #[error(
+        "the state is in a phase with index {0}, which its rules don't have; take an earlier one"
+    )]
+    Phase(u32),
+    #[error("the state is in iteration 0, which no run has; take an earlier one")]
+    Iteration,
+    #[error("the state counts further than any run can; take an earlier one")]
+    Count,
+    #[error("the state holds more text than any run keeps; take an earlier one")]
+    Text,
+}
+
+impl HeadError {
+    /// Returns whether a newer program has written the state.
+    #[must_use]
+    pub fn is_newer(&self) -> bool {
+        matches!(self.0, Kind::Newer(_))
+    }
+}
+
+impl Serialize for Head {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // The derived function, not this one.
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Head {
+    /// Returns only a head on which the machine can be relied on not to panic, whoever wrote it.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // The derived function, not this one.
+        let head = Self::deserialize(deserializer)?;
+        match head.check() {
+            Ok(()) => Ok(head),
+            Err(why) => Err(D::Error::custom(HeadError::from(why))),
+        }
+    }
+}
+
+impl Head {
+    fn check(&self) -> Result<(), Kind> {
+        self.rules.validate()?;
+        if self.phase as usize >= self.rules.phases.len() {
+            return Err(Kind::Phase(self.phase));
+        }
+        // A run that has not begun, or that is between two phases, has no iteration.
+        let has_iteration = self.iteration > 0
+            || matches!(
+                self.step,
+                Step::Ready | Step::Sleeping { .. } | Step::Paused { .. } | Step::Review { .. }
+            );
+        if !has_iteration {
+            return Err(Kind::Iteration);
+        }
+        if self.numbers().iter().any(|n| *n > MAX_NUMBER) {
+            return Err(Kind::Count);
+        }
+        match self.is_bounded() {
+            true => Ok(()),
+            false => Err(Kind::Text),
+        }
+    }
+
+    /// Returns the numbers to which the machine adds.
+    fn numbers(&self) -> [u32; 21] {
+        let command = match self.step {
+            Step::Gate { index } | Step::Recheck { gate: index } => index,
+            _ => 0,
+        };
+        let (counts, streaks) = (&self.counts, &self.streaks);
+        [
+            self.iteration,
+            self.attempt,
+            self.highest_attempt,
+            self.first_attempt,
+            self.taken_attempts,
+            self.unreviewed,
+            counts.iterations,
+            counts.attempts,
+            counts.failed,
+            counts.cuts,
+            counts.steers,
+            counts.denied,
+            counts.processes,
+            streaks.failures,
+            streaks.gates,
+            streaks.crashes,
+            streaks.idle,
+            streaks.unrun,
+            self.waits.tries,
+            self.handover.as_ref().map_or(0, |last| last.attempt),
+            command,
+        ]
+    }
+
+    /// Returns whether texts and lists are as short as the machine keeps them.
+    fn is_bounded(&self) -> bool {
+        let steers: usize = self.steers.iter().map(|steer| steer.text.len()).sum();
+        let finished = &self.finished;
+        let errors = [&self.errors];
+        let errors = { errors.into_iter() }.chain(finished.iter().map(|phase| &phase.errors));
+        let is_short = |errors: &Vec<Failure>| {
+            errors.len() <= MAX_ERRORS && errors.iter().all(|it| it.what.len() <= MAX_TEXT)
+        };
+        let last = self.last.as_ref().and_then(|last| last.failure.as_ref());
+        let texts = [&self.session, &self.failure, &self.said].into_iter();
+        let mut texts = { texts.flatten().chain(last) }
+            .chain(self.feedback.as_ref().map(|it| &it.text))
+            .chain(self.handover.as_ref().map(|it| &it.from))
+            .chain(self.parent.as_ref().map(|it| &it.run))
+            .chain(finished.iter().filter_map(|it| it.result.as_ref()));
+        self.steers.len() <= MAX_STEERS
+            && steers <= MAX_STEER_BYTES
+            && self.briefed.len() <= MAX_STEERS
+            && finished.len() <= MAX_PHASES
+            && texts.all(|text| text.len() <= MAX_TEXT)
+            && errors.into_iter().all(is_short)
+    }
+}

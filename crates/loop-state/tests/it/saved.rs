@@ -1,0 +1,319 @@
+//! What is saved: its keys and variants, its bytes, and what is refused when it is read.
+
+#[cfg(feature = "schema")]
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use loop_state::*;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+fn rules() -> Rules {
+    let phase = |name: &str, session, limits| PhaseRules {
+        name: name.into(),
+        gates: 2,
+        until: true,
+        promise: true,
+        session,
+        limits,
+        check_timeout: None,
+        reports_cost: true,
+        reports_tokens: true,
+    };
+    Rules {
+        phases: vec![
+            phase(
+                "plan",
+                SessionPolicy::Continue,
+                Limits {
+                    max_iterations: Some(3),
+                    iteration_timeout: Some(Duration::from_millis(3_600_500)),
+                    idle_timeout: None,
+                },
+            ),
+            phase(
+                "implement",
+                SessionPolicy::Fresh,
+                Limits {
+                    max_iterations: Some(100),
+                    iteration_timeout: Some(Duration::from_secs(3600)),
+                    idle_timeout: Some(Duration::from_secs(900)),
+                },
+            ),
+        ],
+        max_duration: Some(Duration::from_secs(86_400)),
+        max_failures: 3,
+        sleep: Duration::from_secs(10),
+        autonomy: Autonomy::Batch(5),
+        max_cost_microusd: Some(5_000_000),
+        max_tokens: Some(1_000_000),
+        wait_on_limit: Duration::from_secs(3600),
+    }
+}
+
+/// A head with something in every field.
+fn full() -> Head {
+    let t = |n: u64| Timestamp(1_790_000_000_000 + n);
+    let mut h = Head::new(rules()).unwrap();
+    h.phase = 1;
+    h.iteration = 7;
+    h.attempt = 12;
+    h.highest_attempt = 12;
+    h.first_attempt = 11;
+    h.step = Step::Turn { since: t(500) };
+    h.failure = Some("it took longer than 3600s".into());
+    h.cut = Some(Cut {
+        attempt: 11,
+        cause: CutCause::Crash,
+    });
+    h.feedback = Some(Feedback {
+        source: FeedbackSource::Gate(1),
+        text: "1 test failed".into(),
+    });
+    h.steers = vec![
+        Steer {
+            id: 1,
+            at: t(1),
+            text: "mind the docs".into(),
+            state: SteerState::Seen,
+        },
+        Steer {
+            id: 2,
+            at: t(2),
+            text: "and the \u{fc}mlauts".into(),
+            state: SteerState::Delivered,
+        },
+        Steer {
+            id: 3,
+            at: t(3),
+            text: "later".into(),
+            state: SteerState::Recorded,
+        },
+    ];
+    h.session = Some("5c0ffee5".into());
+    h.prompted = true;
+    h.parent = Some(Lineage {
+        run: "r-1".into(),
+        iteration: 4,
+        seq: 99,
+    });
+    h.said = Some("half of it works".into());
+    let failure = Failure {
+        iteration: 2,
+        at: t(90),
+        what: "exit status 1".into(),
+    };
+    h.errors = vec![failure.clone()];
+    h.finished = vec![Finished {
+        name: "plan".into(),
+        at: t(100),
+        iterations: 3,
+        evidence: Some(Evidence::Claim),
+        result: Some("the plan".into()),
+        usage: Usage::default(),
+        errors: vec![failure],
+    }];
+    h.attended = true;
+    h.unreviewed = 4;
+    h.waits = Waits {
+        tries: 2,
+        limits: 1,
+        limit_ms: 60_000,
+    };
+    h.continues = true;
+    h.fresh = true;
+    h.claimed = true;
+    h.idled = true;
+    h.pausing = true;
+    h.again = Some(Again::Iteration);
+    h.stopping = Some(StopRequest {
+        by: StopCause::Person,
+        when: When::AfterIteration,
+    });
+    h.halting = true;
+    h.streaks = Streaks {
+        unrun: 0,
+        failures: 1,
+        gates: 2,
+        crashes: 1,
+        idle: 2,
+    };
+    h.counts = Counts {
+        iterations: 8,
+        attempts: 12,
+        failed: 2,
+        cuts: 3,
+        steers: 3,
+        denied: 4,
+        processes: 2,
+    };
+    h.usage = Usage {
+        input_tokens: 123_456,
+        output_tokens: 7_890,
+        cost_microusd: 1_234_567,
+    };
+    h.last = Some(Last {
+        iteration: 6,
+        at: t(400),
+        failure: Some("gate 1 failed".into()),
+        usage: Usage::default(),
+    });
+    h.started_at = t(0);
+    h.taken_at = t(300);
+    h.last_at = t(600);
+    h.taken_attempts = 9;
+    h.active_ms = 5_000;
+    h
+}
+
+fn to_cbor(value: &impl Serialize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(value, &mut bytes).unwrap();
+    bytes
+}
+
+/// Returns the same value with the keys of its maps in order, without what only people read.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let is_prose = |key: &str, value: &Value| key == "description" && value.is_string();
+            let mut keys: Vec<_> = map.iter().filter(|(k, v)| !is_prose(k, v)).collect();
+            keys.sort_by_key(|(key, _)| *key);
+            let values = keys.into_iter().map(|(k, v)| (k.clone(), sorted(v)));
+            Value::Object(values.collect())
+        }
+        Value::Array(all) => all.iter().map(sorted).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Writes the schema of a type with one line for each key or variant; `?` is behind a key that may be missing.
+#[cfg(feature = "schema")]
+fn lines(name: &str, schema: &Value) -> String {
+    let schema = sorted(schema);
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let mut text = format!("{name}\n");
+    if let Some(variants) = schema["oneOf"].as_array() {
+        variants
+            .iter()
+            .for_each(|it| text += &format!("  | {it}\n"));
+    } else if let Some(keys) = schema["properties"].as_object() {
+        for (key, value) in keys {
+            let mark = if required.contains(&key.as_str().into()) {
+                ""
+            } else {
+                "?"
+            };
+            text += &format!("  {key}{mark}: {value}\n");
+        }
+    } else {
+        text += &format!("  = {schema}\n");
+    }
+    text
+}
+
+/// A key or a variant that is added, changed or removed is a decision: accept the snapshot, and ask whether a saved run is still read as it was meant.
+#[cfg(feature = "schema")]
+#[test]
+fn schema_of_everything_that_is_serialised() {
+    let mut all = schemars::SchemaGenerator::default();
+    all.subschema_for::<Head>();
+    all.subschema_for::<Event>();
+    all.subschema_for::<Notice>();
+    all.subschema_for::<CheckResult>();
+    let types: BTreeMap<_, _> = all.take_definitions(true).into_iter().collect();
+    let text: String = types.iter().map(|(name, it)| lines(name, it)).collect();
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_saved_head_has_these_bytes() {
+    let text = serde_json::to_string_pretty(&full()).unwrap();
+    insta::assert_snapshot!(text);
+    // CBOR has the same keys in the same order; a store of either is read by the same types.
+    let cbor = to_cbor(&full());
+    assert!(cbor[2..].starts_with(b"\x67version\x01"), "{cbor:x?}");
+    let value: ciborium::Value = ciborium::from_reader(cbor.as_slice()).unwrap();
+    let head: Head = value.deserialized().unwrap();
+    assert_eq!(head, full());
+}
+
+#[test]
+fn c64a_a_newer_version_is_refused_by_name_and_is_not_written_again() {
+    let newer = r#"{"version":7,"phase":["as","never","seen"]}"#;
+    let error = serde_json::from_str::<Head>(newer).unwrap_err().to_string();
+    let both =
+        "the state is of version 7, and this program knows versions up to 1: use a newer program";
+    assert!(error.starts_with(both), "{error}");
+    let error = Version::try_from(7).unwrap_err();
+    assert!(error.is_newer());
+    assert_eq!(error.to_string(), both);
+    let cbor = [b"\xa2\x67version\x07".as_slice(), b"\x65phase\x81\x62as"].concat();
+    let error = ciborium::from_reader::<Head, _>(cbor.as_slice()).unwrap_err();
+    assert!(error.to_string().contains(both), "{error}");
+    // Where a tool has sorted the keys, the version is not the first one, and is not overlooked.
+    let mut changed = serde_json::to_value(full()).unwrap();
+    changed["version"] = 7.into();
+    let text = sorted(&changed).to_string();
+    let error = serde_json::from_str::<Head>(&text).unwrap_err();
+    assert!(error.to_string().contains("version 7"), "{error}");
+}
+
+#[test]
+fn a_head_that_no_machine_can_have_written_is_refused() {
+    let refused = |change: fn(&mut Value)| {
+        let mut saved = serde_json::to_value(full()).unwrap();
+        change(&mut saved);
+        serde_json::from_value::<Head>(saved)
+            .unwrap_err()
+            .to_string()
+    };
+    let phase = refused(|head| head["phase"] = 2.into());
+    let rules = refused(|head| head["rules"]["phases"] = Value::Array(vec![]));
+    let batch = refused(|head| head["rules"]["autonomy"] = "batch:0".into());
+    let count = refused(|head| head["highest_attempt"] = u32::MAX.into());
+    // Each of these is one more soon.
+    let counts: [fn(&mut Value); 3] = [
+        |head| head["streaks"]["unrun"] = u32::MAX.into(),
+        |head| head["step"] = json!({"gate": {"index": u32::MAX}}),
+        |head| head["step"] = json!({"recheck": {"gate": u32::MAX}}),
+    ];
+    for change in counts {
+        assert_eq!(refused(change), count);
+    }
+    let text = refused(|head| head["said"] = "x".repeat(MAX_TEXT + 1).into());
+    let texts: [fn(&mut Value); 3] = [
+        |head| head["steers"][0]["text"] = "x".repeat(MAX_STEER_BYTES).into(),
+        |head| head["errors"] = vec![head["errors"][0].clone(); MAX_ERRORS + 1].into(),
+        |head| head["briefed"] = vec![1; MAX_STEERS + 1].into(),
+    ];
+    for change in texts {
+        assert_eq!(refused(change), text);
+    }
+    let nowhere = refused(|head| {
+        head["iteration"] = 0.into();
+        head["step"] = "check".into();
+    });
+    let missing = refused(|head| drop(head.as_object_mut().unwrap().remove("version")));
+    let version = refused(|head| head["version"] = 0.into());
+    let all = [phase, rules, batch, count, text, nowhere, missing, version];
+    insta::assert_snapshot!(all.join("\n"), @r"
+    the state is in a phase with index 2, which its rules don't have; take an earlier one
+    the state's rules make no run: a run needs at least one phase
+    a batch of 0 iterations never begins: at least 1 is needed
+    the state counts further than any run can; take an earlier one
+    the state holds more text than any run keeps; take an earlier one
+    the state is in iteration 0, which no run has; take an earlier one
+    missing field `version`
+    the state is of version 0, which no program writes; take an earlier one
+    ");
+}
+
+#[test]
+fn what_is_unknown_in_a_map_is_skipped() {
+    let mut saved = serde_json::to_value(full()).unwrap();
+    saved["mood"] = "good".into();
+    saved["rules"]["mood"] = Value::Array(vec![1.into()]);
+    saved["steers"][0]["mood"] = Value::Null;
+    assert_eq!(serde_json::from_value::<Head>(saved).unwrap(), full());
+}
