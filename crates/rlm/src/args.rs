@@ -24,10 +24,10 @@ mod values;
 use crate::agents::AgentKind;
 use crate::command::init::Preset;
 use crate::command::logs::Since;
-use crate::duration;
-use crate::money;
 use crate::render::{Level, Screen};
 use crate::watchers::Occasion;
+use rlm_text::duration;
+use rlm_text::money;
 
 pub(crate) use checkpoints::{
     CheckpointsArgs, CheckpointsCommand, ExportArgs, ForkArgs, ImportArgs, ShowArgs,

@@ -11,16 +11,14 @@
 
 mod agents;
 mod args;
-mod bytes;
+mod budget;
 mod command;
 mod config;
 mod demo;
 mod drivers;
-mod duration;
 mod exit;
 mod index;
 mod limits;
-mod money;
 mod output;
 mod presses;
 mod programs;

@@ -10,10 +10,10 @@ use loop_state::Limits;
 
 use crate::agents::{self, AgentKind};
 use crate::args::{LoopArgs, RunArgs};
+use crate::budget;
 use crate::config::{self, Config, Layers, Origin, Tree, defaults};
 use crate::drivers;
 use crate::exit::Failure;
-use crate::money;
 use crate::presses::PressActions;
 use crate::stdin;
 use crate::watchers::Watchers;
@@ -79,7 +79,7 @@ pub(crate) fn new_run(
     settings.leftovers = run.leftovers.map(Into::into).unwrap_or_default();
     settings.commit = run.commit.unwrap_or_default();
     settings.max_transcripts = run.max_transcripts;
-    money::refuse_unreported(&settings)?;
+    budget::refuse_unreported(&settings)?;
     Ok(Resolved {
         settings,
         layers,

@@ -11,6 +11,7 @@ use cancellable_sleep::SleepGate;
 use interrupt_stack::{Cause, HardExit, Installed, Interrupts, die_by};
 use loop_runner::{Control, NewsReceiver, Options, Outcome, Project, PromptSource, Runner};
 use loop_state::{StopCause, StopRequest, When};
+use rlm_text::duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc;
 
@@ -23,7 +24,7 @@ use crate::presses::PressActions;
 use crate::render::{OwnTree, Screen};
 use crate::terminal::{self, Shown, Subject, Terminal};
 use crate::watchers::Watchers;
-use crate::{duration, output, render, ulimits};
+use crate::{output, render, ulimits};
 
 /// How long a shutdown waits for a screen that doesn't take its last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -372,7 +373,7 @@ fn last_words() {
         anstream::eprintln!(
             "ended at once; guards end what is left of the agent; go on with: {} resume {}",
             render::rlm(),
-            render::plain(run)
+            rlm_text::escape::plain(run)
         );
     }
 }
@@ -402,7 +403,7 @@ pub(crate) fn refuse_nested(allowed: bool) -> Result<(), Failure> {
     match std::env::var("RLM_RUN_ID") {
         Ok(outer) if !allowed => Err(Failure::usage(format!(
             "this is inside run {}: a nested run needs --nested",
-            render::plain(&outer)
+            rlm_text::escape::plain(&outer)
         ))),
         _ => Ok(()),
     }
@@ -413,7 +414,7 @@ pub(crate) fn refuse_inside(what: &str, allowed: bool) -> Result<(), Failure> {
     match std::env::var("RLM_RUN_ID") {
         Ok(outer) if !allowed => Err(Failure::usage(format!(
             "this is inside run {}: `{} {what}` is for a person outside of it; to do it all the same: --nested",
-            render::plain(&outer),
+            rlm_text::escape::plain(&outer),
             render::rlm()
         ))),
         _ => Ok(()),

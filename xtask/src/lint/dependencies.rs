@@ -3,7 +3,7 @@
 use crate::workspace::{Dependency, Package, Workspace};
 
 /// The members that each member may depend on, in any kind of dependency; `*` is all.
-const MEMBERS: [(&str, &[&str]); 14] = [
+const MEMBERS: &[(&str, &[&str])] = &[
     ("agent-drivers", &["agent-duplex", "agent-subprocess"]),
     ("agent-duplex", &[]),
     ("agent-subprocess", &[]),
@@ -27,11 +27,12 @@ const MEMBERS: [(&str, &[&str]); 14] = [
     ("rlm-loop", &["*"]),
     ("rlm-survivors", &["*"]),
     ("rlm-tests", &["*"]),
+    ("rlm-text", &["loop-state"]),
     ("xtask", &[]),
 ];
 
 /// Who may use these; development dependencies are free.
-const OTHERS: [(&str, &[&str]); 7] = [
+const OTHERS: &[(&str, &[&str])] = &[
     ("ciborium", &["checkpoint-store", "loop-state", "rlm-bench"]),
     (
         "clap",

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
+use rlm_text::duration;
 
-use crate::duration;
 use crate::limits;
 
 /// Which run is meant, and how long its answer is waited for.

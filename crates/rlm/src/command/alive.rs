@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use loop_runner::control::{Answer, Request, Standing, ask};
 use loop_runner::{Project, RunEntry, RunId};
+use rlm_text::duration;
 
 use crate::command::live::is_live;
-use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::output;
 

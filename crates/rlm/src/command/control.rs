@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use loop_runner::control::{Answer, PauseAfter, Request};
+use rlm_text::duration;
 
 use crate::args::{InterruptArgs, PauseAfterArg, PauseArgs, SteerArgs};
 use crate::command::live::{DEFAULT_WAIT, Outcome, Target};
 use crate::exit::{Code, Failure};
-use crate::{duration, render, stdin};
+use crate::{render, stdin};
 
 /// The most of a standard input that is said to an agent; more than a run takes.
 const MOST: u64 = 1 << 20;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use loop_runner::{AgentSettings, Project, RunEntry};
+use rlm_text::duration;
 
 use crate::args::{Args, Command, DEMO_AGENT, DemoArgs};
 use crate::command::run;
@@ -16,7 +17,7 @@ use crate::exit::Failure;
 use crate::render::{Beginning, Screen};
 use crate::resolve::Resolved;
 use crate::session::Session;
-use crate::{demo, duration, output, render, resolve};
+use crate::{demo, output, render, resolve};
 
 /// The run, as a user would type it. Twenty iterations are far more than it takes, unless a person undoes what was done.
 const TYPED: &str = "rlm run --agent claude --model scripted --permissions all -n 20";

@@ -207,7 +207,7 @@ fn missed(lines: usize, json: bool) -> String {
         ),
         false => format!(
             "\n({} missing here: the disk was full)\n",
-            render::count(lines, "line is", "lines are")
+            rlm_text::count(lines, "line is", "lines are")
         ),
     }
 }

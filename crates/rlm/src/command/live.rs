@@ -250,7 +250,7 @@ impl Target {
             "{} does not answer within {}: it stands still{cont}, hangs, or its socket was removed and can't be made again\
                  {asked}. The mend: {rlm} stop {run} --force{kill}",
             self.process(),
-            crate::duration::show(first(wait)),
+            rlm_text::duration::show(first(wait)),
         ))
     }
 
@@ -303,7 +303,7 @@ fn refuse_own_agent(run: &RunId) -> Result<(), Failure> {
 /// Makes the text of an answer short and harmless: whoever listens at the socket chose it.
 pub(crate) fn shown(text: &str) -> String {
     let short: String = text.chars().take(SHOWN).collect();
-    render::plain(&short)
+    rlm_text::escape::plain(&short)
 }
 
 /// How long the first answer is waited for.

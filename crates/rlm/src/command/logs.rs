@@ -190,7 +190,12 @@ impl Reading {
         if !args.prefix {
             return say(out, text);
         }
-        let prefix = format!("{} {}.{}", render::utc(at), self.iteration, self.attempt);
+        let prefix = format!(
+            "{} {}.{}",
+            rlm_text::time::utc(at),
+            self.iteration,
+            self.attempt
+        );
         let prefix = styled(DIM, prefix);
         text.lines()
             .try_for_each(|line| say(out, &format!("{prefix} {line}")))
@@ -241,7 +246,7 @@ impl std::str::FromStr for Since {
     /// Reads a point in time, or how long ago it was.
     fn from_str(text: &str) -> Result<Self, String> {
         let now = jiff::Timestamp::now();
-        let at = match crate::duration::parse(text) {
+        let at = match rlm_text::duration::parse(text) {
             Ok(ago) => now - ago,
             Err(_) => text.parse().map_err(|_| {
                 let shown = text.escape_debug();

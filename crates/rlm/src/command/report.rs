@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use loop_runner::{
     Project, Records, RunId, RunState, Timeline, removed_transcripts, state_dir, transcripts,
 };
+use rlm_text::escape::plain;
 use uuid::Uuid;
 
 use crate::args::ReportArgs;
@@ -16,7 +17,7 @@ use crate::command::{meant, written};
 use crate::exit::{Code, Failure};
 use crate::output;
 use crate::render::report::{Detail, Report, Stat, Transcript, in_full, is_of, json, page};
-use crate::render::{json_line, plain, quoted};
+use crate::render::{json_line, quoted};
 use crate::session::refuse_inside;
 
 /// What all transcripts of a page may take together, and one of them.

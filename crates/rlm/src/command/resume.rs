@@ -8,7 +8,6 @@ use loop_runner::{
     AgentSettings, Loss, Moved, Options, Project, RunEntry, RunHead, RunId, RunState, Runner,
     Settings, WorkTree,
 };
-
 use loop_state::Step;
 
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
@@ -238,7 +237,7 @@ fn carry_on(
 
 /// Refuses a run that goes on elsewhere.
 pub(crate) fn moved_away(run: &RunId, moved: &Moved) -> Failure {
-    let (at, rlm) = (render::utc(moved.at), render::rlm());
+    let (at, rlm) = (rlm_text::time::utc(moved.at), render::rlm());
     let to = match moved.to.as_str() {
         "-" => "another place".to_owned(),
         file => format!("`{file}`"),

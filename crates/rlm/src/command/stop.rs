@@ -348,7 +348,7 @@ fn taken_up(
         })),
         _ => format!(
             "{id}: {}; {}; pid {pid} has had it since: {} status {id}",
-            render::plain(seen.reason.unwrap_or(render::KILLED)),
+            rlm_text::escape::plain(seen.reason.unwrap_or(render::KILLED)),
             render::left(left, of, seen.proven),
             render::rlm(),
         ),

@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 
 use loop_runner::{PhaseSettings, Settings};
 use loop_state::Rules;
+use rlm_text::{bytes, duration};
 use toml::Value;
 
 use super::file::{self, File, Whose};
 use super::tree::{Origin, Tree};
 use crate::agents::AgentKind;
 use crate::args::{LoopArgs, PermissionsArg, RunArgs};
-use crate::bytes;
-use crate::duration;
 use crate::exit::Failure;
 use crate::resolve;
 use crate::session;

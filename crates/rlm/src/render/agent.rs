@@ -1,11 +1,12 @@
 //! What an agent did: words for people, JSON for programs.
 
 use agent_duplex::{Event, ToolOutcome};
+use rlm_text::count;
+use rlm_text::duration::show;
+use rlm_text::escape::{plain, safe};
 use serde_json::{Value, json};
 
-use crate::duration::show;
-use crate::render::event::{count, whole};
-use crate::render::text::{plain, safe};
+use crate::render::event::whole;
 use crate::render::{BAD, BOLD, DIM, MIND, styled};
 
 /// The most characters of what a tool returned that are shown.

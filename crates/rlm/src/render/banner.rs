@@ -6,13 +6,13 @@ use loop_runner::{
     AgentSettings, Permissions, PhaseSettings, Program, Project, RunHead, RunId, Settings,
 };
 use loop_state::{Autonomy, SessionPolicy};
+use rlm_text::count;
+use rlm_text::duration::show;
+use rlm_text::escape::plain;
 use serde_json::{Value, json};
 
 use crate::agents;
-use crate::duration::show;
-use crate::render::event::count;
 use crate::render::programs::{self, visible};
-use crate::render::text::plain;
 use crate::render::{Change, Phases, rlm};
 
 /// The column in which the text of the five lines begins, behind what it is about.
@@ -251,14 +251,14 @@ fn money(head: &RunHead) -> String {
     let (rules, used) = (head.settings.rules(), head.machine.usage);
     let (cost, tokens) = (rules.max_cost_microusd, rules.max_tokens);
     if used.tokens() > 0
-        && let Some(left) = crate::money::left(&rules, used)
+        && let Some(left) = rlm_text::money::left(&rules, used)
     {
         return match cost {
             Some(_) => format!("{left}, as the agent reckons it"),
             None => left,
         };
     }
-    let cost = cost.map(|max| format!("{} as the agent reckons it", crate::money::dollars(max)));
+    let cost = cost.map(|max| format!("{} as the agent reckons it", rlm_text::money::dollars(max)));
     let tokens = tokens.map(|max| format!("{max} tokens"));
     let limits: Vec<String> = [cost, tokens].into_iter().flatten().collect();
     match limits.is_empty() {

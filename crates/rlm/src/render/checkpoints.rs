@@ -32,7 +32,7 @@ fn stamp(time: SystemTime) -> Timestamp {
 fn ago(seconds: u64) -> String {
     format!(
         "{} ago",
-        crate::duration::show(Duration::from_secs(seconds))
+        rlm_text::duration::show(Duration::from_secs(seconds))
     )
 }
 

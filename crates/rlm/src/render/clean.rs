@@ -4,15 +4,16 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use loop_runner::{RunId, RunState, Worktree};
+use rlm_text::bytes::show as size;
+use rlm_text::count;
+use rlm_text::duration::rough;
+use rlm_text::escape::plain;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::bytes::show as size;
-use crate::duration::rough;
-use crate::render::event::count;
 use crate::render::git::remove_branch;
 use crate::render::style;
-use crate::render::{BAD, MIND, plain, quoted, styled};
+use crate::render::{BAD, MIND, quoted, styled};
 
 /// A run, and what becomes of it.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use loop_runner::{Program, Project};
-
+use rlm_text::escape::plain;
 use serde_json::{Value, json};
 
 use super::programs::{self, visible};
-use super::{DIM, plain, styled};
+use super::{DIM, styled};
 use crate::config::{self, Group, Layers, Origin, Row};
 
 /// How long a value may be before what stands behind it moves to the right.
@@ -175,7 +175,7 @@ impl fmt::Display for Configuration {
                     f,
                     "{} = {}",
                     row.key,
-                    super::text::safe(&row.value.to_string())
+                    rlm_text::escape::safe(&row.value.to_string())
                 )?;
             }
         }

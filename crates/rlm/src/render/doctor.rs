@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use rlm_text::escape::plain;
 use serde::Serialize;
 
-use crate::render::{BAD, BOLD, DIM, GOOD, MIND, plain, rlm, styled};
+use crate::render::{BAD, BOLD, DIM, GOOD, MIND, rlm, styled};
 
 /// What an agent may be able to do, in the order of the table.
 const ABILITIES: [&str; 9] = [

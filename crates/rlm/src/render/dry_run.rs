@@ -4,13 +4,13 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 use loop_runner::{News, Program, Project, Resumption, RunHead};
+use rlm_text::escape::{plain, safe};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::render::banner::{self, Beginning};
 use crate::render::event;
 use crate::render::programs::{self, visible};
-use crate::render::text::{plain, safe};
 use crate::render::{BOLD, Configuration, DIM, Redo, styled};
 
 /// A run that does not begin.

@@ -9,11 +9,12 @@ use agent_duplex::{ProcessName, Stream};
 use jiff::tz::TimeZone;
 use loop_runner::{Awaited, Command, News};
 use loop_state::{Again, CheckResult, Notice, SteerState, Timestamp, Usage, Verdict, Wait};
+use rlm_text::duration::show;
+use rlm_text::escape::{line, plain, safe};
+use rlm_text::time::{instant, utc};
+use rlm_text::{count, money};
 use serde_json::{Value, json};
 
-use crate::duration::show;
-use crate::money;
-use crate::render::text::{line, plain, safe};
 use crate::render::{BAD, BOLD, DIM, GOOD, MIND, styled, warning};
 use crate::render::{agent, git};
 
@@ -259,10 +260,6 @@ fn names(processes: &[ProcessName]) -> String {
     names.join(", ")
 }
 
-pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
-}
-
 /// Whole seconds, rounded up.
 pub(crate) fn whole(time: Duration) -> Duration {
     let seconds = time.as_millis().div_ceil(1000);
@@ -273,14 +270,8 @@ fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
 
-/// Returns the time, or the last one that can be shown.
-fn shown(at: Timestamp) -> jiff::Timestamp {
-    let at = i64::try_from(at.0).map(jiff::Timestamp::from_millisecond);
-    at.ok().and_then(Result::ok).unwrap_or(jiff::Timestamp::MAX)
-}
-
 fn clock(at: Timestamp, zone: &TimeZone) -> String {
-    let at = shown(at);
+    let at = instant(at);
     at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
 }
 
@@ -294,12 +285,6 @@ pub(crate) fn said(text: &str) -> String {
         n => format!(" (and {n} more lines)"),
     };
     format!("{} {first}{more}", styled(DIM, "you:"))
-}
-
-/// A point in time for programs: RFC 3339, UTC, milliseconds.
-pub(crate) fn utc(at: Timestamp) -> String {
-    let at = shown(at);
-    at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
 /// News as one JSON object; `None` for what has an event of its own elsewhere.

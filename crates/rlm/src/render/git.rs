@@ -3,10 +3,11 @@
 use std::fmt;
 
 use loop_runner::{Project, Uncommitted, Worktree, WorktreeState};
+use rlm_text::count;
+use rlm_text::escape::plain;
 use serde_json::{Value, json};
 
-use crate::render::event::count;
-use crate::render::{MIND, plain, quoted, styled};
+use crate::render::{MIND, quoted, styled};
 
 /// How many digits of a commit's name are shown.
 const SHORT: usize = 12;

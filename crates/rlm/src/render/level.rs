@@ -3,8 +3,8 @@
 use agent_duplex::{Event, ToolOutcome};
 use loop_runner::News;
 use loop_state::{CheckResult, Notice};
+use rlm_text::escape::{plain, safe};
 
-use crate::render::text::{plain, safe};
 use crate::render::{DIM, event, styled};
 
 /// The most lines of one tool's result that are shown to whoever wants to see more.

@@ -6,16 +6,18 @@ use std::path::Path;
 use loop_runner::control::{Answer, Doing, PauseAfter, Request, Standing, StopAfter};
 use loop_runner::{Holder, RunEntry, RunHead, RunId, RunState, Shutdown};
 use loop_state::RuleChange;
+use rlm_text::duration::{rough, show};
+use rlm_text::escape::plain;
+use rlm_text::time::utc;
+use rlm_text::{count, money};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::command::alive::Life;
-use crate::duration::{rough, show};
-use crate::money;
-use crate::render::event::{count, utc, whole};
+use crate::render::event::whole;
 use crate::render::status::working;
 use crate::render::style;
-use crate::render::{Cell, Column, GOOD, background, plain, quoted, rlm, styled, table};
+use crate::render::{Cell, Column, GOOD, background, quoted, rlm, styled, table};
 
 /// One step of what becomes of a request.
 #[derive(Debug, Serialize)]

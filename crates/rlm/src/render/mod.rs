@@ -23,13 +23,13 @@ mod screen;
 mod status;
 mod style;
 mod table;
-mod text;
 
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
 use loop_runner::{Record, RunId};
 use loop_state::{Budget, StopReason};
+use rlm_text::escape::plain;
 
 use crate::exit::Failure;
 use crate::{output, ulimits};
@@ -42,7 +42,7 @@ pub(crate) use clean::{Cleaning, Fate, cleaned};
 pub(crate) use config::Configuration;
 pub(crate) use doctor::{AgentHealth, Check, Findings, Health, LoggedIn};
 pub(crate) use dry_run::DryRun;
-pub(crate) use event::{count, said, utc};
+pub(crate) use event::said;
 pub(crate) use git::OwnTree;
 pub(crate) use level::Level;
 pub(crate) use live::{Live, Told};
@@ -56,7 +56,6 @@ pub(crate) use screen::{EndWords, KILLED, Screen, ended_elsewhere, left, now};
 pub(crate) use status::{Status, tried};
 pub(crate) use style::{BAD, BOLD, DIM, GOOD, MIND, state, styled};
 pub(crate) use table::{Cell, Column, table};
-pub(crate) use text::{json_escaped, plain, push_plain, sgr_len};
 
 /// The newest one counts: a run that was found elsewhere is called there.
 static CALLED: RwLock<Option<&'static str>> = RwLock::new(None);
@@ -124,7 +123,7 @@ pub(crate) fn failure(failure: &Failure) -> String {
 
 /// A record of a transcript, as `rlm logs` prints it.
 pub(crate) fn record(record: &Record) -> String {
-    let text = text::safe(&record.text);
+    let text = rlm_text::escape::safe(&record.text);
     match record.kind.as_str() {
         "stdout" | "message" => text,
         // The line behind what is shown.
@@ -142,14 +141,16 @@ pub(crate) fn record(record: &Record) -> String {
 pub(crate) fn streamed(text: &str) -> String {
     format!(
         "{} {}",
-        text::safe(text.trim_end()),
+        rlm_text::escape::safe(text.trim_end()),
         styled(MIND, "(cut off)")
     )
 }
 
 /// One JSON object on one line.
 pub(crate) fn json_line(value: &impl serde::Serialize) -> String {
-    text::json_escaped(serde_json::to_string(value).expect("what is rendered is plain data"))
+    rlm_text::escape::json_escaped(
+        serde_json::to_string(value).expect("what is rendered is plain data"),
+    )
 }
 
 /// Prints one thing for people or programs, and returns whether anybody still reads.

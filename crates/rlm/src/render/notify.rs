@@ -6,12 +6,13 @@ use agent_duplex::Event;
 use interrupt_stack::Cause;
 use loop_runner::{Beat, Happened, Moment, News, Telling};
 use loop_state::{Head, Notice, Step, Wait};
+use rlm_text::escape::plain;
+use rlm_text::money;
+use rlm_text::time::utc;
 use serde_json::{Value, json};
 
-use super::event::utc;
-use super::{go_on, plain};
+use super::go_on;
 use crate::exit::Code;
-use crate::money;
 use crate::session;
 use crate::watchers::Occasion;
 

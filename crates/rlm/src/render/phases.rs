@@ -3,12 +3,11 @@
 use std::fmt;
 
 use loop_state::{Evidence, Finished, Head, Step};
+use rlm_text::escape::plain;
+use rlm_text::time::utc;
+use rlm_text::{count, money};
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::money;
-use crate::render::event::{count, utc};
-use crate::render::plain;
 
 /// Where a run stands among its phases.
 #[derive(Debug, Serialize)]

@@ -1,8 +1,7 @@
 //! What a run starts, a line each: a command is shown whole and on one line, and nothing in it can hide a part of it.
 
 use loop_runner::{Program, ProgramKind};
-
-use super::text::is_hidden;
+use rlm_text::escape::is_hidden;
 
 /// Returns a line for each.
 pub(crate) fn lines(programs: &[Program]) -> Vec<String> {

@@ -1,8 +1,9 @@
 //! Work that was complete and whose record a damage took: what a resume asks before it is made again.
 
 use loop_runner::{Loss, RunEntry};
+use rlm_text::escape::plain;
 
-use crate::render::{plain, rlm};
+use crate::render::rlm;
 
 /// The question of a resume that names no iteration: it is never answered by itself.
 #[derive(Debug)]

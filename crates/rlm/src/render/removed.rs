@@ -1,8 +1,9 @@
 //! What is said of transcripts that were removed on purpose.
 
 use loop_runner::Removed;
-
-use crate::render::{count, plain, utc};
+use rlm_text::count;
+use rlm_text::escape::plain;
+use rlm_text::time::utc;
 
 /// Says which, since when and by what.
 pub(crate) fn removed(removed: &Removed) -> String {

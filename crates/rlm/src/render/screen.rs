@@ -8,16 +8,15 @@ use agent_duplex::{Event, ProcessName};
 use jiff::tz::TimeZone;
 use loop_runner::{Holder, News, Outcome, Project, RunHead, RunId, Uncommitted};
 use loop_state::{Evidence, Notice, StopReason, Timestamp, Usage};
+use rlm_text::escape::plain;
+use rlm_text::money;
 use serde_json::{Value, json};
 
 use crate::exit::Code;
-use crate::money;
 use crate::output;
 use crate::render::OwnTree;
 use crate::render::banner::{self, Beginning};
-use crate::render::{
-    BAD, BOLD, DIM, GOOD, Level, event, git, go_on, json_line, plain, rlm, styled,
-};
+use crate::render::{BAD, BOLD, DIM, GOOD, Level, event, git, go_on, json_line, rlm, styled};
 use crate::terminal::fitted;
 
 /// Why a run ended whose process said nothing.
@@ -297,7 +296,7 @@ pub(crate) fn now() -> String {
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    event::utc(Timestamp(since.as_millis() as u64))
+    rlm_text::time::utc(Timestamp(since.as_millis() as u64))
 }
 
 /// Says what proves that the work is done.

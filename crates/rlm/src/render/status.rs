@@ -5,18 +5,19 @@ use std::fmt;
 use loop_runner::control::Doing;
 use loop_runner::{Committed, Permissions, RunEntry, RunHead, RunState, Uncommitted, Worktree};
 use loop_state::{Step, Timestamp};
+use rlm_text::duration::rough;
+use rlm_text::escape::plain;
+use rlm_text::time::utc;
+use rlm_text::{count, money};
 use serde::Serialize;
 
 use crate::agents;
 use crate::command::alive::Life;
-use crate::duration::rough;
-use crate::money;
 use crate::render::banner::may;
-use crate::render::event::{count, utc};
 use crate::render::git::uncommitted;
 use crate::render::live::column;
 use crate::render::style::{self, BOLD, styled};
-use crate::render::{Cell, Column, Phases, Redo, background, go_on, plain, rlm, table};
+use crate::render::{Cell, Column, Phases, Redo, background, go_on, rlm, table};
 use crate::terminal::Review;
 
 /// One run; the text and the JSON say the same.

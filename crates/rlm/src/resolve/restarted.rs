@@ -14,10 +14,10 @@ use super::{
 };
 use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
+use crate::budget;
 use crate::config::{self, Config, Layers, Tree};
 use crate::drivers;
 use crate::exit::Failure;
-use crate::money;
 use crate::render::{quoted, rlm, visible};
 
 /// The line that was typed, and what counts besides.
@@ -74,7 +74,7 @@ pub(crate) fn restarted(line: &Line<'_>, saved: &Settings) -> Result<Option<Sett
     settings.max_transcripts = run.max_transcripts.or(saved.max_transcripts);
     settings.commit = run.commit.unwrap_or(saved.commit);
     named.commit = run.commit.unwrap_or_default();
-    money::refuse_unreported(&settings)?;
+    budget::refuse_unreported(&settings)?;
     let known = named.programs();
     let unnamed = settings.programs().into_iter();
     let unnamed = unnamed.filter(|it| !known.contains(it));

@@ -9,10 +9,10 @@ use loop_state::SessionPolicy;
 use super::{DEFAULT_IDLE_TIMEOUT, mcp_servers, refuse_driver_options, refuse_missing_variables};
 use crate::agents::{self, AgentKind};
 use crate::args::LoopArgs;
+use crate::budget;
 use crate::config::{self, Config, Layers};
 use crate::drivers;
 use crate::exit::Failure;
-use crate::money;
 
 /// What was given to `resume`, and where.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
     settings.leftovers = args.leftovers.map_or(settings.leftovers, Into::into);
     let said = given.layers.run().config().max_transcripts;
     settings.max_transcripts = said.or(settings.max_transcripts);
-    money::refuse_unreported(&settings)?;
+    budget::refuse_unreported(&settings)?;
     Ok((settings != *saved).then_some(settings))
 }
 

@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 use agent_duplex::{Event, ToolOutcome};
 use loop_runner::News;
 use loop_state::Notice;
+use rlm_text::escape::plain;
 
 use super::rows::cut;
-use crate::render::{DIM, plain, styled};
+use crate::render::{DIM, styled};
 
 /// How many uses of one tool in a row are shown.
 const TOOLS: u64 = 3;

@@ -1,9 +1,9 @@
 //! What a person is asked when a phase or a batch is over, in words.
 
 use loop_state::{Head, Occasion, Step};
+use rlm_text::escape::plain;
 
 use super::menu::Choice;
-use crate::render::plain;
 
 /// What waits for a person's word.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,7 @@
 //! Rows of text at the bottom of the screen, measured in columns.
 
+use rlm_text::escape::push_plain;
 use unicode_width::UnicodeWidthChar;
-
-use crate::render::push_plain;
 
 /// The longest row, for characters that take no column.
 const MAX_ROW_BYTES: usize = 4096;

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use loop_runner::Shutdown;
 use loop_state::{Head, Step, Timestamp, Wait, When};
+use rlm_text::duration::show;
+use rlm_text::escape::plain;
+use rlm_text::money;
 
 use super::bar::{self, End};
 use super::rows::{cut, width};
 use super::scene::Scene;
-use crate::duration::show;
-use crate::money;
-use crate::render::{background, plain, tried};
+use crate::render::{background, tried};
 
 const SEPARATOR: &str = " · ";
 /// The widest name of a running tool.

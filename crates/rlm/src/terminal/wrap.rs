@@ -1,7 +1,8 @@
 //! Lines of the log as rows that fit the screen, broken between words.
 
+use rlm_text::escape::sgr_len;
+
 use super::rows::columns;
-use crate::render::sgr_len;
 
 /// The deepest that the second row of a line begins.
 const MAX_INDENT: usize = 8;

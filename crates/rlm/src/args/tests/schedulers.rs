@@ -4,11 +4,11 @@ use std::io::Write as _;
 use std::process::{Command as Process, Stdio};
 
 use clap::Parser;
+use rlm_text::duration;
 use serde_json::{Value, json};
 
 use super::super::{Args, Command};
 use super::expect_calls;
-use crate::duration;
 use crate::exit::Code;
 
 fn example(name: &str) -> String {

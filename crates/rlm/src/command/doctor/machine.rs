@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use agent_subprocess::Containment;
 use loop_runner::{Project, RunState, Space, state_dir};
+use rlm_text::{bytes, count};
 use rustix::fs::{Access, access, statvfs};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ask::{self, Program, command};
 use super::file_system;
-use crate::bytes;
 use crate::config::{self, Layers};
 use crate::drivers;
 use crate::exit::Failure;
-use crate::render::{Health, count, rlm};
+use crate::render::{Health, rlm};
 
 /// How something is, and what is to be known of it.
 pub(super) type Seen = (Health, String);

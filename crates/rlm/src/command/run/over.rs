@@ -9,7 +9,7 @@ use loop_state::{Budget, StopReason, Usage};
 use crate::args::LoopArgs;
 use crate::exit::Code;
 use crate::output;
-use crate::render::{self, Screen, go_on};
+use crate::render::{Screen, go_on};
 
 /// A run that only a person, or more room, takes up again.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Over {
         }
         let again =
             go_on(&run, &reason).map_or_else(String::new, |it| format!("; go on with: {it}"));
-        let reason = render::plain(&reason.to_string());
+        let reason = rlm_text::escape::plain(&reason.to_string());
         let text = format!("run {run} has ended: {reason}; nothing was started{again}\n");
         let _noted = output::text().write_all(text.as_bytes());
         code.into()

@@ -4,10 +4,11 @@ use std::fmt;
 use std::path::Path;
 
 use loop_runner::moving::Exported;
+use rlm_text::escape::plain;
 use serde::Serialize;
 
 use super::size;
-use crate::render::{plain, quoted, rlm};
+use crate::render::{quoted, rlm};
 
 /// A run that was exported; the text and the JSON say the same.
 #[derive(Debug, Serialize)]

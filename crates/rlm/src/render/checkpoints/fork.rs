@@ -4,9 +4,10 @@ use std::fmt;
 
 use loop_runner::Worktree;
 use loop_runner::moving::Forked;
+use rlm_text::escape::plain;
 use serde::Serialize;
 
-use crate::render::{go_further, plain, rlm};
+use crate::render::{go_further, rlm};
 
 /// A run that was forked; the text and the JSON say the same.
 #[derive(Debug, Serialize)]

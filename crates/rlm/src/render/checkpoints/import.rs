@@ -4,10 +4,11 @@ use std::fmt;
 
 use loop_runner::Program;
 use loop_runner::moving::{Arrival, Imported};
+use rlm_text::escape::plain;
 use serde::Serialize;
 
 use crate::render::programs::line;
-use crate::render::{MIND, go_further, plain, rlm, styled};
+use crate::render::{MIND, go_further, rlm, styled};
 
 /// A run that was imported; the text and the JSON say the same.
 #[derive(Debug, Serialize)]

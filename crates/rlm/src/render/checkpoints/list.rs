@@ -6,11 +6,13 @@ use checkpoint_store::PhaseInfo;
 use checkpoint_store::verify::{Condition, Next};
 use loop_runner::{Fate, Progress, Project, RunEntry, RunState};
 use loop_state::CutCause;
+use rlm_text::count;
+use rlm_text::escape::plain;
+use rlm_text::time::utc;
 use serde::Serialize;
 
 use super::{age, ago, size, stamp};
-use crate::render::event::{count, utc};
-use crate::render::{Phases, plain};
+use crate::render::Phases;
 
 /// How many digits of a commit's name are shown.
 const SHORT: usize = 12;

@@ -4,11 +4,13 @@ use std::fmt;
 
 use loop_runner::{RunHead, SavedState};
 use loop_state::Event;
+use rlm_text::count;
+use rlm_text::escape::{json_escaped, plain};
+use rlm_text::time::utc;
 use serde::Serialize;
 
 use super::{age, ago};
-use crate::render::event::{count, utc};
-use crate::render::{Phases, json_escaped, plain};
+use crate::render::Phases;
 
 /// How many of the last events are shown.
 const EVENTS: usize = 20;

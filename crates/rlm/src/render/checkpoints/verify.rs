@@ -4,11 +4,13 @@ use std::fmt;
 
 use checkpoint_store::verify::{Condition, File, Next};
 use loop_runner::{Project, RunEntry};
+use rlm_text::count;
+use rlm_text::escape::plain;
+use rlm_text::time::utc;
 use serde::Serialize;
 
 use super::size;
-use crate::render::event::{count, utc};
-use crate::render::{plain, quoted, rlm};
+use crate::render::{quoted, rlm};
 
 /// What reading every byte of a run's store came to.
 #[derive(Debug, Serialize)]

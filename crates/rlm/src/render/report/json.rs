@@ -6,11 +6,11 @@ use loop_state::{
     Again, CheckResult, CutCause, Evidence, Occasion, SteerState, StopCause, StopReason, Timestamp,
     Verdict,
 };
+use rlm_text::money;
+use rlm_text::time::utc;
 use serde_json::{Value, json};
 
 use crate::exit::Code;
-use crate::money;
-use crate::render::event::utc;
 
 pub(crate) fn json(timeline: &Timeline) -> Value {
     let head = &timeline.head;

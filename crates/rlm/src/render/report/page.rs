@@ -5,13 +5,13 @@ use std::time::Duration;
 use loop_runner::{Fate, PhaseSettings, RunState};
 use loop_state::{Evidence, StopReason};
 use maud::{Markup, PreEscaped, html};
+use rlm_text::money::dollars;
 
 use super::visible::{pre, visible};
 use super::words::{Clock, count, number, span};
 use super::{Report, detail, plots, rows, summary};
 use crate::agents;
 use crate::exit::Code;
-use crate::money::dollars;
 use crate::render::banner::may;
 use crate::render::git::uncommitted;
 use crate::render::removed;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use loop_runner::timeline::{ProcessEnd, Timeline, WaitFor};
 use loop_state::Timestamp;
 use maud::{Markup, html};
+use rlm_text::money::dollars;
 
 use super::Report;
 use super::words::{Clock, count, fate, number, span};
-use crate::money::dollars;
 
 /// How wide and high a plot is in its own units.
 const WIDTH: f64 = 1000.0;

@@ -6,11 +6,11 @@ use loop_runner::timeline::{ProcessEnd, Timeline};
 use loop_runner::{Fate, PhaseSettings, RunState};
 use loop_state::{Budget, Evidence, Step, StopCause, StopReason, Timestamp, Wait};
 use maud::{Markup, html};
+use rlm_text::money::dollars;
 
 use super::Report;
 use super::words::{Clock, count, number, span};
 use crate::agents;
-use crate::money::dollars;
 use crate::render::go_on;
 
 /// The most characters of the prompt that are quoted.

@@ -4,8 +4,7 @@
 //! can't forget it.
 
 use maud::{Markup, html};
-
-use crate::render::text::{is_hidden as is_hidden_on_terminal, sgr_len};
+use rlm_text::escape::{is_hidden as is_hidden_on_terminal, sgr_len};
 
 /// Returns an element that keeps the lines of a text.
 pub(super) fn pre(text: &str) -> Markup {

@@ -7,8 +7,7 @@ use loop_runner::Fate;
 use loop_runner::timeline::{Attempt, WaitFor};
 use loop_state::{CutCause, Timestamp, Usage};
 use maud::{Markup, html};
-
-use crate::money::dollars;
+use rlm_text::money::dollars;
 
 /// A span of time in its two largest units.
 pub(super) fn span(time: Duration) -> String {

@@ -5,9 +5,10 @@ use std::time::Duration;
 use agent_duplex::{Ask, Decision};
 use loop_runner::Control;
 use loop_state::Timestamp;
+use rlm_text::escape::plain;
 
 use super::{Prompt, Ui, line};
-use crate::render::{DIM, plain, styled};
+use crate::render::{DIM, styled};
 use crate::terminal::keys::Key;
 use crate::terminal::rows::{Rows, cut, take_rows, width as columns};
 use crate::terminal::scene::Scene;

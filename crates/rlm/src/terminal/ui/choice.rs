@@ -2,9 +2,9 @@
 
 use loop_runner::Control;
 use loop_state::{Again, Timestamp, Verdict};
+use rlm_text::escape::plain;
 
 use super::{Answer, Effect, Prompt, Ui, line};
-use crate::render::plain;
 use crate::terminal::editor::{Edit, Edited};
 use crate::terminal::keys::Key;
 use crate::terminal::menu::{self, Choice, Chosen};

@@ -4,7 +4,8 @@
 //! spelled with tag characters are shown as escapes, because tags can spell any text that nobody sees.
 
 /// Returns whether the character shows nothing itself or reorders its neighbours.
-pub(crate) fn is_hidden(c: char) -> bool {
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
     matches!(
         c,
         '\u{ad}'
@@ -28,7 +29,7 @@ pub(crate) fn is_hidden(c: char) -> bool {
 }
 
 /// Returns whether the character has to be shown as an escape when it stands behind `before`.
-pub(crate) fn is_escaped(before: Option<char>, c: char) -> bool {
+pub(super) fn is_escaped(before: Option<char>, c: char) -> bool {
     if c.is_control() {
         return true;
     }

@@ -1,23 +1,24 @@
-//! Text that comes from elsewhere and goes to a terminal.
+//! Escapes for text that comes from elsewhere and goes to a terminal or to a JSON reader.
 
 mod hidden;
 mod sgr;
 
 use hidden::is_escaped;
-pub(crate) use hidden::is_hidden;
+pub use hidden::is_hidden;
 use sgr::Colours;
 
 /// The most characters of one line of the agent's that are shown.
 const MAX_SHOWN: usize = 2000;
 
-/// How often a line goes back to its beginning that shows how something goes on.
+/// A line with this many carriage returns is a progress bar.
 const OVER_AND_OVER: usize = 2;
 
 /// Makes text harmless for a terminal: colours stay unless they hide text, every other control sequence is shown instead of obeyed, and so are characters
 /// that show nothing.
 ///
 /// What a terminal may do on escape sequences includes writing files and typing for the user, so the agent's output decides on colours only (X115).
-pub(crate) fn safe(text: &str) -> String {
+#[must_use]
+pub fn safe(text: &str) -> String {
     // Nearly every line of a flood.
     if text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')) {
         return text.to_owned();
@@ -48,7 +49,8 @@ pub(crate) fn safe(text: &str) -> String {
 }
 
 /// Makes text harmless and puts it on one line, without colours.
-pub(crate) fn plain(text: &str) -> String {
+#[must_use]
+pub fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         push_plain(&mut out, c);
@@ -56,8 +58,8 @@ pub(crate) fn plain(text: &str) -> String {
     out
 }
 
-/// Appends a character, harmless and on the same line. What it may follow is judged by what `out` shows: an escaped character shows nothing to join.
-pub(crate) fn push_plain(out: &mut String, c: char) {
+/// Appends a character, harmless and on the same line. What `out` ends with decides whether a joiner is kept: an escaped character joins nothing.
+pub fn push_plain(out: &mut String, c: char) {
     match c {
         '\n' => out.push(' '),
         c if is_escaped(out.chars().next_back(), c) => out.extend(c.escape_default()),
@@ -68,7 +70,8 @@ pub(crate) fn push_plain(out: &mut String, c: char) {
 /// Writes characters that a terminal obeys or doesn't show as escapes of JSON; whoever parses it gets the same text.
 ///
 /// In JSON they stand in strings only, so that the text as a whole can be gone through.
-pub(crate) fn json_escaped(json: String) -> String {
+#[must_use]
+pub fn json_escaped(json: String) -> String {
     let is_harmful = |c: char| c == '\u{7f}' || ('\u{80}'..='\u{9f}').contains(&c) || is_hidden(c);
     if !json.contains(is_harmful) {
         return json;
@@ -88,7 +91,8 @@ pub(crate) fn json_escaped(json: String) -> String {
 }
 
 /// Makes one line of the agent's harmless and short enough to read.
-pub(crate) fn line(bytes: &[u8], omitted: u64) -> String {
+#[must_use]
+pub fn line(bytes: &[u8], omitted: u64) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_end_matches(['\r', '\n']);
     // What is written over and over, like a bar that grows, is shown as it was last.
@@ -110,7 +114,8 @@ pub(crate) fn line(bytes: &[u8], omitted: u64) -> String {
 }
 
 /// Returns the length of the colour sequence at the beginning of `text`: `ESC [ digits and semicolons m`.
-pub(crate) fn sgr_len(text: &str) -> Option<usize> {
+#[must_use]
+pub fn sgr_len(text: &str) -> Option<usize> {
     let body = text.strip_prefix("\u{1b}[")?;
     let end = body.find(|c: char| !c.is_ascii_digit() && c != ';')?;
     (body.as_bytes()[end] == b'm' && end < 32).then_some(2 + end + 1)

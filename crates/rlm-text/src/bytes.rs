@@ -1,4 +1,4 @@
-//! Numbers of bytes as people write and read them.
+//! Sizes in bytes as users write and read them.
 
 use serde::Deserializer;
 use serde::de::{self, Visitor};
@@ -15,7 +15,11 @@ const UNITS: [(&str, u64); 8] = [
 ];
 
 /// Parses a number of bytes, such as `500MB`, `2GiB` or `0`.
-pub(crate) fn parse(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+///
+/// One line for the user, when the text is no size.
+pub fn parse(text: &str) -> Result<u64, String> {
     let bad = || {
         let shown = text.escape_debug();
         format!("`{shown}` is no size: write for example 500MB or 2GiB")
@@ -28,8 +32,9 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(bad)
 }
 
-/// A number of bytes in three digits or so.
-pub(crate) fn show(bytes: u64) -> String {
+/// Returns a size with about three digits.
+#[must_use]
+pub fn show(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
         1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
@@ -37,8 +42,9 @@ pub(crate) fn show(bytes: u64) -> String {
     }
 }
 
-/// Writes a number of bytes so that [`parse`] reads it again.
-pub(crate) fn exact(bytes: u64) -> String {
+/// Returns a size as [`parse`] reads it, without loss.
+#[must_use]
+pub fn exact(bytes: u64) -> String {
     let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
     let whole =
         { units.into_iter() }.find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
@@ -46,8 +52,12 @@ pub(crate) fn exact(bytes: u64) -> String {
     format!("{}{unit}", bytes / factor)
 }
 
-/// Reads a size from the file: a whole number, or text.
-pub(crate) fn of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+/// Deserialises a size from a file: a whole number, or text.
+///
+/// # Errors
+///
+/// When the value is no size.
+pub fn of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     from.deserialize_any(Size).map(Some)
 }
 

@@ -24,7 +24,7 @@ const BASE: [[u8; 3]; 16] = [
 
 /// The colours in force; `None` is the terminal's own.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Colours {
+pub(super) struct Colours {
     text: Option<[u8; 3]>,
     ground: Option<[u8; 3]>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Colours {
 impl Colours {
     /// Takes the parameters of a sequence, and returns the sequence that may reach a terminal; empty when nothing is left of it. What conceals text is
     /// left out, and so is any number whose meaning is unknown. Where text and ground become alike both are reset.
-    pub(crate) fn take(&mut self, parameters: &str) -> String {
+    pub(super) fn take(&mut self, parameters: &str) -> String {
         let numbers: Vec<u16> = parameters
             .split(';')
             .map(|number| match number {
@@ -84,7 +84,7 @@ impl Colours {
     }
 
     /// Returns whether text can't be told from its ground.
-    pub(crate) fn hides(&self) -> bool {
+    pub(super) fn hides(&self) -> bool {
         let alike = |(text, ground): ([u8; 3], [u8; 3])| {
             { text.iter().zip(ground) }.all(|(a, b)| a.abs_diff(b) <= ALIKE)
         };

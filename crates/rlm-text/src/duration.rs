@@ -12,7 +12,11 @@ const UNITS: [(&str, u64); 5] = [
 ];
 
 /// Parses a duration.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+///
+/// One line for the user, when the text is no duration or longer than ten years.
+pub fn parse(text: &str) -> Result<Duration, String> {
     let bad = || {
         format!(
             "`{}` is not a duration: write for example 90, 90s, 15m or 1h30m",
@@ -44,7 +48,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Nobody waits longer than ten years, and dates beyond can't be shown.
+/// Refuses more than ten years: dates beyond can't be shown.
 fn bounded(duration: Duration) -> Result<Duration, String> {
     const MOST: Duration = Duration::from_secs(3650 * 86_400);
     if duration <= MOST {
@@ -54,8 +58,13 @@ fn bounded(duration: Duration) -> Result<Duration, String> {
     }
 }
 
-/// Writes a duration so that [`parse`] reads it again; below a millisecond it is `0s`.
-pub(crate) fn show(duration: Duration) -> String {
+/// Returns a duration as [`parse`] reads it; below a millisecond it is `0s`.
+///
+/// # Panics
+///
+/// Never: a string takes every write.
+#[must_use]
+pub fn show(duration: Duration) -> String {
     let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut text = String::new();
     for (unit, factor) in [UNITS[0], UNITS[1], UNITS[3], UNITS[4], UNITS[2]] {
@@ -67,8 +76,9 @@ pub(crate) fn show(duration: Duration) -> String {
     if text.is_empty() { "0s".into() } else { text }
 }
 
-/// Writes a duration in the two units that matter most, as an age.
-pub(crate) fn rough(duration: Duration) -> String {
+/// Returns a duration in its two largest units, as an age.
+#[must_use]
+pub fn rough(duration: Duration) -> String {
     let secs = duration.as_secs();
     let (whole, part) = match secs {
         0..60 => return format!("{secs}s"),
@@ -82,12 +92,12 @@ pub(crate) fn rough(duration: Duration) -> String {
     show(Duration::from_secs(count * whole + rest))
 }
 
-/// Writes a duration that was given as [`show`] does.
-#[expect(clippy::ref_option, reason = "serde hands it over so")]
-pub(crate) fn as_text<S: serde::Serializer>(
-    time: &Option<Duration>,
-    to: S,
-) -> Result<S::Ok, S::Error> {
+/// Serialises a duration as [`show`] writes it.
+///
+/// # Errors
+///
+/// Those of the serialiser.
+pub fn as_text<S: serde::Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
     match time {
         Some(time) => to.serialize_some(&show(*time)),
         None => to.serialize_none(),

@@ -1,16 +1,16 @@
-//! What a run may spend: amounts as people write them, and which agents say what they spend.
+//! What a run may spend and has spent, as text.
 
 use std::fmt;
 
-use loop_runner::Settings;
 use serde::de::{self, Visitor};
 use serde::{Deserializer, Serializer};
 
-use crate::agents;
-use crate::exit::Failure;
-
 /// Parses US dollars, such as `5`, `4.20` or `$4.20`, into millionths.
-pub(crate) fn parse(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+///
+/// One line for the user, when the text is no amount or zero.
+pub fn parse(text: &str) -> Result<u64, String> {
     let bad = || {
         let shown = text.escape_debug();
         format!("`{shown}` is no amount of US dollars: write for example 5 or 4.20")
@@ -27,7 +27,11 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a number of tokens, such as `250000`, `250k` or `2M`.
-pub(crate) fn tokens(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+///
+/// One line for the user, when the text is no number of tokens or zero.
+pub fn tokens(text: &str) -> Result<u64, String> {
     let bad = || {
         let shown = text.escape_debug();
         format!("`{shown}` is no number of tokens: write for example 250000, 250k or 2M")
@@ -50,8 +54,12 @@ fn nothing(amount: u64) -> Result<u64, String> {
     }
 }
 
-/// Reads dollars from the file: a number, or text as on the command line.
-pub(crate) fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+/// Deserialises dollars from a file: a number, or text as on the command line.
+///
+/// # Errors
+///
+/// When the value is no amount.
+pub fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     from.deserialize_any(Amount {
         parse,
         what: "an amount of US dollars such as 5 or \"4.20\"",
@@ -59,9 +67,12 @@ pub(crate) fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<
     .map(Some)
 }
 
-/// Writes an amount of millionths that was given as [`parse`] reads it.
-#[expect(clippy::ref_option, reason = "serde hands it over so")]
-pub(crate) fn as_text<S: Serializer>(micro: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+/// Serialises millionths of a dollar as [`parse`] reads them.
+///
+/// # Errors
+///
+/// Those of the serialiser.
+pub fn as_text<S: Serializer>(micro: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
     match micro {
         Some(micro) => {
             let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
@@ -71,8 +82,12 @@ pub(crate) fn as_text<S: Serializer>(micro: &Option<u64>, to: S) -> Result<S::Ok
     }
 }
 
-/// Reads tokens from the file: a whole number, or text as on the command line.
-pub(crate) fn tokens_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+/// Deserialises tokens from a file: a whole number, or text as on the command line.
+///
+/// # Errors
+///
+/// When the value is no number of tokens.
+pub fn tokens_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     from.deserialize_any(Amount {
         parse: tokens,
         what: "a number of tokens such as 250000 or \"2M\"",
@@ -105,16 +120,18 @@ impl Visitor<'_> for Amount {
     }
 }
 
-/// Millionths of a dollar as people write them: cents, and more places only for what is less than a cent.
-pub(crate) fn dollars(micro: u64) -> String {
+/// Returns millionths of a dollar in cents, with more places only below one cent.
+#[must_use]
+pub fn dollars(micro: u64) -> String {
     match micro {
         1..10_000 => format!("{:.4} USD", micro as f64 / 1e6),
         _ => format!("{:.2} USD", micro as f64 / 1e6),
     }
 }
 
-/// What was used, as far as the agent says: `None` when it says nothing.
-pub(crate) fn used(used: loop_state::Usage) -> Option<String> {
+/// Returns what was used in words; `None` when the agent reports nothing.
+#[must_use]
+pub fn used(used: loop_state::Usage) -> Option<String> {
     let tokens = format!("{} tokens", used.tokens());
     match (used.cost_microusd, used.tokens()) {
         (0, 0) => None,
@@ -124,13 +141,15 @@ pub(crate) fn used(used: loop_state::Usage) -> Option<String> {
     }
 }
 
-/// What it cost, as far as the agent says.
-pub(crate) fn usd(used: loop_state::Usage) -> Option<f64> {
+/// Returns the cost in dollars; `None` when the agent reports none.
+#[must_use]
+pub fn usd(used: loop_state::Usage) -> Option<f64> {
     (used.cost_microusd > 0).then_some(used.cost_microusd as f64 / 1e6)
 }
 
-/// The same for programs.
-pub(crate) fn json(used: loop_state::Usage) -> serde_json::Value {
+/// Returns what was used as JSON.
+#[must_use]
+pub fn json(used: loop_state::Usage) -> serde_json::Value {
     serde_json::json!({
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
@@ -138,8 +157,9 @@ pub(crate) fn json(used: loop_state::Usage) -> serde_json::Value {
     })
 }
 
-/// What of the run's budgets is left; empty when it has none.
-pub(crate) fn left(rules: &loop_state::Rules, used: loop_state::Usage) -> Option<String> {
+/// Returns what is left of the run's budgets; `None` when it has none.
+#[must_use]
+pub fn left(rules: &loop_state::Rules, used: loop_state::Usage) -> Option<String> {
     let cost = rules.max_cost_microusd.map(|max| {
         let left = max.saturating_sub(used.cost_microusd);
         format!("{} of {}", dollars(left), dollars(max))
@@ -152,8 +172,9 @@ pub(crate) fn left(rules: &loop_state::Rules, used: loop_state::Usage) -> Option
     (!left.is_empty()).then(|| format!("{} left", left.join(", ")))
 }
 
-/// What was spent, for where there is little room: beside its limit if there is one; empty when there is nothing to say.
-pub(crate) fn short(head: &loop_state::Head) -> String {
+/// Returns what was spent in few columns, beside its limit if there is one; empty when the agent reports nothing.
+#[must_use]
+pub fn short(head: &loop_state::Head) -> String {
     let (cost, tokens) = (head.usage.cost_microusd, head.usage.tokens());
     match (head.rules.max_cost_microusd, head.rules.max_tokens) {
         (Some(max), _) => format!(
@@ -165,31 +186,6 @@ pub(crate) fn short(head: &loop_state::Head) -> String {
         _ if cost > 0 => dollars(cost),
         _ => String::new(),
     }
-}
-
-/// Refuses a budget that an agent does not report on, before anything is made.
-pub(crate) fn refuse_unreported(settings: &Settings) -> Result<(), Failure> {
-    for phase in &settings.phases {
-        let (cost, tokens) = phase.agent.reports();
-        let name = agents::name(&phase.agent);
-        let refuse = |option: &str, what: &str, mend: &str| {
-            Err(Failure::usage(format!(
-                "{option} can't be kept: {name} does not say {what}; {mend}"
-            )))
-        };
-        let bounds = "bound the run by -n, --max-duration or --iteration-timeout instead";
-        if settings.max_cost_microusd.is_some() && !cost {
-            let mend = match tokens {
-                true => "it counts tokens: use --max-tokens N",
-                false => bounds,
-            };
-            return refuse("--max-cost", "what it costs", mend);
-        }
-        if settings.max_tokens.is_some() && !tokens {
-            return refuse("--max-tokens", "how many tokens it uses", bounds);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,27 @@
+//! Points in time as text for programs.
+
+use loop_state::Timestamp;
+
+/// Returns the instant, or the last one that can be shown.
+#[must_use]
+pub fn instant(at: Timestamp) -> jiff::Timestamp {
+    let at = i64::try_from(at.0).map(jiff::Timestamp::from_millisecond);
+    at.ok().and_then(Result::ok).unwrap_or(jiff::Timestamp::MAX)
+}
+
+/// Returns a point in time by RFC 3339, in UTC, with milliseconds.
+#[must_use]
+pub fn utc(at: Timestamp) -> String {
+    instant(at).strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latest_times_are_shown_as_the_last_one() {
+        assert_eq!(utc(Timestamp(1)), "1970-01-01T00:00:00.001Z");
+        assert_eq!(utc(Timestamp(u64::MAX)), utc(Timestamp(u64::MAX - 1)));
+    }
+}
