@@ -25,6 +25,16 @@ const MEMBERS: &[(&str, &[&str])] = &[
     ("rlm-bench", &["*"]),
     ("rlm-crash", &["checkpoint-store"]),
     ("rlm-loop", &["*"]),
+    (
+        "rlm-report",
+        &[
+            "agent-duplex",
+            "checkpoint-store",
+            "loop-runner",
+            "loop-state",
+            "rlm-text",
+        ],
+    ),
     ("rlm-survivors", &["*"]),
     ("rlm-tests", &["*"]),
     ("rlm-text", &["loop-state"]),

@@ -64,7 +64,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
     }
     let removed = removed_transcripts(&project.run_dir(&run));
     if let Some(removed) = removed.filter(|it| it.attempts.iter().any(|(it, _)| wanted(*it))) {
-        let (rlm, told) = (render::rlm(), render::removed(&removed));
+        let (rlm, told) = (render::rlm(), rlm_report::removed(&removed));
         if seen.is_empty() {
             return Err(Failure::not_found(format!(
                 "{told}; what the journal knows of run `{run}`: {rlm} report {run}"

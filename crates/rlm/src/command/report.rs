@@ -1,28 +1,22 @@
 //! `rlm report`: gathers what is known of a run and writes the page, never over a file that is something else.
 
-use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use jiff::tz::TimeZone;
-use loop_runner::{
-    Project, Records, RunId, RunState, Timeline, removed_transcripts, state_dir, transcripts,
-};
+use loop_runner::{RunId, RunState, Timeline, state_dir};
+use rlm_report::{Wording, gather, is_of, json, page};
 use rlm_text::escape::plain;
 use uuid::Uuid;
 
+use crate::agents;
 use crate::args::ReportArgs;
 use crate::command::{meant, written};
 use crate::exit::{Code, Failure};
 use crate::output;
-use crate::render::report::{Detail, Report, Stat, Transcript, in_full, is_of, json, page};
-use crate::render::{json_line, quoted};
+use crate::render::{go_on, json_line, may, quoted};
 use crate::session::refuse_inside;
 
-/// What all transcripts of a page may take together, and one of them.
-const ROOM: usize = 1_500_000;
-const MOST_ROOM: usize = 96 << 10;
 /// As much of a file is looked at to see whether it is a report.
 const BEGINNING: u64 = 2048;
 
@@ -31,7 +25,7 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
     let run = run.id;
     let timeline = project.timeline(&run)?;
     if args.json {
-        let line = format!("{}\n", json_line(&json(&timeline)));
+        let line = format!("{}\n", json_line(&json(&timeline, exit_code(&timeline))));
         return Ok(written(line.as_bytes()));
     }
     let target = match args.output.as_deref() {
@@ -52,7 +46,8 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
     let is_named = name.is_some_and(|it| it.starts_with("rlm-") && it.ends_with(".html"));
     let takes_it_in =
         !is_named && timeline.head.settings.commit && timeline.head.settings.worktree.is_none();
-    let page = page(&gather(&project, timeline));
+    let wording = wording(&timeline);
+    let page = page(&gather(&project, timeline, wording));
     let Some(target) = target else {
         return Ok(written(page.as_bytes()));
     };
@@ -75,63 +70,23 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
     Ok(Code::Done.into())
 }
 
-/// Reads what a page shows beside the timeline.
-fn gather(project: &Project, timeline: Timeline) -> Report {
-    let run = timeline.head.run.clone();
-    let files: BTreeMap<(u32, u32), PathBuf> = transcripts(&project.run_dir(&run))
-        .unwrap_or_default()
-        .into_iter()
-        .map(|(iteration, attempt, path)| ((iteration, attempt), path))
-        .collect();
-    let removed = removed_transcripts(&project.run_dir(&run));
-    let gone = |iteration, attempt| match &removed {
-        Some(it) if it.attempts.contains(&(iteration, attempt)) => {
-            format!("it was removed by `{}`", it.by)
-        }
-        _ => "there is none".to_owned(),
-    };
-    let chosen = in_full(&timeline);
-    let room = (ROOM / chosen.len().max(1)).min(MOST_ROOM);
-    let mut before: Option<&str> = None;
-    let mut details = BTreeMap::new();
-    for (index, attempt) in timeline.attempts.iter().enumerate() {
-        let commit = attempt.commit.as_deref();
-        if chosen.contains(&index) {
-            let file = files.get(&(attempt.iteration, attempt.attempt));
-            let transcript = file.map_or_else(
-                || Err(gone(attempt.iteration, attempt.attempt)),
-                |file| read(file, room).map_err(|e| e.to_string()),
-            );
-            let stat = commit.map(|commit| match project.commit_stat(commit) {
-                _ if before == Some(commit) => Stat::Same,
-                Some(stat) => Stat::Changed(stat),
-                None => Stat::Unknown,
-            });
-            details.insert(index, Detail { transcript, stat });
-        }
-        before = commit.or(before);
-    }
-    let is_live = matches!(timeline.state, RunState::Running | RunState::Paused);
-    Report {
-        prompts: project.prompts(&timeline.head).unwrap_or_default(),
-        left: match is_live {
-            true => Vec::new(),
-            false => project.left_of(&run),
-        },
-        details,
-        removed,
-        zone: TimeZone::system(),
-        timeline,
+/// Returns what a page says in the words of the command line.
+fn wording(timeline: &Timeline) -> Wording {
+    let head = &timeline.head;
+    let phases = &head.settings.phases;
+    let end = head.machine.end.as_ref().map(|end| &end.reason);
+    Wording {
+        version: env!("CARGO_PKG_VERSION"),
+        agents: phases.iter().map(|it| agents::name(&it.agent)).collect(),
+        permissions: phases.iter().map(may).collect(),
+        resume: end.and_then(|end| go_on(&head.run, end)),
+        exit_code: exit_code(timeline),
     }
 }
 
-fn read(file: &Path, room: usize) -> io::Result<Transcript> {
-    let mut transcript = Transcript::with_room(room);
-    for record in Records::open(file)? {
-        transcript.take(&record?);
-    }
-    transcript.finish();
-    Ok(transcript)
+fn exit_code(timeline: &Timeline) -> Option<u8> {
+    let end = timeline.head.machine.end.as_ref()?;
+    Some(Code::of(&end.reason) as u8)
 }
 
 /// Refuses what is not a regular file at a place that nobody named: an agent may have put it there.

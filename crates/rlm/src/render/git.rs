@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use loop_runner::{Project, Uncommitted, Worktree, WorktreeState};
+use loop_runner::{Project, Worktree, WorktreeState};
 use rlm_text::count;
 use rlm_text::escape::plain;
 use serde_json::{Value, json};
@@ -21,12 +21,6 @@ pub(crate) fn committed(iteration: u32, commit: &str, left_out: &[String]) -> St
         text.push_str(&format!("; {} {out}", styled(MIND, "not in it:")));
     }
     text
-}
-
-/// Says what was to be committed and is not.
-pub(crate) fn uncommitted(uncommitted: &Uncommitted) -> String {
-    let iterations = count(uncommitted.iterations as usize, "iteration", "iterations");
-    format!("{iterations} not committed: {}", plain(&uncommitted.why))
 }
 
 pub(crate) fn committed_json(iteration: u32, commit: &str, left_out: &[String]) -> Value {

@@ -16,7 +16,7 @@ use crate::exit::Code;
 use crate::output;
 use crate::render::OwnTree;
 use crate::render::banner::{self, Beginning};
-use crate::render::{BAD, BOLD, DIM, GOOD, Level, event, git, go_on, json_line, rlm, styled};
+use crate::render::{BAD, BOLD, DIM, GOOD, Level, event, go_on, json_line, rlm, styled};
 use crate::terminal::fitted;
 
 /// Why a run ended whose process said nothing.
@@ -260,7 +260,7 @@ impl fmt::Display for EndWords<'_> {
             write!(f, "; {used}")?;
         }
         if let Some(uncommitted) = self.uncommitted {
-            write!(f, "; {}", git::uncommitted(uncommitted))?;
+            write!(f, "; {}", rlm_report::uncommitted(uncommitted))?;
         }
         let again = match self.reason {
             Some(reason) => go_on(self.run, reason),

@@ -9,8 +9,8 @@ use loop_state::Timestamp;
 use maud::{Markup, html};
 use rlm_text::money::dollars;
 
-use super::Report;
-use super::words::{Clock, count, fate, number, span};
+use crate::report::Report;
+use crate::words::{Clock, count, fate, number, span};
 
 /// How wide and high a plot is in its own units.
 const WIDTH: f64 = 1000.0;
@@ -18,7 +18,7 @@ const HEIGHT: f64 = 100.0;
 /// The most points, or bars, of a plot.
 const POINTS: usize = 250;
 
-pub(super) fn plots(report: &Report, clock: &Clock) -> Markup {
+pub(crate) fn plots(report: &Report, clock: &Clock) -> Markup {
     html! {
         (lanes(&report.timeline, clock))
         (spent(&report.timeline))

@@ -4,7 +4,7 @@ use html5ever::tendril::TendrilSink as _;
 use html5ever::{ParseOpts, parse_document};
 use markup5ever_rcdom::{Handle, NodeData, RcDom};
 
-use crate::render::report::page::CSS;
+use crate::page::CSS;
 
 /// What a browser makes of a page: its elements with their attributes, and its text.
 #[derive(Debug, Default)]

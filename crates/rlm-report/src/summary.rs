@@ -8,17 +8,15 @@ use loop_state::{Budget, Evidence, Step, StopCause, StopReason, Timestamp, Wait}
 use maud::{Markup, html};
 use rlm_text::money::dollars;
 
-use super::Report;
-use super::words::{Clock, count, number, span};
-use crate::agents;
-use crate::render::go_on;
+use crate::report::Report;
+use crate::words::{Clock, count, number, span};
 
 /// The most characters of the prompt that are quoted.
 const QUOTED: usize = 180;
 
 /// A piece of a sentence.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(crate) enum Piece {
     Text(String),
     Code(String),
     Quote(String),
@@ -27,7 +25,7 @@ pub(super) enum Piece {
 
 /// A sentence.
 #[derive(Debug, Default)]
-pub(super) struct Sentence(Vec<Piece>);
+pub(crate) struct Sentence(Vec<Piece>);
 
 impl Sentence {
     fn text(mut self, text: impl Into<String>) -> Self {
@@ -51,7 +49,7 @@ impl Sentence {
     }
 
     /// Returns it as a paragraph.
-    pub(super) fn paragraph(&self, clock: &Clock) -> Markup {
+    pub(crate) fn paragraph(&self, clock: &Clock) -> Markup {
         html! {
             p {
                 @for piece in &self.0 {
@@ -67,7 +65,7 @@ impl Sentence {
     }
 
     #[cfg(test)]
-    pub(super) fn plain(&self, clock: &Clock) -> String {
+    pub(crate) fn plain(&self, clock: &Clock) -> String {
         let pieces = self.0.iter().map(|piece| match piece {
             Piece::Text(text) => text.clone(),
             Piece::Code(text) => format!("`{text}`"),
@@ -78,7 +76,7 @@ impl Sentence {
     }
 }
 
-pub(super) fn sentences(report: &Report) -> [Sentence; 3] {
+pub(crate) fn sentences(report: &Report) -> [Sentence; 3] {
     [asked(report), made(&report.timeline), ended(report)]
 }
 
@@ -102,7 +100,7 @@ fn asked(report: &Report) -> Sentence {
     let phases = &head.settings.phases;
     let first = &phases[0];
     let gist = gist(report.prompts.first().map_or("", String::as_str));
-    let mut who = agents::name(&first.agent);
+    let mut who = report.wording.agents.first().cloned().unwrap_or_default();
     if phases
         .iter()
         .any(|phase| !phase.agent.is_same(&first.agent))
@@ -272,8 +270,8 @@ fn ended(report: &Report) -> Sentence {
                 .text(" (")
                 .time(end.at)
                 .text(")");
-            match go_on(run, &end.reason) {
-                Some(command) => resume(told, command),
+            match &report.wording.resume {
+                Some(command) => resume(told, command.clone()),
                 None => told,
             }
         }

@@ -18,9 +18,11 @@ use serde_json::{Value, json};
 
 use seen::{expect_harmless, parse};
 
-use super::visible::{pre, visible};
-use super::words::Clock;
-use super::{Detail, Report, Transcript, page, summary};
+use crate::report::{Report, Wording};
+use crate::transcript::{Detail, Transcript};
+use crate::visible::{pre, visible};
+use crate::words::Clock;
+use crate::{page, summary};
 
 /// Text that wants to be more than text.
 const HOSTILE: &str = "</script></pre><img src=x onerror=alert(1)><style>*{display:none}</style>{{7*7}}\u{202e}gnp.exe\u{0}\u{1b}]0;x\u{7}\u{1b}[31mred\u{1b}[0m\r\n\u{85}\"'><a href=\"https://example.invalid\">&amp;";
@@ -113,7 +115,16 @@ fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_liv
     let timeline = project.timeline(&run).unwrap();
     drop(writer);
     assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
+    let resume = timeline.head.machine.end.as_ref();
+    let resume = resume.filter(|end| !end.reason.is_final());
     Report {
+        wording: Wording {
+            version: "1.2.3",
+            agents: vec!["my-agent".into()],
+            permissions: vec!["may do what its own flags allow"],
+            resume: resume.map(|_| "rlm resume night".into()),
+            exit_code: Some(7),
+        },
         removed: None,
         timeline,
         prompts: vec![asked.prompt.into()],
@@ -441,6 +452,16 @@ fn ten_thousand_iterations_are_a_page_of_a_few_megabytes_that_says_what_it_leave
             .contains("60 of 10,001 attempts are shown in full")
     );
     assert!(seen.text.contains("it broke\nit broke"));
+}
+
+#[test]
+fn json_has_every_part_of_the_timeline() {
+    let what = went_well()
+        .into_iter()
+        .chain([check(false), stop(StopCause::Person)]);
+    let report = report(&Asked::default(), what, false);
+    let json = crate::json(&report.timeline, Some(7));
+    insta::assert_snapshot!(serde_json::to_string_pretty(&json).unwrap());
 }
 
 #[test]

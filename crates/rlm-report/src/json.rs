@@ -10,9 +10,9 @@ use rlm_text::money;
 use rlm_text::time::utc;
 use serde_json::{Value, json};
 
-use crate::exit::Code;
-
-pub(crate) fn json(timeline: &Timeline) -> Value {
+/// Returns the timeline as JSON, by `docs/schema`; `exit_code` is that of the run's end.
+#[must_use]
+pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
     let head = &timeline.head;
     let m = &head.machine;
     let name = |phase: u32| {
@@ -80,7 +80,7 @@ pub(crate) fn json(timeline: &Timeline) -> Value {
         })).collect::<Value>(),
         "moments": timeline.moments.iter().map(|it| moment(it.at, &it.what)).collect::<Value>(),
         "end": m.end.as_ref().map(|end| json!({
-            "at": utc(end.at), "reason": end.reason.to_string(), "exit_code": Code::of(&end.reason) as u8,
+            "at": utc(end.at), "reason": end.reason.to_string(), "exit_code": exit_code,
             "evidence": match end.reason { StopReason::Done(it) => Some(evidence(it)), _ => None },
         })),
         "unknown": timeline.unknown,

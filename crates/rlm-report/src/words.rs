@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use loop_runner::Fate;
 use loop_runner::timeline::{Attempt, WaitFor};
+use loop_runner::{Fate, Removed, Uncommitted};
 use loop_state::{CutCause, Timestamp, Usage};
 use maud::{Markup, html};
+use rlm_text::escape::plain;
 use rlm_text::money::dollars;
+use rlm_text::time::{instant, utc};
 
 /// A span of time in its two largest units.
-pub(super) fn span(time: Duration) -> String {
+pub(crate) fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     let two = |large: u64, one: &str, small: u64, other: &str| match small {
         0 => format!("{large} {one}"),
@@ -26,7 +28,7 @@ pub(super) fn span(time: Duration) -> String {
 }
 
 /// A number with its thousands apart.
-pub(super) fn number(n: u64) -> String {
+pub(crate) fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -39,11 +41,11 @@ pub(super) fn number(n: u64) -> String {
 }
 
 /// How many of something, in words where that reads better.
-pub(super) fn count(n: usize, one: &str, many: &str) -> String {
+pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
     format!("{} {}", number(n as u64), if n == 1 { one } else { many })
 }
 
-pub(super) fn bytes(n: u64) -> String {
+pub(crate) fn bytes(n: u64) -> String {
     match n {
         0..1024 => format!("{n} bytes"),
         1024..1_048_576 => format!("{} KiB", n.div_ceil(1024)),
@@ -52,7 +54,7 @@ pub(super) fn bytes(n: u64) -> String {
 }
 
 /// What was used; empty where the agent does not say.
-pub(super) fn used(usage: Usage) -> String {
+pub(crate) fn used(usage: Usage) -> String {
     match (usage.cost_microusd, usage.tokens()) {
         (0, 0) => String::new(),
         (0, tokens) => format!("{} tokens", number(tokens)),
@@ -61,7 +63,7 @@ pub(super) fn used(usage: Usage) -> String {
 }
 
 /// What became of an attempt: a word, the class of its colour, and why.
-pub(super) fn fate(attempt: &Attempt) -> (&'static str, &'static str, String) {
+pub(crate) fn fate(attempt: &Attempt) -> (&'static str, &'static str, String) {
     match &attempt.fate {
         Fate::Complete => ("complete", "good", String::new()),
         Fate::Failed(why) => ("failed", "bad", why.clone()),
@@ -71,7 +73,7 @@ pub(super) fn fate(attempt: &Attempt) -> (&'static str, &'static str, String) {
     }
 }
 
-pub(super) fn cut(cause: Option<CutCause>) -> &'static str {
+pub(crate) fn cut(cause: Option<CutCause>) -> &'static str {
     match cause {
         None => "its session was lost, and a fresh one began",
         Some(CutCause::Crash) => "the loop's process died",
@@ -85,7 +87,7 @@ pub(super) fn cut(cause: Option<CutCause>) -> &'static str {
     }
 }
 
-pub(super) fn waited_for(why: WaitFor) -> &'static str {
+pub(crate) fn waited_for(why: WaitFor) -> &'static str {
     match why {
         WaitFor::Sleep => "the pause between iterations",
         WaitFor::Limit => "the end of a rate limit",
@@ -98,16 +100,56 @@ pub(super) fn waited_for(why: WaitFor) -> &'static str {
     }
 }
 
+/// Returns the first line of a text that says something, shortened.
+pub(crate) fn first_line(text: &str) -> String {
+    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines().next().unwrap_or_default();
+    match line.char_indices().nth(160) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None if lines().nth(1).is_some() => format!("{line} …"),
+        None => line.to_owned(),
+    }
+}
+
+/// Returns a text with a capital letter in front.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters
+        .next()
+        .map(|letter| letter.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
+/// Says which transcripts were removed, when and by what.
+#[must_use]
+pub fn removed(removed: &Removed) -> String {
+    let n = removed.attempts.len();
+    let attempts = count(n, "attempt", "attempts");
+    let (transcripts, were) = match n {
+        1 => ("transcript", "was"),
+        _ => ("transcripts", "were"),
+    };
+    let (at, by) = (utc(removed.at), plain(&removed.by));
+    format!("the {transcripts} of {attempts} {were} removed at {at} by `{by}`")
+}
+
+/// Says which iterations are not committed, and why.
+#[must_use]
+pub fn uncommitted(uncommitted: &Uncommitted) -> String {
+    let iterations = count(uncommitted.iterations as usize, "iteration", "iterations");
+    format!("{iterations} not committed: {}", plain(&uncommitted.why))
+}
+
 /// Points in time, in one zone.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     zone: TimeZone,
     /// Whether the day must be said with each.
-    pub(super) has_days: bool,
+    pub(crate) has_days: bool,
 }
 
 impl Clock {
-    pub(super) fn new(zone: TimeZone, from: Timestamp, to: Timestamp) -> Self {
+    pub(crate) fn new(zone: TimeZone, from: Timestamp, to: Timestamp) -> Self {
         let clock = Self {
             zone,
             has_days: false,
@@ -117,13 +159,12 @@ impl Clock {
     }
 
     fn format(&self, at: Timestamp, format: &str) -> String {
-        let at = jiff::Timestamp::from_millisecond(i64::try_from(at.0).unwrap_or(i64::MAX));
-        let at = at.unwrap_or_default().to_zoned(self.zone.clone());
+        let at = instant(at).to_zoned(self.zone.clone());
         at.strftime(format).to_string()
     }
 
     /// The day, the time and the zone's offset.
-    pub(super) fn full(&self, at: Timestamp) -> String {
+    pub(crate) fn full(&self, at: Timestamp) -> String {
         self.format(at, "%-d %b %Y, %H:%M:%S %:z")
     }
 
@@ -140,17 +181,17 @@ impl Clock {
     }
 
     /// The offset of the zone at that time.
-    pub(super) fn offset(&self, at: Timestamp) -> String {
+    pub(crate) fn offset(&self, at: Timestamp) -> String {
         self.format(at, "%:z")
     }
 
     /// Returns a point in time with its day, which programs can read too.
-    pub(super) fn full_time(&self, at: Timestamp) -> Markup {
+    pub(crate) fn full_time(&self, at: Timestamp) -> Markup {
         self.time(at, &self.full(at))
     }
 
     /// Returns a point in time, with its day where there are several.
-    pub(super) fn short_time(&self, at: Timestamp) -> Markup {
+    pub(crate) fn short_time(&self, at: Timestamp) -> Markup {
         self.time(at, &self.short(at))
     }
 

@@ -7,23 +7,21 @@ use loop_state::{Evidence, StopReason};
 use maud::{Markup, PreEscaped, html};
 use rlm_text::money::dollars;
 
-use super::visible::{pre, visible};
-use super::words::{Clock, count, number, span};
-use super::{Report, detail, plots, rows, summary};
-use crate::agents;
-use crate::exit::Code;
-use crate::render::banner::may;
-use crate::render::git::uncommitted;
-use crate::render::removed;
+use crate::report::Report;
+use crate::transcript::middle_out;
+use crate::visible::{pre, visible};
+use crate::words::{Clock, count, number, removed, span, uncommitted};
+use crate::{detail, plots, rows, summary};
 
-pub(super) const CSS: &str = include_str!("style.css");
+pub(crate) const CSS: &str = include_str!("style.css");
 /// The page loads nothing, runs nothing and sends nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 /// The most bytes of a prompt at the end of the page.
 const MAX_PROMPT: usize = 32 << 10;
 
 /// Returns the page.
-pub(crate) fn page(report: &Report) -> String {
+#[must_use]
+pub fn page(report: &Report) -> String {
     let timeline = &report.timeline;
     let clock = Clock::new(report.zone.clone(), timeline.began(), timeline.until());
     let page = html! {
@@ -44,7 +42,8 @@ fn mark(run: &str) -> String {
 }
 
 /// Returns whether a file that begins so is a report of this run.
-pub(crate) fn is_of(beginning: &str, run: &str) -> bool {
+#[must_use]
+pub fn is_of(beginning: &str, run: &str) -> bool {
     let mark = format!("<meta name=\"generator\" content=\"{}\">", mark(run));
     beginning.starts_with("<!doctype html>") && beginning.contains(&mark)
 }
@@ -235,7 +234,9 @@ fn end_facts(report: &Report) -> Vec<(&'static str, String)> {
                 _ => "none: it did not end as done",
             };
             facts.push(("Evidence", evidence.to_owned()));
-            facts.push(("Exit code", (Code::of(&end.reason) as u8).to_string()));
+            if let Some(code) = report.wording.exit_code {
+                facts.push(("Exit code", code.to_string()));
+            }
         }
         None => facts.push(("Reason", "it has not come to an end".to_owned())),
     }
@@ -275,11 +276,11 @@ fn asked(report: &Report) -> Markup {
             @if settings.phases.len() > 1 {
                 h3 { "Phase " (index + 1) ": " (phase.name) }
             }
-            (asked_of_phase(phase))
+            (asked_of_phase(report, index, phase))
             @if let Some(prompt) = report.prompts.get(index).filter(|it| !it.trim().is_empty()) {
                 details class="plain" {
                     summary { "Prompt, as it was last read" }
-                    div { (pre(detail::middle_out(prompt, MAX_PROMPT).0.trim_end())) }
+                    div { (pre(middle_out(prompt, MAX_PROMPT).0.trim_end())) }
                 }
             }
         }
@@ -290,15 +291,17 @@ fn asked(report: &Report) -> Markup {
     }
 }
 
-fn asked_of_phase(phase: &PhaseSettings) -> Markup {
+fn asked_of_phase(report: &Report, index: usize, phase: &PhaseSettings) -> Markup {
+    let agent = report.wording.agents.get(index);
+    let may = report.wording.permissions.get(index);
     let max_iterations = phase.limits.max_iterations.map(u64::from).map(number);
     html! {
         dl class="facts" {
-            dt { "Agent" } dd { code { (agents::name(&phase.agent)) } }
+            @if let Some(agent) = agent { dt { "Agent" } dd { code { (agent) } } }
             @for gate in &phase.gates { dt { "Gate" } dd { code { (gate) } } }
             @if let Some(check) = &phase.until { dt { "Done when it passes" } dd { code { (check) } } }
             @if let Some(promise) = &phase.promise { dt { "Done when it says" } dd { code { (promise) } } }
-            dt { "Permissions" } dd { (may(phase)) }
+            @if let Some(may) = may { dt { "Permissions" } dd { (may) } }
             @if let Some(max) = max_iterations { dt { "Iterations, at most" } dd { (max) } }
             @if let Some(max) = phase.limits.iteration_timeout { dt { "A turn, at most" } dd { (span(max)) } }
         }
@@ -312,7 +315,7 @@ fn about(report: &Report, clock: &Clock) -> Markup {
             p class="warn" { "Not known: " (unknown) "." }
         }
         p class="note" {
-            "Made by rlm " (env!("CARGO_PKG_VERSION")) " from the run’s journal and transcripts, up to "
+            "Made by rlm " (report.wording.version) " from the run’s journal and transcripts, up to "
             (clock.full_time(timeline.until()))
             ". It is one file that loads nothing and runs nothing. Long texts are shortened in the middle and long transcripts between their beginning and their end, and it is said where; "
             code { "rlm logs " (timeline.head.run.as_str()) }

@@ -8,11 +8,12 @@ use loop_runner::timeline::{Moment, Process, ProcessEnd, Steer, Timeline, Wait, 
 use loop_state::{Again, SteerState, StopCause, Timestamp, Usage, Verdict};
 use maud::{Markup, html};
 
-use super::words::{Clock, count, fate, number, span, used, waited_for};
-use super::{Report, anchor, detail};
+use crate::detail::{anchor, title};
+use crate::report::Report;
+use crate::words::{Clock, capital, count, fate, first_line, number, span, used, waited_for};
 
 /// So many attempts are all shown, each in a row of its own and in full.
-pub(super) const ALL: usize = 60;
+pub(crate) const ALL: usize = 60;
 /// So many rows are shown at the beginning and at the end of a long run, and of what went wrong in between.
 const FIRST: usize = 10;
 const LAST: usize = 150;
@@ -145,7 +146,7 @@ impl Group {
 }
 
 /// Returns the table.
-pub(super) fn table(report: &Report, clock: &Clock, in_full: &BTreeSet<usize>) -> Markup {
+pub(crate) fn table(report: &Report, clock: &Clock, in_full: &BTreeSet<usize>) -> Markup {
     let timeline = &report.timeline;
     let is_used = timeline.head.machine.usage != Usage::default();
     html! {
@@ -213,12 +214,12 @@ fn line(
 fn attempt_line(report: &Report, clock: &Clock, index: usize, in_full: bool) -> Markup {
     let attempt = &report.timeline.attempts[index];
     let (word, class, why) = fate(attempt);
-    let title = capital(&detail::title(report, attempt));
+    let name = capital(&title(report, attempt));
     html! {
         tr class=[attempt.discarded.then_some("gone")] {
             td class="t" { (clock.short_time(attempt.began)) }
             td class="what" {
-                @if in_full { a href={ "#" (anchor(index)) } { (title) } } @else { (title) }
+                @if in_full { a href={ "#" (anchor(index)) } { (name) } } @else { (name) }
                 " " strong class=(class) { (word) }
                 @if attempt.discarded { ", discarded" }
                 @if !why.is_empty() { bdi class="why" { (first_line(&why)) } }
@@ -312,23 +313,4 @@ fn moment_words(moment: &Moment) -> (&'static str, String) {
         ),
         _ => ("Something", "that this program does not know".to_owned()),
     }
-}
-
-/// The beginning of a text, for where there is one line for it.
-pub(super) fn first_line(text: &str) -> String {
-    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let line = lines().next().unwrap_or_default();
-    match line.char_indices().nth(160) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None if lines().nth(1).is_some() => format!("{line} …"),
-        None => line.to_owned(),
-    }
-}
-
-pub(super) fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters
-        .next()
-        .map(|letter| letter.to_uppercase().to_string());
-    first.unwrap_or_default() + letters.as_str()
 }

@@ -7,13 +7,13 @@ use maud::{Markup, html};
 use rlm_text::escape::{is_hidden as is_hidden_on_terminal, sgr_len};
 
 /// Returns an element that keeps the lines of a text.
-pub(super) fn pre(text: &str) -> Markup {
+pub(crate) fn pre(text: &str) -> Markup {
     // A parser drops the line feed right behind the tag.
     html! { pre { "\n" (text) } }
 }
 
 /// Returns the page without colour sequences and with a visible form of every control or hidden character.
-pub(super) fn visible(page: &str) -> String {
+pub(crate) fn visible(page: &str) -> String {
     let mut out = String::with_capacity(page.len());
     let mut rest = page;
     while let Some(c) = rest.chars().next() {

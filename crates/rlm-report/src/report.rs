@@ -1,18 +1,4 @@
-//! A run as one page of HTML, for `rlm report`. The page loads nothing and runs nothing; it is the same for the same state of a run.
-//!
-//! Templates in Rust (`maud`) build it: they escape every text and close every element. [`visible`] then shows the control characters of the finished
-//! page.
-
-mod detail;
-mod json;
-mod page;
-mod plots;
-mod rows;
-mod summary;
-#[cfg(test)]
-mod tests;
-mod visible;
-mod words;
+//! All that a page is made of.
 
 use std::collections::BTreeMap;
 
@@ -21,29 +7,43 @@ use jiff::tz::TimeZone;
 use loop_runner::{Fate, Removed, Timeline};
 use loop_state::CutCause;
 
-pub(crate) use detail::{Detail, Stat, Transcript};
-pub(crate) use json::json;
-pub(crate) use page::{is_of, page};
-pub(crate) use rows::in_full;
+use crate::transcript::Detail;
+use crate::words;
 
-/// All that a page is made of.
+/// What a page says in the words of the command line.
+#[derive(Clone, Debug)]
+pub struct Wording {
+    /// The version of the program.
+    pub version: &'static str,
+    /// The name of each phase's agent.
+    pub agents: Vec<String>,
+    /// What each phase's agent may do.
+    pub permissions: Vec<&'static str>,
+    /// The command that resumes a run with this end, if one does.
+    pub resume: Option<String>,
+    /// The exit code of the run's end.
+    pub exit_code: Option<u8>,
+}
+
+/// All that a page is made of; see [`gather`](crate::gather).
 #[derive(Debug)]
-pub(crate) struct Report {
+pub struct Report {
     pub(crate) timeline: Timeline,
+    pub(crate) wording: Wording,
     /// The text of each phase's prompt, as it was last read.
     pub(crate) prompts: Vec<String>,
     /// What is shown of those attempts that are shown in full, by their index.
     pub(crate) details: BTreeMap<usize, Detail>,
-    /// What of the run is alive though no process has it.
+    /// Processes of the run that are alive though no process has the run.
     pub(crate) left: Vec<ProcessName>,
     pub(crate) zone: TimeZone,
-    /// Which transcripts are not there any more.
+    /// Which transcripts were removed.
     pub(crate) removed: Option<Removed>,
 }
 
 impl Report {
-    /// Says how long an attempt took. Of one whose process died the journal knows little; its transcript may know more.
-    fn took(&self, index: usize) -> String {
+    /// Returns how long an attempt took. If its process died, the transcript may know more than the journal.
+    pub(crate) fn took(&self, index: usize) -> String {
         let attempt = &self.timeline.attempts[index];
         let took = words::span(attempt.took(self.timeline.until()));
         if attempt.fate != Fate::Cut(Some(CutCause::Crash)) {
@@ -57,9 +57,4 @@ impl Report {
             known => format!("≥ {}", words::span(known)),
         }
     }
-}
-
-/// Returns where on the page an attempt is shown in full.
-fn anchor(index: usize) -> String {
-    format!("a{}", index + 1)
 }

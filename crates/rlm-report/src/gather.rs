@@ -1,0 +1,77 @@
+//! Reads from a project what a page shows beside the timeline.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::tz::TimeZone;
+use loop_runner::{Project, Records, RunState, Timeline, removed_transcripts, transcripts};
+
+use crate::report::{Report, Wording};
+use crate::rows::in_full;
+use crate::transcript::{Detail, Stat, Transcript};
+
+/// The most bytes that all transcripts of a page may take together, and one of them.
+const ROOM: usize = 1_500_000;
+const MOST_ROOM: usize = 96 << 10;
+
+/// Reads what a page shows beside the timeline: transcripts, prompts, commits and living processes.
+#[must_use]
+pub fn gather(project: &Project, timeline: Timeline, wording: Wording) -> Report {
+    let run = timeline.head.run.clone();
+    let files: BTreeMap<(u32, u32), PathBuf> = transcripts(&project.run_dir(&run))
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(iteration, attempt, path)| ((iteration, attempt), path))
+        .collect();
+    let removed = removed_transcripts(&project.run_dir(&run));
+    let gone = |iteration, attempt| match &removed {
+        Some(it) if it.attempts.contains(&(iteration, attempt)) => {
+            format!("it was removed by `{}`", it.by)
+        }
+        _ => "there is none".to_owned(),
+    };
+    let chosen = in_full(&timeline);
+    let room = (ROOM / chosen.len().max(1)).min(MOST_ROOM);
+    let mut before: Option<&str> = None;
+    let mut details = BTreeMap::new();
+    for (index, attempt) in timeline.attempts.iter().enumerate() {
+        let commit = attempt.commit.as_deref();
+        if chosen.contains(&index) {
+            let file = files.get(&(attempt.iteration, attempt.attempt));
+            let transcript = file.map_or_else(
+                || Err(gone(attempt.iteration, attempt.attempt)),
+                |file| read(file, room).map_err(|e| e.to_string()),
+            );
+            let stat = commit.map(|commit| match project.commit_stat(commit) {
+                _ if before == Some(commit) => Stat::Same,
+                Some(stat) => Stat::Changed(stat),
+                None => Stat::Unknown,
+            });
+            details.insert(index, Detail { transcript, stat });
+        }
+        before = commit.or(before);
+    }
+    let is_live = matches!(timeline.state, RunState::Running | RunState::Paused);
+    Report {
+        wording,
+        prompts: project.prompts(&timeline.head).unwrap_or_default(),
+        left: match is_live {
+            true => Vec::new(),
+            false => project.left_of(&run),
+        },
+        details,
+        removed,
+        zone: TimeZone::system(),
+        timeline,
+    }
+}
+
+fn read(file: &Path, room: usize) -> io::Result<Transcript> {
+    let mut transcript = Transcript::with_room(room);
+    for record in Records::open(file)? {
+        transcript.take(&record?);
+    }
+    transcript.finish();
+    Ok(transcript)
+}
