@@ -12,17 +12,18 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use crate::workspace::{Package, Workspace};
 
 /// The modules that still stand in circles: of files, and of top modules, which have their whole folder in them. The numbers may only shrink.
-const STILL: [(&str, usize, usize); 11] = [
+const STILL: [(&str, usize, usize); 12] = [
+    ("agent-drivers", 20, 0),
     ("agent-duplex", 12, 4),
-    ("agent-subprocess", 34, 8),
+    ("agent-subprocess", 14, 8),
     ("cancellable-sleep", 5, 5),
     ("checkpoint-store", 9, 9),
     ("interrupt-stack", 16, 16),
     ("loop-runner", 72, 24),
-    ("loop-state", 10, 9),
+    ("loop-state", 9, 9),
     ("rlm-bench", 37, 23),
     ("rlm-crash", 3, 3),
-    ("rlm-loop", 80, 20),
+    ("rlm-loop", 72, 20),
     ("rlm-tests", 33, 4),
 ];
 
