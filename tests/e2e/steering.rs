@@ -1,4 +1,4 @@
-//! A person says something to a working agent, and types commands. It is long because every way to send meets every state of the agent.
+//! A person says something to a working agent, and types commands. Every way to send meets every state of the agent.
 
 use rlm_tests::agent::{Memory, Taken};
 use rlm_tests::{Effort, Running, Terminal, seed, wait_for};

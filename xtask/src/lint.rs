@@ -35,7 +35,7 @@ impl Verdict {
 
 type Check = fn(&Workspace) -> Verdict;
 
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 13] = [
     ("formatting", |_| {
         cargo(&["fmt", "--all", "--check", "--", "--color=never"])
     }),
@@ -63,9 +63,6 @@ const CHECKS: [(&str, Check); 14] = [
     }),
     ("names of acceptance tests", |workspace| {
         Verdict::of(files::unknown_items(workspace))
-    }),
-    ("file lengths", |workspace| {
-        Verdict::of(files::too_long(workspace))
     }),
     ("file headers", |workspace| {
         Verdict::of(files::without_header(workspace))

@@ -1,12 +1,8 @@
-//! Rules on files: how long they may be, that each says why it is there, and that tests do not claim items that are not there.
+//! Rules on files: each says why it is there, and tests do not claim items that are not there.
 
 use crate::acceptance::{Found, List};
 use crate::sources::{self, Source};
 use crate::workspace::Workspace;
-
-const LONGEST: usize = 500;
-/// What a longer file must say in its `//!`, with the reason behind it.
-const EXCUSE: &str = "is long because";
 
 /// Names the tests that carry the name of an item that the acceptance list does not have, or of an item that has clauses.
 pub(super) fn unknown_items(workspace: &Workspace) -> Vec<String> {
@@ -29,27 +25,6 @@ fn misnamed(source: &Source, list: &List) -> Vec<String> {
         Some(format!("{}: {test}: {why}", source.path.display()))
     });
     wrong.collect()
-}
-
-/// Names the files that are too long and do not say why.
-pub(super) fn too_long(workspace: &Workspace) -> Vec<String> {
-    let sources = sources::read(&workspace.root);
-    let long = sources.iter().filter(|source| is_too_long(&source.text));
-    long.map(|source| {
-        format!(
-            "{}: {} lines; split it, or say in its `//!` that it {EXCUSE} …",
-            source.path.display(),
-            source.text.lines().count()
-        )
-    })
-    .collect()
-}
-
-fn is_too_long(text: &str) -> bool {
-    let excused = text
-        .lines()
-        .any(|line| line.starts_with("//!") && line.contains(EXCUSE));
-    text.lines().count() > LONGEST && !excused
 }
 
 /// Names the files that do not begin with what they are for.
@@ -108,15 +83,5 @@ mod tests {
         ] {
             assert!(!has_header(text), "{text:?}");
         }
-    }
-
-    #[test]
-    fn a_long_file_needs_a_reason() {
-        let body = "x\n".repeat(500);
-        assert!(!is_too_long(&body));
-        assert!(is_too_long(&format!("//! A table.\n{body}")));
-        assert!(!is_too_long(&format!(
-            "//! A table. It is long because the standard is.\n{body}"
-        )));
     }
 }

@@ -1,5 +1,5 @@
-//! The ladder with its threads and without signals: injected presses, a clock that stands still, an exit that can be seen. It is long because
-//! each scope is tried with each kind of press.
+//! The ladder with its threads and without signals: injected presses, a clock that stands still, an exit that can be seen. Each scope is
+//! tried with each kind of press.
 
 use std::{
     future::poll_fn,
