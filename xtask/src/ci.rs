@@ -6,11 +6,11 @@ use crate::command::Show;
 use crate::features::Choice;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{acceptance, docs, features, lint, live, loom, release, snapshots, test};
+use crate::{acceptance, docs, features, lint, live, release, snapshots, test};
 
 pub(crate) type Stage = fn(&Workspace) -> Tally;
 
-const STAGES: [(&str, Stage); 9] = [
+const STAGES: [(&str, Stage); 8] = [
     ("lint", |workspace| {
         lint::run(workspace, &lint::Arguments::default())
     }),
@@ -20,9 +20,6 @@ const STAGES: [(&str, Stage); 9] = [
         features::run(workspace, Choice::Usual)
     }),
     ("test", |workspace| test::run(workspace, Show::OnFailure)),
-    ("loom", |workspace| {
-        loom::run(workspace, loom::Arguments::default())
-    }),
     ("acceptance", acceptance::stage),
     ("package", release::package),
     ("live", |_| live::quick()),

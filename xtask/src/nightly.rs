@@ -2,10 +2,11 @@
 
 use clap::builder::PossibleValuesParser;
 
+use crate::features::Choice;
 use crate::night::Tests;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{ci, crash_test, fuzz, lint, live, mutants, night, survivors};
+use crate::{ci, crash_test, features, fuzz, lint, live, loom, mutants, night, survivors};
 
 /// Tells a test to do all of what `tests/acceptance.md` says, not only the part that `ci` has time for.
 const FULL: (&str, &str) = ("RLM_TEST_EFFORT", "nightly");
@@ -20,8 +21,14 @@ pub(crate) const NUMBERS: [(&str, Tests); 5] = [
 ];
 
 /// What the command runs after those.
-const LONG: [(&str, ci::Stage); 7] = [
+const LONG: [(&str, ci::Stage); 9] = [
     ("deny", lint::dependencies_judged),
+    ("features", |workspace| {
+        features::run(workspace, Choice::Pairs)
+    }),
+    ("loom", |workspace| {
+        loom::run(workspace, loom::Arguments::default())
+    }),
     ("mutants", mutants::all),
     ("crash-test", |_| crash_test::nightly()),
     // The stage x116 has the ten thousand iterations of `night --long`.
