@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::num::NonZero;
 
 use fs_err as fs;
 
@@ -45,6 +46,7 @@ fn of_nextest(workspace: &Workspace, show: Show) -> Result<Tally, String> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.to_string()),
         _ => {}
     }
+    let threads = threads().to_string();
     let nextest = [
         "run",
         "--cargo-quiet",
@@ -52,6 +54,8 @@ fn of_nextest(workspace: &Workspace, show: Show) -> Result<Tally, String> {
         "--all-features",
         "--profile",
         "ci",
+        "--test-threads",
+        &threads,
     ];
     let ended = Tool::Nextest.run(workspace, &nextest, show)?;
     let mut tally = counted(Tally::of_nextest(&ended.output), &ended, "the tests");
@@ -62,6 +66,12 @@ fn of_nextest(workspace: &Workspace, show: Show) -> Result<Tally, String> {
         }
     }
     Ok(tally)
+}
+
+/// Returns how many tests run at once. Most of them wait for processes, terminals and clocks; those that compute say in `.config/nextest.toml` how many
+/// threads they stand for.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, NonZero::get) * 3
 }
 
 fn of_cargo(show: Show) -> Tally {
