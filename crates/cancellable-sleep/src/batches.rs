@@ -13,7 +13,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use crate::roster::{Asleep, Place, Roster};
+use crate::seat::{Asleep, Place, Roster};
 
 thread_local! {
     /// Set while this thread cancels a token of which the sleepers are to be woken later: those of the gate and of the gates below

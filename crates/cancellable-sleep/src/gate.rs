@@ -3,17 +3,18 @@
 use std::{
     fmt,
     num::NonZeroUsize,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
     time::{self, Duration, SystemTime},
 };
 
 use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Interval, Sleep, Wake, batches, blocking, roster::Roster, seat::Seat, sleep::Until,
+    Interval, Sleep, Wake, batches, blocking,
+    seat::{Roster, Seat, Shared},
+    sleep::Until,
     wall::WallClock,
 };
 
@@ -38,15 +39,6 @@ use crate::{
 #[derive(Clone)]
 pub struct SleepGate {
     pub(crate) shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) token: CancellationToken,
-    pub(crate) roster: Arc<Roster>,
-    pub(crate) wall: WallClock,
-    /// Listens to the token for all sleepers at once, with the roster as its waker; dropped, it listens no more.
-    _ear: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl SleepGate {

@@ -133,7 +133,6 @@ mod gate;
 mod interval;
 #[cfg(feature = "backon")]
 mod retry;
-mod roster;
 mod seat;
 mod sleep;
 mod wake;

@@ -12,8 +12,7 @@ use tokio::{task::coop, time::Instant};
 
 use crate::{
     Wake,
-    gate::Shared,
-    seat::Seat,
+    seat::{Seat, Shared},
     wall::{self, WallClock},
 };
 

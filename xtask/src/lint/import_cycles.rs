@@ -12,11 +12,10 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use crate::workspace::{Package, Workspace};
 
 /// The modules that still stand in circles: of files, and of top modules, which have their whole folder in them. The numbers may only shrink.
-const STILL: [(&str, usize, usize); 12] = [
+const STILL: [(&str, usize, usize); 11] = [
     ("agent-drivers", 20, 0),
     ("agent-duplex", 12, 4),
     ("agent-subprocess", 14, 8),
-    ("cancellable-sleep", 5, 5),
     ("checkpoint-store", 9, 9),
     ("interrupt-stack", 16, 16),
     ("loop-runner", 72, 24),
