@@ -11,6 +11,7 @@ use std::time::Duration;
 use agent_drivers::mcp::McpServers;
 use loop_runner::{AcpOptions, ClaudeOptions, CodexOptions, Hidden, state_dir};
 use loop_state::Autonomy;
+use rlm_terminal::PressActions;
 use rlm_text::{bytes, duration, money};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -18,7 +19,6 @@ use serde::{Deserialize, Deserializer};
 use crate::agents::AgentKind;
 use crate::args::{LeftoversArg, PermissionsArg, SessionArg};
 use crate::exit::Failure;
-use crate::presses::PressActions;
 use crate::watchers::Occasion;
 
 mod file;

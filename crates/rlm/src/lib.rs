@@ -20,13 +20,11 @@ mod exit;
 mod index;
 mod limits;
 mod output;
-mod presses;
 mod programs;
 mod render;
 mod resolve;
 mod session;
 mod stdin;
-mod terminal;
 mod ulimits;
 mod watchers;
 

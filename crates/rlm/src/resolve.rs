@@ -7,6 +7,7 @@ use std::time::Duration;
 use agent_drivers::mcp::McpServers;
 use loop_runner::{AgentSettings, PhaseSettings, PromptSource, Settings};
 use loop_state::Limits;
+use rlm_terminal::PressActions;
 
 use crate::agents::{self, AgentKind};
 use crate::args::{LoopArgs, RunArgs};
@@ -14,7 +15,6 @@ use crate::budget;
 use crate::config::{self, Config, Layers, Origin, Tree, defaults};
 use crate::drivers;
 use crate::exit::Failure;
-use crate::presses::PressActions;
 use crate::stdin;
 use crate::watchers::Watchers;
 

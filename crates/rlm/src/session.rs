@@ -11,8 +11,11 @@ use cancellable_sleep::SleepGate;
 use interrupt_stack::{Cause, HardExit, Installed, Interrupts, die_by};
 use loop_runner::{Control, NewsReceiver, Options, Outcome, Project, PromptSource, Runner};
 use loop_state::{StopCause, StopRequest, When};
+use rlm_terminal::{PressActions, Shown, Signals, Subject, Terminal};
 use rlm_text::duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::command::detach::{self, Settled};
@@ -20,9 +23,7 @@ use crate::config::{self, Config};
 use crate::drivers;
 use crate::exit::{Code, Failure};
 use crate::index::{self, Place};
-use crate::presses::PressActions;
 use crate::render::{OwnTree, Screen};
-use crate::terminal::{self, Shown, Subject, Terminal};
 use crate::watchers::Watchers;
 use crate::{output, render, ulimits};
 
@@ -36,6 +37,9 @@ pub(crate) const DEFAULT_COOLDOWN: Duration = Duration::from_secs(2);
 const UNTAKEN: &str = "rlm: Ctrl-C received, but rlm is busy; Ctrl-C again saves and stops";
 /// How many wishes of a person wait for a run that is busy saving.
 const WISHES: usize = 64;
+
+/// The exit codes of what a user ends at the terminal: looking on, and the run.
+pub(crate) const EXIT_CODES: (u8, u8) = (Code::Done as u8, Code::Stopped as u8);
 
 /// The run that this process carries out.
 static RUN: OnceLock<String> = OnceLock::new();
@@ -69,8 +73,8 @@ impl Session {
         let failed =
             |what: &str, e: &dyn std::error::Error| Failure::failed(format!("{what}: {e}"));
         // First, so that every thread has it.
-        terminal::block_terminal_signals();
-        terminal::restore_on_panic();
+        rlm_terminal::block_terminal_signals();
+        rlm_terminal::restore_on_panic();
         loop_runner::watch_git();
         // From a thread: rows that were drawn and an editor have to go before the process does. Should that hang, the next press needs no thread.
         let interrupts = Interrupts::builder()
@@ -79,7 +83,7 @@ impl Session {
             .hard_exit(HardExit::Thread)
             .on_untaken(|| anstream::eprintln!("{UNTAKEN}"))
             .before_exit(|_| {
-                terminal::restore();
+                rlm_terminal::restore();
                 loop_runner::end_git();
                 last_words();
             })
@@ -177,7 +181,7 @@ impl Session {
 
     /// Carries a run out and ends as the contract of the command line says: the caller has nothing left to do.
     pub(crate) fn carry_out(
-        mut self,
+        self,
         project: &Project,
         runner: Runner,
         news: NewsReceiver,
@@ -196,17 +200,22 @@ impl Session {
             _ => Subject::Text(text.clone()),
         });
         let prompts = prompts.collect();
-        if let Some(settled) = &self.detached {
-            let output = detach::settle(project, &run, settled, screen.is_json())?;
-            self.terminal.output = Some(output);
-        }
+        let log = match &self.detached {
+            Some(settled) => {
+                let output = detach::settle(project, &run, settled, screen.is_json())?;
+                screen.log(Box::new(output), false)
+            }
+            None => screen.printed_log(),
+        };
         let shown = Shown {
             run: run.to_string(),
             view: runner.watch(),
             control: control.clone(),
             interrupts: self.interrupts.deref().clone(),
             prompts,
-            screen: screen.clone(),
+            log,
+            signals,
+            exit_codes: EXIT_CODES,
             presses,
             bell: watchers.bell,
             attached: false,
@@ -224,7 +233,7 @@ impl Session {
         let is_stopped = |it: &Outcome| it.reason.is_stopped();
         let has_printed = self.wait_for(&console, outcome.as_ref().is_ok_and(is_stopped));
         // The console has done it, unless it hangs.
-        terminal::restore();
+        rlm_terminal::restore();
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(e) => {
@@ -322,7 +331,7 @@ impl Session {
             leave();
         }
         self.wait_for(&console, false);
-        terminal::restore();
+        rlm_terminal::restore();
         cause
     }
 
@@ -345,6 +354,16 @@ impl Session {
             None if !outcome.survivors.is_empty() => Ok(Code::Survivors.into()),
             None => Ok(Code::of(&outcome.reason).into()),
         }
+    }
+}
+
+/// Takes the signals that concern the terminal, for the thread that has it.
+pub(crate) fn signals() -> Signals {
+    let of = |kind| signal(kind).ok();
+    Signals {
+        suspend: of(SignalKind::from_raw(Signal::TSTP.as_raw())),
+        continued: of(SignalKind::from_raw(Signal::CONT.as_raw())),
+        resized: of(SignalKind::window_change()),
     }
 }
 

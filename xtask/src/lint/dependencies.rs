@@ -36,6 +36,17 @@ const MEMBERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("rlm-survivors", &["*"]),
+    (
+        "rlm-terminal",
+        &[
+            "agent-duplex",
+            "agent-subprocess",
+            "interrupt-stack",
+            "loop-runner",
+            "loop-state",
+            "rlm-text",
+        ],
+    ),
     ("rlm-tests", &["*"]),
     ("rlm-text", &["loop-state"]),
     ("xtask", &[]),
@@ -63,6 +74,7 @@ const OTHERS: &[(&str, &[&str])] = &[
             "rlm-bench",
             "rlm-loop",
             "rlm-survivors",
+            "rlm-terminal",
             "rlm-tests",
             "xtask",
         ],
@@ -78,6 +90,7 @@ const OTHERS: &[(&str, &[&str])] = &[
             "rlm-bench",
             "rlm-loop",
             "rlm-survivors",
+            "rlm-terminal",
             "rlm-tests",
         ],
     ),
@@ -100,6 +113,7 @@ const TOKIO: &[&str] = &[
     "rlm-bench",
     "rlm-loop",
     "rlm-survivors",
+    "rlm-terminal",
     "rlm-tests",
 ];
 

@@ -9,16 +9,15 @@ use std::time::{Duration, Instant, SystemTime};
 use loop_runner::control::{Answer, Attached, Ended, Request, ask, attach_after};
 use loop_runner::{Control, PromptSource, RunState};
 use loop_state::Timestamp;
+use rlm_terminal::{PressActions, Shown, Subject};
 use tokio::sync::mpsc;
 
 use crate::args::AttachArgs;
 use crate::command::live::Target;
 use crate::command::stop::{self, Form};
 use crate::exit::{Code, Failure};
-use crate::presses::PressActions;
 use crate::render::{self, Level, Screen};
-use crate::session::Session;
-use crate::terminal::{Shown, Subject};
+use crate::session::{self, Session};
 
 /// How long what a person wants may take to be recorded.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -52,7 +51,9 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
             control,
             interrupts: session.interrupts(),
             prompts: prompts(&target)?,
-            screen: screen.clone(),
+            log: screen.printed_log(),
+            signals: session::signals,
+            exit_codes: session::EXIT_CODES,
             presses: PressActions::default(),
             bell: false,
             attached: true,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use loop_runner::{Record, Records, by_age, removed_transcripts, transcripts};
 use loop_state::Timestamp;
+use rlm_terminal::style::{BOLD, DIM, styled};
 use serde::Serialize;
 
 use crate::args::LogsArgs;
@@ -15,7 +16,7 @@ use crate::command::live::is_live;
 use crate::command::meant;
 use crate::exit::{Code, Failure};
 use crate::output;
-use crate::render::{self, BOLD, DIM, styled};
+use crate::render::{self};
 
 /// How often a run that is followed is looked at.
 const POLL: Duration = Duration::from_millis(200);

@@ -12,7 +12,6 @@ use crate::exit::{Code, Failure};
 use crate::index;
 use crate::output;
 use crate::render::{Live, json_line, rlm};
-use crate::terminal;
 
 pub(crate) fn execute(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
     let own = own(directory);
@@ -45,7 +44,7 @@ pub(crate) fn execute(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failu
         return Ok(Code::Done.into());
     }
     let shown: Vec<_> = shown.collect();
-    let list = Live::list(&shown, args.all, terminal::columns());
+    let list = Live::list(&shown, args.all, rlm_terminal::columns());
     output::line(&list);
     Ok(Code::Done.into())
 }

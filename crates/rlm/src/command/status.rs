@@ -12,7 +12,6 @@ use crate::command::meant;
 use crate::exit::{Code, Failure};
 use crate::output;
 use crate::render::{Status, print, rlm};
-use crate::terminal;
 
 pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Failure> {
     let mut damaged = false;
@@ -28,7 +27,7 @@ pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Fai
     });
     if runs.len() > 1 && !args.json {
         let shown: Vec<_> = shown.collect();
-        let list = Status::list(&shown, terminal::columns());
+        let list = Status::list(&shown, rlm_terminal::columns());
         output::line(&list);
         anstream::eprintln!("`{} status RUN` tells all of one", rlm());
     } else {

@@ -426,8 +426,8 @@ pub(super) fn of_projects(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::config::{AcpSection, Config};
-    use crate::presses::PressActions;
     use loop_runner::{AcpOptions, ClaudeOptions, CodexOptions};
+    use rlm_terminal::PressActions;
     use serde::de::DeserializeOwned;
 
     /// All that a table can have, as the reader itself says it.

@@ -1,13 +1,14 @@
 //! What an agent did: words for people, JSON for programs.
 
 use agent_duplex::{Event, ToolOutcome};
+use rlm_terminal::background;
+use rlm_terminal::style::{BAD, BOLD, DIM, MIND, styled};
 use rlm_text::count;
 use rlm_text::duration::show;
 use rlm_text::escape::{plain, safe};
 use serde_json::{Value, json};
 
 use crate::render::event::whole;
-use crate::render::{BAD, BOLD, DIM, MIND, styled};
 
 /// The most characters of what a tool returned that are shown.
 const RESULT: usize = 160;
@@ -131,15 +132,6 @@ fn ends(text: &str, head: usize, tail: usize) -> Vec<String> {
         shown.push(String::new());
     }
     shown
-}
-
-/// Tasks of an agent's own.
-pub(crate) fn background(tasks: u32) -> String {
-    match tasks {
-        0 => "no task in the background".to_owned(),
-        1 => "1 task in the background".to_owned(),
-        several => format!("{several} tasks in the background"),
-    }
 }
 
 /// One event for programs; `None` for what says nothing to them.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use loop_runner::{RunId, RunState, Worktree};
+use rlm_terminal::style::{BAD, MIND, styled};
 use rlm_text::bytes::show as size;
 use rlm_text::count;
 use rlm_text::duration::rough;
@@ -12,8 +13,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::render::git::remove_branch;
+use crate::render::quoted;
 use crate::render::style;
-use crate::render::{BAD, MIND, quoted, styled};
 
 /// A run, and what becomes of it.
 #[derive(Debug)]

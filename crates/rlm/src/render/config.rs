@@ -5,11 +5,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use loop_runner::{Program, Project};
+use rlm_terminal::style::{DIM, styled};
 use rlm_text::escape::plain;
 use serde_json::{Value, json};
 
 use super::programs::{self, visible};
-use super::{DIM, styled};
 use crate::config::{self, Group, Layers, Origin, Row};
 
 /// How long a value may be before what stands behind it moves to the right.

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, MIND, styled};
 use rlm_text::escape::plain;
 use serde::Serialize;
 
-use crate::render::{BAD, BOLD, DIM, GOOD, MIND, rlm, styled};
+use crate::render::rlm;
 
 /// What an agent may be able to do, in the order of the table.
 const ABILITIES: [&str; 9] = [

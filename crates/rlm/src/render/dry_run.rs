@@ -4,6 +4,7 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 use loop_runner::{News, Program, Project, Resumption, RunHead};
+use rlm_terminal::style::{BOLD, DIM, styled};
 use rlm_text::escape::{plain, safe};
 use serde::Serialize;
 use serde_json::Value;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use crate::render::banner::{self, Beginning};
 use crate::render::event;
 use crate::render::programs::{self, visible};
-use crate::render::{BOLD, Configuration, DIM, Redo, styled};
+use crate::render::{Configuration, Redo};
 
 /// A run that does not begin.
 #[derive(Debug, Serialize)]

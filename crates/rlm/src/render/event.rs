@@ -9,19 +9,19 @@ use agent_duplex::{ProcessName, Stream};
 use jiff::tz::TimeZone;
 use loop_runner::{Awaited, Command, News};
 use loop_state::{Again, CheckResult, Notice, SteerState, Timestamp, Usage, Verdict, Wait};
+use rlm_terminal::said;
+use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, MIND, styled};
 use rlm_text::duration::show;
 use rlm_text::escape::{line, plain, safe};
 use rlm_text::time::{instant, utc};
 use rlm_text::{count, money};
 use serde_json::{Value, json};
 
-use crate::render::{BAD, BOLD, DIM, GOOD, MIND, styled, warning};
+use crate::render::warning;
 use crate::render::{agent, git};
 
 /// How many lines of a failed command's output are shown; the next prompt and the transcript have more.
 const TAIL_LINES: usize = 8;
-/// How much of what was said is shown again.
-const MAX_ECHO: usize = 200;
 
 /// News as lines for the screen; empty when there is nothing to show.
 pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
@@ -79,7 +79,7 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
         ),
         News::Holding { tasks, patience } => format!(
             "the turn is over; waiting for {}, as long as something comes of it within {}",
-            agent::background(*tasks),
+            rlm_terminal::background(*tasks),
             show(*patience)
         ),
         News::StillWaiting { until, left } => styled(
@@ -273,18 +273,6 @@ fn seconds(took: Duration) -> String {
 fn clock(at: Timestamp, zone: &TimeZone) -> String {
     let at = instant(at);
     at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
-}
-
-/// Shows again what a person said.
-pub(crate) fn said(text: &str) -> String {
-    let mut lines = text.lines();
-    let first = plain(lines.next().unwrap_or_default());
-    let first: String = first.chars().take(MAX_ECHO).collect();
-    let more = match lines.count() {
-        0 => String::new(),
-        n => format!(" (and {n} more lines)"),
-    };
-    format!("{} {first}{more}", styled(DIM, "you:"))
 }
 
 /// News as one JSON object; `None` for what has an event of its own elsewhere.

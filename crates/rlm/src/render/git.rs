@@ -3,11 +3,12 @@
 use std::fmt;
 
 use loop_runner::{Project, Worktree, WorktreeState};
+use rlm_terminal::style::{MIND, styled};
 use rlm_text::count;
 use rlm_text::escape::plain;
 use serde_json::{Value, json};
 
-use crate::render::{MIND, quoted, styled};
+use crate::render::quoted;
 
 /// How many digits of a commit's name are shown.
 const SHORT: usize = 12;

@@ -3,9 +3,10 @@
 use agent_duplex::{Event, ToolOutcome};
 use loop_runner::News;
 use loop_state::{CheckResult, Notice};
+use rlm_terminal::style::{DIM, styled};
 use rlm_text::escape::{plain, safe};
 
-use crate::render::{DIM, event, styled};
+use crate::render::event;
 
 /// The most lines of one tool's result that are shown to whoever wants to see more.
 const RESULT_LINES: usize = 100;

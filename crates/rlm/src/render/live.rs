@@ -6,6 +6,9 @@ use std::path::Path;
 use loop_runner::control::{Answer, Doing, PauseAfter, Request, Standing, StopAfter};
 use loop_runner::{Holder, RunEntry, RunHead, RunId, RunState, Shutdown};
 use loop_state::RuleChange;
+use rlm_terminal::background;
+use rlm_terminal::style::{GOOD, styled};
+use rlm_terminal::table::{Cell, Column, table};
 use rlm_text::duration::{rough, show};
 use rlm_text::escape::plain;
 use rlm_text::time::utc;
@@ -17,7 +20,7 @@ use crate::command::alive::Life;
 use crate::render::event::whole;
 use crate::render::status::working;
 use crate::render::style;
-use crate::render::{Cell, Column, GOOD, background, quoted, rlm, styled, table};
+use crate::render::{quoted, rlm};
 
 /// One step of what becomes of a request.
 #[derive(Debug, Serialize)]

@@ -20,19 +20,18 @@ mod redo;
 mod screen;
 mod status;
 mod style;
-mod table;
 
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
 use loop_runner::{Record, RunId};
 use loop_state::{Budget, StopReason};
+use rlm_terminal::style::{BAD, DIM, MIND, styled};
 use rlm_text::escape::plain;
 
 use crate::exit::Failure;
 use crate::{output, ulimits};
 
-pub(crate) use agent::background;
 pub(crate) use banner::{Beginning, Starts, may};
 pub(crate) use changes::{Change, changes};
 pub(crate) use checkpoints::{Export, Fork, Import, List, Shown, Verified, cut_words};
@@ -40,19 +39,17 @@ pub(crate) use clean::{Cleaning, Fate, cleaned};
 pub(crate) use config::Configuration;
 pub(crate) use doctor::{AgentHealth, Check, Findings, Health, LoggedIn};
 pub(crate) use dry_run::DryRun;
-pub(crate) use event::said;
 pub(crate) use git::OwnTree;
 pub(crate) use level::Level;
 pub(crate) use live::{Live, Told};
 pub(crate) use mend::mended;
-pub(crate) use notify::{heartbeat, needs_a_person, occasion, telling};
+pub(crate) use notify::{heartbeat, occasion, telling};
 pub(crate) use phases::Phases;
 pub(crate) use programs::visible;
 pub(crate) use redo::Redo;
 pub(crate) use screen::{EndWords, KILLED, Screen, ended_elsewhere, left, now};
-pub(crate) use status::{Status, tried};
-pub(crate) use style::{BAD, BOLD, DIM, GOOD, MIND, state, styled};
-pub(crate) use table::{Cell, Column, table};
+pub(crate) use status::Status;
+pub(crate) use style::state;
 
 /// The newest one counts: a run that was found elsewhere is called there.
 static CALLED: RwLock<Option<&'static str>> = RwLock::new(None);

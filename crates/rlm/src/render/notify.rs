@@ -42,14 +42,6 @@ pub(crate) fn occasion(moment: &Moment<'_>) -> Option<Occasion> {
     })
 }
 
-/// Returns whether a person is needed.
-pub(crate) fn needs_a_person(news: &News) -> bool {
-    matches!(
-        news,
-        News::Agent(Event::PermissionAsked(_)) | News::Run(Notice::Review(_))
-    )
-}
-
 /// Says what the command is told of it: one JSON object, and the same in variables. `cause` is what shuts the process down.
 pub(crate) fn telling(
     occasion: Occasion,

@@ -5,9 +5,12 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use agent_duplex::{Event, ProcessName};
+use anstream::{AutoStream, ColorChoice};
 use jiff::tz::TimeZone;
 use loop_runner::{Holder, News, Outcome, Project, RunHead, RunId, Uncommitted};
 use loop_state::{Evidence, Notice, StopReason, Timestamp, Usage};
+use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, styled};
+use rlm_terminal::{Log, fitted};
 use rlm_text::escape::plain;
 use rlm_text::money;
 use serde_json::{Value, json};
@@ -16,8 +19,7 @@ use crate::exit::Code;
 use crate::output;
 use crate::render::OwnTree;
 use crate::render::banner::{self, Beginning};
-use crate::render::{BAD, BOLD, DIM, GOOD, Level, event, go_on, json_line, rlm, styled};
-use crate::terminal::fitted;
+use crate::render::{Level, event, go_on, json_line, rlm};
 
 /// Why a run ended whose process said nothing.
 pub(crate) const KILLED: &str = "its process was killed";
@@ -99,9 +101,23 @@ impl Screen {
         self.json
     }
 
-    /// Whether the person wants to see all of it.
-    pub(crate) fn is_full(&self) -> bool {
-        self.level == Level::Verbose
+    /// Returns the log of a run on standard output.
+    pub(crate) fn printed_log(&self) -> Log {
+        let has_colour = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
+        self.log(Box::new(output::bytes()), has_colour)
+    }
+
+    /// Returns the log of a run, as this screen shows its events.
+    pub(crate) fn log(&self, to: Box<dyn Write + Send>, has_colour: bool) -> Log {
+        let (text, answer) = (self.clone(), self.clone());
+        Log {
+            to,
+            has_colour,
+            is_json: self.json,
+            is_full: self.level == Level::Verbose,
+            text: Box::new(move |at, news| text.news(at, news)),
+            answer: Box::new(move |news| answer.answer(news)),
+        }
     }
 
     /// Returns one piece of news as whole lines, none when there is nothing to show; `None` for what the agent says in its own words, which flows.

@@ -6,6 +6,9 @@ use loop_runner::control::Doing;
 use loop_runner::{Committed, Permissions, RunEntry, RunHead, RunState, Uncommitted, Worktree};
 use loop_state::{Step, Timestamp};
 use rlm_report::uncommitted;
+use rlm_terminal::style::{BOLD, styled};
+use rlm_terminal::table::{Cell, Column, table};
+use rlm_terminal::{Review, background, tried};
 use rlm_text::duration::rough;
 use rlm_text::escape::plain;
 use rlm_text::time::utc;
@@ -16,9 +19,8 @@ use crate::agents;
 use crate::command::alive::Life;
 use crate::render::banner::may;
 use crate::render::live::column;
-use crate::render::style::{self, BOLD, styled};
-use crate::render::{Cell, Column, Phases, Redo, background, go_on, rlm, table};
-use crate::terminal::Review;
+use crate::render::style::{self};
+use crate::render::{Phases, Redo, go_on, rlm};
 
 /// One run; the text and the JSON say the same.
 #[derive(Debug, Serialize)]
@@ -181,14 +183,6 @@ fn reason(state: RunState, m: &loop_state::Head) -> Option<String> {
             "stopped {by}, and ended at once: what was left then, its guards ended"
         ))
     })
-}
-
-/// Numbers an attempt, if it is not the first one of its iteration.
-pub(crate) fn tried(again: bool, attempt: u32) -> String {
-    match again {
-        true => format!(", attempt {attempt}"),
-        false => String::new(),
-    }
 }
 
 impl Detail {

@@ -1,13 +1,8 @@
-//! What things look like, once for all that is shown.
+//! How the state of a run looks.
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use loop_runner::RunState;
-
-pub(crate) const BOLD: Style = Style::new().bold();
-pub(crate) const DIM: Style = Style::new().dimmed();
-pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-pub(crate) const MIND: Style = AnsiColor::Yellow.on_default();
+use rlm_terminal::style::{BAD, DIM, GOOD, MIND};
 
 /// Returns how the state of a run looks: what works is green, what waits for a person yellow, what broke red.
 pub(crate) fn of_state(state: RunState) -> Style {
@@ -23,8 +18,4 @@ pub(crate) fn of_state(state: RunState) -> Style {
 /// Returns the word for the state of a run, as its JSON has it.
 pub(crate) fn state(state: RunState) -> String {
     format!("{state:?}").to_lowercase()
-}
-
-pub(crate) fn styled(style: Style, text: impl std::fmt::Display) -> String {
-    format!("{style}{text}{style:#}")
 }

@@ -230,17 +230,17 @@ pub(super) const ALLOWED: [Allowed; 38] = [
         reason: "It resolves the prompt file to refuse a link out of the project, and opens nothing.",
     },
     Allowed {
-        file: "crates/rlm/src/terminal/console/job.rs",
+        file: "crates/rlm-terminal/src/console/job.rs",
         calls: &["fs_err::read_to_string"],
         reason: "It reads /proc.",
     },
     Allowed {
-        file: "crates/rlm/src/terminal/editor.rs",
+        file: "crates/rlm-terminal/src/editor.rs",
         calls: &["fs_err::OpenOptions::new", "fs_err::remove_file"],
         reason: "It makes and removes a private copy of a random name in the temporary directory: O_EXCL follows no link.",
     },
     Allowed {
-        file: "crates/rlm/src/terminal/tty.rs",
+        file: "crates/rlm-terminal/src/tty.rs",
         calls: &["rustix::fs::open"],
         reason: "It opens /dev/tty.",
     },

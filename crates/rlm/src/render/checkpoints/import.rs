@@ -4,11 +4,12 @@ use std::fmt;
 
 use loop_runner::Program;
 use loop_runner::moving::{Arrival, Imported};
+use rlm_terminal::style::{MIND, styled};
 use rlm_text::escape::plain;
 use serde::Serialize;
 
 use crate::render::programs::line;
-use crate::render::{MIND, go_further, rlm, styled};
+use crate::render::{go_further, rlm};
 
 /// A run that was imported; the text and the JSON say the same.
 #[derive(Debug, Serialize)]

@@ -1,0 +1,115 @@
+//! How far a run is, where its end is known: what ends it first, and the bar for that.
+
+use loop_state::{Head, Step, Timestamp};
+
+const CELLS: usize = 8;
+
+/// What a run comes to an end by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Iterations,
+    Money,
+    Time,
+    /// That of a wait, behind which the run goes on.
+    Wait,
+}
+
+/// Returns what ends first, as things stand, and how much of it is over, from 0 to 1; `None` where no end is known.
+pub(crate) fn nearest(head: &Head, now: Timestamp) -> Option<(End, f64)> {
+    let share = |part: f64, of: f64| (of > 0.0).then(|| (part / of).clamp(0.0, 1.0));
+    let left = |until: Timestamp| until.since(now).as_secs_f64();
+    let wait = match head.step {
+        Step::Sleeping { until } => share(left(until), head.rules.sleep.as_secs_f64()),
+        Step::Waiting { since, until, .. } => share(left(until), until.since(since).as_secs_f64()),
+        _ => None,
+    };
+    if let Some(left) = wait {
+        return Some((End::Wait, 1.0 - left));
+    }
+    let (rules, used) = (&head.rules, head.usage);
+    let phase = rules.phases.get(head.phase as usize);
+    // A plan of one iteration has no way to go.
+    let most = phase.and_then(|phase| phase.limits.max_iterations);
+    let most = most.filter(|most| *most > 1 && head.iteration > 0);
+    let is_complete = matches!(
+        head.step,
+        Step::Sleeping { .. } | Step::Paused { .. } | Step::Review { .. }
+    );
+    let iterations = head.iteration.saturating_sub(u32::from(!is_complete));
+    let cost = rules.max_cost_microusd;
+    let tokens = rules.max_tokens;
+    let time = rules.max_duration;
+    [
+        most.and_then(|most| Some((End::Iterations, share(iterations.into(), most.into())?))),
+        cost.and_then(|most| Some((End::Money, share(used.cost_microusd as f64, most as f64)?))),
+        tokens.and_then(|most| Some((End::Money, share(used.tokens() as f64, most as f64)?))),
+        time.and_then(|most| {
+            let active = active(head, now).as_secs_f64();
+            Some((End::Time, share(active, most.as_secs_f64())?))
+        }),
+    ]
+    .into_iter()
+    .flatten()
+    // The first of those that are as far.
+    .reduce(|near, other| if other.1 > near.1 { other } else { near })
+}
+
+/// How long a run has been active, all its processes together.
+pub(crate) fn active(head: &Head, now: Timestamp) -> std::time::Duration {
+    now.since(head.taken_at) + std::time::Duration::from_millis(head.active_ms)
+}
+
+/// Draws a share. Only what is over is full.
+pub(crate) fn bar(share: f64) -> String {
+    "█".repeat(full(share)) + &"░".repeat(CELLS - full(share))
+}
+
+/// Whether there is anything to be seen of it.
+pub(crate) fn is_begun(share: f64) -> bool {
+    full(share) > 0
+}
+
+fn full(share: f64) -> usize {
+    ((share * CELLS as f64) as usize).min(CELLS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::at;
+    use loop_state::Wait;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_ends_first_counts() {
+        let mut stand = at(Step::Turn {
+            since: Timestamp(1),
+        });
+        let now = Timestamp(3_600_001);
+        assert_eq!(nearest(&stand.head, now), Some((End::Iterations, 0.02)));
+        stand.head.rules.max_cost_microusd = Some(5_000_000);
+        stand.head.usage.cost_microusd = 4_000_000;
+        assert_eq!(nearest(&stand.head, now), Some((End::Money, 0.8)));
+        stand.head.taken_at = Timestamp(1);
+        stand.head.active_ms = 3_600_000;
+        stand.head.rules.max_duration = Some(std::time::Duration::from_secs(7200));
+        assert_eq!(nearest(&stand.head, now), Some((End::Time, 1.0)));
+        stand.head.step = Step::Waiting {
+            since: Timestamp(3_000_001),
+            until: Timestamp(4_000_001),
+            why: Wait::Limit,
+        };
+        assert_eq!(nearest(&stand.head, now), Some((End::Wait, 0.6)));
+    }
+
+    proptest! {
+        /// A bar grows with what it shows, is as wide, and full only at the end.
+        #[test]
+        fn bars_grow(a in 0.0f64..=1.0, b in 0.0f64..=1.0) {
+            let full = |share| bar(share).matches('█').count();
+            prop_assert!(a > b || full(a) <= full(b));
+            prop_assert_eq!(bar(a).chars().count(), CELLS);
+            prop_assert_eq!(full(a) == CELLS, a == 1.0);
+        }
+    }
+}

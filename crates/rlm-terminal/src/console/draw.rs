@@ -1,0 +1,151 @@
+//! What is printed, and when: the log, and below it the live rows where a person sees them.
+
+use anstream::adapter::strip_str;
+use loop_runner::News;
+use loop_state::Timestamp;
+
+use super::{Console, now};
+use crate::rows::{Rows, cut};
+use crate::scene::Scene;
+use crate::sink::Sink;
+use crate::status;
+use crate::style::{DIM, styled};
+use crate::terminal::LogPlace;
+
+impl Console {
+    /// What stands below the log now.
+    fn live(&mut self) -> Rows {
+        let Some(tty) = self
+            .tty
+            .as_ref()
+            .filter(|_| self.in_front && self.editor.is_none())
+        else {
+            return Rows::default();
+        };
+        let (columns, rows) = tty.size();
+        // In the last column a terminal may begin a new row.
+        let (width, height) = (columns.saturating_sub(1), rows.saturating_sub(1));
+        self.ui.resized(width, height);
+        self.painter.resized(columns);
+        let view = self.view.borrow().clone();
+        let scene = Scene::of(&view, self.attached);
+        if let Some(rows) = self.ui.rows(scene) {
+            return rows;
+        }
+        let mut rows = Rows::default();
+        if self.has_status() {
+            let colour = self.face.as_ref().unwrap_or(&self.log).has_colour();
+            let dim = |line| if colour { styled(DIM, line) } else { line };
+            if height > 2 && !self.ui.partial().is_empty() {
+                rows.rows.push(cut(self.ui.partial(), width));
+            }
+            rows.rows
+                .extend(self.ui.counted(width).filter(|_| height > 2).map(dim));
+            // By whole seconds, so that all that counts them changes at once.
+            let now = Timestamp(now().0 / 1000 * 1000);
+            rows.rows
+                .push(dim(status::line(&self.run, scene, now, width)));
+            // A row for the echo of what the person types.
+            rows.echo = height > rows.rows.len();
+            if rows.echo {
+                rows.cursor = Some((rows.rows.len(), 0));
+                rows.rows.push(String::new());
+            }
+        }
+        rows
+    }
+
+    /// Where programs print beside us, a line that is drawn over and over would draw over theirs; and what is for programs has none in it.
+    pub(super) fn has_status(&self) -> bool {
+        let alone = match self.place {
+            LogPlace::Here => !self.is_json,
+            LogPlace::File => true,
+            LogPlace::Program => false,
+        };
+        alone && !self.dumb && !self.is_over
+    }
+
+    /// Draws, and notes what an end of the process would have to take away.
+    pub(super) fn frame(&mut self, log: String, live: &Rows) -> String {
+        // A program that reads the log may have left the cursor in the middle of a row.
+        if let (LogPlace::Program, Some(tty), None) = (self.place, &self.tty, self.painter.above())
+            && !live.rows.is_empty()
+        {
+            self.painter.resized(tty.size().0);
+            self.painter.forget();
+        }
+        let text = self.painter.frame(log, live);
+        if let Some(tty) = self.tty.as_ref().filter(|_| !self.dumb) {
+            tty.note_live_rows(self.painter.above().map_or(0, |above| above + 1));
+        }
+        text
+    }
+
+    /// Whether something waits to be printed: on the log, on the terminal where that is another place.
+    pub(super) fn wants_to_print(&mut self) -> (bool, bool) {
+        let live = self.live();
+        let draw = self.painter.would_draw(&live);
+        if (draw || !self.to_log.is_empty()) && self.is_typed_unseen() {
+            return (false, false);
+        }
+        match self.face {
+            None => (draw || !self.to_log.is_empty(), false),
+            Some(_) => (!self.to_log.is_empty(), draw || !self.to_face.is_empty()),
+        }
+    }
+
+    /// Prints what waits; there is room for it.
+    pub(super) fn print_log(&mut self) {
+        if let Some(why) = self.log.missing() {
+            let why = format!(
+                "some of this output could not be written ({why}); the transcripts have it"
+            );
+            let text = (self.text)(now(), &News::Warning(why));
+            self.to_log.insert_str(0, &text.unwrap_or_default());
+        }
+        let text = std::mem::take(&mut self.to_log);
+        let text = match self.is_json {
+            true => text,
+            false => coloured(&self.log, text),
+        };
+        let text = match self.face {
+            None => {
+                let live = self.live();
+                self.frame(text, &live)
+            }
+            Some(_) => text,
+        };
+        self.log.write(text);
+        if self.face.is_none() {
+            self.drawn();
+        }
+    }
+
+    /// What is asked stands on the screen now: what was typed before that is no answer.
+    fn drawn(&mut self) {
+        if self.ui.drawn(now())
+            && let Some(tty) = &self.tty
+        {
+            self.generation = tty.forget_typed();
+        }
+    }
+
+    pub(super) fn print_face(&mut self) {
+        let live = self.live();
+        let text = std::mem::take(&mut self.to_face);
+        if let Some(face) = self.face.take() {
+            let text = self.frame(coloured(&face, text), &live);
+            face.write(text);
+            self.face = Some(face);
+        }
+        self.drawn();
+    }
+}
+
+/// Takes colours away where they are not wanted.
+fn coloured(sink: &Sink, text: String) -> String {
+    match sink.has_colour() {
+        true => text,
+        false => strip_str(&text).to_string(),
+    }
+}

@@ -1,0 +1,65 @@
+//! Doing what the person wants: the terminal's effects, where they reach the run, the screen and the shell.
+
+use interrupt_stack::{Cause, PressSource};
+use loop_runner::{Control, News};
+use loop_state::{StopCause, StopRequest, When};
+use rustix::process::{Signal, getpid, kill_process};
+
+use super::{Console, now};
+use crate::editor::Subject;
+use crate::ui::{Answer, Effect};
+
+impl Console {
+    pub(super) fn one(&mut self, effect: Effect) {
+        match effect {
+            Effect::Missed(lines) => {
+                let text = (self.text)(now(), &News::Missed(lines));
+                self.to_log.push_str(&text.unwrap_or_default());
+            }
+            Effect::Print(text) if self.to_log.is_empty() => self.to_log = text,
+            Effect::Print(text) => self.to_log.push_str(&text),
+            Effect::Say(text) if self.face.is_some() => self.to_face.push_str(&text),
+            Effect::Say(text) => self.to_log.push_str(&text),
+            Effect::Send(control) => {
+                if let Control::Prompt { phase, text } = &control
+                    && let Some(prompt) = self.prompts.get_mut(*phase as usize)
+                {
+                    *prompt = Subject::Text(text.clone());
+                }
+                if let Err(error) = self.control.try_send(control)
+                    && !self.is_over
+                {
+                    self.ui.say("the run takes no orders now\n".into());
+                    if let Control::Answer { ask, .. } = error.into_inner() {
+                        self.ui.unanswered(&ask);
+                    }
+                }
+            }
+            Effect::Notice(answer) => match (self.notice.take(), answer) {
+                (Some(notice), Answer::Handled) => notice.handled(),
+                (Some(notice), Answer::Escalate) => notice.escalate(),
+                (notice, _) => drop(notice),
+            },
+            Effect::Exit if self.attached => {
+                let request = StopRequest {
+                    by: StopCause::Person,
+                    when: When::Now,
+                };
+                self.one(Effect::Send(Control::Stop(request)));
+            }
+            Effect::Detach => self
+                .interrupts
+                .injector()
+                .terminate(Cause::Requested(self.exit_codes.0)),
+            Effect::Exit => self
+                .interrupts
+                .injector()
+                .terminate(Cause::Requested(self.exit_codes.1)),
+            Effect::Press => self.interrupts.injector().press(PressSource::RawByte),
+            Effect::Suspend => {
+                let _impossible = kill_process(getpid(), Signal::TSTP);
+            }
+            Effect::Edit(phase) => self.wants_editor = Some(phase),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The menu that a press opens: what can be chosen now, by which key, and how it is laid out.
+
+use super::keys::Key;
+use super::rows::Rows;
+use super::scene::Scene;
+
+/// Something that can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    Continue,
+    Steer,
+    Revise,
+    EditPrompt,
+    SkipSleep,
+    Restart,
+    StartOver,
+    Detach,
+    Exit,
+    Abort,
+}
+
+const CHOICES: [(Choice, char, &str); 9] = [
+    (Choice::Continue, 'c', "continue"),
+    (Choice::Steer, 's', "steer"),
+    (Choice::EditPrompt, 'e', "edit prompt"),
+    (Choice::SkipSleep, 'k', "skip the sleep"),
+    (Choice::Restart, 'r', "restart the iteration (files stay)"),
+    (
+        Choice::StartOver,
+        'o',
+        "start over at iteration 1 (files stay)",
+    ),
+    (Choice::Detach, 'd', "detach: leave the run to itself"),
+    (Choice::Exit, 'x', "save and exit"),
+    (Choice::Abort, 'a', "abort: end at once (saved too)"),
+];
+
+/// The same where a phase or a batch waits for a person's word.
+const VERDICTS: [(Choice, char, &str); 6] = [
+    (Choice::Continue, 'c', "continue"),
+    (Choice::Revise, 'r', "revise"),
+    (Choice::EditPrompt, 'e', "edit prompt"),
+    (Choice::StartOver, 'o', "start over"),
+    (Choice::Detach, 'd', "detach: leave the run to itself"),
+    (
+        Choice::Exit,
+        'x',
+        "save and exit: the question comes back with a resume",
+    ),
+];
+
+/// What a key means in the menu.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    It(Choice),
+    /// The menu closes and nothing else happens.
+    Nothing,
+    /// There is no such choice, or not now.
+    Wrong(char),
+}
+
+/// Returns what can be chosen now, with its key and what it does.
+fn choices(scene: Scene<'_>) -> Vec<(Choice, char, String)> {
+    if let Some(review) = scene.review() {
+        let say =
+            |(choice, key, label): (Choice, char, &str)| (choice, key, review.says(choice, label));
+        let is_active =
+            |(choice, ..): &(Choice, char, &str)| *choice != Choice::Detach || scene.attached;
+        return VERDICTS.into_iter().filter(is_active).map(say).collect();
+    }
+    let active = CHOICES.into_iter().filter(|it| is_active(it.0, scene));
+    active
+        .map(|(choice, key, label)| (choice, key, label.to_owned()))
+        .collect()
+}
+
+/// Returns whether a choice makes sense now.
+fn is_active(choice: Choice, scene: Scene<'_>) -> bool {
+    match choice {
+        Choice::Continue => true,
+        Choice::Detach => scene.attached,
+        _ if scene.is_ending() => false,
+        Choice::SkipSleep => scene.sleeps(),
+        Choice::Restart => scene.head.iteration > 0,
+        _ => true,
+    }
+}
+
+/// Returns what a key chooses; `None` for keys that choose nothing and are no mistake.
+pub(crate) fn choose(key: &Key, scene: Scene<'_>) -> Option<Chosen> {
+    match key {
+        Key::Enter | Key::NewLine => Some(Chosen::It(Choice::Continue)),
+        Key::Esc => Some(Chosen::Nothing),
+        Key::Char(c) => {
+            let letter = c.to_lowercase().next().unwrap_or(*c);
+            let found = { choices(scene).into_iter() }.find(|(_, key, _)| *key == letter);
+            Some(found.map_or(Chosen::Wrong(*c), |(choice, ..)| Chosen::It(choice)))
+        }
+        _ => None,
+    }
+}
+
+/// Lays the menu out in at most so many columns and rows. What makes no sense now is left out.
+pub(crate) fn rows(
+    scene: Scene<'_>,
+    waits_for_answer: bool,
+    hint: Option<&str>,
+    (width, height): (usize, usize),
+) -> Rows {
+    let goes_on = match (scene.is_ending(), waits_for_answer, scene.waits()) {
+        (true, ..) => "the run is ending",
+        (_, true, _) => "the agent waits for an answer",
+        (.., true) => "the run waits",
+        _ => "the run goes on meanwhile",
+    };
+    let (active, review) = (choices(scene), scene.review());
+    let line = |(choice, key, label): &(Choice, char, String)| {
+        let more = match choice {
+            Choice::Continue if review.is_some() => " (Enter)",
+            Choice::Continue => " (Enter, Esc)",
+            Choice::Steer if !scene.hears() => " (with the next prompt)",
+            _ => "",
+        };
+        let label = match choice {
+            Choice::SkipSleep if scene.is_limited() => "skip the wait: try now",
+            _ => label,
+        };
+        format!("  {key}  {label}{more}")
+    };
+    let end = hint.unwrap_or(match scene.attached {
+        true => "Ctrl-C again detaches",
+        false => "Ctrl-C again saves and stops",
+    });
+    let mut lines = vec![review.map_or_else(|| format!("menu: {goes_on}"), |it| it.asks())];
+    lines.extend(active.iter().map(line));
+    if lines.len() >= height {
+        let words = active.iter().map(|(_, key, label)| {
+            let label = label.split([':', '(']).next().unwrap_or_default();
+            format!("{key} {}", label.trim_end())
+        });
+        let mut words = words.collect::<Vec<_>>().join(", ");
+        lines.truncate(1);
+        lines.extend(super::rows::take_rows(&mut words, width));
+        lines.push(words);
+    }
+    if lines.len() >= height {
+        let keys = active.iter().flat_map(|(_, key, _)| [' ', *key]);
+        let mut keys: String = "menu".chars().chain(keys).collect();
+        lines = super::rows::take_rows(&mut keys, width);
+        lines.push(keys);
+    }
+    lines.push(end.to_owned());
+    lines.truncate(height.max(1));
+    let mut rows = Rows::cut(lines.iter().map(String::as_str), width);
+    let column = rows.rows.last().map_or(0, |row| super::rows::width(row));
+    rows.cursor = Some((rows.rows.len() - 1, column.min(width.saturating_sub(1))));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::{Stand, at, pipeline};
+    use loop_state::{Occasion, Step, Timestamp};
+    use proptest::prelude::*;
+
+    fn letters(step: Step) -> String {
+        let stand = at(step);
+        let active = choices(stand.scene()).into_iter();
+        active.map(|(_, key, _)| key).collect()
+    }
+
+    #[test]
+    fn s9a_all_is_offered_and_only_what_makes_sense_is_active() {
+        let turn = at(Step::Turn {
+            since: Timestamp(0),
+        });
+        insta::assert_snapshot!(rows(turn.scene(), false, None, (60, 20)).rows.join("\n"), @"
+        menu: the run goes on meanwhile
+          c  continue (Enter, Esc)
+          s  steer (with the next prompt)
+          e  edit prompt
+          r  restart the iteration (files stay)
+          o  start over at iteration 1 (files stay)
+          x  save and exit
+          a  abort: end at once (saved too)
+        Ctrl-C again saves and stops
+        ");
+        let until = Timestamp(9);
+        assert_eq!(letters(Step::Turn { since: until }), "cseroxa");
+        assert_eq!(letters(Step::Sleeping { until }), "csekroxa");
+        let mut ready = at(Step::Ready);
+        ready.head.iteration = 0;
+        assert_eq!(
+            choose(&Key::Char('r'), ready.scene()),
+            Some(Chosen::Wrong('r'))
+        );
+    }
+
+    #[test]
+    fn x120e_what_waits_for_a_word_is_named_and_so_is_what_each_does() {
+        let of = |step: fn(Timestamp) -> Step| pipeline(step(Timestamp(7)));
+        let phase = of(|since| Step::Review {
+            since,
+            of: Occasion::Phase,
+        });
+        let mut batch = of(|since| Step::Review {
+            since,
+            of: Occasion::Batch,
+        });
+        batch.head.iteration = 4;
+        let drawn = |stand: &Stand| {
+            let rows = rows(stand.scene(), false, None, (90, 20)).rows;
+            rows.join("\n")
+        };
+        insta::assert_snapshot!(format!("{}\n\n{}", drawn(&phase), drawn(&batch)), @"
+        phase `plan` (1 of 3) is over: your word
+          c  continue with phase `build` (Enter)
+          r  revise: phase `plan` is run again, with what you say in its prompt
+          e  edit prompt of phase `build`
+          o  start over: phase `plan` from iteration 1 (files stay)
+          x  save and exit: the question comes back with a resume
+        Ctrl-C again saves and stops
+
+        iteration 4 of phase `build` (2 of 3) ends a batch: your word
+          c  continue (Enter)
+          r  revise: the next prompt has what you say
+          e  edit prompt of phase `build`
+          o  start over: phase `build` from iteration 1 (files stay)
+          x  save and exit: the question comes back with a resume
+        Ctrl-C again saves and stops
+        ");
+        assert_eq!(
+            choose(&Key::Char('a'), phase.scene()),
+            Some(Chosen::Wrong('a'))
+        );
+    }
+
+    #[test]
+    fn s9c_s9d_s9e_letters_are_case_blind_and_a_wrong_one_is_reported() {
+        let stand = at(Step::Turn {
+            since: Timestamp(0),
+        });
+        let choice = |key| choose(&key, stand.scene()).unwrap();
+        assert_eq!(choice(Key::Char('X')), Chosen::It(Choice::Exit));
+        assert_eq!(choice(Key::Enter), Chosen::It(Choice::Continue));
+        assert_eq!(choice(Key::Esc), Chosen::Nothing);
+        assert_eq!(choice(Key::Char('k')), Chosen::Wrong('k'));
+        assert_eq!(choice(Key::Char('ß')), Chosen::Wrong('ß'));
+        assert_eq!(choose(&Key::Up, stand.scene()), None);
+    }
+
+    #[test]
+    fn a_small_screen_has_room_for_it() {
+        let stand = at(Step::Sleeping {
+            until: Timestamp(1),
+        });
+        let drawn = |width, height| {
+            rows(stand.scene(), false, None, (width, height))
+                .rows
+                .join("\n")
+        };
+        insta::assert_snapshot!(drawn(19, 9), @"
+        menu c s e k r o x
+        a
+        Ctrl-C again saves…
+        ");
+        insta::assert_snapshot!(drawn(8, 5), @"
+        menu c s
+        e k r o
+        x a
+        Ctrl-C …
+        ");
+    }
+
+    proptest! {
+        #[test]
+        fn it_fits_any_screen(width in 1usize..100, height in 1usize..30, hint in "[^\\p{Cc}]{0,50}") {
+            let stand = at(Step::Turn { since: Timestamp(0) });
+            let menu = rows(stand.scene(), true, Some(&hint), (width, height));
+            prop_assert!(menu.rows.len() <= height);
+            for row in &menu.rows {
+                prop_assert!(crate::rows::width(row) <= width.max(2), "{row:?}");
+            }
+            let (row, column) = menu.cursor.unwrap();
+            prop_assert!(row < menu.rows.len() && column <= width);
+        }
+    }
+}

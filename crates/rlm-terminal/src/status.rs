@@ -1,0 +1,403 @@
+//! The live status line, terser where there is less room, and the longer answer to `/status`.
+
+use std::time::Duration;
+
+use loop_runner::Shutdown;
+use loop_state::{Head, Step, Timestamp, Wait, When};
+use rlm_text::duration::show;
+use rlm_text::escape::plain;
+use rlm_text::money;
+
+use super::bar::{self, End};
+use super::rows::{cut, width};
+use super::scene::Scene;
+
+const SEPARATOR: &str = " · ";
+/// The widest name of a running tool.
+const MAX_TOOL: usize = 48;
+/// The same where there is little room.
+const SHORT_TOOL: usize = 24;
+/// Where nothing is left to leave out.
+const MOST_TERSE: u32 = 9;
+
+/// Says on one line of at most `columns` columns where the run stands and what comes next.
+pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) -> String {
+    let line = |terseness| parts(run, scene, now, terseness).join(SEPARATOR);
+    let lines = (0..=MOST_TERSE).map(line);
+    let fits = lines.into_iter().find(|line| width(line) <= columns);
+    fits.unwrap_or_else(|| cut(&line(MOST_TERSE), columns))
+}
+
+/// Returns what is said; the less room there is, the terser.
+fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<String> {
+    let head = scene.head;
+    let phase = head.rules.phases.get(head.phase as usize);
+    let of = phase.and_then(|phase| phase.limits.max_iterations);
+    let of = of.map(|of| format!("/{of}")).unwrap_or_default();
+    let nearest = bar::nearest(head, now).filter(|_| terseness < 4 && !scene.is_ending());
+    let with_bar = |of: End, text: String| match nearest {
+        Some((end, share))
+            if end == of && !text.is_empty() && (of == End::Wait || bar::is_begun(share)) =>
+        {
+            format!("{text} {}", bar::bar(share))
+        }
+        _ => text,
+    };
+    let iteration = match head.iteration {
+        0 => String::new(),
+        n => format!("iteration {n}{of}"),
+    };
+    let attempt = match head.is_tried_again() {
+        true => format!("attempt {}", head.attempt),
+        false => String::new(),
+    };
+    let phases = of_phases(head).zip(phase);
+    let phases = phases.map(|(of, phase)| format!("{} {of}", plain(&phase.name)));
+    let longest = if terseness < 4 { MAX_TOOL } else { SHORT_TOOL };
+    let stands = match terseness {
+        MOST_TERSE => briefly(scene, now),
+        _ => with_bar(End::Wait, stands(scene, now, longest)),
+    };
+    let wish = wishes(scene);
+    let then = match wish {
+        "" => then(scene),
+        _ => String::new(),
+    };
+    let (keys, press) = match (scene.is_ending(), scene.waits()) {
+        (true, _) => ("", "Ctrl-C: end at once"),
+        (_, true) => ("/continue: go on", "Ctrl-C: menu"),
+        _ => ("Enter: steer", "Ctrl-C: menu"),
+    };
+    // While the run is being stopped one number counts, and it counts down.
+    let total = match scene.is_ending() {
+        true => String::new(),
+        false => with_bar(End::Time, total(head, now)),
+    };
+    let total_until = if head.rules.max_duration.is_some() {
+        5
+    } else {
+        2
+    };
+    // What is said, and from which terseness on it is left out.
+    let parts = [
+        (6, phases.unwrap_or_default()),
+        (7, with_bar(End::Iterations, iteration)),
+        (4, attempt),
+        (u32::MAX, stands),
+        (8, wish.to_owned()),
+        (3, then),
+        (6, with_bar(End::Money, money::short(head))),
+        (total_until, total),
+        (1, plain(run)),
+        (if scene.waits() { 8 } else { 3 }, keys.to_owned()),
+        (5, press.to_owned()),
+    ];
+    let said = parts.into_iter();
+    let said = said.filter(|(until, text)| terseness < *until && !text.is_empty());
+    said.map(|(_, text)| text).collect()
+}
+
+/// Says at some length where the run stands, for `/status`.
+pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String> {
+    let head = scene.head;
+    let mut lines = vec![format!(
+        "run {}: iteration {}{}, {} complete, {}",
+        plain(run),
+        head.iteration,
+        tried(head.is_tried_again(), head.attempt),
+        head.iterations_complete(),
+        total(head, now)
+    )];
+    if let Some(of) = of_phases(head) {
+        lines.push(format!(
+            "  phase    {} {of}",
+            plain(&head.phase_rules().name)
+        ));
+    }
+    let wishes = match wishes(scene) {
+        "" => String::new(),
+        wish => format!(", {wish}"),
+    };
+    lines.push(format!(
+        "  now      {}{wishes}",
+        stands(scene, now, MAX_TOOL)
+    ));
+    if let Some(session) = &head.session {
+        lines.push(format!("  session  {}", plain(session)));
+    }
+    if let Some(last) = &head.last {
+        let how = last.failure.as_deref().unwrap_or("complete");
+        lines.push(format!(
+            "  last     iteration {}: {}",
+            last.iteration,
+            cut(&plain(how), 100)
+        ));
+    }
+    let used = head.usage;
+    if let Some(told) = money::used(used) {
+        let left = money::left(&head.rules, used).map(|left| format!("; {left}"));
+        lines.push(format!("  used     {told}{}", left.unwrap_or_default()));
+    }
+    for steer in head.steers.iter().rev().take(5).rev() {
+        let text = cut(&plain(&steer.text), 60);
+        let state = format!("{:?}", steer.state).to_lowercase();
+        lines.push(format!("  steer {}  {state}: {text}", steer.id));
+    }
+    for ask in &scene.agent.asks {
+        lines.push(format!(
+            "  asks     {}: {}",
+            plain(&ask.tool),
+            cut(&plain(&ask.summary), 80)
+        ));
+    }
+    lines
+}
+
+/// Returns how many tasks of its own an agent has.
+#[must_use]
+pub fn background(tasks: u32) -> String {
+    match tasks {
+        0 => "no task in the background".to_owned(),
+        1 => "1 task in the background".to_owned(),
+        several => format!("{several} tasks in the background"),
+    }
+}
+
+/// Returns the number of an attempt, if it is not the first one of its iteration.
+#[must_use]
+pub fn tried(again: bool, attempt: u32) -> String {
+    match again {
+        true => format!(", attempt {attempt}"),
+        false => String::new(),
+    }
+}
+
+/// Which of its phases a run is in, if it has several.
+fn of_phases(head: &Head) -> Option<String> {
+    let all = head.rules.phases.len();
+    (all > 1).then(|| format!("{}/{all}", head.phase + 1))
+}
+
+/// What happens now; a tool has at most `longest` columns.
+fn stands(scene: Scene<'_>, now: Timestamp, longest: usize) -> String {
+    let head = scene.head;
+    let since = |at: Timestamp| since(now, at);
+    let left = |until: Timestamp| left(now, until);
+    if scene.is_ending() {
+        return stopping(scene.shutdown, now);
+    }
+    match &head.step {
+        Step::Turn { since: at } => match (scene.agent.held_for, scene.agent.tools.last()) {
+            (Some(tasks), _) => format!("waits for {} {}", background(tasks), since(*at)),
+            (_, Some(tool)) => format!("{} {}", cut(&plain(tool), longest), since(*at)),
+            _ if scene.agent.alive || head.prompted => format!("agent works {}", since(*at)),
+            _ => format!("agent starts {}", since(*at)),
+        },
+        Step::Interrupted { since: at } => format!("interrupted {}", since(*at)),
+        Step::Paused { since: at } => format!("paused {}", since(*at)),
+        Step::Review { since: at, .. } => format!("waits for your word {}", since(*at)),
+        Step::Sleeping { until } => format!("next iteration in {}", left(*until)),
+        Step::Waiting { until, why, .. } => match why {
+            Wait::Limit => format!("waits for the service, goes on in {}", left(*until)),
+            _ => format!("tries again in {}", left(*until)),
+        },
+        Step::Gate { index } => format!("gate {} runs", index + 1),
+        Step::Check => "check runs".into(),
+        Step::Recheck { gate } if *gate < gates(scene) => format!("gate {} runs", gate + 1),
+        Step::Recheck { .. } => "check runs".into(),
+        Step::Settling { .. } => "finishing the iteration".into(),
+        _ => "starting".into(),
+    }
+}
+
+/// What a stop waits for, and from its first second on how long that may still take.
+fn stopping(shutdown: Option<Shutdown>, now: Timestamp) -> String {
+    let Some((shutdown, awaited)) = shutdown.and_then(|it| Some((it, it.awaited?))) else {
+        return "stopping".into();
+    };
+    match is_counted(shutdown, now) {
+        true => format!(
+            "stopping: waiting for {awaited}, {} left",
+            left(now, shutdown.until)
+        ),
+        false => format!("stopping: waiting for {awaited}"),
+    }
+}
+
+fn is_counted(shutdown: Shutdown, now: Timestamp) -> bool {
+    now.since(shutdown.since) >= Duration::from_secs(1)
+}
+
+/// The same in few columns.
+fn briefly(scene: Scene<'_>, now: Timestamp) -> String {
+    match scene.head.step {
+        _ if scene.is_ending() => match scene.shutdown.filter(|it| is_counted(*it, now)) {
+            Some(shutdown) => format!("stopping {}", left(now, shutdown.until)),
+            None => "stopping".into(),
+        },
+        Step::Turn { since: at } => format!("work {}", since(now, at)),
+        Step::Interrupted { .. } => "cut, say".into(),
+        Step::Paused { .. } => "paused".into(),
+        Step::Review { .. } => "your word".into(),
+        Step::Sleeping { until } => format!("next {}", left(now, until)),
+        Step::Waiting { until, .. } => format!("wait {}", left(now, until)),
+        Step::Gate { .. } | Step::Recheck { .. } => "gate".into(),
+        Step::Check => "check".into(),
+        Step::Settling { .. } => "finishing".into(),
+        _ => "starting".into(),
+    }
+}
+
+/// What comes behind that, where it is certain.
+fn then(scene: Scene<'_>) -> String {
+    let Some(phase) = scene.head.rules.phases.get(scene.head.phase as usize) else {
+        return String::new();
+    };
+    let from = match scene.head.step {
+        Step::Turn { .. } if !scene.is_ending() => 0,
+        Step::Gate { index } => index + 1,
+        _ => return String::new(),
+    };
+    match (from < phase.gates, phase.until && !phase.promise) {
+        (true, _) => format!("then gate {}", from + 1),
+        (_, true) => "then the check".into(),
+        _ => String::new(),
+    }
+}
+
+fn gates(scene: Scene<'_>) -> u32 {
+    let phase = scene.head.rules.phases.get(scene.head.phase as usize);
+    phase.map_or(0, |phase| phase.gates)
+}
+
+/// What was asked for and is still to come.
+fn wishes(scene: Scene<'_>) -> &'static str {
+    let head = scene.head;
+    match head.stopping {
+        Some(stop) if stop.when == When::AfterIteration => "then stop",
+        _ if head.pausing => "then pause",
+        _ => "",
+    }
+}
+
+/// How long the run has been going, without the time in which it was stopped, beside its limit if there is one; nothing before it has begun.
+fn total(head: &Head, now: Timestamp) -> String {
+    let active = about(bar::active(head, now));
+    match (head.taken_at, head.rules.max_duration) {
+        (Timestamp(0), _) => String::new(),
+        (_, Some(most)) => format!("{active} of {}", show(most)),
+        _ => format!("{active} in all"),
+    }
+}
+
+fn since(now: Timestamp, at: Timestamp) -> String {
+    about(now.since(at))
+}
+
+/// By whole seconds of the clock, as what passed is counted.
+fn left(now: Timestamp, until: Timestamp) -> String {
+    let whole = Duration::from_secs((until.0 / 1000).saturating_sub(now.0 / 1000));
+    let step = step(whole);
+    about(Duration::from_secs(whole.as_secs().next_multiple_of(step)))
+}
+
+/// Writes a time that has passed, in steps that are the coarser the longer it is: who looks sees that it goes on, and who does not is not disturbed.
+fn about(time: Duration) -> String {
+    let seconds = time.as_secs();
+    show(Duration::from_secs(seconds - seconds % step(time)))
+}
+
+/// Seconds from one change to the next.
+fn step(time: Duration) -> u64 {
+    match time.as_secs() {
+        ..60 => 1,
+        60..600 => 10,
+        600..86_400 => 60,
+        _ => 3600,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::{at, pipeline};
+    use loop_state::Occasion;
+    use proptest::prelude::*;
+
+    const RUN: &str = "20260101-120000-ab12";
+
+    #[test]
+    fn it_says_where_the_run_stands_at_any_width() {
+        let since = Timestamp(60_000);
+        let turn = || at(Step::Turn { since });
+        let mut works = turn();
+        works.agent.alive = true;
+        let mut tool = turn();
+        tool.agent.tools = vec!["Bash: cargo test --workspace --all-features".into()];
+        tool.head.attempt = 2;
+        tool.head.usage.cost_microusd = 1_234_567;
+        tool.head.rules.max_cost_microusd = Some(5_000_000);
+        let mut late = at(Step::Turn { since });
+        late.head.iteration = 80;
+        late.agent.held_for = Some(2);
+        late.head.pausing = true;
+        let mut timed = at(Step::Check);
+        timed.head.rules.max_duration = Some(Duration::from_secs(240));
+        let sleeps = at(Step::Sleeping {
+            until: Timestamp(129_500),
+        });
+        let limited = at(Step::Waiting {
+            since,
+            until: Timestamp(3_660_000),
+            why: Wait::Limit,
+        });
+        let mut wide = turn();
+        wide.agent.tools = vec!["書く: 日本語のファイル 👨‍👩‍👧 ❤️ e\u{301}".into()];
+        let stands = [works, tool, late, timed, sleeps, limited, wide];
+        let blocks = stands.map(|stand| {
+            let line = |columns| line(RUN, stand.scene(), Timestamp(125_000), columns);
+            [200, 120, 80, 40, 20, 8].map(line).join("\n")
+        });
+        insta::assert_snapshot!(blocks.join("\n\n"));
+    }
+
+    #[test]
+    fn x119d_it_says_in_which_phase() {
+        let (since, of) = (Timestamp(60_000), Occasion::Phase);
+        let stand = pipeline(Step::Review { since, of });
+        let line = |columns| line(RUN, stand.scene(), Timestamp(61_000), columns);
+        insta::assert_snapshot!([120, 60].map(line).join("\n"));
+    }
+
+    #[test]
+    fn every_step_has_words() {
+        let t = Timestamp(60_000);
+        let steps = [
+            Step::Ready,
+            Step::Turn { since: t },
+            Step::Interrupted { since: t },
+            Step::Gate { index: 0 },
+            Step::Check,
+            Step::Recheck { gate: 0 },
+            Step::Recheck { gate: 1 },
+            Step::Sleeping {
+                until: Timestamp(66_200),
+            },
+            Step::Paused { since: t },
+        ];
+        let lines = steps.map(|step| line(RUN, at(step).scene(), t, 60));
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    proptest! {
+        /// A tool may be called anything, and the line fits.
+        #[test]
+        fn it_fits(tool in "\\PC{0,80}|日{0,40}", columns in 0usize..120, now in any::<u64>()) {
+            let mut stand = at(Step::Turn { since: Timestamp(5) });
+            stand.agent.tools = vec![tool];
+            let line = line(RUN, stand.scene(), Timestamp(now), columns);
+            prop_assert!(width(&line) <= columns, "{line:?}");
+            prop_assert!(!line.chars().any(char::is_control));
+        }
+    }
+}

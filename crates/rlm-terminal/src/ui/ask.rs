@@ -1,0 +1,272 @@
+//! Questions of the agent's: one at a time, and no key answers one that could not be read yet.
+
+use std::time::Duration;
+
+use agent_duplex::{Ask, Decision};
+use loop_runner::Control;
+use loop_state::Timestamp;
+use rlm_text::escape::plain;
+
+use super::{Prompt, Ui, line};
+use crate::keys::Key;
+use crate::rows::{Rows, cut, take_rows, width as columns};
+use crate::scene::Scene;
+use crate::style::{DIM, styled};
+
+/// How many answered questions are remembered, so that the view does not bring them back.
+const MAX_ANSWERED: usize = 100;
+/// The longest question that is shown.
+const MAX_TEXT: usize = 64 << 10;
+/// How much of it is repeated with the answer.
+const MAX_SUMMARY: usize = 200;
+/// How long a question must have stood on the screen, and no key been pressed, before a key answers it.
+pub(super) const READING: Duration = Duration::from_millis(500);
+const DENIED: &str = "the person denied this";
+const SKIPPED: &str = "the person skipped this question";
+const KEYS: &str = "y allow once, n or Esc deny ";
+const WRONG: &str = "press y, n or Esc ";
+const EARLY: &str = "read it first; then y allow once, n or Esc deny ";
+const MORE: &str = "there is more: Space shows it; n or Esc deny ";
+
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) ask: Ask,
+    /// Whether the view has shown it; when it no longer does, nobody waits for the answer.
+    seen: bool,
+}
+
+/// How far the person is with the first question.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    hint: &'static str,
+    /// From when on keys answer it; set when it stands on the screen, and again by keys that come too early.
+    open_at: Option<Timestamp>,
+    /// The first row that is shown.
+    top: usize,
+    /// Whether its end was shown: before that it can't be allowed.
+    seen: bool,
+}
+
+/// A question that was answered. The view may still show it, until the run has heard the answer.
+#[derive(Debug)]
+pub(super) struct Answered {
+    id: String,
+    seen: bool,
+}
+
+impl Ui {
+    /// Whether the agent can't go on before the person has answered.
+    pub(super) fn waits_for_answer(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    pub(super) fn open_question(&mut self) {
+        self.open(Prompt::Ask(Asking::default()));
+    }
+
+    /// What prompts stands on the screen now. Says whether it is a question that was not to be seen before.
+    pub(crate) fn drawn(&mut self, now: Timestamp) -> bool {
+        let (all, room) = (self.question_text().len(), self.question_room());
+        let asking = match &mut self.prompt {
+            Some(Prompt::Ask(asking)) => asking,
+            Some(Prompt::Menu(menu)) => return menu.drawn(now),
+            _ => return false,
+        };
+        let is_new = asking.open_at.is_none();
+        let shows_end = asking.top + room >= all;
+        if is_new || (shows_end && !asking.seen) {
+            asking.open_at = Some(now + READING);
+        }
+        asking.seen |= shows_end;
+        is_new
+    }
+
+    pub(super) fn question_key(&mut self, key: &Key, now: Timestamp) {
+        let (all, room) = (self.question_text().len(), self.question_room());
+        let Some(Prompt::Ask(asking)) = &mut self.prompt else {
+            return;
+        };
+        asking.hint = "";
+        match key {
+            Key::Char(' ' | 'v' | 'V') | Key::Down | Key::Enter if all > room => {
+                asking.top = (asking.top + room).min(all - room);
+                return;
+            }
+            Key::Up => {
+                asking.top = asking.top.saturating_sub(room);
+                return;
+            }
+            _ => {}
+        }
+        // Meant for what stood there before, or for a line that was being typed.
+        if asking.open_at.is_none_or(|at| now < at) {
+            asking.open_at = asking.open_at.map(|_| now + READING);
+            asking.hint = EARLY;
+            return;
+        }
+        let (word, decision) = match key {
+            Key::Char('y' | 'Y') if !asking.seen => {
+                asking.hint = MORE;
+                return;
+            }
+            Key::Char('y' | 'Y') => ("allowed", Decision::Allow),
+            Key::Char('n' | 'N') => ("denied", deny(DENIED)),
+            Key::Esc => ("skipped", deny(SKIPPED)),
+            _ => {
+                asking.hint = WRONG;
+                return;
+            }
+        };
+        if self.questions.is_empty() {
+            return self.close();
+        }
+        let ask = self.questions.remove(0).ask;
+        self.say(line(format!(
+            "{} {}",
+            styled(DIM, format!("{word}:")),
+            short(&ask)
+        )));
+        self.decide(ask, decision);
+        self.close();
+    }
+
+    fn decide(&mut self, ask: Ask, decision: Decision) {
+        if self.answered.len() == MAX_ANSWERED {
+            self.answered.remove(0);
+        }
+        let (id, seen) = (ask.id.clone(), false);
+        self.answered.push(Answered { id, seen });
+        self.send(Control::Answer {
+            ask: ask.id,
+            decision,
+        });
+    }
+
+    /// The answer did not reach the run: as long as the view shows the question, it is open.
+    pub(crate) fn unanswered(&mut self, ask: &str) {
+        self.answered.retain(|answered| answered.id != ask);
+    }
+
+    /// The agent asks. An id that it used before is a new question.
+    pub(super) fn asked(&mut self, ask: Ask) {
+        if self.questions.iter().any(|q| q.ask.id == ask.id) {
+            return;
+        }
+        self.unanswered(&ask.id);
+        if self.closed && self.attached {
+            return;
+        }
+        if self.closed {
+            return self.decide(ask, deny("nobody is there to answer"));
+        }
+        self.questions.push(Question { ask, seen: false });
+        if self.prompt.is_none() {
+            self.open_question();
+        }
+    }
+
+    pub(super) fn withdrawn(&mut self, gone: impl Fn(&Question) -> bool) {
+        let first = self.questions.first().is_some_and(&gone);
+        self.questions.retain(|question| !gone(question));
+        if first && matches!(self.prompt, Some(Prompt::Ask { .. })) {
+            self.say(line(styled(DIM, "the question needs no answer any more")));
+            self.close();
+        }
+    }
+
+    /// The run looks different now.
+    pub(crate) fn viewed(&mut self, scene: Scene<'_>) {
+        let shown = |id: &str| scene.agent.asks.iter().any(|ask| ask.id == id);
+        for question in &mut self.questions {
+            question.seen |= shown(&question.ask.id);
+        }
+        for answered in &mut self.answered {
+            answered.seen |= shown(&answered.id);
+        }
+        self.answered.retain(|a| !a.seen || shown(&a.id));
+        self.withdrawn(|question| question.seen && !shown(&question.ask.id));
+        self.review_viewed(scene);
+    }
+
+    /// A moment passed: questions whose news were lost are asked all the same.
+    pub(crate) fn ticked(&mut self, scene: Scene<'_>) {
+        let before = std::mem::take(&mut self.unannounced);
+        for ask in &scene.agent.asks {
+            let answered = self.answered.iter().any(|answered| answered.id == ask.id);
+            if !answered && before.contains(&ask.id) {
+                self.asked(ask.clone());
+            }
+            self.unannounced.push(ask.id.clone());
+        }
+    }
+
+    pub(super) fn refuse_questions(&mut self) {
+        // Where another process has the run, others may be asked.
+        for question in std::mem::take(&mut self.questions) {
+            if self.attached {
+                continue;
+            }
+            self.decide(question.ask, deny("nobody is there to answer"));
+        }
+    }
+
+    /// All that would be done, in rows.
+    fn question_text(&self) -> Vec<String> {
+        let Some(Question { ask, .. }) = self.questions.first() else {
+            return Vec::new();
+        };
+        let summary = cut(&plain(&ask.summary.replace('\n', "⏎ ")), MAX_TEXT);
+        let mut what = format!("may it? {}: {summary}", plain(&ask.tool));
+        let mut rows = take_rows(&mut what, self.size.0);
+        rows.push(what);
+        if !ask.reason.is_empty() {
+            rows.push(cut(&plain(&ask.reason), self.size.0));
+        }
+        rows
+    }
+
+    /// How many rows of it are shown at once; one is for the keys.
+    fn question_room(&self) -> usize {
+        self.size.1.saturating_sub(1).max(1)
+    }
+
+    pub(super) fn question_rows(&self, asking: &Asking) -> Rows {
+        let (all, room) = (self.question_text(), self.question_room());
+        let top = asking.top.min(all.len().saturating_sub(room));
+        let more = all.len().saturating_sub(top + room);
+        let mut rows: Vec<String> = all.into_iter().skip(top).take(room).collect();
+        let keys = match (asking.hint, more) {
+            ("", 0) => KEYS.to_owned(),
+            ("", more) => format!("… {more} more: Space. Then y allow once, n or Esc deny "),
+            (hint, _) => hint.to_owned(),
+        };
+        let keys = cut(&keys, self.size.0);
+        let column = columns(&keys).min(self.size.0.saturating_sub(1));
+        rows.push(keys);
+        let cursor = Some((rows.len() - 1, column));
+        Rows {
+            rows,
+            cursor,
+            echo: false,
+        }
+    }
+}
+
+/// A question on one line.
+fn short(ask: &Ask) -> String {
+    cut(
+        &format!("{}: {}", plain(&ask.tool), plain(&ask.summary)),
+        MAX_SUMMARY,
+    )
+}
+
+/// Whether this is what the agent is told when the person said no.
+pub(super) fn is_own(message: &str) -> bool {
+    [DENIED, SKIPPED].contains(&message)
+}
+
+pub(super) fn deny(message: &str) -> Decision {
+    Decision::Deny {
+        message: message.into(),
+    }
+}

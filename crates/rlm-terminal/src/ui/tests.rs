@@ -1,0 +1,416 @@
+//! What a person at the terminal sees and causes. It is long because every prompt meets every other one here.
+
+mod any_order;
+mod asks;
+mod reviews;
+
+use agent_duplex::Ask;
+use loop_state::Step;
+
+use super::*;
+use crate::editor::Edit;
+use crate::keys::{Decoder, Key};
+use crate::stage::{Stand, at};
+
+/// A person at a terminal, on which the log is shown too.
+struct Play {
+    ui: Ui,
+    stand: Stand,
+}
+
+const NOW: Timestamp = Timestamp(100_000);
+
+fn screen(width: usize, height: usize) -> Ui {
+    let mut ui = Ui::new(Some(width), false);
+    ui.resized(width, height);
+    ui
+}
+
+impl Play {
+    fn new(step: Step) -> Self {
+        Self {
+            ui: screen(60, 20),
+            stand: at(step),
+        }
+    }
+
+    fn in_turn() -> Self {
+        Self::new(Step::Turn {
+            since: Timestamp(90_000),
+        })
+    }
+
+    /// Types keys, as many pieces as are given.
+    fn keys(&mut self, text: &str) {
+        // The person has looked for long at what stands there.
+        self.ui.drawn(Timestamp(0));
+        let mut decoder = Decoder::default();
+        let mut keys = decoder.feed(text.as_bytes());
+        keys.extend(decoder.flush());
+        self.ui.keys(keys, self.stand.scene(), NOW, "run-1");
+    }
+
+    fn press(&mut self) {
+        self.ui.pressed(PressAction::Prompt, self.stand.scene());
+    }
+
+    /// Types a line that the terminal edits.
+    fn line(&mut self, text: &str) {
+        self.ui.lines(text, self.stand.scene(), NOW, "run-1");
+    }
+
+    fn output(&mut self, text: &str) {
+        self.ui
+            .news(&News::Rejected("text".into()), Some(text.into()));
+    }
+
+    fn asks(&mut self, id: &str, summary: &str) {
+        self.ui.news(
+            &News::Agent(Event::PermissionAsked(ask(id, summary))),
+            Some(String::new()),
+        );
+    }
+
+    /// What is to be done, a line each, without colours.
+    fn out(&mut self) -> String {
+        let effects = self.ui.effects();
+        let words = effects.iter().map(|effect| match effect {
+            Effect::Missed(lines) => format!("missed {lines}"),
+            Effect::Print(text) => format!("print {:?}", plain_text(text)),
+            Effect::Say(text) => format!("say {:?}", plain_text(text)),
+            Effect::Send(control) => format!("{control:?}"),
+            other => format!("{other:?}"),
+        });
+        words.collect::<Vec<_>>().join("\n")
+    }
+
+    fn screen(&self) -> String {
+        let rows = self.ui.rows(self.stand.scene());
+        rows.map_or(String::new(), |rows| rows.rows.join("\n"))
+    }
+}
+
+fn plain_text(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+fn ask(id: &str, summary: &str) -> Ask {
+    Ask {
+        id: id.into(),
+        tool: "Bash".into(),
+        summary: summary.into(),
+        reason: String::new(),
+    }
+}
+
+#[test]
+fn j48a_a_fixed_action_is_for_where_nothing_prompts() {
+    let act = |action| {
+        let mut play = Play::in_turn();
+        play.ui.pressed(action, play.stand.scene());
+        let effects = format!("{:?}", play.ui.effects());
+        (effects, play)
+    };
+    let (effects, play) = act(PressAction::Continue);
+    assert!(effects.contains("Notice(Handled)") && !play.ui.is_prompting());
+    assert_eq!(act(PressAction::Stop).0, "[Notice(Escalate)]");
+    let (effects, _) = act(PressAction::Abort);
+    assert_eq!(effects, "[Notice(Handled), Send(Abort), Exit]");
+    let (effects, mut play) = act(PressAction::Steer);
+    assert!(effects.contains("Notice(Handled)") && play.ui.wants() == Wants::Text);
+    // From there a press leads to the menu, and the next one out.
+    play.ui.pressed(PressAction::Steer, play.stand.scene());
+    assert_eq!(play.ui.wants(), Wants::Choice);
+    play.ui.pressed(PressAction::Continue, play.stand.scene());
+    assert!(format!("{:?}", play.ui.effects()).contains("Notice(Escalate)"));
+}
+
+#[test]
+fn s8b_output_waits_while_the_menu_is_open() {
+    let mut play = Play::in_turn();
+    play.output("before\n");
+    play.press();
+    play.output("one\n");
+    play.output("two\n");
+    assert_eq!(play.out(), "print \"before\\n\"");
+    assert_eq!(play.ui.wants(), Wants::Choice);
+    play.keys("\x1b");
+    assert_eq!(play.out(), "Notice(Handled)\nprint \"one\\ntwo\\n\"");
+    assert_eq!(play.ui.wants(), Wants::Lines);
+}
+
+#[test]
+fn s9b_s9c_s9e_each_choice_does_what_it_says() {
+    let chosen = |step: Step, key: &str| {
+        let mut play = Play::new(step);
+        play.press();
+        play.keys(key);
+        play.out().replace('\n', "; ")
+    };
+    let turn = || Step::Turn {
+        since: Timestamp(0),
+    };
+    let sleep = || Step::Sleeping { until: NOW };
+    let paused = || Step::Paused { since: NOW };
+    let lines = [
+        ("c in a turn", chosen(turn(), "c")),
+        ("Enter", chosen(turn(), "\r")),
+        ("c when paused", chosen(paused(), "C")),
+        ("Esc when paused", chosen(paused(), "\x1b")),
+        ("K in the sleep", chosen(sleep(), "K")),
+        ("k in a turn", chosen(turn(), "k")),
+        ("r", chosen(turn(), "r")),
+        ("o", chosen(turn(), "o")),
+        ("e", chosen(turn(), "e")),
+        ("s", chosen(turn(), "s")),
+        ("x", chosen(turn(), "x")),
+        ("a", chosen(turn(), "a")),
+    ];
+    let lines = lines.map(|(what, effects)| format!("{what:16} {effects}"));
+    insta::assert_snapshot!(lines.join("\n"), @"
+    c in a turn      Notice(Handled)
+    Enter            Notice(Handled)
+    c when paused    Notice(Handled); Continue
+    Esc when paused  Notice(Handled)
+    K in the sleep   Notice(Handled); SkipSleep
+    k in a turn      
+    r                Notice(Handled); Again(Iteration)
+    o                Notice(Handled); Again(Phase)
+    e                Notice(Handled); Edit(0)
+    s                Notice(Handled)
+    x                Notice(Handled); Exit
+    a                Notice(Handled); Abort; Exit
+    ");
+}
+
+#[test]
+fn s9c_s9d_a_wrong_key_asks_again_with_a_hint() {
+    let mut play = Play::in_turn();
+    play.press();
+    play.keys("z\x1b[A");
+    assert_eq!(play.out(), "");
+    assert!(
+        play.screen().ends_with("`z` is no choice now; Esc goes on"),
+        "{}",
+        play.screen()
+    );
+    play.keys("\r");
+    assert_eq!(play.out(), "Notice(Handled)");
+}
+
+#[test]
+fn j39a_a_press_in_the_menu_is_the_second_stage() {
+    let mut play = Play::in_turn();
+    play.press();
+    play.press();
+    assert_eq!(play.out(), "Notice(Escalate)");
+    play.keys("\x03");
+    assert_eq!(play.out(), "Press");
+}
+
+#[test]
+fn j40a_j40b_a_menu_that_cannot_be_shown_decides_nothing() {
+    let mut play = Play::in_turn();
+    play.press();
+    play.ui.cannot_prompt();
+    assert_eq!(play.out(), "Notice(Drop)");
+    assert_eq!(play.ui.wants(), Wants::Lines);
+}
+
+#[test]
+fn a_steer_is_sent_by_enter_and_by_nothing_else() {
+    let mut play = Play::in_turn();
+    play.line("\n");
+    assert_eq!((play.ui.wants(), play.out()), (Wants::Text, String::new()));
+    play.keys("mind the docs");
+    insta::assert_snapshot!(play.screen(), @"
+    Enter sends, Alt-Enter breaks the line, Esc cancels
+    steer> mind the docs
+    ");
+    play.keys("\r");
+    insta::assert_snapshot!(play.out(), @r#"
+    say "you: mind the docs\n"
+    Steer { text: "mind the docs", now: false }
+    "#);
+}
+
+#[test]
+fn s11a_what_was_typed_ahead_is_sent_by_a_second_enter_only() {
+    let mut play = Play::in_turn();
+    play.line("fix it\n");
+    assert_eq!(play.out(), "");
+    play.keys("\r");
+    assert!(
+        play.out()
+            .contains("Steer { text: \"fix it\", now: false }")
+    );
+    // Several lines at once, as from a paste, end with an empty one.
+    play.line("one\ntwo\n");
+    assert_eq!(play.out(), "");
+    play.keys("\r");
+    assert!(
+        play.out()
+            .contains("Steer { text: \"one\\ntwo\", now: false }")
+    );
+    // What is on its way when the prompt opens is text.
+    play.line("three\n");
+    play.line("four\n");
+    assert_eq!(play.out(), "");
+    play.keys("\x1b");
+    play.line("begun");
+    play.line(" and ended\n");
+    play.keys("\r");
+    assert!(play.out().contains("begun and ended"));
+}
+
+#[test]
+fn a_press_at_steer_opens_the_menu_and_keeps_what_was_written() {
+    let mut play = Play::in_turn();
+    play.line("half a tho\n");
+    play.keys("ught");
+    play.press();
+    assert_eq!(play.ui.wants(), Wants::Choice);
+    play.keys("s");
+    assert!(
+        play.screen().contains("steer> half a thought"),
+        "{}",
+        play.screen()
+    );
+}
+
+#[test]
+fn x121a_x121b_x121c_x121d_x121e_x121f_commands_are_carried_out() {
+    let said = |line: &str| {
+        let mut play = Play::in_turn();
+        play.line(&format!("{line}\n"));
+        let typed = play.out();
+        // At steer> they are the same.
+        let mut play = Play::in_turn();
+        play.line("\n");
+        play.keys(&format!("{line}\r"));
+        assert_eq!(play.out(), typed);
+        typed.replace('\n', "; ")
+    };
+    let lines = [
+        "/pause",
+        "/continue",
+        "/interrupt",
+        "/now stop that",
+        "/steer mind",
+        "/new",
+        "/stop",
+        "/exit",
+        "/status",
+    ];
+    let lines = lines.map(|line| format!("{line:15} {}", said(line)));
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    /pause          Pause { reason: None, after: Iteration }
+    /continue       Continue
+    /interrupt      Interrupt
+    /now stop that  say "you: stop that\n"; Steer { text: "stop that", now: true }
+    /steer mind     say "you: mind\n"; Steer { text: "mind", now: false }
+    /new            FreshSession
+    /stop           Stop(StopRequest { by: Person, when: AfterIteration })
+    /exit           Exit
+    /status         say "run run-1: iteration 3, 2 complete, 1m30s in all\n  now      agent starts 10s\n"
+    "#);
+    let mut play = Play::in_turn();
+    play.line("/puase\n");
+    insta::assert_snapshot!(play.out(), @r#"say "there is no /puase; did you mean /pause? /help shows all\n""#);
+}
+
+#[test]
+fn x121h_commands_that_come_together_are_carried_out_one_by_one() {
+    let mut play = Play::in_turn();
+    play.line("/pause\n/new\n");
+    assert_eq!(
+        play.out(),
+        "Pause { reason: None, after: Iteration }\nFreshSession"
+    );
+    play.line("/pause\none\n/exit\n");
+    assert_eq!(play.out(), "Pause { reason: None, after: Iteration }");
+    play.keys("\r");
+    assert!(
+        play.out()
+            .contains("Steer { text: \"one\\n/exit\", now: false }")
+    );
+    play.line("/steer\none\n");
+    play.keys("\r");
+    assert!(play.out().contains("Steer { text: \"one\", now: false }"));
+}
+
+#[test]
+fn x132a_a_press_while_the_editor_is_open_decides_nothing() {
+    let mut play = Play::in_turn();
+    play.press();
+    play.keys("e");
+    assert_eq!(play.out(), "Notice(Handled)\nEdit(0)");
+    play.press();
+    play.output("meanwhile\n");
+    assert_eq!(play.out(), "Notice(Drop)");
+    play.ui
+        .edited(Err("the editor `vi` ended with exit status 1".into()));
+    assert!(
+        play.screen()
+            .ends_with("the editor `vi` ended with exit status 1")
+    );
+    play.keys("e");
+    play.ui.edited(Ok(Edit::Text("new".into())));
+    insta::assert_snapshot!(play.out(), @r#"
+    Notice(Handled)
+    Edit(0)
+    Prompt { phase: 0, text: "new" }
+    print "a press came while the editor was open; once more stops the run\nmeanwhile\n"
+    say "the prompt was taken as it is now\n"
+    "#);
+    for (edit, became) in [
+        (Edit::None, "the prompt is as it was"),
+        (Edit::File, "the prompt was taken as it is now"),
+    ] {
+        play.press();
+        play.keys("e");
+        play.ui.edited(Ok(edit));
+        let out = play.out();
+        assert!(out.contains(became) && !out.contains("Prompt {"), "{out}");
+    }
+}
+
+#[test]
+fn a_shutdown_closes_what_prompts_and_answers_what_was_asked() {
+    let mut play = Play::in_turn();
+    play.asks("1", "make");
+    play.press();
+    play.output("held\n");
+    play.ui.shut();
+    play.asks("2", "make");
+    play.line("text\n");
+    insta::assert_snapshot!(play.out(), @r#"
+    Notice(Drop)
+    Answer { ask: "1", decision: Deny { message: "nobody is there to answer" } }
+    print "held\n"
+    Answer { ask: "2", decision: Deny { message: "nobody is there to answer" } }
+    "#);
+    assert_eq!(play.ui.wants(), Wants::Lines);
+}
+
+#[test]
+fn an_editor_keeps_the_screen_through_a_shutdown() {
+    let mut play = Play::in_turn();
+    play.press();
+    play.keys("e");
+    play.ui.shut();
+    play.output("stopping\n");
+    assert!(!play.out().contains("print"));
+    play.ui.edited(Err("killed".into()));
+    assert_eq!(play.out(), "print \"stopping\\n\"");
+}
+
+#[test]
+fn in_the_background_nothing_prompts_and_questions_come_back() {
+    let mut play = Play::in_turn();
+    play.asks("1", "make");
+    play.ui.step_back();
+    assert_eq!(play.ui.wants(), Wants::Lines);
+    play.ui.step_forward();
+    assert_eq!(play.ui.wants(), Wants::Choice);
+}

@@ -1,0 +1,126 @@
+//! Keys, news, presses and sizes in any order: the screen keeps its promises.
+
+use loop_state::Occasion;
+use proptest::prelude::*;
+
+use super::*;
+use crate::editor::Edit;
+use crate::stage::pipeline;
+
+#[derive(Clone, Debug)]
+enum Move {
+    Keys(String),
+    Line(String),
+    Press,
+    Output,
+    Ask(u8),
+    Review,
+    Judged,
+    Withdraw(u8),
+    Edited(bool),
+    Back,
+    Forward,
+    Tick,
+    Shut,
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        5 => "[a-z/\r\x1b\x03]{1,4}".prop_map(Move::Keys),
+        2 => "[/a-z]{0,6}\n?".prop_map(Move::Line),
+        2 => Just(Move::Press),
+        3 => Just(Move::Output),
+        2 => (0u8..4).prop_map(Move::Ask),
+        1 => (0u8..4).prop_map(Move::Withdraw),
+        1 => any::<bool>().prop_map(Move::Edited),
+        1 => Just(Move::Review),
+        1 => Just(Move::Judged),
+        1 => Just(Move::Back),
+        1 => Just(Move::Forward),
+        1 => Just(Move::Tick),
+        1 => Just(Move::Shut),
+    ];
+    proptest::collection::vec(one, 0..60)
+}
+
+proptest! {
+    /// Whatever happens in whatever order: nothing panics, output comes out once and in order, no question is answered more often than it was asked, each taken press is
+    /// answered once, the rows fit, and after a shutdown nothing prompts.
+    #[test]
+    fn any_order_of_things(moves in moves(), width in 2usize..100, height in 1usize..30) {
+        let mut play = Play::in_turn();
+        play.ui.resized(width, height);
+        let mut asked = Vec::new();
+        let (mut printed, mut written, mut answered, mut open_notices, mut shut) = (String::new(), 0, Vec::new(), 0, false);
+        for step in moves {
+            match step {
+                Move::Keys(text) => play.keys(&text),
+                Move::Line(text) => play.line(&text),
+                Move::Press if !shut => {
+                    open_notices = 1;
+                    play.press();
+                }
+                Move::Press => {}
+                Move::Output => {
+                    written += 1;
+                    play.output(&format!("#{written}\n"));
+                }
+                Move::Ask(id) => {
+                    asked.push(id.to_string());
+                    play.asks(&id.to_string(), "make");
+                }
+                Move::Withdraw(id) => {
+                    play.ui.news(&News::Agent(Event::PermissionWithdrawn { id: id.to_string() }), Some(String::new()));
+                }
+                Move::Review => {
+                    let (since, of) = (NOW, Occasion::Phase);
+                    play.ui.news(&News::Run(Notice::Review(of)), None);
+                    play.stand = pipeline(Step::Review { since, of });
+                    play.ui.viewed(play.stand.scene());
+                }
+                Move::Judged => {
+                    play.stand = at(Step::Turn { since: NOW });
+                    play.ui.viewed(play.stand.scene());
+                }
+                Move::Edited(well) => play.ui.edited(if well { Ok(Edit::File) } else { Err("no".into()) }),
+                Move::Back => play.ui.step_back(),
+                Move::Forward => play.ui.step_forward(),
+                Move::Tick => play.ui.ticked(play.stand.scene()),
+                Move::Shut => {
+                    play.ui.shut();
+                    shut = true;
+                }
+            }
+            for effect in play.ui.effects() {
+                match effect {
+                    Effect::Print(text) => printed.push_str(&text),
+                    Effect::Send(Control::Answer { ask, .. }) => answered.push(ask),
+                    Effect::Notice(_) => open_notices = 0,
+                    _ => {}
+                }
+            }
+            let wants = play.ui.wants();
+            prop_assert!(!shut || wants == Wants::Lines);
+            prop_assert!(open_notices == 0 || wants == Wants::Choice, "a press waits and nothing asks");
+            if let Some(rows) = play.ui.rows(play.stand.scene()) {
+                prop_assert!(rows.rows.len() <= height);
+                for row in &rows.rows {
+                    prop_assert!(crate::rows::width(row) <= width.max(9), "{row:?}");
+                }
+            }
+        }
+        play.ui.shut();
+        play.ui.edited(Ok(Edit::File));
+        for effect in play.ui.effects() {
+            if let Effect::Print(text) = effect {
+                printed.push_str(&text);
+            }
+        }
+        let numbers: Vec<usize> = printed.lines().filter_map(|l| l.strip_prefix('#')?.parse().ok()).collect();
+        prop_assert_eq!(numbers, (1..=written).collect::<Vec<_>>());
+        for id in &asked {
+            let count = |ids: &[String]| ids.iter().filter(|other| *other == id).count();
+            prop_assert!(count(&answered) <= count(&asked));
+        }
+    }
+}
