@@ -12,7 +12,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use crate::workspace::{Package, Workspace};
 
 /// The modules that still stand in circles: of files, and of top modules, which have their whole folder in them. The numbers may only shrink.
-const STILL: [(&str, usize, usize); 11] = [
+const STILL: [(&str, usize, usize); 12] = [
     ("agent-drivers", 20, 0),
     ("agent-duplex", 12, 4),
     ("agent-subprocess", 14, 8),
@@ -22,7 +22,8 @@ const STILL: [(&str, usize, usize); 11] = [
     ("loop-state", 9, 9),
     ("rlm-bench", 37, 23),
     ("rlm-crash", 3, 3),
-    ("rlm-loop", 72, 20),
+    ("rlm-loop", 57, 18),
+    ("rlm-terminal", 8, 3),
     ("rlm-tests", 33, 4),
 ];
 
