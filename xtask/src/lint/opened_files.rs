@@ -14,16 +14,8 @@ use crate::workspace::Workspace;
 mod allowed;
 mod tokens;
 
-/// The crates that open files below `.rlm`.
-const CRATES: [&str; 5] = [
-    "crates/loop-runner/src",
-    "crates/rlm/src",
-    "crates/agent-drivers/src",
-    "crates/agent-subprocess/src",
-    "crates/checkpoint-store/src",
-];
 /// The modules that open files safely; everything else goes through them.
-const MODULES: [&str; 4] = [
+const MODULES: &[&str] = &[
     "crates/loop-runner/src/state_dir.rs",
     "crates/loop-runner/src/state_dir",
     "crates/agent-subprocess/src/plain_file.rs",
@@ -71,9 +63,13 @@ struct Call {
 /// Names each such call that no entry of the list allows, and each entry that allows nothing.
 pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
     let sources = sources::read(&workspace.root);
-    let of_crates = |source: &&Source| CRATES.iter().any(|it| source.path.starts_with(it));
+    let crates: Vec<PathBuf> = { workspace.published() }
+        .filter_map(|package| package.folder.strip_prefix(&workspace.root).ok())
+        .map(|folder| folder.join("src"))
+        .collect();
+    let of_crates = |source: &&Source| crates.iter().any(|it| source.path.starts_with(it));
     let sources: Vec<&Source> = sources.iter().filter(of_crates).collect();
-    judge(&sources, &ALLOWED)
+    judge(&sources, ALLOWED)
 }
 
 fn judge(sources: &[&Source], allowed: &[Allowed]) -> Vec<String> {

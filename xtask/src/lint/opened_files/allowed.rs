@@ -10,7 +10,7 @@ pub(super) struct Allowed {
     pub(super) reason: &'static str,
 }
 
-pub(super) const ALLOWED: [Allowed; 38] = [
+pub(super) const ALLOWED: &[Allowed] = &[
     Allowed {
         file: "crates/agent-drivers/src/acp/driver.rs",
         calls: &["std::fs::canonicalize"],
@@ -37,6 +37,19 @@ pub(super) const ALLOWED: [Allowed; 38] = [
             "std::fs::symlink_metadata",
         ],
         reason: "Its files are in a directory of the user's own, outside of any project; it checks owner and mode, and opens no link or FIFO.",
+    },
+    Allowed {
+        file: "crates/agent-duplex/src/persistence/sqlite/file.rs",
+        calls: &[
+            "std::fs::File::open",
+            "std::fs::OpenOptions::new",
+            "std::fs::hard_link",
+            "std::fs::metadata",
+            "std::fs::remove_file",
+            "std::fs::rename",
+            "std::fs::symlink_metadata",
+        ],
+        reason: "It opens the database at the path that its caller names; `rlm` doesn't use it.",
     },
     Allowed {
         file: "crates/agent-subprocess/src/ancestry.rs",
@@ -97,6 +110,16 @@ pub(super) const ALLOWED: [Allowed; 38] = [
         file: "crates/checkpoint-store/src/list.rs",
         calls: &["fs_err::read_dir"],
         reason: "It reads the names in a directory that the caller trusts; the disk module opens each store.",
+    },
+    Allowed {
+        file: "crates/interrupt-stack/src/catch.rs",
+        calls: &["std::fs::read"],
+        reason: "It reads /proc.",
+    },
+    Allowed {
+        file: "crates/interrupt-stack/src/terminal.rs",
+        calls: &["std::fs::File::open"],
+        reason: "It opens /dev/tty.",
     },
     Allowed {
         file: "crates/loop-runner/src/control/place.rs",
@@ -165,6 +188,21 @@ pub(super) const ALLOWED: [Allowed; 38] = [
         reason: "It looks up which directory the working tree is.",
     },
     Allowed {
+        file: "crates/rlm-terminal/src/console/job.rs",
+        calls: &["fs_err::read_to_string"],
+        reason: "It reads /proc.",
+    },
+    Allowed {
+        file: "crates/rlm-terminal/src/editor.rs",
+        calls: &["fs_err::OpenOptions::new", "fs_err::remove_file"],
+        reason: "It makes and removes a private copy of a random name in the temporary directory: O_EXCL follows no link.",
+    },
+    Allowed {
+        file: "crates/rlm-terminal/src/tty.rs",
+        calls: &["rustix::fs::open"],
+        reason: "It opens /dev/tty.",
+    },
+    Allowed {
         file: "crates/rlm/src/command/checkpoints/pipes.rs",
         calls: &["fs_err::File::open", "fs_err::metadata"],
         reason: "It opens the input that the user names, which may be a pipe on purpose; Ctrl-C ends the wait.",
@@ -228,20 +266,5 @@ pub(super) const ALLOWED: [Allowed; 38] = [
         file: "crates/rlm/src/resolve.rs",
         calls: &["fs_err::canonicalize"],
         reason: "It resolves the prompt file to refuse a link out of the project, and opens nothing.",
-    },
-    Allowed {
-        file: "crates/rlm-terminal/src/console/job.rs",
-        calls: &["fs_err::read_to_string"],
-        reason: "It reads /proc.",
-    },
-    Allowed {
-        file: "crates/rlm-terminal/src/editor.rs",
-        calls: &["fs_err::OpenOptions::new", "fs_err::remove_file"],
-        reason: "It makes and removes a private copy of a random name in the temporary directory: O_EXCL follows no link.",
-    },
-    Allowed {
-        file: "crates/rlm-terminal/src/tty.rs",
-        calls: &["rustix::fs::open"],
-        reason: "It opens /dev/tty.",
     },
 ];

@@ -188,7 +188,7 @@ fn every_exception_has_a_reason_and_is_named_once() {
         file,
         calls,
         reason,
-    } in &ALLOWED
+    } in ALLOWED
     {
         assert!(reason.starts_with("It") && !calls.is_empty(), "{file}");
     }
