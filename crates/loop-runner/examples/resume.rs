@@ -12,11 +12,9 @@ use std::time::Duration;
 use agent_drivers::command::CommandDriver;
 use agent_subprocess::guard;
 use cancellable_sleep::SleepGate;
-use loop_runner::{
-    AgentSettings, Control, DriverFactory, News, NewsReceiver, Options, Outcome, PhaseSettings,
-    Project, PromptSource, RunId, Runner, Settings, WorkTree,
-};
+use loop_runner::{Control, DriverFactory, News, NewsReceiver, Options, Outcome, Runner};
 use loop_state::{Notice, StopCause, StopRequest, When};
+use rlm_store::{AgentSettings, PhaseSettings, Project, PromptSource, RunId, Settings, WorkTree};
 use tokio::sync::mpsc;
 
 /// Reads its prompt, as every agent should, and works.

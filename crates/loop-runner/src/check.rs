@@ -8,13 +8,12 @@ use agent_duplex::{BoxFuture, ProcessName};
 use agent_subprocess::{Agent, AgentCommand, Containment, Context, Exit, Output};
 use cancellable_sleep::SleepGate;
 use loop_state::CheckResult;
+use rlm_store::Command;
+use rlm_store::deadline::{Hurried, Hurry, left};
+use rlm_store::survivors::{gone, names};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-
-use crate::hurry::{Hurried, Hurry, left};
-use crate::news::Command;
-use crate::survivors::{gone, names};
 
 /// How much of the output is kept: its end.
 const TAIL: usize = 8 * 1024;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use loop_state::Timestamp;
+use rlm_store::timestamp;
 use tokio::time::Instant;
 
 /// The shortest time that is taken for a jump; what is less may be a clock that is being set right bit by bit, or a machine that is busy.
@@ -59,13 +60,6 @@ impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Clock").field(&self.read).finish()
     }
-}
-
-pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

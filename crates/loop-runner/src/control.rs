@@ -42,7 +42,7 @@ pub use attached::{Attached, attach, attach_after};
 pub use change::Change;
 pub use client::{Answers, ask};
 pub use doing::Doing;
-pub use force::Forced;
+pub use force::{Forced, end_by_force};
 pub use protocol::{Answer, Ended, PauseAfter, Redo, Request, Standing, StopAfter};
 pub(crate) use recent::Recent;
 pub use reviewed::Reviewed;

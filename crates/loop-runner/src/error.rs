@@ -1,121 +1,23 @@
 //! Why a run could not be made, found or continued: all messages in one place, predicates for what callers branch on.
 
-use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::locks;
-use crate::state_dir::Foreign;
-use crate::{Holder, Mend, RunId};
+use rlm_store::Mend;
 
 /// Why a run could not be made, found or continued. Its text names the place and what to do, which for some is a [`mend`](Self::mend) that a program
 /// may have a command for.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub struct Error(Box<Kind>);
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
 enum Kind {
+    #[error(transparent)]
+    Store(rlm_store::Error),
     #[error("the feedback is not taken: {0}")]
     Feedback(&'static str),
-    #[error("{what} `{}`: {}", path.display(), bare(source))]
-    Io {
-        what: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
-    #[error(
-        "what run `{run}` started is alive: {alive}; end it first, or resume the run, which does"
-    )]
-    Alive { run: RunId, alive: String },
-    #[error("{} is working in `{}`; wait for it or stop it", name(holder.as_ref()), path.display())]
-    Held {
-        path: PathBuf,
-        holder: Option<Holder>,
-    },
-    #[error("{who} holds a lock on `{}`, and no run of this project does; end it, or ask its user to", path.display())]
-    Blocked { path: PathBuf, who: String },
-    #[error(
-        "`{0}` is not a run id: use 1 to 64 letters, digits, `.`, `_` or `-`, beginning with a letter or digit"
-    )]
-    BadRunId(String),
-    #[error("no run `{run}` in `{}`; choose one that is there, or another project", path.display())]
-    NoSuchRun { run: RunId, path: PathBuf },
-    #[error("run `{run}` has no {what} on record; choose from what it has")]
-    NoSuchState { run: RunId, what: String },
-    #[error(
-        "iteration {iteration} of run `{run}` is in no commit, so that its files can't be had again; {mend}"
-    )]
-    NotCommitted {
-        run: RunId,
-        iteration: u32,
-        mend: String,
-        by: Option<Mend>,
-    },
-    #[error("it was stopped, and nothing of it is left")]
-    Stopped,
-    #[error("run `{0}` is at work: stop it first")]
-    AtWork(RunId),
-    #[error(
-        "run `{run}` was moved to `{to}` and goes on there; to go on here all the same, take it back"
-    )]
-    Moved { run: RunId, to: String },
-    #[error("`{}`: {problem}", path.display())]
-    Archive {
-        path: PathBuf,
-        problem: String,
-        by: Option<Mend>,
-    },
-    #[error("run `{run}` {problem}")]
-    Unfit {
-        run: RunId,
-        problem: String,
-        by: Option<Mend>,
-    },
-    #[error("run `{0}` exists already; choose another name, or go on with it")]
-    RunExists(RunId),
-    #[error(
-        "run `{0}` has nothing saved to continue from: it ended before its first save; start a new one"
-    )]
-    NothingSaved(RunId),
-    #[error(
-        "the state of run `{0}` is gone, and only transcripts are left of it: it can't be gone on with; start a new run under another name"
-    )]
-    StateGone(RunId),
-    #[error("run `{run}` can't be {what}: {source}")]
-    Store {
-        run: RunId,
-        what: &'static str,
-        source: checkpoint_store::Error,
-    },
-    #[error(
-        "the state of run `{run}` was removed while it ran (`git clean -x`? an agent?), and could not be written again: {source}; \
-         what it did is in the working tree, but it can't be resumed: start a new run"
-    )]
-    Vanished {
-        run: RunId,
-        source: checkpoint_store::Error,
-    },
-    #[error("the prompt of run `{0}` is lost; give another one with --prompt-file FILE")]
-    PromptLost(RunId),
-    #[error("`{}` is no directory to work in: {}; name another one with -C", path.display(), bare(source))]
-    Directory { path: PathBuf, source: io::Error },
-    #[error("`{}`: {problem}", path.display())]
-    Git { path: PathBuf, problem: String },
-    #[error("{0}")]
-    Foreign(Foreign),
-    #[error(
-        "git tracks the state in `{}`, so that another clone's runs would be taken for yours: git -C {} rm -r -q --cached .rlm, and commit that",
-        .0.join(".rlm").display(), .0.display()
-    )]
-    Tracked(PathBuf),
-    #[error("`{name}` can't be the name of a phase: {problem}")]
-    PhaseName { name: String, problem: &'static str },
-    #[error("the prompt file `{}` {problem}", path.display())]
-    Prompt { path: PathBuf, problem: String },
-    #[error("{0}")]
-    Rules(loop_state::RulesError),
     #[error("nobody listens at `{}`: no process has the run", .0.display())]
     Nobody(PathBuf),
     #[error("who listens at `{}` does not answer", .0.display())]
@@ -124,190 +26,17 @@ enum Kind {
     Babble { path: PathBuf, why: String },
     #[error("{0}")]
     Refused(String),
-    #[error("{0}")]
-    Unproven(String),
     #[error("{message}")]
     Agent { message: String, source: Source },
-    #[error("phase `{phase}`: {source}")]
-    Unsupported {
-        phase: String,
-        source: agent_duplex::Error,
-    },
 }
 
-fn name(holder: Option<&Holder>) -> String {
-    holder.map_or_else(|| "another process".into(), ToString::to_string)
-}
-
-/// What went wrong, without the path that `fs-err` repeats.
-fn bare(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "it is not there".into(),
-        io::ErrorKind::Other => error.to_string(),
-        kind => kind.to_string(),
+impl From<rlm_store::Error> for Error {
+    fn from(error: rlm_store::Error) -> Self {
+        Self(Box::new(Kind::Store(error)))
     }
 }
 
 impl Error {
-    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
-        let path = path.into();
-        Self(Box::new(Kind::Io { what, path, source }))
-    }
-
-    pub(crate) fn directory(path: &Path, source: io::Error) -> Self {
-        Self(Box::new(Kind::Directory {
-            path: path.into(),
-            source,
-        }))
-    }
-
-    pub(crate) fn prompt_lost(run: RunId) -> Self {
-        Self(Box::new(Kind::PromptLost(run)))
-    }
-
-    pub(crate) fn phase_name(name: &str, problem: &'static str) -> Self {
-        let name = name.escape_debug().take(80).collect();
-        Self(Box::new(Kind::PhaseName { name, problem }))
-    }
-
-    /// Names who holds the lock on a working tree: its run, or the process that the kernel names.
-    pub(crate) fn tree_held(tree: &Path, holder: Option<Holder>) -> Self {
-        let is_run = holder.as_ref().is_some_and(|it| it.process.is_alive());
-        let who = locks::describe_stranger(tree).filter(|_| !is_run);
-        match who {
-            Some(who) => Self(Box::new(Kind::Blocked {
-                path: tree.into(),
-                who,
-            })),
-            None => Self::held(tree, holder),
-        }
-    }
-
-    pub(crate) fn held(path: &Path, holder: Option<Holder>) -> Self {
-        Self(Box::new(Kind::Held {
-            path: path.into(),
-            holder,
-        }))
-    }
-
-    pub(crate) fn alive(run: RunId, alive: &[agent_duplex::ProcessName]) -> Self {
-        let name = |it: &agent_duplex::ProcessName| format!("{} (pid {})", it.name, it.pid);
-        let names: Vec<_> = alive.iter().take(8).map(name).collect();
-        let alive = names.join(", ");
-        Self(Box::new(Kind::Alive { run, alive }))
-    }
-
-    pub(crate) fn bad_run_id(text: &str) -> Self {
-        Self(Box::new(Kind::BadRunId(
-            text.escape_debug().take(80).collect(),
-        )))
-    }
-
-    pub(crate) fn no_such_run(run: RunId, path: &Path) -> Self {
-        Self(Box::new(Kind::NoSuchRun {
-            run,
-            path: path.into(),
-        }))
-    }
-
-    pub(crate) fn no_such_state(run: &RunId, what: String) -> Self {
-        let run = run.clone();
-        Self(Box::new(Kind::NoSuchState { run, what }))
-    }
-
-    pub(crate) fn not_committed(run: &RunId, iteration: u32, mend: String) -> Self {
-        let run = run.clone();
-        Self(Box::new(Kind::NotCommitted {
-            run,
-            iteration,
-            mend,
-            by: None,
-        }))
-    }
-
-    pub(crate) fn at_work(run: &RunId) -> Self {
-        Self(Box::new(Kind::AtWork(run.clone())))
-    }
-
-    pub(crate) fn moved(run: &RunId, moved: &crate::Moved) -> Self {
-        let (run, to) = (run.clone(), moved.to.clone());
-        Self(Box::new(Kind::Moved { run, to }))
-    }
-
-    pub(crate) fn archive(path: &Path, problem: String) -> Self {
-        let (path, by) = (path.into(), None);
-        Self(Box::new(Kind::Archive { path, problem, by }))
-    }
-
-    pub(crate) fn stopped() -> Self {
-        Self(Box::new(Kind::Stopped))
-    }
-
-    /// `problem` says what to do.
-    pub(crate) fn unfit(run: &RunId, problem: impl Into<String>) -> Self {
-        let (run, problem, by) = (run.clone(), problem.into(), None);
-        Self(Box::new(Kind::Unfit { run, problem, by }))
-    }
-
-    /// Says what mends a problem whose text ends with that.
-    pub(crate) fn mended_by(mut self, mend: Mend) -> Self {
-        if let Kind::Archive { by, .. } | Kind::NotCommitted { by, .. } | Kind::Unfit { by, .. } =
-            &mut *self.0
-        {
-            *by = Some(mend);
-        }
-        self
-    }
-
-    pub(crate) fn run_exists(run: RunId) -> Self {
-        Self(Box::new(Kind::RunExists(run)))
-    }
-
-    pub(crate) fn nothing_saved(run: RunId) -> Self {
-        Self(Box::new(Kind::NothingSaved(run)))
-    }
-
-    pub(crate) fn state_gone(run: RunId) -> Self {
-        Self(Box::new(Kind::StateGone(run)))
-    }
-
-    pub(crate) fn store(run: &RunId, what: &'static str, source: checkpoint_store::Error) -> Self {
-        if source.is_vanished() {
-            let run = run.clone();
-            return Self(Box::new(Kind::Vanished { run, source }));
-        }
-        Self(Box::new(Kind::Store {
-            run: run.clone(),
-            what,
-            source,
-        }))
-    }
-
-    pub(crate) fn prompt(path: &Path, problem: impl Into<String>) -> Self {
-        Self(Box::new(Kind::Prompt {
-            path: path.into(),
-            problem: problem.into(),
-        }))
-    }
-
-    /// `problem` says what to do.
-    pub(crate) fn git(path: &Path, problem: String) -> Self {
-        let path = path.into();
-        Self(Box::new(Kind::Git { path, problem }))
-    }
-
-    pub(crate) fn foreign(foreign: Foreign) -> Self {
-        Self(Box::new(Kind::Foreign(foreign)))
-    }
-
-    pub(crate) fn tracked(root: &Path) -> Self {
-        Self(Box::new(Kind::Tracked(root.into())))
-    }
-
-    pub(crate) fn rules(error: loop_state::RulesError) -> Self {
-        Self(Box::new(Kind::Rules(error)))
-    }
-
     pub(crate) fn nobody(path: PathBuf) -> Self {
         Self(Box::new(Kind::Nobody(path)))
     }
@@ -325,11 +54,6 @@ impl Error {
         Self(Box::new(Kind::Refused(why.into())))
     }
 
-    /// `why` says what can't be proven of which process, and what to do.
-    pub(crate) fn unproven(why: impl Into<String>) -> Self {
-        Self(Box::new(Kind::Unproven(why.into())))
-    }
-
     /// Makes the error of an agent that can't be had; `message` says what to do.
     #[must_use]
     pub fn agent(message: impl Into<String>, source: impl Into<Source>) -> Self {
@@ -341,49 +65,31 @@ impl Error {
         Self(Box::new(Kind::Feedback(why)))
     }
 
-    pub(crate) fn no_mcp_servers(phase: &str) -> Self {
-        let mend = "say them in its own arguments, or choose an agent that has a driver";
-        let source = agent_duplex::Error::unsupported("command", "take MCP servers", mend);
-        let phase = phase.to_owned();
-        Self(Box::new(Kind::Unsupported { phase, source }))
+    /// Returns the error of what is saved, if it is one.
+    fn saved(&self) -> Option<&rlm_store::Error> {
+        match &*self.0 {
+            Kind::Store(error) => Some(error),
+            _ => None,
+        }
     }
 
     /// Returns what would mend it, where that is one thing that a program may have a command for. The text ends with it, so that a command can be put
     /// behind: `run x is at work: stop it first`, and how.
     #[must_use]
     pub fn mend(&self) -> Option<Mend> {
-        match &*self.0 {
-            Kind::NoSuchRun { .. } => Some(Mend::ChooseRun),
-            Kind::NoSuchState { run, .. } => Some(Mend::ChooseState(run.clone())),
-            Kind::AtWork(run) => Some(Mend::Stop(run.clone())),
-            Kind::Moved { run, .. } => Some(Mend::TakeBack(run.clone())),
-            Kind::RunExists(run) => Some(Mend::Resume(run.clone())),
-            Kind::Archive { by, .. } | Kind::NotCommitted { by, .. } | Kind::Unfit { by, .. } => {
-                by.clone()
-            }
-            _ => None,
-        }
+        self.saved().and_then(rlm_store::Error::mend)
     }
 
     /// Returns whether an agent can't do what the settings ask of it.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
-        matches!(*self.0, Kind::Unsupported { .. })
+        self.saved().is_some_and(rlm_store::Error::is_unsupported)
     }
 
     /// Returns whether another process holds the run or its working tree.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        match &*self.0 {
-            Kind::Held { .. } | Kind::Blocked { .. } | Kind::AtWork(_) => true,
-            Kind::Store { source, .. } => source.is_locked(),
-            _ => false,
-        }
-    }
-
-    /// Returns whether a store had no room, so that what was saved in it before is intact.
-    pub(crate) fn is_full(&self) -> bool {
-        matches!(&*self.0, Kind::Store { source, .. } if source.is_full())
+        self.saved().is_some_and(rlm_store::Error::is_held)
     }
 
     /// Returns whether no process has the run, so that nobody was asked anything.
@@ -407,51 +113,23 @@ impl Error {
     /// Returns whether the run goes on elsewhere.
     #[must_use]
     pub fn is_moved(&self) -> bool {
-        matches!(*self.0, Kind::Moved { .. })
+        self.saved().is_some_and(rlm_store::Error::is_moved)
     }
 
     /// Returns whether there is no such run, no such state of it, or nothing saved in it. From
     /// [`Runner::open`](crate::Runner::open) it means that a run of that name can be made.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        matches!(
-            *self.0,
-            Kind::NoSuchRun { .. } | Kind::NoSuchState { .. } | Kind::NothingSaved(_)
-        )
+        self.saved().is_some_and(rlm_store::Error::is_not_found)
     }
 
     /// Returns whether what was asked for makes no sense, so that asking differently is the mend.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(
-            *self.0,
-            Kind::BadRunId(_)
-                | Kind::RunExists(_)
-                | Kind::Directory { .. }
-                | Kind::Feedback(_)
-                | Kind::Foreign(_)
-                | Kind::Git { .. }
-                | Kind::Moved { .. }
-                | Kind::NotCommitted { .. }
-                | Kind::Unfit { .. }
-                | Kind::PhaseName { .. }
-                | Kind::Prompt { .. }
-                | Kind::Refused(_)
-                | Kind::Rules(_)
-                | Kind::Tracked(_)
-                | Kind::Unsupported { .. }
-        )
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source()
+        match &*self.0 {
+            Kind::Store(error) => error.is_usage(),
+            Kind::Feedback(_) | Kind::Refused(_) => true,
+            _ => false,
+        }
     }
 }

@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use loop_state::{Head, Step, Timestamp};
+use rlm_store::RunId;
+use rlm_store::state_dir::{self, Identity};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
-
-use crate::RunId;
-use crate::state_dir::{self, Identity};
 
 /// How often the file is written when nothing changes.
 const EVERY: Duration = Duration::from_secs(10);
@@ -177,8 +176,8 @@ fn is_heartbeat(path: &Path, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::timestamp;
     use loop_state::{PhaseRules, Rules};
+    use rlm_store::timestamp;
     use std::time::SystemTime;
 
     fn head() -> Head {

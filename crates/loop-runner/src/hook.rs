@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use agent_subprocess::{AgentCommand, Context, StdinMode};
 use loop_state::{CheckResult, Head, Timestamp};
+use rlm_store::RunId;
+use rlm_store::deadline::Hurry;
 use tokio::task::JoinHandle;
 
 use crate::check::{self, CheckEnd, Freezer};
-use crate::hurry::Hurry;
-use crate::{Error, News, Outcome, RunId};
+use crate::{Error, News, Outcome};
 
 /// How long one call of the command may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);

@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use agent_duplex::{ProcessName, StopReport};
+use rlm_store::deadline::{Hurried, Hurry};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-
-use crate::hurry::{Hurried, Hurry};
 
 /// The most attempts whose leftovers are carried at once: each costs a guard process.
 pub(crate) const MOST: usize = 8;
@@ -77,5 +76,8 @@ async fn carry(
         }
     };
     let alive = attempt.conversation.leftovers().await;
-    (alive, halted.stop(&attempt.conversation, by).await)
+    (
+        alive,
+        crate::hurry::stop(&mut halted, &attempt.conversation, by).await,
+    )
 }

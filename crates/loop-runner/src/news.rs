@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use agent_duplex::{Event, Line, ProcessName, Stream};
 use loop_state::{CheckResult, Notice, Timestamp};
+use rlm_store::Command;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -146,15 +147,6 @@ pub enum News {
     Warning(String),
     /// The watcher was too slow for this many lines; the transcript has them.
     Missed(u64),
-}
-
-/// A command of the loop's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Command {
-    /// The gate with this index.
-    Gate(u32),
-    /// The check.
-    Check,
 }
 
 /// The watcher's end: news with their times, in order. A watcher that lags misses agent output and never holds the run up; nor does one that is dropped.

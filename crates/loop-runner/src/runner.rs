@@ -7,21 +7,22 @@ use agent_duplex::{Driver, ProcessName};
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
 use loop_state::{Happening, Head, Machine, StopReason, Timestamp, Usage};
+use rlm_store::deadline::left;
+use rlm_store::journal::Journal;
+use rlm_store::{Loss, PhaseSettings, RunHead, Settings, Uncommitted, WorkTree, runs};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::Error;
 use crate::check::RunningCheck;
 use crate::clock::Clock;
 use crate::control::{Control, Socket, Wishes};
 use crate::heartbeat::Heartbeat;
 use crate::hook::{Happened, Hooks};
-use crate::hurry::left;
-use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
 use crate::shutdown::{Shutdown, count_down};
 use crate::view::{AgentView, View};
-use crate::{Error, Loss, PhaseSettings, RunHead, Settings, Uncommitted, WorkTree, runs};
 pub(crate) use attempt::Attempt;
 pub(crate) use beat::Pulse;
 pub use reload::Reloaded;
@@ -125,7 +126,7 @@ pub struct Runner {
     commands: Option<commands::Commands>,
     settling: Option<settle::Settling>,
     kept: Kept,
-    looks: crate::git::looks::OwnLooks,
+    looks: rlm_store::git::looks::OwnLooks,
     /// The stop of the run, for those who watch it.
     shutdown: watch::Sender<Option<Shutdown>>,
     /// When the working tree was looked at, if nothing of the run has worked in it since.
@@ -172,10 +173,10 @@ impl Runner {
         options: Options,
     ) -> Result<(Self, NewsReceiver), Error> {
         let (project, run) = (work_tree.project(), work_tree.run().clone());
-        let machine = Head::new(settings.rules()).map_err(Error::rules)?;
+        let machine = Head::new(settings.rules()).map_err(rlm_store::Error::rules)?;
         settings.check_names()?;
         if runs::exists(project, &run) {
-            return Err(Error::run_exists(run));
+            return Err(rlm_store::Error::run_exists(run).into());
         }
         Self::refuse_unfit(project, &settings).await?;
         let prompts = prompts::first(&run, &settings)?;
@@ -214,10 +215,12 @@ impl Runner {
         project.run(&run)?;
         let (mut journal, loaded) = Journal::open(project, &run, false)?;
         let Some(mut saved) = loaded.head else {
-            return Err(runs::nothing_saved(project, &run));
+            return Err(runs::nothing_saved(project, &run).into());
         };
         match saved.moved.take() {
-            Some(moved) if !options.take_back => return Err(Error::moved(&run, &moved)),
+            Some(moved) if !options.take_back => {
+                return Err(rlm_store::Error::moved(&run, &moved).into());
+            }
             _ => {}
         }
         let run_dir = project.run_dir(&run);
@@ -232,7 +235,7 @@ impl Runner {
             settings, prompts, ..
         } = &mut saved;
         prompts::keep_new(&mut journal, settings, prompts).await?;
-        let prompts = prompts::kept(project, &saved)?;
+        let prompts = project.prompts(&saved)?;
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
         runner.remove_orphans(loaded.report.removed_temps);
         runner.loss = loss.map(|loss| format!("the state is damaged: {loss}"));

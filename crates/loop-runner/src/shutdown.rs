@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
 use loop_state::Timestamp;
+use rlm_store::Command;
+use rlm_store::deadline::left;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::hurry::left;
-use crate::news::{Command, News, NewsSender};
+use crate::news::{News, NewsSender};
 
 /// The countdown begins after this time, and no two of its lines come faster.
 const FIRST: Duration = Duration::from_secs(1);

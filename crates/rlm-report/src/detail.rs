@@ -1,8 +1,8 @@
 //! One attempt in full: its prompt, what its agent said and did, its gates and check, its commit.
 
-use loop_runner::timeline::{Attempt, Command};
 use loop_state::CheckResult;
 use maud::{Markup, html};
+use rlm_store::timeline::{Attempt, Command};
 
 use crate::report::Report;
 use crate::transcript::{Piece, Stat, Transcript};
@@ -229,14 +229,14 @@ pub(crate) fn named<'a>(
         .phases
         .get(attempt.phase as usize);
     match command.command {
-        loop_runner::Command::Gate(index) => {
+        rlm_store::Command::Gate(index) => {
             let gate = phase.and_then(|phase| phase.gates.get(index as usize));
             (
                 format!("Gate {}", index + 1),
                 gate.map_or("", String::as_str),
             )
         }
-        loop_runner::Command::Check => {
+        rlm_store::Command::Check => {
             let check = phase.and_then(|phase| phase.until.as_deref());
             ("The check".to_owned(), check.unwrap_or_default())
         }

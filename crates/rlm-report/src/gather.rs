@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
-use loop_runner::{Project, Records, RunState, Timeline, removed_transcripts, transcripts};
+use rlm_store::{Project, Records, RunState, Timeline, removed_transcripts, transcripts};
 
 use crate::report::{Report, Wording};
 use crate::rows::in_full;

@@ -1,11 +1,11 @@
 //! A run's timeline for programs, in the words of the schema rather than of our types.
 
-use loop_runner::Fate;
-use loop_runner::timeline::{Attempt, ProcessEnd, Timeline, Wait, WaitFor, What};
 use loop_state::{
     Again, CheckResult, CutCause, Evidence, Occasion, SteerState, StopCause, StopReason, Timestamp,
     Verdict,
 };
+use rlm_store::Fate;
+use rlm_store::timeline::{Attempt, ProcessEnd, Timeline, Wait, WaitFor, What};
 use rlm_text::money;
 use rlm_text::time::utc;
 use serde_json::{Value, json};
@@ -38,8 +38,8 @@ pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
             "denied": it.denied, "nothing_done": it.idle, "leftovers_ended": it.leftovers, "survivors": it.survivors,
             "commands": it.commands.iter().map(|it| json!({
                 "command": match it.command {
-                    loop_runner::Command::Gate(index) => format!("gate {}", index + 1),
-                    loop_runner::Command::Check => "check".to_owned(),
+                    rlm_store::Command::Gate(index) => format!("gate {}", index + 1),
+                    rlm_store::Command::Check => "check".to_owned(),
                 },
                 "began_at": utc(it.began), "ended_at": utc(it.ended),
                 "outcome": match it.result { CheckResult::Passed => "passed", CheckResult::Failed(_) => "failed", CheckResult::NotRun(_) => "not_run", _ => "stopped" },
@@ -160,7 +160,6 @@ fn moment(at: Timestamp, what: &What) -> Value {
             "discarded",
             format!("{attempts} attempts, from iteration {from} on").into(),
         ),
-        _ => ("unknown", Value::Null),
     };
     json!({"at": utc(at), "what": what, "detail": detail})
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use loop_runner::{Fate, PhaseSettings, RunState};
 use loop_state::{Evidence, StopReason};
 use maud::{Markup, PreEscaped, html};
+use rlm_store::{Fate, PhaseSettings, RunState};
 use rlm_text::money::dollars;
 
 use crate::report::Report;

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use loop_runner::timeline::{ProcessEnd, Timeline, WaitFor};
 use loop_state::Timestamp;
 use maud::{Markup, html};
+use rlm_store::timeline::{ProcessEnd, Timeline, WaitFor};
 use rlm_text::money::dollars;
 
 use crate::report::Report;

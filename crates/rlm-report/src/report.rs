@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use agent_duplex::ProcessName;
 use jiff::tz::TimeZone;
-use loop_runner::{Fate, Removed, Timeline};
 use loop_state::CutCause;
+use rlm_store::{Fate, Removed, Timeline};
 
 use crate::transcript::Detail;
 use crate::words;

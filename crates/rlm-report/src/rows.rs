@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use loop_runner::timeline::{Moment, Process, ProcessEnd, Steer, Timeline, Wait, WaitFor, What};
 use loop_state::{Again, SteerState, StopCause, Timestamp, Usage, Verdict};
 use maud::{Markup, html};
+use rlm_store::timeline::{Moment, Process, ProcessEnd, Steer, Timeline, Wait, WaitFor, What};
 
 use crate::detail::{anchor, title};
 use crate::report::Report;
@@ -311,6 +311,5 @@ fn moment_words(moment: &Moment) -> (&'static str, String) {
             "Went back",
             format!("to iteration {from}; {} discarded", count(*attempts as usize, "attempt", "attempts")),
         ),
-        _ => ("Something", "that this program does not know".to_owned()),
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use loop_runner::timeline::{ProcessEnd, Timeline};
-use loop_runner::{Fate, PhaseSettings, RunState};
 use loop_state::{Budget, Evidence, Step, StopCause, StopReason, Timestamp, Wait};
 use maud::{Markup, html};
+use rlm_store::timeline::{ProcessEnd, Timeline};
+use rlm_store::{Fate, PhaseSettings, RunState};
 use rlm_text::money::dollars;
 
 use crate::report::Report;

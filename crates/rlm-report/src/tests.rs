@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use checkpoint_store::{Options, Writer};
 use jiff::tz::{TimeZone, offset};
-use loop_runner::{Project, Record};
 use loop_state::{
     Autonomy, CheckResult, Effect, Event, Happening, Head, Machine, PhaseRules, Resume, Rules,
     StopCause, StopRequest, Timestamp, Tree, TurnOutcome, Usage, When,
 };
 use maud::{PreEscaped, html};
 use proptest::prelude::*;
+use rlm_store::{Project, Record};
 use serde_json::{Value, json};
 
 use seen::{expect_harmless, parse};

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use loop_runner::Record;
 use loop_state::Timestamp;
+use rlm_store::Record;
 
 use crate::words::bytes;
 

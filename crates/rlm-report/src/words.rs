@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use loop_runner::timeline::{Attempt, WaitFor};
-use loop_runner::{Fate, Removed, Uncommitted};
 use loop_state::{CutCause, Timestamp, Usage};
 use maud::{Markup, html};
+use rlm_store::timeline::{Attempt, WaitFor};
+use rlm_store::{Fate, Removed, Uncommitted};
 use rlm_text::escape::plain;
 use rlm_text::money::dollars;
 use rlm_text::time::{instant, utc};
@@ -96,7 +96,6 @@ pub(crate) fn waited_for(why: WaitFor) -> &'static str {
         WaitFor::Review(loop_state::Occasion::Phase) => "a person’s word on the phase",
         WaitFor::Review(_) => "a person’s word on the batch",
         WaitFor::Interrupt => "a person’s word, after an interrupt",
-        _ => "something",
     }
 }
 

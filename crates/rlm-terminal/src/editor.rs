@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use agent_subprocess::guard::OwnProgram;
 use fs_err::os::unix::fs::OpenOptionsExt;
-use loop_runner::state_dir;
+use rlm_store::state_dir;
 use rustix::process::{
     Pid, Signal, WaitOptions, getpgrp, kill_process_group, test_kill_process_group, waitpid,
 };

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use loop_runner::{AcpPreset, AgentSettings, ClaudeOptions};
+use rlm_store::{AcpPreset, AgentSettings, ClaudeOptions};
 
 use crate::config::Config;
 use crate::exit::Failure;

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, Args as ClapArgs, Parser, Subcommand};
-use loop_runner::RunId;
 use loop_state::Autonomy;
 
 mod checkpoints;
@@ -26,6 +25,7 @@ use crate::command::init::Preset;
 use crate::command::logs::Since;
 use crate::render::{Level, Screen};
 use crate::watchers::Occasion;
+use rlm_store::RunId;
 use rlm_text::duration;
 use rlm_text::money;
 

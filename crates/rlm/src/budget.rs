@@ -1,6 +1,6 @@
 //! Refuses a budget that an agent does not report on.
 
-use loop_runner::Settings;
+use rlm_store::Settings;
 
 use crate::agents;
 use crate::exit::Failure;

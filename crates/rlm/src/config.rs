@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent_drivers::mcp::McpServers;
-use loop_runner::{AcpOptions, ClaudeOptions, CodexOptions, Hidden, state_dir};
 use loop_state::Autonomy;
+use rlm_store::{AcpOptions, ClaudeOptions, CodexOptions, Hidden, state_dir};
 use rlm_terminal::PressActions;
 use rlm_text::{bytes, duration, money};
 use serde::de::{self, Visitor};

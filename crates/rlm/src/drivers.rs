@@ -11,9 +11,9 @@ use agent_drivers::command::CommandDriver;
 use agent_drivers::mcp::McpServers;
 use agent_duplex::{Capabilities, Driver};
 use agent_subprocess::Context;
-use loop_runner::{
-    AcpOptions, AcpPreset, AgentSettings, ClaudeOptions, CodexOptions, DriverFactory, Permissions,
-    PhaseSettings,
+use loop_runner::DriverFactory;
+use rlm_store::{
+    AcpOptions, AcpPreset, AgentSettings, ClaudeOptions, CodexOptions, Permissions, PhaseSettings,
 };
 
 use crate::agents::AgentKind;

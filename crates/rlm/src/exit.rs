@@ -124,7 +124,13 @@ impl From<loop_runner::Error> for Failure {
         } else {
             Code::Failed
         };
-        Self::new(code, render::mended(&error))
+        Self::new(code, render::mended(&error, error.mend()))
+    }
+}
+
+impl From<rlm_store::Error> for Failure {
+    fn from(error: rlm_store::Error) -> Self {
+        loop_runner::Error::from(error).into()
     }
 }
 

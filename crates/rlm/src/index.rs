@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use loop_runner::{Project, RunEntry, RunId, state_dir};
+use rlm_store::{Project, RunEntry, RunId, state_dir};
 use serde::{Deserialize, Serialize};
 
 use crate::command::live::is_live;

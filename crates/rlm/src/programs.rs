@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use loop_runner::{Program, Project, Settings};
+use rlm_store::{Program, Project, Settings};
 
 use crate::config::Layers;
 use crate::resolve;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent_drivers::mcp::McpServers;
-use loop_runner::{AgentSettings, PhaseSettings, PromptSource, Settings};
 use loop_state::Limits;
+use rlm_store::{AgentSettings, PhaseSettings, PromptSource, Settings};
 use rlm_terminal::PressActions;
 
 use crate::agents::{self, AgentKind};
@@ -272,7 +272,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::args::{Args, Command};
     use clap::Parser;
-    use loop_runner::Permissions;
+    use rlm_store::Permissions;
 
     /// Parses what a user would type behind `rlm run -p …`, with an agent that is there.
     fn resolve(line: &str, file: &str) -> Result<Settings, String> {

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
 use interrupt_stack::{Cause, HardExit, Installed, Interrupts, die_by};
-use loop_runner::{Control, NewsReceiver, Options, Outcome, Project, PromptSource, Runner};
+use loop_runner::{Control, NewsReceiver, Options, Outcome, Runner};
 use loop_state::{StopCause, StopRequest, When};
+use rlm_store::{Project, PromptSource};
 use rlm_terminal::{PressActions, Shown, Signals, Subject, Terminal};
 use rlm_text::duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -75,7 +76,7 @@ impl Session {
         // First, so that every thread has it.
         rlm_terminal::block_terminal_signals();
         rlm_terminal::restore_on_panic();
-        loop_runner::watch_git();
+        rlm_store::watch_git();
         // From a thread: rows that were drawn and an editor have to go before the process does. Should that hang, the next press needs no thread.
         let interrupts = Interrupts::builder()
             .shutdown_deadline(Some(shutdown_budget))
@@ -84,7 +85,7 @@ impl Session {
             .on_untaken(|| anstream::eprintln!("{UNTAKEN}"))
             .before_exit(|_| {
                 rlm_terminal::restore();
-                loop_runner::end_git();
+                rlm_store::end_git();
                 last_words();
             })
             .install()
@@ -159,7 +160,7 @@ impl Session {
     /// it has ended this process dies by what ended it; what was done all the same is done.
     pub(crate) fn carry_through<T>(
         &self,
-        work: impl Future<Output = Result<T, loop_runner::Error>>,
+        work: impl Future<Output = Result<T, rlm_store::Error>>,
     ) -> Result<T, Failure> {
         let mut start = self.interrupts.push("move");
         let done = self.runtime.block_on(async {
@@ -399,7 +400,7 @@ fn last_words() {
 
 /// Ends a process in which nothing runs but perhaps git.
 fn die(cause: Cause) -> ! {
-    loop_runner::end_git();
+    rlm_store::end_git();
     die_by(cause)
 }
 

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use interrupt_stack::Interrupts;
-use loop_runner::{Hook, Program, ProgramKind, Project, Runner};
+use loop_runner::{Hook, Runner};
+use rlm_store::{Program, ProgramKind, Project};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Origin, Tree};

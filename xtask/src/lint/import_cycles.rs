@@ -12,17 +12,18 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use crate::workspace::{Package, Workspace};
 
 /// The modules that still stand in circles: of files, and of top modules, which have their whole folder in them. The numbers may only shrink.
-const STILL: [(&str, usize, usize); 12] = [
+const STILL: [(&str, usize, usize); 13] = [
     ("agent-drivers", 20, 0),
     ("agent-duplex", 12, 4),
     ("agent-subprocess", 14, 8),
     ("checkpoint-store", 9, 9),
     ("interrupt-stack", 16, 16),
-    ("loop-runner", 72, 24),
+    ("loop-runner", 25, 7),
     ("loop-state", 9, 9),
     ("rlm-bench", 37, 23),
     ("rlm-crash", 3, 3),
     ("rlm-loop", 57, 18),
+    ("rlm-store", 41, 15),
     ("rlm-terminal", 8, 3),
     ("rlm-tests", 33, 4),
 ];

@@ -16,8 +16,8 @@ mod tokens;
 
 /// The modules that open files safely; everything else goes through them.
 const MODULES: &[&str] = &[
-    "crates/loop-runner/src/state_dir.rs",
-    "crates/loop-runner/src/state_dir",
+    "crates/rlm-store/src/state_dir.rs",
+    "crates/rlm-store/src/state_dir",
     "crates/agent-subprocess/src/plain_file.rs",
     "crates/checkpoint-store/src/disk/unix.rs",
 ];

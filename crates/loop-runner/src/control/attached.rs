@@ -56,13 +56,13 @@ pub fn attach(run_dir: &Path, attended: bool) -> Result<Attached, Error> {
 pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<Attached, Error> {
     let answers = client::ask(run_dir, &Request::Attach { attended })?;
     let (path, mut from) = answers.into_parts();
-    let failed = |e| Error::io("can't talk to", &path, e);
+    let failed = |e| rlm_store::Error::io("can't talk to", &path, e);
     from.get_ref()
         .set_read_timeout(Some(PATIENCE))
         .map_err(failed)?;
     let first = line(&mut from).map_err(|e| match e.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::silent(path.clone()),
-        _ => failed(e),
+        _ => failed(e).into(),
     })?;
     let first = first.ok_or_else(|| Error::nobody(path.clone()))?;
     let Ok(Told::View(view)) = serde_json::from_slice(&first) else {

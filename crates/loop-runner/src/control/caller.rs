@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 
 use agent_subprocess::ancestry::{Ancestor, Peer};
 use agent_subprocess::{ProcessId, ProcessName, ancestry};
-
-use crate::locks;
+use rlm_store::locks;
 
 /// Why a process may not control the run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ pub fn ask(run_dir: &Path, request: &Request) -> Result<Answers, Error> {
     let stream = stream.map_err(|e| match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::nobody(path.clone()),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::silent(path.clone()),
-        _ => Error::io("can't connect to", path.clone(), e),
+        _ => rlm_store::Error::io("can't connect to", path.clone(), e).into(),
     })?;
     // At once: a process that ends meanwhile is not found any more.
     let peer = ancestry::Peer::of(stream.as_fd()).ok();
@@ -140,7 +140,7 @@ impl Answers {
     fn failed(&self, e: io::Error) -> Error {
         match e.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::silent(self.path.clone()),
-            _ => Error::io("can't talk to", self.path.clone(), e),
+            _ => rlm_store::Error::io("can't talk to", self.path.clone(), e).into(),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use agent_subprocess::ProcessId;
 use agent_subprocess::ancestry;
 use loop_state::Step;
+use rlm_store::RunId;
 use tokio::io::BufReader;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -26,7 +27,7 @@ use crate::control::standing::standing;
 use crate::control::ways::control;
 use crate::control::wishes::{Reply, Wish};
 use crate::runner::Pulse;
-use crate::{Control, RunId, View};
+use crate::{Control, View};
 
 /// How long a request is followed.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);

@@ -5,10 +5,10 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use rlm_store::state_dir;
 use uuid::Uuid;
 
-use crate::state_dir;
-pub(crate) use crate::state_dir::Identity;
+pub(crate) use rlm_store::state_dir::Identity;
 
 const NAME: &str = "control.sock";
 /// The name of the link in a short directory.

@@ -1,12 +1,13 @@
 //! What is said through a control socket, as text. Pure.
 
 use agent_subprocess::{ProcessId, ProcessName};
+use rlm_store::{RunId, RunState};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::Shutdown;
 use crate::control::{Change, Doing, Reviewed};
-use crate::{RunId, RunState, Shutdown};
 
 /// The version of the protocol; it stands in each line as `v`.
 const VERSION: u64 = 1;

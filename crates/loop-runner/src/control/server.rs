@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use agent_subprocess::ProcessId;
 use cancellable_sleep::SleepGate;
+use rlm_store::{RunId, state_dir};
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle, yield_now};
@@ -20,7 +21,7 @@ use crate::control::protocol::{Answer, Ended};
 use crate::control::recent::Recent;
 use crate::control::wishes::Wish;
 use crate::runner::Pulse;
-use crate::{Options, RunId, View, state_dir};
+use crate::{Options, View};
 
 /// How many may be answered at once.
 const MOST: u32 = 32;

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use agent_subprocess::ProcessId;
 use loop_state::Step;
+use rlm_store::{RunId, RunState};
 
+use crate::View;
 use crate::control::{Doing, Standing};
-use crate::{RunId, RunState, View};
 
 /// How many tools and questions are told of, and how many characters of each.
 const NAMED: usize = 16;

@@ -2,8 +2,8 @@
 
 use agent_duplex::{Ask, Decision, Event};
 use loop_state::Happening;
+use rlm_store::Permissions;
 
-use crate::Permissions;
 use crate::news::News;
 use crate::runner::Runner;
 

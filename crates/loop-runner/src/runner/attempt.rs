@@ -11,17 +11,17 @@ use agent_duplex::{
     Published, StopReport, Stream, What,
 };
 use loop_state::{Happening, SteerState, Timestamp, TurnOutcome, Usage};
+use rlm_store::deadline::Hurry;
+use rlm_store::transcript::Transcript;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::claim;
 use crate::control::Wishes;
-use crate::hurry::Hurry;
 use crate::news::News;
 use crate::runner::Runner;
 use crate::runner::said::Said;
-use crate::transcript::Transcript;
 use crate::view::AgentView;
 
 #[derive(Debug)]

@@ -5,9 +5,10 @@ use std::fmt;
 use agent_duplex::BoxFuture;
 use agent_subprocess::Context;
 use loop_state::{CheckResult, Happening};
+use rlm_store::Command;
 
 use crate::check::{CheckEnd, RunningCheck};
-use crate::news::{Command, News};
+use crate::news::News;
 use crate::runner::Runner;
 
 /// What plays the commands of the loop's own instead of running them.

@@ -2,15 +2,16 @@
 
 use agent_subprocess::{AgentCommand, Context};
 use loop_state::{CheckResult, Event, Happening, Step, Then};
+use rlm_store::deadline::Hurried;
+use rlm_store::git::commit::{About, SCRIPT};
+use rlm_store::git::{Git, LIMIT, POINTERS, complaint};
+use rlm_store::{Committed, Project, RunHead, Settings, Uncommitted};
 use tokio::sync::mpsc;
 
+use crate::Error;
 use crate::check::{self, CheckEnd, Freeze};
-use crate::git::commit::{About, SCRIPT};
-use crate::git::{Git, LIMIT, POINTERS, complaint};
-use crate::hurry::Hurried;
 use crate::news::News;
 use crate::runner::Runner;
-use crate::{Committed, Error, Project, RunHead, Settings, Uncommitted};
 
 const STOPPED: &str = "the run was stopped";
 /// How many characters are kept of why a commit could not be made.
@@ -248,7 +249,7 @@ impl Runner {
         let git = project.git().clone();
         let looked = tokio::task::spawn_blocking(move || git.refuse_commits()).await;
         let looked = looked.expect("looking does not panic");
-        looked.map_err(|why| Error::git(project.tree(), why))
+        looked.map_err(|why| rlm_store::Error::git(project.tree(), why).into())
     }
 
     /// The same for a run that is taken up again, with settings that replace its own. What it has itself left uncommitted is no reason, but returned,

@@ -8,9 +8,10 @@ use std::hash::{Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
+use rlm_store::git::Git;
+use rlm_store::git::commit::entry_path;
+
 use crate::control::Wishes;
-use crate::git::Git;
-use crate::git::commit::entry_path;
 use crate::runner::Runner;
 
 /// How many files are looked at; of more, it is told that they are there.

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use agent_duplex::{EndReason, Queued, StopReport, TurnEnd};
 use loop_state::{Happening, Timestamp, TurnOutcome};
+use rlm_store::transcript::Transcript;
 use tokio::time::Instant;
 
 use crate::limit;
@@ -11,7 +12,6 @@ use crate::news::News;
 use crate::runner::Runner;
 use crate::runner::attempt::Halting;
 use crate::runner::hold::both;
-use crate::transcript::Transcript;
 
 /// How long an interrupted agent may take to come to an end by itself, at most half the budget of the stop.
 const POLITE: Duration = Duration::from_secs(3);
@@ -108,7 +108,7 @@ impl Runner {
         let by = by.unwrap_or_else(|| Instant::now() + budget);
         let (conversation, mut hurried) = (attempt.conversation.clone(), attempt.hurry.hurried());
         attempt.ending = Some(tokio::spawn(async move {
-            hurried.stop(&conversation, by).await
+            crate::hurry::stop(&mut hurried, &conversation, by).await
         }));
     }
 

@@ -1,12 +1,12 @@
 //! What is put back when somebody removed the state of a run while it ran.
 
 use checkpoint_store::Healed;
+use rlm_store::transcript::{removed_transcripts, transcripts};
 
 use crate::Error;
 use crate::control::Socket;
 use crate::news::News;
 use crate::runner::Runner;
-use crate::transcript::{removed_transcripts, transcripts};
 
 /// How many things that are gone are named; the others are counted.
 const NAMED: usize = 4;

@@ -3,17 +3,18 @@
 use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{Brief, Effect, Happening, Notice, SteerState, Step, TurnOutcome};
+use rlm_store::deadline::Hurry;
+use rlm_store::survivors::{MARKER, REPORT, gone, scope_in, scratch};
+use rlm_store::transcript::Transcript;
+use rlm_store::{Command, PhaseSettings, state_dir};
 use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::control::{Control, Wishes};
-use crate::hurry::Hurry;
-use crate::news::{Command, News};
+use crate::news::News;
 use crate::runner::attempt::Attempt;
 use crate::runner::{DriverFactory, IMPATIENT, Runner};
-use crate::survivors::{MARKER, REPORT, gone, scope_in, scratch};
-use crate::transcript::Transcript;
-use crate::{Awaited, Error, PhaseSettings, prompt, state_dir};
+use crate::{Awaited, Error, prompt};
 
 /// How long a look at the working tree stays good while nothing of the run is at work in it.
 const SEEN: Duration = Duration::from_millis(500);

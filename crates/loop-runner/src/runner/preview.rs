@@ -1,9 +1,10 @@
 //! What a run would be, before there is one.
 
 use loop_state::{Brief, Head};
+use rlm_store::{Project, RunHead, RunId, Settings, runs};
 
 use super::{Runner, prompts};
-use crate::{Error, Project, RunHead, RunId, Settings, prompt, runs};
+use crate::{Error, prompt};
 
 impl Runner {
     /// Returns the state that a new run would begin with, and for each of its phases what its first attempt would be told.
@@ -23,10 +24,10 @@ impl Runner {
         run: RunId,
         settings: Settings,
     ) -> Result<(RunHead, Vec<String>), Error> {
-        let machine = Head::new(settings.rules()).map_err(Error::rules)?;
+        let machine = Head::new(settings.rules()).map_err(rlm_store::Error::rules)?;
         settings.check_names()?;
         if runs::exists(project, &run) {
-            return Err(Error::run_exists(run));
+            return Err(rlm_store::Error::run_exists(run).into());
         }
         Self::refuse_unfit(project, &settings).await?;
         let texts = prompts::first(&run, &settings)?;

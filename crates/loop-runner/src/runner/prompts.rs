@@ -2,22 +2,24 @@
 
 use std::path::Path;
 
+use rlm_store::journal::Journal;
+use rlm_store::prompt_file::MAX_PROMPT;
+use rlm_store::{PhaseSettings, PromptSource, RunId, Settings, prompt_file};
 use uuid::Uuid;
 
-use crate::journal::Journal;
+use crate::Error;
 use crate::news::News;
-use crate::prompt::MAX_PROMPT;
 use crate::runner::Runner;
-use crate::{Error, PhaseSettings, Project, PromptSource, RunHead, RunId, Settings, prompt, runs};
 
 /// Reads the prompts of a new run.
 pub(super) fn first(run: &RunId, settings: &Settings) -> Result<Vec<String>, Error> {
     let text = |phase: &PhaseSettings| match &phase.prompt {
-        PromptSource::File(path) => prompt::read(path),
+        PromptSource::File(path) => prompt_file::read(path),
         PromptSource::Text(text) => Ok(text.clone()),
-        PromptSource::Kept(_) => Err(Error::prompt_lost(run.clone())),
+        PromptSource::Kept(_) => Err(rlm_store::Error::prompt_lost(run.clone())),
     };
-    settings.phases.iter().map(text).collect()
+    let texts: Result<Vec<_>, _> = settings.phases.iter().map(text).collect();
+    Ok(texts?)
 }
 
 /// Keeps a phase's prompt with the run, and returns under which name.
@@ -28,7 +30,7 @@ pub(super) async fn keep(
 ) -> Result<String, Error> {
     if text.len() as u64 > MAX_PROMPT {
         let problem = format!("has {} bytes; at most {MAX_PROMPT} are taken", text.len());
-        return Err(Error::prompt(Path::new("the prompt"), problem));
+        return Err(rlm_store::Error::prompt(Path::new("the prompt"), problem).into());
     }
     let blob = format!("prompt-{}", Uuid::new_v4().simple());
     journal.put_blob(&blob, text).await?;
@@ -54,23 +56,6 @@ pub(super) async fn keep_new(
     Ok(())
 }
 
-/// Returns the last text that was read of each phase's prompt; when that is lost, what its file says now.
-pub(crate) fn kept(project: &Project, saved: &RunHead) -> Result<Vec<String>, Error> {
-    let phases = saved.settings.phases.iter().enumerate();
-    let text = |(index, phase): (usize, &PhaseSettings)| {
-        let kept = saved.prompts.get(index);
-        let kept = kept.map(|blob| runs::prompt(project, &saved.run, blob));
-        match (kept, &phase.prompt) {
-            (Some(Ok(text)), _) => Ok(text),
-            (_, PromptSource::File(path)) => prompt::read(path),
-            // A prompt that is too large is not lost.
-            (Some(Err(e)), _) => Err(e),
-            (None, _) => Err(Error::prompt_lost(saved.run.clone())),
-        }
-    };
-    phases.map(text).collect()
-}
-
 impl Runner {
     /// Returns the index of the present phase.
     pub(super) fn phase_index(&self) -> usize {
@@ -82,7 +67,7 @@ impl Runner {
         let PromptSource::File(path) = &self.phase().prompt else {
             return Ok(());
         };
-        match prompt::read(path) {
+        match prompt_file::read(path) {
             Ok(text) if text == self.prompts[self.phase_index()] => Ok(()),
             Ok(text) => self.keep_prompt(self.phase_index(), text).await,
             Err(e) => {

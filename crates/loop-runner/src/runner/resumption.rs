@@ -4,13 +4,13 @@ use loop_state::{
     CheckResult, Effect, Event, Happening, Head, MAX_STEER_BYTES, MAX_STEERS, Machine, Notice,
     Resume, Step, Tree,
 };
-
-use super::{Runner, prompts};
-use crate::checkpoints::Place;
-use crate::clock::Clock;
-use crate::{
-    Error, Loss, Project, PromptSource, RunHead, RunId, Settings, loss, prompt, transcript,
+use rlm_store::{
+    Loss, Place, Project, PromptSource, RunHead, RunId, Settings, loss, prompt_file, transcript,
 };
+
+use super::Runner;
+use crate::clock::Clock;
+use crate::{Error, prompt};
 
 /// The most effects that are looked at: the first ones say what comes.
 const STEPS: usize = 64;
@@ -178,12 +178,12 @@ fn no_prompt(machine: &Machine, assumed: Option<String>) -> String {
 fn text(project: &Project, saved: &RunHead, at: usize) -> Result<String, Error> {
     let now = match &saved.settings.phases[at].prompt {
         PromptSource::Text(text) => return Ok(text.clone()),
-        PromptSource::File(path) => prompt::read(path).ok(),
+        PromptSource::File(path) => prompt_file::read(path).ok(),
         PromptSource::Kept(_) => None,
     };
     match now {
         Some(text) => Ok(text),
-        None => Ok(prompts::kept(project, saved)?.swap_remove(at)),
+        None => Ok(project.prompts(saved)?.swap_remove(at)),
     }
 }
 
@@ -213,7 +213,7 @@ pub(super) fn first(
     }
     if saved.machine.counts.processes == 0 {
         // Its process ended before it began.
-        saved.machine = Head::new(saved.settings.rules()).map_err(Error::rules)?;
+        saved.machine = Head::new(saved.settings.rules()).map_err(rlm_store::Error::rules)?;
         return Ok(Happening::Started);
     }
     let run_dir = project.run_dir(&saved.run);

@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use agent_duplex::{Conversation, Event, ProcessName, Published, StopReport, What};
 use loop_state::{Happening, Tree};
+use rlm_store::Leftovers;
+use rlm_store::deadline::{Hurried, Hurry};
+use rlm_store::survivors::gone;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::Awaited;
 use crate::check::Freezer;
-use crate::hurry::{Hurried, Hurry};
 use crate::news::News;
 use crate::runner::ask::deny;
 use crate::runner::attempt::Attempt;
 use crate::runner::commit::{Commit, CommitEnd};
 use crate::runner::{Runner, person};
-use crate::survivors::gone;
-use crate::{Awaited, Leftovers};
 
 /// A finished attempt whose tree is being ended, and whose work is committed then.
 #[derive(Debug)]
@@ -107,7 +108,7 @@ async fn settle(
         true => None,
         false => {
             let by = hurry.unwrap_or_else(|| Instant::now() + budget);
-            Some(hurried.stop(&conversation, by).await)
+            Some(crate::hurry::stop(&mut hurried, &conversation, by).await)
         }
     };
     TreeEnd {

@@ -55,7 +55,7 @@ impl Runner {
             }
         };
         self.show_awaited(self.awaited());
-        saved
+        Ok(saved?)
     }
 }
 

@@ -1,11 +1,12 @@
 //! The control socket of the run that is carried out.
 
+use rlm_store::survivors;
 use tokio::sync::mpsc;
 
 use crate::control::{Ended, Socket, Wish};
 use crate::news::News;
 use crate::runner::Runner;
-use crate::{Error, Outcome, survivors};
+use crate::{Error, Outcome};
 
 impl Runner {
     /// Makes the control socket; without one the run can still be carried out.

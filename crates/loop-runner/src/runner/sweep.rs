@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use agent_duplex::ProcessName;
+use rlm_store::git::looks::{Looks, OwnLooks};
+use rlm_store::runs::RunHead;
+use rlm_store::space::TRANSCRIPTS;
+use rlm_store::survivors::{self, Swept};
+use rlm_store::{WorkTree, state_dir};
 
-use crate::git::looks::{Looks, OwnLooks};
 use crate::news::News;
 use crate::runner::Runner;
-use crate::runs::RunHead;
-use crate::space::TRANSCRIPTS;
-use crate::survivors::{self, Swept};
-use crate::{WorkTree, state_dir};
 
 /// Why what a dead process of a run has left is ended.
 const LEFT: &str = "left alive by an earlier process";

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
 use loop_state::{StopCause, StopReason, StopRequest, When};
+use rlm_store::{
+    AgentSettings, PhaseSettings, Project, PromptSource, RunId, RunState, Settings, WorkTree,
+};
 use tokio::sync::mpsc;
 
 use super::{DriverFactory, Options, Runner};
 use crate::check::RunningCheck;
 use crate::control::{self, Answer, Request};
-use crate::{
-    AgentSettings, Control, Error, News, Outcome, PhaseSettings, Project, PromptSource, RunId,
-    RunState, Settings, WorkTree,
-};
+use crate::{Control, Error, News, Outcome};
 
 fn settings() -> Settings {
     let agent = AgentSettings::Command {
@@ -101,7 +101,7 @@ async fn a_run_whose_state_is_gone_is_neither_gone_on_with_nor_begun_anew() {
     assert_eq!(project.run(&run).unwrap().state, RunState::Damaged);
     for error in [
         open().await.unwrap_err(),
-        project.timeline(&run).unwrap_err(),
+        project.timeline(&run).unwrap_err().into(),
     ] {
         assert!(!error.is_not_found() && error.to_string().contains("another name"));
     }
@@ -129,7 +129,7 @@ async fn x127d_the_end_of_a_check_is_none_of_the_agents() {
         .unwrap();
     let text = "sleep 600 & sleep 600".to_owned();
     let mut check = RunningCheck::start(
-        crate::Command::Check,
+        rlm_store::Command::Check,
         text,
         check,
         Duration::from_millis(200),
@@ -150,7 +150,7 @@ async fn l90g_a_command_that_is_being_ended_is_hurried() {
     let text = "trap 'echo >told' INT TERM; echo >up; while :; do sleep 0.05; done";
     let mut context = Context::new(dir.path(), dir.path());
     (context.stop.budget, context.stop.interrupt) = (day, day);
-    let command = crate::Command::Gate(0);
+    let command = rlm_store::Command::Gate(0);
     let mut gate = RunningCheck::start(command, text.into(), context, day);
     let is_there = async |name| {
         while !dir.path().join(name).exists() {
@@ -226,7 +226,7 @@ async fn what_a_guard_wrote_and_nobody_can_read_is_told() {
     let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await;
     let made = Runner::create(work_tree.unwrap(), settings(), Options::default());
     let (mut runner, mut news) = made.await.unwrap();
-    fs_err::create_dir(project.run_dir(&run).join(crate::survivors::REPORT)).unwrap();
+    fs_err::create_dir(project.run_dir(&run).join(rlm_store::survivors::REPORT)).unwrap();
     runner.sweep_before().await;
     drop(runner);
     let mut warnings = Vec::new();

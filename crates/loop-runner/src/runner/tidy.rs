@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rlm_store::transcript::{Room, Tended};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::news::News;
 use crate::runner::Runner;
-use crate::transcript::{Room, Tended};
 
 /// How long the end of a run waits for a file that is being written: it is given up at the next piece, or another process does it again.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use cancellable_sleep::SleepGate;
-use loop_runner::moving::{ExportOptions, Exported, Meter, To};
-use loop_runner::{Error, Mend, Project, RunId};
+use rlm_store::moving::{ExportOptions, Exported, Meter, To};
+use rlm_store::{Error, Mend, Project, RunId};
 
 use crate::phases::{Agents, carry_out, texts};
 

@@ -20,11 +20,9 @@ use std::time::Duration;
 
 use agent_duplex::{Capabilities, Capability};
 use cancellable_sleep::SleepGate;
-use loop_runner::{
-    Control, DriverFactory, Error, Options, Outcome, Project, RunId, RunState, Runner, Settings,
-    WorkTree, transcripts,
-};
+use loop_runner::{Control, DriverFactory, Error, Options, Outcome, Runner};
 use loop_state::{Step, StopReason};
+use rlm_store::{Project, RunId, RunState, Settings, WorkTree, transcripts};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 

@@ -5,8 +5,9 @@ use std::path::Path;
 use agent_duplex::scripted::{Script, ScriptedDriver};
 use agent_duplex::{Capabilities, EndReason};
 use cancellable_sleep::SleepGate;
-use loop_runner::{Control, News, Options, Outcome, Project, RunHead, Runner, Settings, WorkTree};
+use loop_runner::{Control, News, Options, Outcome, Runner};
 use loop_state::{Autonomy, Evidence, Notice, Occasion, StopCause, StopReason, Verdict};
+use rlm_store::{Project, RunHead, Settings, WorkTree};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -78,7 +79,7 @@ pub(crate) async fn carry_out(
     };
     let (control, wishes) = mpsc::channel(8);
     let drivers = agents.0.clone();
-    let factory = Box::new(move |phase: &loop_runner::PhaseSettings, _| {
+    let factory = Box::new(move |phase: &rlm_store::PhaseSettings, _| {
         let mut agents = drivers.iter();
         let (_, driver) = agents.find(|(name, _)| *name == phase.name).unwrap();
         Ok(Box::new(driver.clone()) as Box<dyn agent_duplex::Driver>)

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
-
-use loop_runner::RunId;
+use rlm_store::RunId;
 
 use super::ManyArgs;
 

@@ -1,7 +1,7 @@
 //! Words that options and `rlm.toml` share.
 
-use loop_runner::{Leftovers, Permissions};
 use loop_state::SessionPolicy;
+use rlm_store::{Leftovers, Permissions};
 
 /// The values of `--leftovers`.
 #[derive(

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use loop_runner::control::{Answer, Request, Standing, ask};
-use loop_runner::{Project, RunEntry, RunId};
+use rlm_store::{Project, RunEntry, RunId};
 use rlm_text::duration;
 
 use crate::command::live::is_live;

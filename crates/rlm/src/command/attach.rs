@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+use loop_runner::Control;
 use loop_runner::control::{Answer, Attached, Ended, Request, ask, attach_after};
-use loop_runner::{Control, PromptSource, RunState};
 use loop_state::Timestamp;
+use rlm_store::{PromptSource, RunState};
 use rlm_terminal::{PressActions, Shown, Subject};
 use tokio::sync::mpsc;
 
@@ -131,7 +132,7 @@ fn prompts(target: &Target) -> Result<Vec<Subject>, Failure> {
         .map_err(Failure::failed)?;
     let texts = target.project.prompts(&saved)?;
     let phases = saved.settings.phases.into_iter().zip(texts);
-    let subject = |(phase, text): (loop_runner::PhaseSettings, String)| match phase.prompt {
+    let subject = |(phase, text): (rlm_store::PhaseSettings, String)| match phase.prompt {
         PromptSource::File(path) => Subject::File(path),
         _ => Subject::Text(text),
     };

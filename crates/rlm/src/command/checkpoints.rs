@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use checkpoint_store::Seq;
-use loop_runner::{Place, Project};
+use rlm_store::{Place, Project};
 
 use crate::args::{CheckpointsCommand, ManyArgs, ShowArgs};
 use crate::command::meant;

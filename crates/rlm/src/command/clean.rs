@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use loop_runner::{Project, RunEntry, RunState, state_dir};
+use rlm_store::{Project, RunEntry, RunState, state_dir};
 
 use crate::args::CleanArgs;
 use crate::command::live::is_live;
@@ -63,7 +63,9 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
 
 /// Removes what was decided on, unless something happened to it while a person was asked.
 fn remove(project: &Project, it: &Cleaning, args: &CleanArgs) -> Result<(), String> {
-    let now = project.run(&it.run).map_err(|e| render::mended(&e))?;
+    let now = project
+        .run(&it.run)
+        .map_err(|e| render::mended(&e, e.mend()))?;
     let now = look(project, &now, args, SystemTime::now());
     if (now.state, now.last) != (it.state, it.last) || now.fate != Fate::Removed {
         return Err("something happened to it meanwhile; look again".into());
@@ -72,7 +74,7 @@ fn remove(project: &Project, it: &Cleaning, args: &CleanArgs) -> Result<(), Stri
         true => project.remove_transcripts(&it.run, BY),
         false => project.remove(&it.run),
     };
-    removed.map_err(|e| render::mended(&e))
+    removed.map_err(|e| render::mended(&e, e.mend()))
 }
 
 fn named(project: &Project, names: &[String]) -> Result<Vec<RunEntry>, Failure> {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use loop_runner::{AgentSettings, Project, RunEntry};
+use rlm_store::{AgentSettings, Project, RunEntry};
 use rlm_text::duration;
 
 use crate::args::{Args, Command, DEMO_AGENT, DemoArgs};

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use interrupt_stack::{Cause, Interrupts};
-use loop_runner::{Project, RunId, state_dir};
+use rlm_store::{Project, RunId, state_dir};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use loop_runner::control::{Answer, Answers, Request, ask};
-use loop_runner::{Holder, Project, RunEntry, RunId, RunState};
+use rlm_store::{Holder, Project, RunEntry, RunId, RunState};
 
 use crate::command::meant;
 use crate::exit::{Code, Failure};

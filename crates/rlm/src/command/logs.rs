@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loop_runner::{Record, Records, by_age, removed_transcripts, transcripts};
 use loop_state::Timestamp;
+use rlm_store::{Record, Records, by_age, removed_transcripts, transcripts};
 use rlm_terminal::style::{BOLD, DIM, styled};
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use loop_runner::{Project, RunEntry, RunId, RunState};
+use rlm_store::{Project, RunEntry, RunId, RunState};
 
 use crate::args::ManyArgs;
 use crate::command::live::{is_live, not_live};

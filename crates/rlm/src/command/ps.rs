@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::{Project, RunEntry};
+use rlm_store::{Project, RunEntry};
 
 use crate::args::PsArgs;
 use crate::command::alive::{LOOK, Life};

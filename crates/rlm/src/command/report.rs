@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::{RunId, RunState, Timeline, state_dir};
 use rlm_report::{Wording, gather, is_of, json, page};
+use rlm_store::{RunId, RunState, Timeline, state_dir};
 use rlm_text::escape::plain;
 use uuid::Uuid;
 

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use loop_runner::control::Request;
-use loop_runner::{
-    AgentSettings, Loss, Moved, Options, Project, RunEntry, RunHead, RunId, RunState, Runner,
-    Settings, WorkTree,
-};
+use loop_runner::{Options, Runner};
 use loop_state::Step;
+use rlm_store::{
+    AgentSettings, Loss, Moved, Project, RunEntry, RunHead, RunId, RunState, Settings, WorkTree,
+};
 
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
 use crate::command::live::{Target, is_live};

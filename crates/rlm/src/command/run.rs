@@ -6,7 +6,8 @@ mod over;
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::{Project, RunId, Runner, Settings, WorkTree};
+use loop_runner::Runner;
+use rlm_store::{Project, RunId, Settings, WorkTree};
 
 use crate::args::RunArgs;
 use crate::command::{detach, resume};

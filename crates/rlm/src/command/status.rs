@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::Project;
+use rlm_store::Project;
 
 use crate::args::ManyArgs;
 use crate::command::alive::{self, Life};

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use agent_duplex::ProcessName;
-use loop_runner::control::{Answer, Ended, Request, StopAfter};
-use loop_runner::{Holder, RunEntry, RunState};
+use loop_runner::control::{Answer, Ended, Request, StopAfter, end_by_force};
+use rlm_store::{Holder, RunEntry, RunState};
 use serde_json::json;
 
 use crate::args::{StopAfterArg, StopArgs};
@@ -184,10 +184,7 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     let now = Instant::now();
     let patience = by.saturating_duration_since(now).max(LEAST);
     let limit = (by + BEYOND).saturating_duration_since(now);
-    let forced = target
-        .project
-        .end_by_force(&target.run, patience, limit)
-        .map_err(|e| match e.is_nobody() {
+    let forced = end_by_force(&target.project, &target.run, patience, limit).map_err(|e| match e.is_nobody() {
             true => Failure::failed(format!(
                 "no process is known to have run `{}`: none holds the lock on its working tree; look for what is left of it with: ps -ef",
                 target.run

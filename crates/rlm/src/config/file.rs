@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_drivers::mcp::without_value;
-use loop_runner::state_dir;
 use loop_state::MAX_PHASES;
+use rlm_store::state_dir;
 use serde::Deserialize;
 use toml::Value;
 use toml::de::{DeTable, DeValue, Deserializer};

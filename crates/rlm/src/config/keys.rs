@@ -426,7 +426,7 @@ pub(super) fn of_projects(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::config::{AcpSection, Config};
-    use loop_runner::{AcpOptions, ClaudeOptions, CodexOptions};
+    use rlm_store::{AcpOptions, ClaudeOptions, CodexOptions};
     use rlm_terminal::PressActions;
     use serde::de::DeserializeOwned;
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use loop_runner::{PhaseSettings, Settings};
 use loop_state::Rules;
+use rlm_store::{PhaseSettings, Settings};
 use rlm_text::{bytes, duration};
 use toml::Value;
 

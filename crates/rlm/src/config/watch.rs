@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use loop_runner::Reloaded;
 use loop_runner::control::Change;
-use loop_runner::{Reloaded, Settings};
 use loop_state::RuleChange;
+use rlm_store::Settings;
 
 use super::Config;
 use super::layers::{Layers, defaults};
@@ -36,7 +37,7 @@ struct Said([Option<Change>; LIMITS.len()]);
 impl Watched {
     /// Takes what a run was made of. It can have been given more than that before it was resumed, so only what changes from now on counts.
     pub(crate) fn new(layers: Layers, settings: &Settings) -> Self {
-        let phase = |phase: &loop_runner::PhaseSettings| {
+        let phase = |phase: &rlm_store::PhaseSettings| {
             let (name, driven) = (phase.name.clone(), phase.agent.is_driven());
             let config = layers.phase(&name).over(defaults(driven)).config();
             Phase {

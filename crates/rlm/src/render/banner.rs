@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use loop_runner::{
+use loop_state::{Autonomy, SessionPolicy};
+use rlm_store::{
     AgentSettings, Permissions, PhaseSettings, Program, Project, RunHead, RunId, Settings,
 };
-use loop_state::{Autonomy, SessionPolicy};
 use rlm_text::count;
 use rlm_text::duration::show;
 use rlm_text::escape::plain;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use loop_runner::{PhaseSettings, Program, Settings};
+use rlm_store::{PhaseSettings, Program, Settings};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use loop_runner::{RunId, RunState, Worktree};
+use rlm_store::{RunId, RunState, Worktree};
 use rlm_terminal::style::{BAD, MIND, styled};
 use rlm_text::bytes::show as size;
 use rlm_text::count;

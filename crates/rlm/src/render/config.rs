@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use loop_runner::{Program, Project};
+use rlm_store::{Program, Project};
 use rlm_terminal::style::{DIM, styled};
 use rlm_text::escape::plain;
 use serde_json::{Value, json};

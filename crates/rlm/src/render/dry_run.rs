@@ -3,7 +3,8 @@
 use std::fmt;
 
 use jiff::tz::TimeZone;
-use loop_runner::{News, Program, Project, Resumption, RunHead};
+use loop_runner::{News, Resumption};
+use rlm_store::{Program, Project, RunHead};
 use rlm_terminal::style::{BOLD, DIM, styled};
 use rlm_text::escape::{plain, safe};
 use serde::Serialize;

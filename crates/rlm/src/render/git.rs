@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use loop_runner::{Project, Worktree, WorktreeState};
+use rlm_store::{Project, Worktree, WorktreeState};
 use rlm_terminal::style::{MIND, styled};
 use rlm_text::count;
 use rlm_text::escape::plain;

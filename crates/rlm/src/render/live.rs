@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
+use loop_runner::Shutdown;
 use loop_runner::control::{Answer, Doing, PauseAfter, Request, Standing, StopAfter};
-use loop_runner::{Holder, RunEntry, RunHead, RunId, RunState, Shutdown};
 use loop_state::RuleChange;
+use rlm_store::{Holder, RunEntry, RunHead, RunId, RunState};
 use rlm_terminal::background;
 use rlm_terminal::style::{GOOD, styled};
 use rlm_terminal::table::{Cell, Column, table};

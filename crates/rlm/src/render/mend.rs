@@ -1,17 +1,17 @@
 //! What would mend an error, as the command that a person types: the crates below know what would, and not how it is typed.
 
-use loop_runner::{Error, Mend};
+use rlm_store::Mend;
 
 /// Says an error with the command that mends it, where there is one.
-pub(crate) fn mended(error: &Error) -> String {
-    match error.mend().and_then(|mend| command(super::rlm(), &mend)) {
-        Some(command) => format!("{error}: {command}"),
+pub(crate) fn mended(error: &dyn std::error::Error, mend: Option<Mend>) -> String {
+    match mend {
+        Some(mend) => format!("{error}: {}", command(super::rlm(), &mend)),
         None => error.to_string(),
     }
 }
 
-fn command(rlm: &str, mend: &Mend) -> Option<String> {
-    Some(match mend {
+fn command(rlm: &str, mend: &Mend) -> String {
+    match mend {
         Mend::ChooseRun => format!("{rlm} status, or -C DIR"),
         Mend::ChooseState(run) => format!("{rlm} checkpoints list {run}"),
         Mend::Look { run, save } => format!("{rlm} checkpoints show {run} --save {save}"),
@@ -23,8 +23,7 @@ fn command(rlm: &str, mend: &Mend) -> Option<String> {
         Mend::Fork { run, iteration } => {
             format!("{rlm} checkpoints fork {run} --at {iteration}")
         }
-        _ => return None,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -32,7 +31,7 @@ mod tests {
     use super::*;
     use crate::args::Args;
     use clap::Parser;
-    use loop_runner::RunId;
+    use rlm_store::RunId;
 
     #[test]
     fn each_mend_is_a_command_that_there_is() {
@@ -51,7 +50,7 @@ mod tests {
             Mend::Commit(run.clone()),
             Mend::Fork { run, iteration: 3 },
         ];
-        let commands = mends.map(|mend| command("rlm -C ../there", &mend).unwrap());
+        let commands = mends.map(|mend| command("rlm -C ../there", &mend));
         for line in &commands {
             let line = line.split(',').next().unwrap();
             let parsed = Args::try_parse_from(line.split(' '));

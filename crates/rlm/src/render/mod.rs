@@ -24,8 +24,8 @@ mod style;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
-use loop_runner::{Record, RunId};
 use loop_state::{Budget, StopReason};
+use rlm_store::{Record, RunId};
 use rlm_terminal::style::{BAD, DIM, MIND, styled};
 use rlm_text::escape::plain;
 

@@ -1,6 +1,6 @@
 //! What a run starts, a line each: a command is shown whole and on one line, and nothing in it can hide a part of it.
 
-use loop_runner::{Program, ProgramKind};
+use rlm_store::{Program, ProgramKind};
 use rlm_text::escape::is_hidden;
 
 /// Returns a line for each.
@@ -50,7 +50,7 @@ pub(crate) fn visible(command: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use loop_runner::ProgramKind;
+    use rlm_store::ProgramKind;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Work that was complete and whose record a damage took: what a resume asks before it is made again.
 
-use loop_runner::{Loss, RunEntry};
+use rlm_store::{Loss, RunEntry};
 use rlm_text::escape::plain;
 
 use crate::render::rlm;

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use loop_runner::control::Doing;
-use loop_runner::{Committed, Permissions, RunEntry, RunHead, RunState, Uncommitted, Worktree};
 use loop_state::{Step, Timestamp};
 use rlm_report::uncommitted;
+use rlm_store::{Committed, Permissions, RunEntry, RunHead, RunState, Uncommitted, Worktree};
 use rlm_terminal::style::{BOLD, styled};
 use rlm_terminal::table::{Cell, Column, table};
 use rlm_terminal::{Review, background, tried};

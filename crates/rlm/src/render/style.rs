@@ -1,7 +1,7 @@
 //! How the state of a run looks.
 
 use anstyle::Style;
-use loop_runner::RunState;
+use rlm_store::RunState;
 use rlm_terminal::style::{BAD, DIM, GOOD, MIND};
 
 /// Returns how the state of a run looks: what works is green, what waits for a person yellow, what broke red.

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use agent_drivers::mcp::McpServers;
-use loop_runner::{AgentSettings, Permissions, PhaseSettings, Program, PromptSource, Settings};
+use rlm_store::{AgentSettings, Permissions, PhaseSettings, Program, PromptSource, Settings};
 
 use super::{
     is_of_project, mcp_servers, prompt, refuse_driver_options, refuse_missing_variables,

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use loop_runner::{AgentSettings, Permissions, PhaseSettings, PromptSource, Settings, Start};
 use loop_state::SessionPolicy;
+use rlm_store::{AgentSettings, Permissions, PhaseSettings, PromptSource, Settings, Start};
 
 use super::{DEFAULT_IDLE_TIMEOUT, mcp_servers, refuse_driver_options, refuse_missing_variables};
 use crate::agents::{self, AgentKind};

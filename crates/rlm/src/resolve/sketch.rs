@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use loop_runner::{AgentSettings, PhaseSettings, PromptSource, Settings};
+use rlm_store::{AgentSettings, PhaseSettings, PromptSource, Settings};
 
 use super::mcp_servers;
 use crate::agents;

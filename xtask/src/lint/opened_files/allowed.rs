@@ -132,22 +132,22 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It makes and removes a private directory of a random name in the user's runtime or temporary directory, with a link in it.",
     },
     Allowed {
-        file: "crates/loop-runner/src/git/bundle.rs",
+        file: "crates/rlm-store/src/git/bundle.rs",
         calls: &["fs_err::canonicalize"],
         reason: "It resolves two paths to compare them, and opens nothing.",
     },
     Allowed {
-        file: "crates/loop-runner/src/git/commit.rs",
+        file: "crates/rlm-store/src/git/commit.rs",
         calls: &["fs_err::symlink_metadata"],
         reason: "It looks up how long a new file of the working tree is, and opens nothing.",
     },
     Allowed {
-        file: "crates/loop-runner/src/git/written.rs",
+        file: "crates/rlm-store/src/git/written.rs",
         calls: &["fs_err::symlink_metadata"],
         reason: "It looks up whether a file of the working tree is empty, and opens nothing.",
     },
     Allowed {
-        file: "crates/loop-runner/src/locks.rs",
+        file: "crates/rlm-store/src/locks.rs",
         calls: &[
             "std::fs::File::open",
             "std::fs::metadata",
@@ -158,7 +158,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It reads /proc, and looks up which file the working tree is.",
     },
     Allowed {
-        file: "crates/loop-runner/src/moving/arrive.rs",
+        file: "crates/rlm-store/src/moving/arrive.rs",
         calls: &[
             "fs_err::read_dir",
             "fs_err::remove_dir_all",
@@ -168,7 +168,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It lists the working tree that an import fills, and takes back what the import wrote; removals follow no link and leave .rlm out.",
     },
     Allowed {
-        file: "crates/loop-runner/src/project.rs",
+        file: "crates/rlm-store/src/project.rs",
         calls: &["fs_err::canonicalize", "fs_err::read_dir"],
         reason: "It resolves the directory that the user works in, and tries whether it can be listed.",
     },
@@ -178,12 +178,12 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It looks up times and lengths of the files that git reports as changed, and opens no file.",
     },
     Allowed {
-        file: "crates/loop-runner/src/survivors.rs",
+        file: "crates/rlm-store/src/survivors.rs",
         calls: &["fs_err::metadata"],
         reason: "It looks up which directory the working tree is.",
     },
     Allowed {
-        file: "crates/loop-runner/src/work_tree.rs",
+        file: "crates/rlm-store/src/work_tree.rs",
         calls: &["fs_err::metadata"],
         reason: "It looks up which directory the working tree is.",
     },

@@ -135,7 +135,7 @@ fn files_of_tests_and_the_modules_themselves_are_left_out() {
         ("c/src/a.rs", marked, "c/src/a/x.rs"),
         ("c/src/a.rs", renamed, "c/src/a_x.rs"),
         ("c/src/a.rs", plain, MODULES[0]),
-        ("c/src/a.rs", plain, "crates/loop-runner/src/state_dir/b.rs"),
+        ("c/src/a.rs", plain, "crates/rlm-store/src/state_dir/b.rs"),
     ] {
         let wrong = judged(&[(file, text), (other, call)], &[]);
         assert!(wrong.is_empty(), "{other}: {wrong:?}");

@@ -2,8 +2,8 @@
 
 use agent_duplex::BoxFuture;
 use agent_subprocess::Context;
-use loop_runner::Command;
 use loop_state::{CheckResult, Rules};
+use rlm_store::Command;
 
 use super::agent::rest;
 use super::bent::Bent;

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use loop_runner::{News, RunEntry, View};
+use loop_runner::{News, View};
 use loop_state::{
     Autonomy, Evidence, Head, Notice, RuleChange, Rules, Step, StopCause, StopReason, Verdict,
     Wait as Why,
 };
+use rlm_store::RunEntry;
 
 use super::world::{Ending, PIECE, Shared, Wait, lock};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_duplex::Capabilities;
-use loop_runner::Settings;
+use rlm_store::Settings;
 use serde_json::{Value, json};
 
 use super::dice::Dice;

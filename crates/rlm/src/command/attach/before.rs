@@ -5,9 +5,10 @@ use std::io;
 use std::time::Duration;
 
 use agent_duplex::{Event, Line, Stream, ToolOutcome};
-use loop_runner::timeline::Attempt;
-use loop_runner::{Fate, News, Record, Records, Timeline, transcripts};
+use loop_runner::News;
 use loop_state::{Notice, Timestamp};
+use rlm_store::timeline::Attempt;
+use rlm_store::{Fate, Record, Records, Timeline, transcripts};
 
 use crate::command::live::Target;
 use crate::render::cut_words;

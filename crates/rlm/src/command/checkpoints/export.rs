@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use loop_runner::Project;
-use loop_runner::moving::{ExportOptions, Meter, To};
+use rlm_store::Project;
+use rlm_store::moving::{ExportOptions, Meter, To};
 
 use super::pipes::{Piped, Shown, named};
 use crate::args::ExportArgs;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::Project;
-use loop_runner::moving::ForkPoint;
+use rlm_store::Project;
+use rlm_store::moving::ForkPoint;
 
 use crate::args::ForkArgs;
 use crate::command::meant;

@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::Project;
-use loop_runner::moving::{ImportOptions, Imported, Meter};
+use rlm_store::Project;
+use rlm_store::moving::{ImportOptions, Imported, Meter};
 
 use super::pipes::{Piped, Shown, named};
 use crate::args::ImportArgs;

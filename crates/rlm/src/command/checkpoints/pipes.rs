@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
-use loop_runner::moving::Meter;
+use rlm_store::moving::Meter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::exit::Failure;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
-use loop_runner::Project;
+use rlm_store::Project;
 
 use super::agent::Patient;
 use super::ask::Program;

@@ -1,6 +1,6 @@
 //! What is known of each agent that only the doctor needs.
 
-use loop_runner::{AcpPreset, AgentSettings};
+use rlm_store::{AcpPreset, AgentSettings};
 
 use crate::agents::{AgentKind, KNOWN};
 

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use agent_subprocess::Containment;
-use loop_runner::{Project, RunState, Space, state_dir};
+use rlm_store::{Project, RunState, Space, state_dir};
 use rlm_text::{bytes, count};
 use rustix::fs::{Access, access, statvfs};
 use tokio::time::{Instant, timeout, timeout_at};

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loop_runner::Project;
+use rlm_store::Project;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::agents::AgentKind;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::Project;
+use rlm_store::Project;
 
 use crate::args::InitArgs;
 use crate::config;
@@ -80,7 +80,7 @@ fn write_new(path: &Path, text: &str) -> Result<bool, Failure> {
 #[cfg(test)]
 mod tests {
     use clap::ValueEnum as _;
-    use loop_runner::PromptSource;
+    use rlm_store::PromptSource;
 
     use super::*;
 

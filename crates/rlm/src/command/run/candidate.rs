@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use loop_runner::{Project, RunEntry, RunId, RunState};
+use rlm_store::{Project, RunEntry, RunId, RunState};
 
 use super::over::Over;
 use crate::args::LoopArgs;

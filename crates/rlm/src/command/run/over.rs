@@ -3,8 +3,9 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use loop_runner::{Outcome, RunEntry, RunHead, RunId, Uncommitted};
+use loop_runner::Outcome;
 use loop_state::{Budget, StopReason, Usage};
+use rlm_store::{RunEntry, RunHead, RunId, Uncommitted};
 
 use crate::args::LoopArgs;
 use crate::exit::Code;

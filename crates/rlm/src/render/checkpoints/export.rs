@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use loop_runner::moving::Exported;
+use rlm_store::moving::Exported;
 use rlm_text::escape::plain;
 use serde::Serialize;
 

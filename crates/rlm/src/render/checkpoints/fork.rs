@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use loop_runner::Worktree;
-use loop_runner::moving::Forked;
+use rlm_store::Worktree;
+use rlm_store::moving::Forked;
 use rlm_text::escape::plain;
 use serde::Serialize;
 

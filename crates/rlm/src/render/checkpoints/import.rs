@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use loop_runner::Program;
-use loop_runner::moving::{Arrival, Imported};
+use rlm_store::Program;
+use rlm_store::moving::{Arrival, Imported};
 use rlm_terminal::style::{MIND, styled};
 use rlm_text::escape::plain;
 use serde::Serialize;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use checkpoint_store::PhaseInfo;
 use checkpoint_store::verify::{Condition, Next};
-use loop_runner::{Fate, Progress, Project, RunEntry, RunState};
 use loop_state::CutCause;
+use rlm_store::{Fate, Progress, Project, RunEntry, RunState};
 use rlm_text::count;
 use rlm_text::escape::plain;
 use rlm_text::time::utc;
@@ -199,7 +199,6 @@ impl Row {
             Fate::Complete => ("complete", None),
             Fate::Failed(why) => ("failed", Some(why.clone())),
             Fate::Cut(cause) => ("cut", cause.map(|cause| cut_words(cause).to_owned())),
-            _ => ("unknown", None),
         };
         Self {
             phase: row.phase_name.clone(),

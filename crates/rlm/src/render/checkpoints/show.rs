@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use loop_runner::{RunHead, SavedState};
 use loop_state::Event;
+use rlm_store::{RunHead, SavedState};
 use rlm_text::count;
 use rlm_text::escape::{json_escaped, plain};
 use rlm_text::time::utc;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use checkpoint_store::verify::{Condition, File, Next};
-use loop_runner::{Project, RunEntry};
+use rlm_store::{Project, RunEntry};
 use rlm_text::count;
 use rlm_text::escape::plain;
 use rlm_text::time::utc;

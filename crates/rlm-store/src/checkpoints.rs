@@ -1,0 +1,401 @@
+//! What is saved of a run, and what of it can be gone back to.
+
+use checkpoint_store::verify::{Verification, verify};
+use checkpoint_store::{LoadReport, PhaseInfo, Seq, reader};
+use loop_state::{CutCause, Event, Head, Step, Timestamp};
+
+use crate::journal::options;
+use crate::{Committed, Error, Mend, Project, RunHead, RunId, runs};
+
+/// The saved states of a run: the coarse ones, one a phase, and the fine ones.
+#[derive(Debug)]
+pub struct Checkpoints {
+    /// The sealed phases, newest first.
+    pub phases: Vec<PhaseInfo>,
+    /// The attempts that are still on record, oldest first.
+    pub progress: Vec<Progress>,
+}
+
+/// One attempt of an iteration, as the saves tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The index of its phase.
+    pub phase: u32,
+    /// The name of its phase.
+    pub phase_name: String,
+    /// The iteration's number.
+    pub iteration: u32,
+    /// The attempt's number.
+    pub attempt: u32,
+    /// The first save of it.
+    pub first: Seq,
+    /// The save that holds what became of it; while that is open, its latest. It may be one that holds the beginning of the next attempt as well.
+    pub last: Seq,
+    /// When the last event before [`last`](Self::last) happened.
+    pub at: Timestamp,
+    /// What became of it.
+    pub fate: Fate,
+    /// The commit that has its work, if the run commits.
+    pub commit: Option<String>,
+    /// Whether the run went back behind it since, so that it does not count.
+    pub discarded: bool,
+    /// How many iterations of the run were complete at its first save.
+    complete_before: u32,
+}
+
+/// What became of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing yet: it is at work, or its process died.
+    Open,
+    /// Its turn is over; its gates and the check say next whether the iteration is complete.
+    Judging,
+    /// The iteration is complete.
+    Complete,
+    /// The iteration is complete, and went wrong.
+    Failed(String),
+    /// It was cut; what cut it, as far as that is known.
+    Cut(Option<CutCause>),
+}
+
+/// Which state of a run is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// The newest.
+    #[default]
+    Newest,
+    /// That of a save.
+    Save(Seq),
+    /// That in which it is known what became of an iteration, in the latest phase that has one of that number.
+    Iteration(u32),
+}
+
+/// One state of a run.
+#[derive(Debug)]
+pub struct SavedState {
+    /// What was saved.
+    pub head: RunHead,
+    /// All that had happened, oldest first.
+    pub events: Vec<Event>,
+    /// The number of the save.
+    pub save: Seq,
+    /// Where it comes from and what was damaged.
+    pub report: LoadReport,
+}
+
+impl Project {
+    /// Lists what is saved of a run. Writes nothing, and works while the run lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when there is no such run; others when its directory can't be read, or a newer program wrote it. Damage is no error.
+    pub fn checkpoints(&self, run: &RunId) -> Result<Checkpoints, Error> {
+        let dir = self.existing(run)?;
+        let unread = |e| Error::store(run, "read", e);
+        let phases = reader::phases(&dir).map_err(unread)?;
+        let mut progress = Vec::new();
+        reader::history(&dir, &options(false), |save, head: RunHead| {
+            record(&mut progress, save, &head.machine);
+            note_commit(&mut progress, head.committed);
+        })
+        .map_err(unread)?;
+        Ok(Checkpoints { phases, progress })
+    }
+
+    /// Reads one state of a run. Writes nothing, and works while the run lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when there is no such run, or that state is not kept; others when it can't be read.
+    pub fn state_at(&self, run: &RunId, place: Place) -> Result<SavedState, Error> {
+        let dir = self.existing(run)?;
+        let unread = |e| Error::store(run, "read", e);
+        let save = match place {
+            Place::Newest => None,
+            Place::Save(save) => Some(save),
+            Place::Iteration(number) => {
+                let rows = self.checkpoints(run)?.progress.into_iter().rev();
+                let mut rows = rows.filter(|row| row.iteration == number).peekable();
+                let discarded = rows.peek().map(|row| row.last);
+                let row = rows.find(|row| !row.discarded);
+                let unknown = || {
+                    match discarded {
+                    Some(save) => Error::unfit(
+                        run,
+                        format!(
+                            "went back behind iteration {number}, which does not count any more; to see it as it was, look at save {save}"
+                        ),
+                    )
+                    .mended_by(Mend::Look {
+                        run: run.clone(),
+                        save: save.get(),
+                    }),
+                    None => Error::no_such_state(run, format!("iteration {number}")),
+                }
+                };
+                Some(row.ok_or_else(unknown)?.last)
+            }
+        };
+        let options = options(false);
+        let loaded = match save {
+            None => reader::load_with(&dir, &options).map_err(unread)?,
+            Some(save) => match reader::load_at(&dir, save, &options) {
+                Err(e) if e.is_not_found() => {
+                    return Err(Error::no_such_state(run, format!("save {save}")));
+                }
+                loaded => loaded.map_err(unread)?,
+            },
+        };
+        let head = loaded.head;
+        Ok(SavedState {
+            head: head.ok_or_else(|| runs::nothing_saved(self, run))?,
+            events: loaded.events,
+            save: loaded.seq,
+            report: loaded.report,
+        })
+    }
+
+    /// Reads every byte of a run's store. Writes nothing, and works while the run lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when there is no such run; others when its directory, or a file in it, can't be read. Damage is no error.
+    pub fn verify(&self, run: &RunId) -> Result<Verification, Error> {
+        verify(self.existing(run)?).map_err(|e| Error::store(run, "verified", e))
+    }
+
+    /// Returns the commit that the working tree is based on now; `None` outside git.
+    #[must_use]
+    pub fn head_commit(&self) -> Option<String> {
+        self.git().head_commit_now()
+    }
+
+    /// Says which files a commit changed and by how many lines; `None` where git does not have it or does not answer soon.
+    #[must_use]
+    pub fn commit_stat(&self, commit: &str) -> Option<String> {
+        self.git().stat(commit)
+    }
+}
+
+/// Takes a save into account.
+fn record(rows: &mut Vec<Progress>, save: Seq, head: &Head) {
+    if head.iteration > 0 {
+        let is_behind = |row: &&mut Progress| {
+            let is_over = matches!(row.fate, Fate::Complete | Fate::Failed(_));
+            is_over
+                && row.phase == head.phase
+                && row.iteration >= head.iteration
+                && row.attempt < head.first_attempt
+        };
+        rows.iter_mut()
+            .filter(is_behind)
+            .for_each(|row| row.discarded = true);
+    }
+    let is_present = |row: &Progress| {
+        (row.phase, row.iteration, row.attempt) == (head.phase, head.iteration, head.attempt)
+    };
+    if let Some(row) = rows.last_mut() {
+        let (present, fate) = (is_present(row), fate(row, is_present(row), head));
+        if row.fate != fate || (present && matches!(fate, Fate::Open | Fate::Judging)) {
+            row.last = save;
+            row.at = head.last_at;
+            row.fate = fate;
+        }
+        if present {
+            return;
+        }
+    }
+    if head.iteration == 0 || head.attempt == 0 {
+        return;
+    }
+    let mut row = Progress {
+        phase: head.phase,
+        phase_name: head.phase_rules().name.clone(),
+        iteration: head.iteration,
+        attempt: head.attempt,
+        first: save,
+        last: save,
+        at: head.last_at,
+        fate: Fate::Open,
+        commit: None,
+        discarded: false,
+        complete_before: head.counts.iterations,
+    };
+    row.fate = fate(&row, true, head);
+    rows.push(row);
+}
+
+fn note_commit(rows: &mut [Progress], committed: Option<Committed>) {
+    let Some(committed) = committed else {
+        return;
+    };
+    let at = (committed.phase, committed.iteration, committed.attempt);
+    // It is that of the newest save, or of one shortly before.
+    let is_it = |row: &&mut Progress| (row.phase, row.iteration, row.attempt) == at;
+    if let Some(row) = rows.iter_mut().rev().take(2).find(is_it) {
+        row.commit = Some(committed.commit);
+    }
+}
+
+/// Returns whether an iteration is complete and the next one is to come.
+fn is_between(head: &Head) -> bool {
+    matches!(
+        head.step,
+        Step::Sleeping { .. } | Step::Paused { .. } | Step::Review { .. }
+    )
+}
+
+/// Says what a save tells about the latest attempt before it, or about its own.
+fn fate(row: &Progress, is_present: bool, head: &Head) -> Fate {
+    if matches!(row.fate, Fate::Complete | Fate::Failed(_)) {
+        return row.fate.clone();
+    }
+    // The number alone does not tell: each phase has its own.
+    let is_complete =
+        head.counts.iterations > row.complete_before || (is_present && is_between(head));
+    let last = head.last.as_ref().filter(|_| is_complete);
+    if let Some(last) = last.filter(|last| last.iteration == row.iteration) {
+        return match &last.failure {
+            None => Fate::Complete,
+            Some(why) => Fate::Failed(why.clone()),
+        };
+    }
+    let cut = head.cut.filter(|cut| cut.attempt == row.attempt);
+    match (cut, is_present) {
+        (Some(cut), _) => Fate::Cut(Some(cut.cause)),
+        (None, true) if head.is_judging() => Fate::Judging,
+        (None, true) => Fate::Open,
+        (None, false) => match row.fate {
+            Fate::Open | Fate::Judging => Fate::Cut(None),
+            _ => row.fate.clone(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loop_state::{
+        Again, Effect, Happening, Machine, PhaseRules, Resume, Rules, StopCause, StopRequest, Tree,
+        TurnOutcome, When,
+    };
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn phase(name: &str) -> PhaseRules {
+        let mut phase = PhaseRules {
+            name: name.into(),
+            ..PhaseRules::default()
+        };
+        phase.limits.max_iterations = Some(2);
+        phase
+    }
+
+    /// What is recorded when all this happens in the same millisecond.
+    fn rows(happenings: impl IntoIterator<Item = Happening>) -> Vec<Progress> {
+        let rules = Rules {
+            phases: vec![phase("plan"), phase("build")],
+            sleep: Duration::ZERO,
+            ..Rules::default()
+        };
+        let mut machine = Machine::from(Head::new(rules).unwrap());
+        let (mut rows, mut save) = (Vec::new(), 0);
+        let mut due = Vec::new();
+        for what in std::iter::once(Happening::Started).chain(happenings) {
+            due.push(what);
+            while let Some(what) = due.pop() {
+                let at = Timestamp(7);
+                for effect in machine.step(Event { at, what }) {
+                    match effect {
+                        Effect::Save | Effect::SealPhase { .. } => {
+                            save += 1;
+                            record(&mut rows, Seq::new(save), machine.head());
+                        }
+                        Effect::EndLeftovers => due.push(Happening::Settled(Tree::default())),
+                        _ => {}
+                    }
+                }
+                due.extend(machine.due(at));
+            }
+        }
+        rows
+    }
+
+    fn ended(outcome: TurnOutcome) -> Happening {
+        Happening::TurnEnded(outcome)
+    }
+
+    fn stop() -> Happening {
+        let (by, when) = (StopCause::Person, When::Now);
+        Happening::StopRequested(StopRequest { by, when })
+    }
+
+    #[test]
+    fn each_attempt_is_one_row_with_what_became_of_it() {
+        let rows = rows([
+            ended(TurnOutcome::Failed("it broke".into())),
+            stop(),
+            ended(TurnOutcome::Stopped),
+            Happening::Resumed(Resume::default()),
+            ended(TurnOutcome::Completed),
+            ended(TurnOutcome::Completed),
+            Happening::Resumed(Resume::default()),
+        ]);
+        let shown = rows.iter().map(|row| {
+            let Progress {
+                phase_name,
+                iteration,
+                attempt,
+                first,
+                last,
+                fate,
+                ..
+            } = row;
+            format!("{phase_name} {iteration}.{attempt}, saves {first} to {last}: {fate:?}")
+        });
+        insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r#"
+        plan 1.1, saves 1 to 3: Failed("it broke")
+        plan 2.1, saves 3 to 5: Cut(Some(Stop))
+        plan 2.2, saves 6 to 8: Complete
+        build 1.3, saves 9 to 11: Complete
+        build 2.3, saves 11 to 12: Cut(Some(Crash))
+        build 2.4, saves 12 to 12: Open
+        "#);
+    }
+
+    fn anything() -> impl Strategy<Value = Happening> {
+        prop_oneof![
+            4 => Just(ended(TurnOutcome::Completed)),
+            2 => Just(ended(TurnOutcome::Failed("it broke".into()))),
+            1 => Just(ended(TurnOutcome::Stopped)),
+            1 => Just(ended(TurnOutcome::Transient("again".into()))),
+            1 => Just(stop()),
+            1 => Just(Happening::AgainRequested(Again::Iteration)),
+            1 => Just(Happening::AgainRequested(Again::Phase)),
+            1 => Just(Happening::PauseRequested),
+            1 => Just(Happening::ContinueRequested),
+            1 => Just(Happening::SleepSkipped),
+            2 => (0u32..3).prop_map(|from| Happening::Resumed(Resume {
+                from: (from > 0).then_some(from),
+                ..Resume::default()
+            })),
+        ]
+    }
+
+    proptest! {
+        /// Whatever happens, attempts are listed once, in the order of their saves, and only the last one can be open.
+        #[test]
+        fn rows_are_in_order_and_only_the_last_is_open(happenings in prop::collection::vec(anything(), 0..40)) {
+            let rows = rows(happenings);
+            for pair in rows.windows(2) {
+                prop_assert!(pair[0].first < pair[1].first && pair[0].last <= pair[1].last, "{pair:?}");
+                prop_assert!(pair[0].first <= pair[0].last && pair[0].last <= pair[1].first, "{pair:?}");
+                prop_assert!(!matches!(pair[0].fate, Fate::Open | Fate::Judging), "{pair:?}");
+            }
+            let mut keys: Vec<_> = rows.iter().map(|row| (row.iteration, row.attempt)).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            prop_assert_eq!(keys.len(), rows.len());
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! git under a guard, because git starts filters, hooks, drivers and other programs that the repository names.
+//!
+//! An agent may write the configuration and the attributes of its repository at any time, so no look at them beforehand tells what git is going to start.
+//! Therefore every git runs under a guard, which ends what git left running and proves that nothing is left. A git that [`only_reads`] runs without one
+//! first, and the kernel kills it if it starts a program; then it runs again, under a guard.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::sync::{OnceLock, mpsc};
+use std::time::Duration;
+
+use agent_subprocess::{
+    Agent, AgentCommand, Containment, Exit, Marker, Output, StopPolicy, Stream,
+};
+use tokio::runtime::{Builder, Handle};
+use tokio::time::{Instant, timeout};
+
+use super::looks::{self, Ends, Left, Look, Looks};
+use super::{Call, MAX_ANSWER, Refusal, TOO_MUCH, complaint};
+use crate::deadline::{Hurried, Hurry, left};
+use crate::survivors::{MARKER, names};
+
+/// How long the kill of what git left running may take, and the guard's report of it.
+const KILL: Duration = Duration::from_secs(1);
+/// How much of what git complains about is read.
+const MAX_COMPLAINT: usize = 16 << 10;
+/// The commands that only read, so that a kill at any time leaves nothing half done.
+///
+/// `status` reads because `GIT_OPTIONAL_LOCKS` is off; it runs the filters of files that may have changed.
+const READS: [&str; 10] = [
+    "check-ignore",
+    "log",
+    "ls-files",
+    "ls-tree",
+    "merge-base",
+    "rev-list",
+    "rev-parse",
+    "show",
+    "status",
+    "var",
+];
+
+/// Returns whether git writes nothing for these words.
+pub(super) fn only_reads<S: AsRef<OsStr>>(words: &[S]) -> bool {
+    let mut words = words.iter().filter_map(|word| word.as_ref().to_str());
+    let mut command = words.next();
+    while command == Some("-c") {
+        command = words.nth(1);
+    }
+    match command {
+        Some("worktree") => words.next() == Some("list"),
+        // With a second name it writes one, of which a hook is told.
+        Some("symbolic-ref") => words.filter(|word| !word.starts_with('-')).count() == 1,
+        Some(command) => READS.contains(&command),
+        None => false,
+    }
+}
+
+/// Runs git to its end under a guard, and returns what it printed. Blocks.
+pub(super) fn run<S: AsRef<OsStr>>(
+    call: &Call<'_, S>,
+    looks: Option<&Looks>,
+) -> Result<Vec<u8>, Refusal> {
+    let hurry = Hurry::default();
+    let hurried = hurry.hurried();
+    let look = { looks.map(|looks| looks.begin(Ends::Contained(hurry.clone()))) }.transpose()?;
+    let command = command(call, looks);
+    let patience = call.patience;
+    let (tell, told) = mpsc::channel();
+    runtime()?.spawn(async move {
+        let end = contained(command, patience, hurried, look.as_ref()).await;
+        drop(look);
+        // The caller waits for it.
+        let _waits = tell.send(end);
+        drop(hurry);
+    });
+    told.recv().map_err(|_| Refusal::Stopped)?
+}
+
+/// Returns the runtime of these git commands, which has a thread of its own: their callers may be within a runtime, and may be without one.
+fn runtime() -> Result<&'static Handle, Refusal> {
+    static RUNTIME: OnceLock<io::Result<Handle>> = OnceLock::new();
+    let start = || {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let thread = std::thread::Builder::new().name("git".into());
+        thread.spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+        Ok(handle)
+    };
+    let started = RUNTIME.get_or_init(start).as_ref();
+    started.map_err(|e| Refusal::NotRun(io::Error::new(e.kind(), e.to_string())))
+}
+
+fn command<S: AsRef<OsStr>>(call: &Call<'_, S>, looks: Option<&Looks>) -> AgentCommand {
+    let mut command = AgentCommand::new("git").args(call.words());
+    for name in super::POINTERS {
+        command = command.env_remove(name);
+    }
+    for (name, value) in call.variables() {
+        command = command.env(name, OsString::from(value));
+    }
+    let marker = looks.and_then(|looks| looks.marker.as_deref()?.split_once('.'));
+    if let Some((scope, member)) = marker {
+        command = command.marker(Marker {
+            variable: MARKER.into(),
+            scope: scope.into(),
+            member: member.into(),
+        });
+    }
+    command.current_dir(call.directory)
+}
+
+/// What git printed until it ended.
+#[derive(Debug, Default)]
+struct Heard {
+    printed: Vec<u8>,
+    complained: Vec<u8>,
+    /// Whether both streams are at their end.
+    silent: bool,
+}
+
+impl Heard {
+    /// Waits for git's end, and keeps what it prints until then.
+    async fn until_end(&mut self, git: &mut Agent) -> Result<Exit, Refusal> {
+        while !self.silent {
+            match git.next_output().await {
+                None => self.silent = true,
+                Some(Output {
+                    stream: Stream::Stdout,
+                    line,
+                }) => {
+                    self.printed.extend_from_slice(&line.bytes);
+                    self.printed.push(b'\n');
+                    if self.printed.len() as u64 >= MAX_ANSWER {
+                        return Err(Refusal::Said(TOO_MUCH.into()));
+                    }
+                }
+                Some(output) => {
+                    let room = MAX_COMPLAINT.saturating_sub(self.complained.len());
+                    let line = &output.line.bytes;
+                    self.complained
+                        .extend_from_slice(&line[..line.len().min(room)]);
+                    self.complained.push(b'\n');
+                    self.complained.truncate(MAX_COMPLAINT);
+                }
+            }
+        }
+        Ok(git.wait().await)
+    }
+
+    /// Returns why git failed.
+    fn why(&self, exit: impl fmt::Display) -> Refusal {
+        let said = String::from_utf8_lossy(&self.complained);
+        Refusal::Said(match said.trim().is_empty() {
+            true => format!("it failed without a message ({exit})"),
+            false => complaint(&said),
+        })
+    }
+}
+
+async fn contained(
+    command: AgentCommand,
+    patience: Duration,
+    mut hurried: Hurried,
+    look: Option<&Look>,
+) -> Result<Vec<u8>, Refusal> {
+    let spawned = command.spawn().await;
+    let mut git = spawned.map_err(|e| Refusal::NotRun(io::Error::other(e)))?;
+    if let Some(look) = look {
+        look.started(git.pid());
+    }
+    let mut heard = Heard::default();
+    let (ended, mut by) = tokio::select! {
+        biased;
+        by = hurried.told() => (Err(Refusal::Stopped), by.unwrap_or_else(Instant::now)),
+        ended = timeout(patience, heard.until_end(&mut git)) => match ended {
+            Ok(ended) => (ended, Instant::now()),
+            Err(_) => (Err(Refusal::Silent(patience)), Instant::now() + looks::GRACE),
+        },
+    };
+    let report = loop {
+        // What is left behind by a git that is over gets no grace.
+        let policy = StopPolicy {
+            terminate: left(by),
+            budget: left(by) + KILL,
+            ..StopPolicy::kill()
+        };
+        tokio::select! {
+            biased;
+            sooner = hurried.sooner(by) => by = sooner,
+            report = git.stop(&policy) => break report,
+        }
+    };
+    if let Some(look) = look {
+        look.leaves(Left {
+            proven: report.containment == Containment::Guard && !report.guard_lost,
+            ended: names(report.ended),
+            survivors: names(report.survivors),
+        });
+    }
+    match ended? {
+        exit if exit.success() => Ok(heard.printed),
+        exit => Err(heard.why(exit)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h7_only_a_command_that_reads_may_be_killed_at_any_time() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for line in [
+            "rev-parse --show-toplevel",
+            "-c fetch.fsckObjects=true ls-tree HEAD",
+            "worktree list --porcelain",
+            "symbolic-ref --quiet HEAD",
+            "status --porcelain",
+        ] {
+            assert!(only_reads(&words(line)), "{line}");
+        }
+        for line in [
+            "add --all",
+            "-c core.bare=false reset --hard",
+            "worktree add there",
+            "worktree remove there",
+            "symbolic-ref HEAD refs/heads/main",
+            "update-ref refs/heads/main 0123",
+            "an-alias",
+            "-c",
+            "",
+        ] {
+            assert!(!only_reads(&words(line)), "{line}");
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! The run's store as the loop uses it: events are gathered, and saved one save after the other, on a thread beside it.
+
+use std::io;
+use std::path::PathBuf;
+
+use checkpoint_store::{Healed, Loaded, Meta, Options, Writer};
+use loop_state::Event;
+use tokio::task::JoinHandle;
+
+use crate::{Error, Project, RunHead, RunId};
+
+/// The schema of a run's head and events. A reader of another version refuses, naming both.
+const SCHEMA: &str = "rlm-run";
+const SCHEMA_VERSION: u32 = 1;
+
+pub(crate) fn options(create: bool) -> Options {
+    Options {
+        schema: SCHEMA.into(),
+        schema_version: SCHEMA_VERSION,
+        create,
+        ..Options::default()
+    }
+}
+
+/// The run's store, and the events that it does not have yet.
+#[derive(Debug)]
+pub struct Journal {
+    run: RunId,
+    place: PathBuf,
+    /// Away while something is saved, and for good when that panicked.
+    writer: Option<Writer<RunHead, Event>>,
+    /// Who has the writer while it is away; also when nobody waits for it any more.
+    saving: Option<JoinHandle<Saved>>,
+    epoch: u64,
+    unsaved: Vec<Event>,
+    /// What the last save had to write again and nobody was told of yet.
+    healed: Option<Healed>,
+}
+
+/// What a thread that saves comes back with.
+#[derive(Debug)]
+struct Saved {
+    writer: Writer<RunHead, Event>,
+    /// How many of the unsaved events it had to save.
+    events: usize,
+    healed: Option<Healed>,
+    result: Result<(), checkpoint_store::Error>,
+}
+
+impl Journal {
+    /// Opens the store of a run and loads its state. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_held`] when another process has the run; others when its files can't be read.
+    pub fn open(
+        project: &Project,
+        run: &RunId,
+        create: bool,
+    ) -> Result<(Self, Loaded<RunHead, Event>), Error> {
+        let place = project.run_dir(run);
+        let (writer, loaded) =
+            Writer::open(&place, options(create)).map_err(|e| Error::store(run, "opened", e))?;
+        Ok((
+            Self {
+                run: run.clone(),
+                place,
+                epoch: writer.epoch(),
+                writer: Some(writer),
+                saving: None,
+                unsaved: Vec::new(),
+                healed: None,
+            },
+            loaded,
+        ))
+    }
+
+    /// Returns the number of this writer, which grows with each process that takes the run.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Returns, once, that the state had to be written to a new file: its own had failed, or was removed.
+    pub fn take_healed(&mut self) -> Option<Healed> {
+        self.healed.take()
+    }
+
+    /// Takes an event that the next save has to save.
+    pub fn note(&mut self, event: Event) {
+        self.unsaved.push(event);
+    }
+
+    /// Makes the head and all noted events durable.
+    ///
+    /// # Errors
+    ///
+    /// When they can't be written: they are kept, and the next save tries again. Also the failure of an earlier save whose future was dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// A save whose future is dropped, here and below, is done all the same once it has begun: the next one comes after it, saves
+    /// nothing twice, and fails with what it failed with.
+    pub async fn save(&mut self, head: &RunHead) -> Result<(), Error> {
+        self.come_back().await?;
+        // They stay until they are saved: after a save that found the disk full, another one may succeed.
+        let (head, events) = (head.clone(), self.unsaved.clone());
+        self.on_thread(events.len(), move |writer| {
+            writer.append(&head, &events).map(|_| ())
+        })
+        .await
+    }
+
+    /// Makes the head durable as the end of a phase. Returns whether it has a file of its own: on a full disk it is saved without one.
+    pub async fn save_phase(
+        &mut self,
+        phase: String,
+        head: &RunHead,
+        changed: Option<Vec<String>>,
+    ) -> Result<bool, Error> {
+        self.save(head).await?;
+        let head = head.clone();
+        let meta = sealed(&head, changed);
+        let sealed = self.on_thread(0, move |writer| {
+            writer.save_phase(&phase, &head, meta).map(|_| ())
+        });
+        match sealed.await {
+            // The journal has it, and the writer can go on: a later save that does not fit says so itself.
+            Err(e) if e.is_full() => Ok(false),
+            sealed => sealed.map(|()| true),
+        }
+    }
+
+    /// Keeps a text with the run under a name.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be written; also the failure of an earlier save whose future was dropped.
+    pub async fn put_blob(&mut self, name: &str, text: &str) -> Result<(), Error> {
+        let (name, bytes) = (name.to_owned(), text.as_bytes().to_vec());
+        self.on_thread(0, move |writer| writer.put_blob(&name, &bytes))
+            .await
+    }
+
+    /// Syncs take milliseconds: they are done on a thread that may block, one at a time.
+    async fn on_thread<F>(&mut self, events: usize, work: F) -> Result<(), Error>
+    where
+        F: FnOnce(&mut Writer<RunHead, Event>) -> Result<(), checkpoint_store::Error>
+            + Send
+            + 'static,
+    {
+        self.come_back().await?;
+        let Some(mut writer) = self.writer.take() else {
+            return Err(self.thread_died(io::Error::other("it died at an earlier save")));
+        };
+        self.saving = Some(tokio::task::spawn_blocking(move || {
+            let before = writer.last_heal().map(|healed| healed.epoch);
+            let result = work(&mut writer);
+            let healed = writer.last_heal().filter(|it| Some(it.epoch) != before);
+            Saved {
+                healed: healed.cloned(),
+                writer,
+                events,
+                result,
+            }
+        }));
+        self.come_back().await
+    }
+
+    /// Waits for the writer if it is away, and returns what it failed with.
+    async fn come_back(&mut self) -> Result<(), Error> {
+        let Some(saving) = &mut self.saving else {
+            return Ok(());
+        };
+        let saved = saving.await;
+        self.saving = None;
+        let saved = saved.map_err(|e| self.thread_died(e.into()))?;
+        self.epoch = saved.writer.epoch();
+        self.writer = Some(saved.writer);
+        self.healed = saved.healed.or(self.healed.take());
+        saved
+            .result
+            .map_err(|e| Error::store(&self.run, "saved", e))?;
+        self.unsaved.drain(..saved.events);
+        Ok(())
+    }
+
+    fn thread_died(&self, why: io::Error) -> Error {
+        Error::io("the thread that saves in", &self.place, why)
+    }
+}
+
+/// What is said about a phase that is over, for people.
+fn sealed(head: &RunHead, changed: Option<Vec<String>>) -> Meta {
+    let phase = head.machine.finished.last();
+    let errors = phase.map(|phase| phase.errors.iter());
+    let errors = errors.into_iter().flatten();
+    let end = head.machine.end.as_ref();
+    Meta {
+        git_commit: head.git_commit.clone(),
+        git_dirty: changed.map(|paths| !paths.is_empty()),
+        errors: errors
+            .map(|error| format!("iteration {}: {}", error.iteration, error.what))
+            .collect(),
+        finished: end.is_some_and(|end| end.reason.is_final()),
+        ..Meta::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AgentSettings, PhaseSettings, PromptSource, Settings};
+    use loop_state::{Happening, Head, Timestamp};
+
+    fn event(at: u64) -> Event {
+        let (at, what) = (Timestamp(at), Happening::Started);
+        Event { at, what }
+    }
+
+    /// A journal in a directory of its own, and a head to save.
+    fn journal() -> (tempfile::TempDir, Project, Journal, RunHead) {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::find(dir.path()).unwrap();
+        let (journal, _) = Journal::open(&project, &"r1".parse().unwrap(), true).unwrap();
+        let agent = AgentSettings::Command {
+            argv: vec!["agent".into()],
+        };
+        let mut phase = PhaseSettings::new("main", PromptSource::Kept("prompt-1".into()), agent);
+        phase.until = Some("true".into());
+        let settings = Settings::new("/srv/project", vec![phase]);
+        let machine = Head::new(settings.rules()).unwrap();
+        let head = RunHead::new("r1".parse().unwrap(), machine, settings);
+        (dir, project, journal, head)
+    }
+
+    /// Polls a future so many times at most, and drops it.
+    async fn poll<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        for _ in 0..times {
+            tokio::select! {
+                biased;
+                done = &mut future => return Some(done),
+                () = std::future::ready(()) => tokio::task::yield_now().await,
+            }
+        }
+        None
+    }
+
+    #[tokio::test]
+    async fn d11_a_queued_save_is_done_whoever_waits_and_never_after_a_newer_one() {
+        let (_dir, project, mut journal, mut head) = journal();
+        for polls in 0..20 {
+            journal.note(event(polls));
+            head.scope = polls.to_string();
+            let saved = poll(journal.save(&head), polls.try_into().unwrap()).await;
+            saved.transpose().unwrap();
+        }
+        let epoch = journal.epoch();
+        assert!(epoch > 0, "also while the writer is away");
+        journal.note(event(20));
+        head.scope = "last".into();
+        journal.save(&head).await.unwrap();
+        drop(journal);
+        let (again, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
+        assert_eq!(loaded.events, (0..=20).map(event).collect::<Vec<_>>());
+        assert_eq!(loaded.head.unwrap().scope, "last");
+        assert!(again.epoch() > epoch);
+    }
+
+    #[tokio::test]
+    async fn d11_a_failure_is_not_lost_with_its_future_and_leaves_no_gap() {
+        let (_dir, project, mut journal, head) = journal();
+        journal.note(event(1));
+        journal.save(&head).await.unwrap();
+        let (go, is_dropped) = std::sync::mpsc::channel();
+        let fails = move |writer: &mut Writer<RunHead, Event>| {
+            is_dropped.recv().unwrap();
+            let never_saved = checkpoint_store::Seq::new(9999);
+            writer.truncate_to(never_saved).map(|_| ())
+        };
+        assert!(poll(journal.on_thread(0, fails), 1).await.is_none());
+        go.send(()).unwrap();
+        journal.note(event(2));
+        let failed = journal.save(&head).await.unwrap_err().to_string();
+        assert!(failed.contains("9999"), "{failed}");
+        journal.save(&head).await.unwrap();
+        drop(journal);
+        let (_, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
+        assert_eq!(loaded.events, [event(1), event(2)]);
+    }
+
+    /// The runtime ends while saves are under way.
+    #[test]
+    fn d11_acknowledged_saves_survive_the_end_of_the_runtime() {
+        let (_dir, project, mut journal, mut head) = journal();
+        let (tell, acknowledged) = std::sync::mpsc::channel();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.spawn(async move {
+            for n in 1.. {
+                journal.note(event(n));
+                head.scope = n.to_string();
+                journal.save(&head).await.unwrap();
+                if tell.send(n).is_err() {
+                    break;
+                }
+            }
+        });
+        acknowledged.iter().find(|n| *n > 20).unwrap();
+        drop(runtime);
+        let last = acknowledged.iter().last().unwrap_or(20);
+        let (_, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
+        let saved: u64 = loaded.head.unwrap().scope.parse().unwrap();
+        assert!(saved >= last, "{saved} of {last}");
+        assert_eq!(loaded.events, (1..=saved).map(event).collect::<Vec<_>>());
+    }
+
+    /// The executor's only thread goes on while a large value is encoded, compressed and synced.
+    #[tokio::test]
+    async fn c68_a_large_save_does_not_block_the_executor() {
+        let (_dir, _project, mut journal, mut head) = journal();
+        head.scope = "a line of a transcript\n".repeat(50_000_000 / 23);
+        let mut save = std::pin::pin!(journal.save(&head));
+        let mut turns = 0;
+        loop {
+            tokio::select! {
+                biased;
+                saved = &mut save => break saved.unwrap(),
+                () = std::future::ready(()) => turns += 1,
+            }
+            tokio::task::yield_now().await;
+        }
+        assert!(turns > 100, "the executor got {turns} turns meanwhile");
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_dies_at_a_save_makes_this_one_and_the_next_fail() {
+        let (_dir, _project, mut journal, head) = journal();
+        let died = journal.on_thread(0, |_| panic!("a store that panics"));
+        let died = died.await.unwrap_err().to_string();
+        assert!(died.contains("the thread that saves in"), "{died}");
+        let next = journal.save(&head).await.unwrap_err().to_string();
+        assert!(next.contains("it died at an earlier save"), "{next}");
+    }
+}

@@ -1,0 +1,84 @@
+//! A run of `rlm` at rest: all that is on disk of it, and who may take it.
+//!
+//! It keeps the project's private folder `.rlm`, the locks, the journal, the transcripts and the timeline, asks git, and takes a run elsewhere.
+//! It must not know the loop that is live: it starts no agent, holds no rule of the loop, prints nothing and installs no signal handler.
+//! It is a part of [`rlm`](https://docs.rs/rlm-loop) and promises nothing to other programs; `loop-runner` runs what is kept here.
+//! Read [`state_dir`] first (every file below `.rlm` is hostile input), then [`Project`], [`RunId`] and [`RunHead`] (what is saved), [`journal`] and
+//! [`transcript`] (how it is written), [`Checkpoints`] and [`timeline`] (how it is read), [`WorkTree`], [`locks`] and [`holder`] (who has it), [`git`],
+//! and at last [`moving`] (export, import, fork) and removal.
+//!
+//! # Files
+//!
+//! All is in `.rlm` at the top of the project, private to the user (0700) and ignored by git.
+//!
+//! | | |
+//! |---|---|
+//! | `holder.json` | who works in the tree, for people; stays when nobody does |
+//! | `runs/RUN/*.ckj`, `*.ckpt`, `epoch-*`, `LOCK` | the store; what is damaged is moved to its `quarantine/` |
+//! | `runs/RUN/blobs/` | the last text of each prompt, without a checksum |
+//! | `runs/RUN/transcripts/ITERATION-ATTEMPT.ndjson` | a [`Record`] a line, `.zst` once it is old: [`transcripts`], [`Records`] |
+//! | `runs/RUN/control.sock` | while a process has the run; `loop-runner` makes it |
+//! | `runs/RUN/scratch/`, `survivors` | what the agent of the moment needs, and what a guard found after the death of the run's process |
+//! | `worktrees/` | working trees of a run's own |
+//!
+//! # Errors
+//!
+//! | | is | then |
+//! |---|---|---|
+//! | [`is_not_found`](Error::is_not_found) | no run of that name, or nothing was saved of it | make one |
+//! | [`is_held`](Error::is_held) | another process works in the tree; the text names run and pid | wait, or stop it |
+//! | [`is_moved`](Error::is_moved) | the run was exported and goes on elsewhere | there, or take it back |
+//! | [`is_usage`](Error::is_usage) | settings, names or a prompt file that make no run; a name that is taken; also each that was moved | ask differently |
+//! | none of them | a file can't be read or written, or a state is damaged beyond use: the text names it | [`Project::verify`] says what is left of the run |
+
+mod agents;
+mod checkpoints;
+mod command;
+pub mod deadline;
+mod error;
+pub mod git;
+pub mod holder;
+pub mod journal;
+pub mod locks;
+pub mod loss;
+mod mend;
+pub mod moving;
+mod programs;
+mod project;
+pub mod prompt_file;
+mod removal;
+mod run_id;
+pub mod runs;
+mod settings;
+pub mod space;
+pub mod state_dir;
+pub mod survivors;
+mod time;
+pub mod timeline;
+pub mod transcript;
+mod work_tree;
+
+pub use agents::{
+    AcpOptions, AcpPreset, AgentSettings, ClaudeOptions, CodexOptions, Hidden, Start,
+};
+pub use checkpoints::{Checkpoints, Fate, Place, Progress, SavedState};
+pub use command::Command;
+pub use error::Error;
+pub use git::looks::{end_git, watch_git};
+pub use git::tree::{Worktree, WorktreeState};
+pub use loss::Loss;
+pub use mend::Mend;
+pub use programs::{Program, ProgramKind};
+pub use project::Project;
+pub use run_id::RunId;
+pub use runs::{Committed, Moved, RunEntry, RunHead, RunState, Uncommitted};
+pub use settings::{Leftovers, Permissions, PhaseSettings, PromptSource, Settings};
+pub use space::{Space, TreeSpace};
+pub use time::timestamp;
+pub use timeline::Timeline;
+pub use transcript::{Record, Records, Removed, by_age, removed_transcripts, transcripts};
+pub use work_tree::{Holder, WorkTree};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

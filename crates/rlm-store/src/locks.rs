@@ -1,0 +1,295 @@
+//! Which process holds a lock, as the kernel says in `/proc/locks`: no file that an agent can edit decides it.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use agent_subprocess::ProcessId;
+
+use crate::state_dir::Identity;
+
+/// The most bytes of `/proc/locks` that are read, and the most descriptors of a process that are looked at.
+const LONGEST: u64 = 16 << 20;
+const DESCRIPTORS: usize = 65_536;
+
+/// Lists the processes that took a `flock`; of a process that is dead, its children may still hold one.
+///
+/// # Errors
+///
+/// When `/proc/locks` can't be read.
+pub(crate) fn takers() -> io::Result<BTreeSet<u32>> {
+    let mut text = Vec::new();
+    let file = std::fs::File::open("/proc/locks")?;
+    file.take(LONGEST).read_to_end(&mut text)?;
+    Ok(parse(&String::from_utf8_lossy(&text)))
+}
+
+/// Reads lines such as `1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF`. Who only waits (`1: -> FLOCK …`) holds nothing.
+fn parse(text: &str) -> BTreeSet<u32> {
+    let taker = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let pid = (words.next()? == "FLOCK").then(|| words.nth(2))??;
+        pid.parse().ok().filter(|pid| *pid > 0)
+    };
+    text.lines().filter_map(taker).collect()
+}
+
+/// Names the living process of another user that took the `flock` on a directory. This is for a person only: the numbers of the file in `/proc/locks`
+/// decide, and some file systems write others there. `None` where no line fits.
+pub(crate) fn describe_stranger(tree: &Path) -> Option<String> {
+    let inode = std::fs::metadata(tree).ok()?.ino().to_string();
+    let mut text = Vec::new();
+    let file = std::fs::File::open("/proc/locks").ok()?;
+    file.take(LONGEST).read_to_end(&mut text).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let fits = |line: &&str| {
+        let file = line.split_ascii_whitespace().nth(5);
+        file.is_some_and(|file| file.rsplit(':').next() == Some(inode.as_str()))
+    };
+    let pid = text
+        .lines()
+        .filter(fits)
+        .find_map(|line| parse(line).pop_first())?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let name = field("Name:")?.trim().escape_debug().to_string();
+    let uid: u32 = field("Uid:")?
+        .split_ascii_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
+    (uid != rustix::process::geteuid().as_raw())
+        .then(|| format!("process {pid} ({name}, user {uid})"))
+}
+
+/// Of these processes, returns those that hold a lock on a directory, as the owner of a run does.
+pub fn holders_of_directories(processes: impl Iterator<Item = u32>) -> BTreeSet<u32> {
+    let Ok(takers) = takers() else {
+        return BTreeSet::new();
+    };
+    let holds = |pid: &u32| {
+        takers.contains(pid) && held_by(*pid).is_ok_and(|held| held.iter().any(|it| it.is_dir))
+    };
+    processes.filter(holds).collect()
+}
+
+/// A file on which a process holds a `flock`.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    device: u64,
+    inode: u64,
+    is_dir: bool,
+    /// Where the kernel says that the file is now.
+    path: PathBuf,
+}
+
+impl Held {
+    fn identity(&self) -> Identity {
+        Identity {
+            device: self.device,
+            inode: self.inode,
+        }
+    }
+}
+
+/// Lists the files on which a process holds a `flock` through a descriptor of its own.
+///
+/// The descriptors are compared by `stat`, not the numbers in `/proc/locks`: some file systems (btrfs, overlayfs) have
+/// other numbers there.
+fn held_by(pid: u32) -> io::Result<Vec<Held>> {
+    let mut held = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.take(DESCRIPTORS) {
+        let entry = entry?;
+        let info = PathBuf::from(format!("/proc/{pid}/fdinfo")).join(entry.file_name());
+        let locked = std::fs::read_to_string(info).is_ok_and(|info| has_flock(&info, pid));
+        // A descriptor that was closed meanwhile holds no lock.
+        if locked
+            && let Ok(meta) = std::fs::metadata(entry.path())
+            && let Ok(path) = std::fs::read_link(entry.path())
+        {
+            held.push(Held {
+                device: meta.dev(),
+                inode: meta.ino(),
+                is_dir: meta.is_dir(),
+                path,
+            });
+        }
+    }
+    Ok(held)
+}
+
+/// Whether a descriptor holds a lock that `pid` took: a line `lock: 1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF`.
+fn has_flock(info: &str, pid: u32) -> bool {
+    let lines = info.lines().filter_map(|line| line.strip_prefix("lock:"));
+    lines.into_iter().any(|line| parse(line).contains(&pid))
+}
+
+/// What the kernel says about the lock on a working tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    /// No living process that can be seen took it.
+    Free,
+    /// This process took it.
+    Taken(Owner),
+    /// Processes whose descriptors can't be read hold some lock.
+    Hidden(Vec<u32>),
+}
+
+/// The process that took the lock on a working tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The process.
+    pub process: ProcessId,
+    /// The working tree, which may have been moved or removed since.
+    pub(crate) tree: Identity,
+    /// The name of the run whose state it has locked too, if it has.
+    pub(crate) run: Option<String>,
+    /// Whether that state is, or was, where the state of a run belongs: then the name is not one that somebody gave to a moved directory.
+    pub(crate) is_in_place: bool,
+    /// Whether it runs the program of this process.
+    pub(crate) is_same_program: bool,
+}
+
+/// Finds the process that took the lock on the directory `tree`.
+///
+/// # Errors
+///
+/// When `/proc/locks`, or the directory, can't be read.
+pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
+    let tree = std::fs::metadata(tree)?;
+    let tree = Identity {
+        device: tree.dev(),
+        inode: tree.ino(),
+    };
+    let mut hidden = Vec::new();
+    for pid in takers()? {
+        // The start time first: should the number be used again meanwhile, no signal goes to the new process.
+        let process = agent_subprocess::ancestry::process(pid).filter(ProcessId::is_alive);
+        let Some(process) = process else {
+            continue;
+        };
+        match held_by(pid) {
+            Ok(held) if held.iter().any(|it| it.identity() == tree) => {
+                let run = held.iter().find_map(|it| run_of(&it.path));
+                return Ok(Lock::Taken(Owner {
+                    process,
+                    tree,
+                    is_in_place: run.as_ref().is_some_and(|it| it.1),
+                    run: run.map(|it| it.0),
+                    is_same_program: is_same_program(pid),
+                }));
+            }
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => hidden.push(pid),
+            _ => {}
+        }
+    }
+    Ok(match hidden.is_empty() {
+        true => Lock::Free,
+        false => Lock::Hidden(hidden),
+    })
+}
+
+/// Finds the processes that hold a lock on the state of a run in the project `root` and one on a directory, whatever became of that directory.
+///
+/// # Errors
+///
+/// When `/proc/locks` can't be read.
+pub(crate) fn owners_of_lost_trees(root: &Path) -> io::Result<Vec<Owner>> {
+    let owner = |pid| {
+        let process = agent_subprocess::ancestry::process(pid).filter(ProcessId::is_alive)?;
+        let held = held_by(pid).ok()?;
+        let mut here = held.iter().filter(|it| it.path.starts_with(root));
+        let (run, is_in_place) = here.find_map(|it| run_of(&it.path))?;
+        Some(Owner {
+            process,
+            tree: held.iter().find(|it| it.is_dir)?.identity(),
+            run: Some(run),
+            is_in_place,
+            is_same_program: is_same_program(pid),
+        })
+    };
+    Ok(takers()?.into_iter().filter_map(owner).collect())
+}
+
+/// Returns whether that process still holds the lock on its working tree.
+pub fn still_holds(owner: &Owner) -> bool {
+    let held = held_by(owner.process.pid);
+    held.is_ok_and(|held| held.iter().any(|it| it.identity() == owner.tree))
+        && owner.process.is_alive()
+}
+
+/// Reads the name of a run from the path of its lock file, also of one that was removed: `…/.rlm/runs/RUN/LOCK`, or `…/RUN/LOCK` where somebody moved
+/// a directory above it. Says whether it is in its place, too.
+fn run_of(path: &Path) -> Option<(String, bool)> {
+    let name = path.file_name()?.to_str()?;
+    let directory = path.parent()?;
+    let run = directory.file_name()?.to_str()?;
+    let is_lock = name.strip_suffix(" (deleted)").unwrap_or(name) == "LOCK";
+    let is_in_place = directory
+        .parent()
+        .is_some_and(|it| it.ends_with(".rlm/runs"));
+    is_lock.then(|| (run.to_owned(), is_in_place))
+}
+
+/// Whether a process runs the program of this one.
+fn is_same_program(pid: u32) -> bool {
+    let program = |pid: &str| std::fs::metadata(format!("/proc/{pid}/exe")).ok();
+    let (own, other) = (program("self"), program(&pid.to_string()));
+    own.zip(other)
+        .is_some_and(|(own, other)| (own.dev(), own.ino()) == (other.dev(), other.ino()))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_processes_that_took_a_flock_are_listed() {
+        let text = "1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF\n\
+            1: -> FLOCK  ADVISORY  WRITE 600 fe:00:6643985 0 EOF\n\
+            2: POSIX  ADVISORY  READ 700 fe:00:1 0 EOF\n\
+            3: OFDLCK ADVISORY  READ -1 fe:00:1 0 EOF\n\
+            4: FLOCK  ADVISORY  WRITE 0 fe:00:1 0 EOF\n5: FLOCK";
+        assert_eq!(parse(text), BTreeSet::from([522]));
+    }
+
+    #[test]
+    fn the_owner_of_a_directory_is_the_process_that_locked_it() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!matches!(owner(dir.path()).unwrap(), Lock::Taken(_)));
+        let lock = std::fs::File::open(dir.path()).unwrap();
+        lock.try_lock().unwrap();
+        let mut own = Owner {
+            process: ProcessId::current(),
+            tree: crate::state_dir::metadata(dir.path()).unwrap().identity(),
+            run: None,
+            is_in_place: false,
+            is_same_program: true,
+        };
+        assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own.clone()));
+        let state = dir.path().join(".rlm/runs/r1");
+        std::fs::create_dir_all(&state).unwrap();
+        let file = std::fs::File::create(state.join("LOCK")).unwrap();
+        file.try_lock().unwrap();
+        (own.run, own.is_in_place) = (Some("r1".into()), true);
+        assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own.clone()));
+        std::fs::remove_dir_all(dir.path().join(".rlm")).unwrap();
+        assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own.clone()));
+        assert!(still_holds(&own));
+        let found = holders_of_directories([std::process::id(), 1].into_iter());
+        assert!(found.contains(&std::process::id()));
+        drop(lock);
+        assert!(!still_holds(&own));
+    }
+
+    #[test]
+    fn a_run_is_known_by_the_path_of_its_lock() {
+        let run = |path| run_of(Path::new(path));
+        let r1 = |is_in_place| Some(("r1".to_owned(), is_in_place));
+        assert_eq!(run("/p/.rlm/runs/r1/LOCK"), r1(true));
+        assert_eq!(run("/p/.rlm/runs/r1/LOCK (deleted)"), r1(true));
+        assert_eq!(run("/p/moved/runs/r1/LOCK"), r1(false));
+        assert_eq!(run("/p/.rlm/runs/r1/LOCKED"), None);
+    }
+}

@@ -1,0 +1,299 @@
+//! What stands at the head of an archive, and what may be in one.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use loop_state::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::RunId;
+use crate::prompt_file::MAX_PROMPT;
+
+/// The form of the archives that this version writes and reads.
+pub(super) const FORMAT: u32 = 1;
+/// The name of the manifest itself.
+pub(super) const NAME: &str = "manifest.json";
+/// The name of git's part.
+pub(super) const BUNDLE: &str = "git.bundle";
+/// The most bytes of a manifest.
+pub(super) const MAX_BYTES: u64 = 16 << 20;
+/// The most bytes of all that a manifest announces.
+const MAX_TOTAL: u64 = 16 << 30;
+/// The most bytes of a file of the store: more than any run of this program saves in one.
+const MAX_STORE: u64 = 64 << 20;
+
+/// The first thing in an archive: what else is in it, in that order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    pub(super) format: u32,
+    /// The version of the program that wrote it.
+    pub(super) version: String,
+    pub(super) run: RunId,
+    pub(super) created: Timestamp,
+    /// How many times the run has moved, this one included.
+    pub(super) moves: u32,
+    /// Whether the run goes on where it came from, too.
+    pub(super) copy: bool,
+    /// Where the project and the run's working tree lay.
+    pub(super) root: String,
+    pub(super) tree: String,
+    /// Where its files stand; nothing for a run outside git.
+    pub(super) git: Option<Tip>,
+    pub(super) files: Vec<Entry>,
+}
+
+/// Where the files of a run stand in git.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Tip {
+    pub(super) commit: String,
+    pub(super) branch: Option<String>,
+    /// The commit that has what was not committed, on top of that one.
+    pub(super) dirty: Option<String>,
+    /// What the names of both begin with in the bundle.
+    pub(super) refs: String,
+}
+
+/// A file of an archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) crc32c: u32,
+}
+
+impl Manifest {
+    /// Reads one, and refuses what no export writes.
+    pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Form {
+            format: u32,
+        }
+        let broken = |e: serde_json::Error| format!("its manifest can't be read: {e}");
+        let Form { format } = serde_json::from_slice(text).map_err(broken)?;
+        if format != FORMAT {
+            return Err(format!(
+                "it is of format {format}, and this program reads {FORMAT}: use the version that wrote it, or a newer one"
+            ));
+        }
+        let this: Self = serde_json::from_slice(text).map_err(broken)?;
+        this.check()?;
+        Ok(this)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let mut names = BTreeSet::new();
+        let mut total: u64 = 0;
+        for entry in &self.files {
+            let shown = || entry.name.escape_debug().take(80).collect::<String>();
+            if place(&entry.name).is_none() {
+                return Err(format!("a file named `{}` has no place in a run", shown()));
+            }
+            if !names.insert(&entry.name) {
+                return Err(format!("`{}` is in it twice", shown()));
+            }
+            let most = most(&entry.name);
+            if entry.bytes > most {
+                return Err(format!(
+                    "it announces {} bytes for `{}`, and at most {most} are taken",
+                    entry.bytes,
+                    shown()
+                ));
+            }
+            total = total.saturating_add(entry.bytes);
+        }
+        if total > MAX_TOTAL {
+            return Err(format!(
+                "it announces {total} bytes, and at most {MAX_TOTAL} are taken: export with --state-only, and clone the repository"
+            ));
+        }
+        let Some(git) = &self.git else {
+            return match names.iter().any(|name| *name == BUNDLE) {
+                true => Err("it has commits and does not say which is meant".into()),
+                false => Ok(()),
+            };
+        };
+        let hashes = std::iter::once(&git.commit).chain(&git.dirty);
+        if !hashes.into_iter().all(|hash| is_hash(hash)) || !is_plain(&git.refs) {
+            return Err("it names a commit that is none".into());
+        }
+        match git.branch.as_deref().is_none_or(is_branch) {
+            true => Ok(()),
+            false => Err("it names a branch that is none".into()),
+        }
+    }
+
+    /// Adds up what the files take.
+    pub(super) fn total(&self) -> u64 {
+        self.files.iter().map(|entry| entry.bytes).sum()
+    }
+
+    pub(super) fn has_bundle(&self) -> bool {
+        self.files.iter().any(|entry| entry.name == BUNDLE)
+    }
+}
+
+/// Returns how many bytes a file of this name may have.
+fn most(name: &str) -> u64 {
+    match name.rsplit_once('/') {
+        Some(("store/blobs", _)) => MAX_PROMPT,
+        Some(("store", _)) => MAX_STORE,
+        _ => MAX_TOTAL,
+    }
+}
+
+/// Returns where a file of an archive lies in the directory of a run; `None` for what has no business there.
+pub(super) fn place(name: &str) -> Option<PathBuf> {
+    if name == BUNDLE {
+        return Some(name.into());
+    }
+    let (folder, file) = name.rsplit_once('/')?;
+    let is_good = match folder {
+        "store" => is_of_store(file),
+        "store/blobs" => checkpoint_store::reject_name(file).is_none(),
+        "transcripts" => is_transcript(file) || file == "removed.json",
+        _ => false,
+    };
+    let folder = folder.strip_prefix("store").unwrap_or(folder);
+    is_good.then(|| Path::new(folder.trim_start_matches('/')).join(file))
+}
+
+/// Whether a file of this name in the directory of a run is part of its state.
+pub(super) fn is_of_store(file: &str) -> bool {
+    let plain = |c: char| c.is_ascii_hexdigit() && !c.is_ascii_uppercase() || c == '-';
+    let middle = |start: &str, end: &str| {
+        let middle = file.strip_prefix(start).and_then(|it| it.strip_suffix(end));
+        middle.is_some_and(|it| (1..=64).contains(&it.len()) && it.chars().all(plain))
+    };
+    middle("phase-", ".ckpt") || middle("progress-", ".ckj") || middle("epoch-", "")
+}
+
+/// Whether a file of this name is the transcript of an attempt.
+pub(super) fn is_transcript(file: &str) -> bool {
+    let stem = file.strip_suffix(".zst").unwrap_or(file);
+    let stem = stem
+        .strip_suffix(".ndjson")
+        .and_then(|it| it.split_once('-'));
+    let number = |text: &str| text.parse::<u32>().is_ok_and(|n| n.to_string() == text);
+    stem.is_some_and(|(iteration, attempt)| number(iteration) && number(attempt))
+}
+
+/// Whether a text is the name of an object of git, which no option is.
+pub(super) fn is_hash(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// Whether a text is a random name.
+pub(super) fn is_plain(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// Whether a text can be a branch; git has the last word.
+fn is_branch(text: &str) -> bool {
+    let bad = |c: char| c.is_control() || " ~^:?*[\\".contains(c);
+    let part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && !part.ends_with(".lock")
+            && !part.ends_with('.')
+    };
+    (1..=200).contains(&text.len())
+        && !text.starts_with('-')
+        // Git reads these as the commit that is checked out.
+        && !matches!(text, "HEAD" | "@")
+        && !text.contains(bad)
+        && !text.contains("..")
+        && !text.contains("@{")
+        && text.split('/').all(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::path::Component;
+
+    fn manifest() -> Manifest {
+        let entry = |name: &str| Entry {
+            name: name.into(),
+            bytes: 7,
+            crc32c: 1,
+        };
+        Manifest {
+            format: FORMAT,
+            version: "0.1.0".into(),
+            run: "r1".parse().unwrap(),
+            created: Timestamp(1),
+            moves: 1,
+            copy: false,
+            root: "/old".into(),
+            tree: "/old".into(),
+            git: Some(Tip {
+                commit: "a".repeat(40),
+                branch: Some("main".into()),
+                dirty: None,
+                refs: "0".repeat(32),
+            }),
+            files: vec![
+                entry("store/progress-00000001-0000000000000000.ckj"),
+                entry("store/blobs/prompt-1"),
+                entry("transcripts/1-1.ndjson.zst"),
+                entry(BUNDLE),
+            ],
+        }
+    }
+
+    fn refused(change: impl FnOnce(&mut Manifest)) -> String {
+        let mut manifest = manifest();
+        change(&mut manifest);
+        let text = serde_json::to_vec(&manifest).unwrap();
+        Manifest::parse(&text).unwrap_err()
+    }
+
+    #[test]
+    fn x112e_a_manifest_that_no_export_writes_is_refused() {
+        let text = serde_json::to_vec(&manifest()).unwrap();
+        assert_eq!(Manifest::parse(&text).unwrap(), manifest());
+        for (why, refused) in [
+            ("of format 2", refused(|it| it.format = 2)),
+            ("no place", refused(|it| it.files[0].name = "../x".into())),
+            ("twice", refused(|it| it.files.push(it.files[0].clone()))),
+            ("announces", refused(|it| it.files[0].bytes = u64::MAX)),
+            (
+                "a commit",
+                refused(|it| it.git.as_mut().unwrap().commit = "--all".into()),
+            ),
+            (
+                "a branch",
+                refused(|it| it.git.as_mut().unwrap().branch = Some("-x".into())),
+            ),
+            ("which is meant", refused(|it| it.git = None)),
+        ] {
+            assert!(refused.contains(why), "{refused}");
+        }
+        for name in ["HEAD", "@"] {
+            let refused = refused(|it| it.git.as_mut().unwrap().branch = Some(name.into()));
+            assert!(refused.contains("a branch"), "{refused}");
+        }
+        let text = String::from_utf8(text)
+            .unwrap()
+            .replace("\"r1\"", "\"../r1\"");
+        assert!(
+            Manifest::parse(text.as_bytes())
+                .unwrap_err()
+                .contains("is not a run id")
+        );
+    }
+
+    proptest! {
+        /// Whatever stands in an archive lies in the directory of its run, and where nothing but such a file lies.
+        #[test]
+        fn x112e_no_name_leads_out_of_the_run(name in "(store/|store/blobs/|transcripts/|/|\\./)?(\\PC|[./\\\\]){0,40}") {
+            if let Some(place) = place(&name) {
+                let parts: Vec<_> = place.components().collect();
+                prop_assert!(parts.iter().all(|part| matches!(part, Component::Normal(_))), "{place:?}");
+                prop_assert!(parts.len() <= 2);
+                prop_assert!(!place.ends_with("LOCK"));
+            }
+        }
+    }
+}

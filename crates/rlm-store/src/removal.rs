@@ -1,0 +1,148 @@
+//! Removing what is saved of a run.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use checkpoint_store::reader::{self, KeptOut};
+use uuid::Uuid;
+
+use crate::moving;
+use crate::space::TRANSCRIPTS;
+use crate::state_dir;
+use crate::timestamp;
+use crate::transcript::{Removed, files};
+use crate::{Error, Project, RunId};
+
+/// What the name of a directory begins with that is being removed.
+const ASIDE: &str = "removed-";
+/// From when on one is nobody's any more.
+const OLD: Duration = Duration::from_secs(60);
+
+impl Project {
+    /// Removes a run for good: its state, its transcripts, all that lies in its directory. A working tree of its own and its branch stay.
+    ///
+    /// It is first moved aside, so that nobody finds half a run. What an earlier removal left that was cut is removed too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_held`] when a process has it, [`Error::is_not_found`] when there is none; others when something that it started is alive, which is
+    /// found by its state alone.
+    pub fn remove(&self, run: &RunId) -> Result<(), Error> {
+        let dir = self.existing(run)?;
+        let fail = |e| Error::io("can't remove", &dir, e);
+        let is_dir = state_dir::metadata(&dir).map_err(fail)?.is_dir();
+        // Kept over the renaming: who would take it just then does not get it, and who comes later does not find it.
+        let _kept_out = match is_dir {
+            true => self.keep_out(run, &dir)?,
+            false => None,
+        };
+        let alive = self.left_of(run);
+        if !alive.is_empty() {
+            return Err(Error::alive(run.clone(), &alive));
+        }
+        let name = format!("{ASIDE}{}", Uuid::new_v4().simple());
+        let aside = self.state_dir().join(name);
+        state_dir::rename(&dir, &aside).map_err(fail)?;
+        state_dir::remove_tree(&aside).map_err(fail)?;
+        self.remove_leftovers();
+        Ok(())
+    }
+
+    /// Removes what removals, exports and imports left that were killed; others may be under way. Blocks.
+    pub fn remove_leftovers(&self) {
+        moving::sweep(self);
+        for path in state_dir::entries(&self.state_dir()).unwrap_or_default() {
+            let name = path.file_name().and_then(|name| name.to_str());
+            if !name.is_some_and(|name| name.starts_with(ASIDE)) {
+                continue;
+            }
+            // The time at which it was moved.
+            let moved = state_dir::metadata(&path).map(|meta| meta.changed());
+            let age = moved.ok().and_then(|at| at.elapsed().ok());
+            if age.is_some_and(|age| age > OLD) {
+                // The next removal tries again.
+                let _stays = state_dir::remove_tree(&path);
+            }
+        }
+    }
+
+    /// Removes the transcripts of a run and leaves its state: it can be resumed as before. That they were there is kept, and that it was done `by` this.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn remove_transcripts(&self, run: &RunId, by: &str) -> Result<(), Error> {
+        let dir = self.existing(run)?;
+        let _kept_out = self.keep_out(run, &dir)?;
+        let place = dir.join(TRANSCRIPTS);
+        let fail = |e| Error::io("can't remove", &place, e);
+        let all = files(&dir).map_err(fail)?;
+        Removed::note(&dir, timestamp(SystemTime::now()), by).map_err(fail)?;
+        all.into_iter()
+            .try_for_each(|path| state_dir::remove_file(&path).map_err(fail))
+    }
+
+    /// Returns whether a run has transcripts, or what was begun of some.
+    #[must_use]
+    pub fn has_transcripts(&self, run: &RunId) -> bool {
+        files(&self.run_dir(run)).is_ok_and(|files| !files.is_empty())
+    }
+
+    /// Has nobody take a run, as long as what is returned is kept.
+    fn keep_out(&self, run: &RunId, dir: &Path) -> Result<Option<KeptOut>, Error> {
+        match reader::keep_out(dir) {
+            Err(e) if e.is_locked() => Err(Error::held(dir, self.holder(run))),
+            // What can't be locked, on a disk that is full for example, can be removed.
+            kept_out => Ok(kept_out.ok()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Journal;
+
+    #[test]
+    fn s20j_a_held_run_is_not_removed_and_else_nothing_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::find(dir.path()).unwrap();
+        let run: RunId = "r1".parse().unwrap();
+        let (journal, _) = Journal::open(&project, &run, true).unwrap();
+        fs_err::create_dir(project.run_dir(&run).join("transcripts")).unwrap();
+        fs_err::write(project.run_dir(&run).join("transcripts/1-1.ndjson"), "x").unwrap();
+        assert!(project.space(&run).transcripts >= 512);
+        assert!(project.remove(&run).unwrap_err().is_held());
+        assert!(
+            project
+                .run_dir(&run)
+                .join("transcripts/1-1.ndjson")
+                .exists()
+        );
+        drop(journal);
+        // Another removal, which may be under way.
+        let other = dir.path().join(".rlm").join(format!("{ASIDE}x"));
+        fs_err::create_dir(&other).unwrap();
+        project.remove(&run).unwrap();
+        assert!(!project.run_dir(&run).exists() && other.exists());
+        assert!(project.remove(&run).unwrap_err().is_not_found());
+        assert_eq!(project.runs().unwrap().len(), 0);
+    }
+
+    #[test]
+    fn s20h_s20j_what_is_no_run_is_removed_and_a_link_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::find(dir.path()).unwrap();
+        fs_err::create_dir_all(project.runs_dir()).unwrap();
+        let other = dir.path().join("other");
+        fs_err::create_dir(&other).unwrap();
+        fs_err::write(other.join("precious"), "x").unwrap();
+        let [file, link]: [RunId; 2] = ["file", "link"].map(|name| name.parse().unwrap());
+        fs_err::write(project.run_dir(&file), "no run").unwrap();
+        std::os::unix::fs::symlink(&other, project.run_dir(&link)).unwrap();
+        project.remove(&file).unwrap();
+        project.remove(&link).unwrap();
+        assert!(other.join("precious").exists());
+        assert_eq!(project.runs().unwrap().len(), 0);
+    }
+}

@@ -1,0 +1,398 @@
+//! The head that is saved of a run, and the runs of a project as they stand on disk, read without a lock.
+
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use checkpoint_store::{Loaded, reader};
+use loop_state::{Event, Head, StopCause, StopReason, Timestamp};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::journal::options;
+use crate::prompt_file::{self, MAX_PROMPT};
+use crate::space::TRANSCRIPTS;
+use crate::state_dir::Metadata;
+use crate::{Error, Loss, PhaseSettings, Project, PromptSource, RunId, Settings, state_dir};
+
+/// What is saved of a run: the machine's head and what the runner must know to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunHead {
+    /// The name of the run.
+    pub run: RunId,
+    /// The machine's state.
+    pub machine: Head,
+    /// What the run was asked to do.
+    pub settings: Settings,
+    /// The random part of the marker that all processes of the run carry.
+    pub scope: String,
+    /// The blobs that hold the last prompt text read of each phase.
+    pub prompts: Vec<String>,
+    /// The commit of the project at the last save; `None` outside git.
+    #[serde(default)]
+    pub git_commit: Option<String>,
+    /// How many files of the project were not committed at the last save; `None` outside git, or where git did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git_changed: Option<u32>,
+    /// The last iteration whose work is in a commit, for a run that commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed: Option<Committed>,
+    /// What was to be committed and is not, since the last commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncommitted: Option<Uncommitted>,
+    /// What was lost of it by damages that it went on from, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<Loss>,
+    /// Why a person wants the run to wait, while it waits or is about to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_reason: Option<String>,
+    /// The state that the first event of its own met, where the present rules don't tell that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<Box<Origin>>,
+    /// Where the run went, if it goes on elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Moved>,
+    /// How many times it was moved.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub moves: u32,
+}
+
+/// Where the history of a run begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    /// How many events were saved before, which are another run's.
+    #[serde(default)]
+    pub(crate) events: u64,
+    /// The state.
+    pub(crate) head: Head,
+}
+
+/// The seal of a run that goes on elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// When.
+    pub at: Timestamp,
+    /// The file that it went into; `-` is standard output.
+    pub to: String,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// An iteration whose work is in a commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Committed {
+    /// The index of its phase.
+    pub phase: u32,
+    /// Its number.
+    pub iteration: u32,
+    /// The attempt that completed it; 0 where that was before the run began to commit.
+    pub attempt: u32,
+    /// The commit; an earlier one where there was nothing to commit, or the agent had done it.
+    pub commit: String,
+}
+
+/// Iterations whose work was to be committed and is in no commit of the run's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uncommitted {
+    /// How many.
+    pub iterations: u32,
+    /// Why the last one is not.
+    pub why: String,
+}
+
+impl RunHead {
+    /// Makes that of a run that has done nothing yet.
+    pub fn new(run: RunId, machine: Head, settings: Settings) -> Self {
+        Self {
+            run,
+            machine,
+            settings,
+            scope: Uuid::new_v4().simple().to_string(),
+            prompts: Vec::new(),
+            git_commit: None,
+            git_changed: None,
+            committed: None,
+            uncommitted: None,
+            losses: Vec::new(),
+            pause_reason: None,
+            origin: None,
+            moved: None,
+            moves: 0,
+        }
+    }
+
+    /// Whether no process has begun to work on it, so that it was not cut either. What a fork counts is what its parent had.
+    fn is_untouched(&self) -> bool {
+        let processes = self.machine.counts.processes;
+        let forked = self
+            .origin
+            .as_ref()
+            .filter(|_| self.machine.parent.is_some());
+        processes == forked.map_or(0, |origin| origin.head.counts.processes)
+    }
+
+    /// Takes the machine's present state, and keeps the rules that the run began with when they are about to be lost.
+    pub fn advance(&mut self, machine: &Head) {
+        let (before, is_begun) = (&self.machine.rules, self.machine.counts.processes > 0);
+        if self.origin.is_none() && is_begun && *before != machine.rules {
+            let head = Head::new(before.clone()).ok();
+            self.origin = head.map(|head| Box::new(Origin { events: 0, head }));
+        }
+        self.machine = machine.clone();
+    }
+
+    /// Returns the working tree of the run, in a project with this root.
+    pub fn tree<'a>(&'a self, root: &'a Path) -> &'a Path {
+        let own = self.settings.worktree.as_ref();
+        own.map_or(root, |own| &own.path)
+    }
+}
+
+/// Where a run stands, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunState {
+    /// A process works on it now.
+    Running,
+    /// A process holds it and waits for a person.
+    Paused,
+    /// It was stopped and waits to be resumed.
+    Stopped,
+    /// Its process died and it waits to be resumed.
+    Crashed,
+    /// It ended for another reason.
+    Ended,
+    /// It goes on elsewhere.
+    Moved,
+    /// Its process died before anything was saved: nothing was begun.
+    Empty,
+    /// Nothing valid can be read of it.
+    Damaged,
+}
+
+impl RunState {
+    /// Returns where a run stands whose state could be read.
+    pub(crate) fn of(head: &RunHead, is_live: bool) -> Self {
+        match &head.machine.end {
+            _ if is_live && head.machine.is_waiting() => Self::Paused,
+            _ if is_live => Self::Running,
+            _ if head.moved.is_some() => Self::Moved,
+            None if head.machine.stopping.is_some() || head.is_untouched() => Self::Stopped,
+            None => Self::Crashed,
+            Some(end) if end.reason.is_stopped() => Self::Stopped,
+            Some(_) => Self::Ended,
+        }
+    }
+}
+
+/// One run as it stands on disk.
+#[derive(Debug)]
+pub struct RunEntry {
+    /// Its name.
+    pub id: RunId,
+    /// Where it stands.
+    pub state: RunState,
+    /// What is saved of it, or why nothing can be read.
+    pub head: Result<RunHead, String>,
+    /// What is damaged, or was, a line each.
+    pub notes: Vec<String>,
+    /// What a resume can't go on from because the state is damaged; not known of a live one.
+    pub loss: Option<Loss>,
+    /// When it was last active: the time of its last save, or where nothing can be read when its directory changed.
+    pub last_at: Timestamp,
+}
+
+impl RunEntry {
+    /// Returns whether a resume without further ado has something to do.
+    #[must_use]
+    pub fn is_resumable(&self) -> bool {
+        matches!(self.state, RunState::Stopped | RunState::Crashed)
+    }
+
+    /// Returns whether a person stopped it or is stopping it, so that only a person may continue it.
+    #[must_use]
+    pub fn was_stopped_by_a_person(&self) -> bool {
+        let Ok(head) = &self.head else {
+            return false;
+        };
+        let by = match (&head.machine.end, head.machine.stopping) {
+            (Some(end), _) => match end.reason {
+                StopReason::Stopped(by) => Some(by),
+                _ => None,
+            },
+            (None, stopping) => stopping.map(|request| request.by),
+        };
+        by == Some(StopCause::Person)
+    }
+}
+
+impl Project {
+    /// Lists the runs by the time of their last activity, the newest last; those of one moment by name. Damaged ones are listed as such; a
+    /// directory that is no run is not.
+    ///
+    /// Whatever picks "the newest" run takes the last one of this list.
+    ///
+    /// # Errors
+    ///
+    /// When the directory of the runs can't be read. That there is none is an empty list.
+    pub fn runs(&self) -> Result<Vec<RunEntry>, Error> {
+        let dir = self.runs_dir();
+        let entries = match state_dir::entries(&dir) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(|e| Error::io("can't read", &dir, e))?,
+        };
+        let ids = { entries.iter() }.filter_map(|path| path.file_name()?.to_str()?.parse().ok());
+        let mut runs: Vec<RunEntry> = ids.map(|id| self.entry(id)).collect();
+        runs.sort_by(|a, b| (a.last_at, &a.id).cmp(&(b.last_at, &b.id)));
+        Ok(runs)
+    }
+
+    /// Reads one run.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when there is none of that name.
+    pub fn run(&self, id: &RunId) -> Result<RunEntry, Error> {
+        self.existing(id)?;
+        Ok(self.entry(id.clone()))
+    }
+
+    /// Returns the text of each phase's prompt as it was last read; when that is lost, what its file says now.
+    ///
+    /// # Errors
+    ///
+    /// When one that stands in no file is lost.
+    pub fn prompts(&self, head: &RunHead) -> Result<Vec<String>, Error> {
+        let phases = head.settings.phases.iter().enumerate();
+        let text = |(index, phase): (usize, &PhaseSettings)| {
+            let kept = head.prompts.get(index);
+            let kept = kept.map(|blob| prompt(self, &head.run, blob));
+            match (kept, &phase.prompt) {
+                (Some(Ok(text)), _) => Ok(text),
+                (_, PromptSource::File(path)) => prompt_file::read(path),
+                // A prompt that is too large is not lost.
+                (Some(Err(e)), _) => Err(e),
+                (None, _) => Err(Error::prompt_lost(head.run.clone())),
+            }
+        };
+        phases.map(text).collect()
+    }
+
+    /// Returns the directory of a run that there is.
+    pub(crate) fn existing(&self, id: &RunId) -> Result<PathBuf, Error> {
+        let dir = self.run_dir(id);
+        // Whatever it is: that it is no directory is for the store to say.
+        match state_dir::metadata(&dir) {
+            Ok(_) => Ok(dir),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                Err(Error::no_such_run(id.clone(), &self.runs_dir()))
+            }
+            Err(e) => Err(Error::io("can't read", &dir, e)),
+        }
+    }
+
+    fn entry(&self, id: RunId) -> RunEntry {
+        let dir = self.run_dir(&id);
+        let live = reader::is_locked(&dir).unwrap_or(false);
+        let loaded = reader::load_with::<RunHead, Event>(&dir, &options(false));
+        let is_empty =
+            loaded.as_ref().is_ok_and(|loaded| loaded.head.is_none()) && !was_begun(&dir);
+        let mut loss = None;
+        let (head, notes) = match loaded {
+            Ok(Loaded {
+                head: Some(head),
+                seq,
+                report,
+                ..
+            }) => {
+                if !live {
+                    loss = Loss::of(&dir, &head.machine, seq, &report);
+                }
+                let past = head.losses.iter();
+                let past = past.map(|loss| {
+                    format!("the state was damaged, and the run went on from an older save: {loss}")
+                });
+                let notes = match &loss {
+                    Some(loss) => past
+                        .chain([format!("the state is damaged: {loss}")])
+                        .collect(),
+                    None => past
+                        .chain(report.skipped.iter().map(ToString::to_string))
+                        .collect(),
+                };
+                (Ok(head), notes)
+            }
+            Ok(loaded) => {
+                let skipped = loaded.report.skipped.iter().map(ToString::to_string);
+                let why = match is_empty {
+                    true => "nothing was saved yet",
+                    false => "its state is gone, and only transcripts are left",
+                };
+                (Err(why.to_owned()), skipped.collect())
+            }
+            Err(e) => (Err(e.to_string()), Vec::new()),
+        };
+        let state = match &head {
+            Ok(head) => RunState::of(head, live),
+            Err(_) if live => RunState::Running,
+            Err(_) if is_empty => RunState::Empty,
+            Err(_) => RunState::Damaged,
+        };
+        let last_at = match &head {
+            Ok(head) => head.machine.last_at,
+            Err(_) => changed_at(&dir),
+        };
+        RunEntry {
+            id,
+            state,
+            head,
+            notes,
+            loss,
+            last_at,
+        }
+    }
+}
+
+/// Returns when a directory changed last, as far as that is known.
+fn changed_at(dir: &Path) -> Timestamp {
+    let changed = state_dir::metadata(dir).map(Metadata::modified);
+    let since = changed.map(|at| at.duration_since(UNIX_EPOCH).unwrap_or_default());
+    let millis = since.unwrap_or_default().as_millis();
+    Timestamp(u64::try_from(millis).unwrap_or(u64::MAX))
+}
+
+/// Whether an attempt was made. Something was saved before it, so what is missing there was lost.
+fn was_begun(run_dir: &Path) -> bool {
+    state_dir::exists(&run_dir.join(TRANSCRIPTS))
+}
+
+/// Says of a run without a saved state what became of that.
+pub fn nothing_saved(project: &Project, id: &RunId) -> Error {
+    match was_begun(&project.run_dir(id)) {
+        true => Error::state_gone(id.clone()),
+        false => Error::nothing_saved(id.clone()),
+    }
+}
+
+/// Whether there is a run of that name. One whose process died before anything was saved is none yet; whoever starts it takes its store's lock.
+pub fn exists(project: &Project, id: &RunId) -> bool {
+    project
+        .run(id)
+        .is_ok_and(|run| run.state != RunState::Empty)
+        || project.existing(id).is_err_and(|e| !e.is_not_found())
+}
+
+pub(crate) fn prompt(project: &Project, id: &RunId, name: &str) -> Result<String, Error> {
+    let dir = project.run_dir(id);
+    let bytes = reader::blob_within(dir, name, MAX_PROMPT);
+    let bytes = bytes.map_err(|e| match e.is_not_found() {
+        true => Error::prompt_lost(id.clone()),
+        false => Error::store(id, "read", e),
+    })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

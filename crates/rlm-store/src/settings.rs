@@ -1,0 +1,318 @@
+//! What a run was asked to do: saved with it, so that a resume asks for nothing again.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent_drivers::mcp::McpServers;
+use loop_state::{Autonomy, Limits, PhaseRules, Rules, SessionPolicy};
+use serde::{Deserialize, Serialize};
+
+use crate::{AgentSettings, Error, Worktree, prompt_file};
+
+/// Everything that a run needs, saved with it: a resume asks for nothing again. [`Settings::new`] makes them with the defaults.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Where the agent, the gates and the check work; absolute.
+    pub directory: PathBuf,
+    /// The pipeline; at least one phase.
+    pub phases: Vec<PhaseSettings>,
+    /// How long the run may be active.
+    #[serde(default)]
+    pub max_duration: Option<Duration>,
+    /// How many failures of one kind in a row end the run, 3 by default; 0 for no limit.
+    pub max_failures: u32,
+    /// The pause between two iterations; 10 s by default.
+    pub sleep: Duration,
+    /// What the run may cost, in millionths of a US dollar. Every agent of the run must say what it costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost_microusd: Option<u64>,
+    /// How many tokens the run may use, read and written. Every agent of the run must count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// How long the run may wait for rate limits, all waits in a row together; 6 h if nothing is said, 0 to end it instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_on_limit: Option<Duration>,
+    /// Where the run waits for a person's word; if nothing is said, between phases where there are several, and nowhere else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autonomy: Option<Autonomy>,
+    /// Whether each iteration that changed something is committed to git when it is over, a failed one too.
+    #[serde(default)]
+    pub commit: bool,
+    /// The working tree that the run has to itself; `None` where it works in that of the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<Worktree>,
+    /// What becomes of processes that an agent leaves running.
+    #[serde(default)]
+    pub leftovers: Leftovers,
+    /// How many bytes of disk the transcripts may take, but for the newest eight; 2 GB if nothing is said. Beyond it the oldest lose something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_transcripts: Option<u64>,
+}
+
+/// What becomes of processes that are alive after their attempt ended normally.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Leftovers {
+    /// They are ended, and named, before the next attempt.
+    #[default]
+    End,
+    /// They are carried to the end of the run, those of the last eight attempts at most.
+    Keep,
+}
+
+/// What one phase does. [`PhaseSettings::new`] makes it with the defaults.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseSettings {
+    /// Its name.
+    pub name: String,
+    /// Where its prompt comes from.
+    pub prompt: PromptSource,
+    /// The agent.
+    pub agent: AgentSettings,
+    /// What the agent may do. Means nothing to a command.
+    #[serde(default)]
+    pub permissions: Permissions,
+    /// The MCP servers that the agent is handed.
+    #[serde(default, skip_serializing_if = "McpServers::is_empty")]
+    pub mcp_servers: McpServers,
+    /// Which of the agent's sessions an iteration gets.
+    #[serde(default)]
+    pub session: SessionPolicy,
+    /// The text by which the agent promises that the phase is done.
+    #[serde(default)]
+    pub promise: Option<String>,
+    /// Commands for `sh -c` that must pass before an iteration counts.
+    #[serde(default)]
+    pub gates: Vec<String>,
+    /// The command for `sh -c` that decides that the phase is done.
+    #[serde(default)]
+    pub until: Option<String>,
+    /// How long a gate or the check may take; 15 min by default.
+    pub check_timeout: Duration,
+    /// How long nothing may come of what the agent has running in the background when its turn is over, before it is ended and judged: no end of a
+    /// task, no turn that the agent begins by itself. 30 s by default; 0 waits for nothing.
+    #[serde(default = "background_wait")]
+    pub background_wait: Duration,
+    /// The limits of its iterations.
+    pub limits: Limits,
+}
+
+fn background_wait() -> Duration {
+    PhaseSettings::BACKGROUND_WAIT
+}
+
+/// Where a prompt comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PromptSource {
+    /// A file, read anew for each iteration; by an absolute path, since a resume may come from another directory. The last text read is kept with the
+    /// run and serves when the file is gone.
+    File(PathBuf),
+    /// A text. Whoever makes or takes up a run with it keeps it, which makes it [`Kept`](Self::Kept).
+    Text(String),
+    /// A text that is kept with the run under this name.
+    Kept(String),
+}
+
+impl PhaseSettings {
+    /// How long a gate or the check may take, by default.
+    pub const CHECK_TIMEOUT: Duration = Duration::from_secs(900);
+    /// How long nothing may come of what runs in the background, by default.
+    pub const BACKGROUND_WAIT: Duration = Duration::from_secs(30);
+
+    /// Makes a phase that has no gates, no limits and no end yet: give it `until`, a `promise` or `max_iterations`.
+    #[must_use]
+    pub fn new(name: impl Into<String>, prompt: PromptSource, agent: AgentSettings) -> Self {
+        Self {
+            name: name.into(),
+            prompt,
+            agent,
+            permissions: Permissions::default(),
+            mcp_servers: McpServers::default(),
+            session: SessionPolicy::default(),
+            promise: None,
+            gates: Vec::new(),
+            until: None,
+            check_timeout: Self::CHECK_TIMEOUT,
+            background_wait: Self::BACKGROUND_WAIT,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Returns these settings as they may be shown to anybody: without the values of variables, headers and the like.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let mut shown = self.clone();
+        shown.mcp_servers = shown.mcp_servers.without_values();
+        shown.agent.hide_values();
+        shown
+    }
+}
+
+/// What an agent may do without being told each time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Permissions {
+    /// The person is asked for what the agent's own settings don't allow.
+    Ask,
+    /// It may edit files in its working directory; what else its own settings don't allow is denied.
+    #[default]
+    Edits,
+    /// Everything.
+    All,
+    /// What its own settings don't allow is denied.
+    Deny,
+}
+
+impl From<Permissions> for agent_duplex::Permissions {
+    fn from(permissions: Permissions) -> Self {
+        match permissions {
+            Permissions::Ask => Self::Ask,
+            Permissions::Edits => Self::Edits,
+            Permissions::All => Self::All,
+            Permissions::Deny => Self::Deny,
+        }
+    }
+}
+
+impl Settings {
+    /// How many bytes of disk the older transcripts of a run may take, by default.
+    pub const MAX_TRANSCRIPTS: u64 = 2_000_000_000;
+
+    /// Makes the settings of a run that works in this directory, an absolute path, without a limit of time or money.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rlm_store::{AgentSettings, PhaseSettings, PromptSource, Settings};
+    ///
+    /// let agent = AgentSettings::Command { argv: vec!["my-agent".into()] };
+    /// let prompt = PromptSource::Text("Do the next step of PLAN.md.".into());
+    /// let mut phase = PhaseSettings::new("main", prompt, agent);
+    /// phase.until = Some("make test".into());
+    /// phase.limits.max_iterations = Some(20);
+    /// let mut settings = Settings::new("/home/me/project", vec![phase]);
+    /// settings.commit = true;
+    /// settings.validate()?;
+    /// # Ok::<(), rlm_store::Error>(())
+    /// ```
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>, phases: Vec<PhaseSettings>) -> Self {
+        let rules = Rules::default();
+        Self {
+            directory: directory.into(),
+            phases,
+            max_duration: None,
+            max_failures: rules.max_failures,
+            sleep: rules.sleep,
+            max_cost_microusd: None,
+            max_tokens: None,
+            wait_on_limit: None,
+            autonomy: None,
+            commit: false,
+            worktree: None,
+            leftovers: Leftovers::default(),
+            max_transcripts: None,
+        }
+    }
+
+    /// Checks that a run by these settings can begin: its rules have an end, its phases have names, and its prompt files can be read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_usage`] with the first thing that is wrong.
+    pub fn validate(&self) -> Result<(), Error> {
+        self.check_rules()?;
+        self.check_names()?;
+        let handed = { self.phases.iter() }.filter(|phase| !phase.mcp_servers.is_empty());
+        if let Some(phase) = { handed }.find(|phase| !phase.agent.is_driven()) {
+            return Err(Error::no_mcp_servers(&phase.name));
+        }
+        self.phases
+            .iter()
+            .try_for_each(|phase| match &phase.prompt {
+                PromptSource::File(path) => prompt_file::read(path).map(drop),
+                PromptSource::Text(_) | PromptSource::Kept(_) => Ok(()),
+            })
+    }
+
+    /// Refuses rules by which no run can be made.
+    pub fn check_rules(&self) -> Result<(), Error> {
+        self.rules().validate().map_err(Error::rules)
+    }
+
+    /// Refuses names of phases under which they could not be sealed, or told apart.
+    pub fn check_names(&self) -> Result<(), Error> {
+        for (index, PhaseSettings { name, .. }) in self.phases.iter().enumerate() {
+            if let Some(why) = checkpoint_store::reject_name(name) {
+                return Err(Error::phase_name(name, why));
+            }
+            if self.phases[..index].iter().any(|phase| phase.name == *name) {
+                return Err(Error::phase_name(name, "another phase has it already"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns these settings as they may be shown to anybody; see [`PhaseSettings::without_secrets`].
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let phases = self.phases.iter().map(PhaseSettings::without_secrets);
+        Self {
+            phases: phases.collect(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns how many bytes of disk the older transcripts may take.
+    pub fn max_transcripts(&self) -> u64 {
+        self.max_transcripts.unwrap_or(Self::MAX_TRANSCRIPTS)
+    }
+
+    /// Takes the rules that a run has now, some of which were changed while it went on.
+    pub fn follow(&mut self, rules: &Rules) {
+        let before = self.rules();
+        for (phase, rules) in self.phases.iter_mut().zip(&rules.phases) {
+            phase.limits = rules.limits.clone();
+            phase.check_timeout = rules.check_timeout.unwrap_or(phase.check_timeout);
+        }
+        self.max_duration = rules.max_duration;
+        self.max_failures = rules.max_failures;
+        self.sleep = rules.sleep;
+        self.max_cost_microusd = rules.max_cost_microusd;
+        self.max_tokens = rules.max_tokens;
+        if before.autonomy != rules.autonomy {
+            self.autonomy = Some(rules.autonomy);
+        }
+        if before.wait_on_limit != rules.wait_on_limit {
+            self.wait_on_limit = Some(rules.wait_on_limit);
+        }
+    }
+
+    /// Returns what of these settings the machine must know.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        let phase = |phase: &PhaseSettings| PhaseRules {
+            name: phase.name.clone(),
+            gates: u32::try_from(phase.gates.len()).unwrap_or(u32::MAX),
+            until: phase.until.is_some(),
+            promise: phase.promise.is_some(),
+            session: phase.session,
+            limits: phase.limits.clone(),
+            check_timeout: Some(phase.check_timeout),
+            reports_cost: phase.agent.reports().0,
+            reports_tokens: phase.agent.reports().1,
+        };
+        let is_pipeline = self.phases.len() > 1;
+        let autonomy = is_pipeline.then_some(Autonomy::Checkpoint);
+        Rules {
+            phases: self.phases.iter().map(phase).collect(),
+            max_duration: self.max_duration,
+            max_failures: self.max_failures,
+            sleep: self.sleep,
+            max_cost_microusd: self.max_cost_microusd,
+            max_tokens: self.max_tokens,
+            wait_on_limit: self.wait_on_limit.unwrap_or(Rules::default().wait_on_limit),
+            autonomy: self.autonomy.or(autonomy).unwrap_or_default(),
+        }
+    }
+}

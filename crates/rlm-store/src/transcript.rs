@@ -1,0 +1,397 @@
+//! What an agent said in one attempt, as lines of JSON: what is written, what becomes one record, how much a kill can lose.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use agent_duplex::{Event, Line, Observation, Stream};
+use loop_state::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::state_dir;
+pub(crate) use list::files;
+pub use list::{by_age, transcripts};
+pub use list::{path, unknown};
+pub use records::Records;
+pub use removed::{Removed, removed_transcripts};
+pub use room::{Room, Tended};
+
+mod list;
+mod pack;
+mod records;
+mod removed;
+mod room;
+
+/// How old unflushed text may get: what a hard kill can lose (J51).
+pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// A transcript stops growing here, so that an agent that floods doesn't fill the disk.
+const MAX_BYTES: u64 = 64 << 20;
+/// A file of more bytes is no transcript of ours: the last record of one may begin just below the limit.
+const MOST: u64 = 2 * MAX_BYTES;
+/// Lines that come within so long are one record, up to so many bytes: each for itself, a short one takes twenty times its length.
+const AT_ONCE: Duration = Duration::from_millis(100);
+const JOINED: usize = 8 << 10;
+
+/// One line of a transcript.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// When it happened, in milliseconds since the Unix epoch.
+    pub at: Timestamp,
+    /// What it is: `prompt`, `steer`, `end`, `truncated`, `reduced` where something was left out later; of a plain agent `stdout` and `stderr`; of one whose driver understands it `text` (as it was
+    /// streamed), `message`, `tool`, `result`, `ask`, `note`, and `raw`, the line behind them.
+    pub kind: String,
+    /// Its text, several lines where they came at once; bytes that are not UTF-8 stand as U+FFFD.
+    #[serde(default)]
+    pub text: String,
+    /// How many bytes were left out of the middle of the line.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted: u64,
+}
+
+/// A [`Record`] that borrows its text.
+#[derive(Serialize)]
+struct Written<'a> {
+    at: Timestamp,
+    kind: &'a str,
+    text: &'a str,
+    #[serde(skip_serializing_if = "is_zero")]
+    omitted: u64,
+}
+
+struct Counted<'a> {
+    to: &'a mut BufWriter<File>,
+    bytes: &'a mut u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        *self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// A record that more may come to: text that is streamed, or lines that come at once.
+#[derive(Debug)]
+struct Pending {
+    /// When it began.
+    at: Timestamp,
+    kind: &'static str,
+    text: String,
+}
+
+/// The plain NDJSON file of one attempt: made once, appended to, never overwritten.
+#[derive(Debug)]
+pub struct Transcript {
+    path: PathBuf,
+    file: BufWriter<File>,
+    written: u64,
+    /// What came in pieces and makes one record.
+    pending: Option<Pending>,
+    unflushed_since: Option<Timestamp>,
+}
+
+impl Transcript {
+    /// Makes the transcript of an attempt, which must be new.
+    ///
+    /// # Errors
+    ///
+    /// When it is there already, or can't be made.
+    pub fn create(run_dir: &Path, iteration: u32, attempt: u32) -> io::Result<Self> {
+        let path = path(run_dir, iteration, attempt);
+        let file = Self::file(&path)?;
+        Ok(Self {
+            path,
+            file: BufWriter::new(file),
+            written: 0,
+            pending: None,
+            unflushed_since: None,
+        })
+    }
+
+    /// Makes the file, and the directory that it lies in.
+    fn file(path: &Path) -> io::Result<File> {
+        if let Some(folder) = path.parent() {
+            state_dir::make_private_directory(folder)?;
+        }
+        state_dir::create_new(path)
+    }
+
+    /// Goes on in a new file with all that was written, if somebody removed its own; returns whether that was so.
+    pub fn restore(&mut self) -> io::Result<bool> {
+        if state_dir::has_name(self.file.get_ref())? {
+            return Ok(false);
+        }
+        self.flush()?;
+        let old = self.file.get_mut();
+        let mut new = Self::file(&self.path)?;
+        old.rewind()?;
+        io::copy(old, &mut new)?;
+        self.file = BufWriter::new(new);
+        Ok(true)
+    }
+
+    /// Writes a line of the agent.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be written.
+    pub fn output(&mut self, at: Timestamp, stream: Stream, line: &Line) -> io::Result<()> {
+        let kind = match stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        };
+        if self.written >= MAX_BYTES {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&line.bytes);
+        if line.omitted > 0 || text.len() > JOINED {
+            return self.bounded(at, kind, &text, line.omitted);
+        }
+        self.unflushed_since.get_or_insert(at);
+        let goes_on = |it: &&mut Pending| {
+            it.kind == kind && at.since(it.at) < AT_ONCE && it.text.len() + text.len() < JOINED
+        };
+        if let Some(pending) = self.pending.as_mut().filter(goes_on) {
+            pending.text.push('\n');
+            pending.text.push_str(&text);
+            return Ok(());
+        }
+        self.settle()?;
+        let text = text.into_owned();
+        self.pending = Some(Pending { at, kind, text });
+        Ok(())
+    }
+
+    /// Takes what a driver understood: its events as text, and the line behind them. Of text that is streamed only the text is kept: it comes again,
+    /// as a message, when the agent gets so far.
+    pub fn observed(&mut self, at: Timestamp, seen: &Observation) -> io::Result<()> {
+        let mut streamed = false;
+        for event in &seen.events {
+            match event {
+                Event::TextDelta(text) => {
+                    self.unflushed_since.get_or_insert(at);
+                    match self.pending.as_mut().filter(|it| it.kind == "text") {
+                        Some(pending) => pending.text.push_str(text),
+                        None => {
+                            self.settle()?;
+                            let (kind, text) = ("text", text.clone());
+                            self.pending = Some(Pending { at, kind, text });
+                        }
+                    }
+                    streamed = true;
+                }
+                Event::ThinkingDelta(_) => streamed = true,
+                event => {
+                    if let Some((kind, text)) = words(event) {
+                        self.bounded(at, kind, &text, 0)?;
+                    }
+                }
+            }
+        }
+        match &seen.raw {
+            Some((Stream::Stdout, line)) if !streamed => {
+                let text = String::from_utf8_lossy(&line.bytes);
+                self.bounded(at, "raw", &text, line.omitted)
+            }
+            Some((Stream::Stderr, line)) => self.output(at, Stream::Stderr, line),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes down what nothing comes to any more.
+    fn settle(&mut self) -> io::Result<()> {
+        match self.pending.take() {
+            Some(Pending { at, kind, text }) => self.bounded(at, kind, &text, 0),
+            None => Ok(()),
+        }
+    }
+
+    fn bounded(&mut self, at: Timestamp, kind: &str, text: &str, omitted: u64) -> io::Result<()> {
+        if self.written >= MAX_BYTES {
+            return Ok(());
+        }
+        self.write(at, kind, text, omitted)?;
+        if self.written >= MAX_BYTES {
+            self.write(at, "truncated", "", 0)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a line of the loop's own.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be written.
+    pub fn note(&mut self, at: Timestamp, kind: &str, text: &str) -> io::Result<()> {
+        self.write(at, kind, text, 0)
+    }
+
+    /// Writes a record in pieces: a line can be large, and its escaped form six times as large.
+    fn write(&mut self, at: Timestamp, kind: &str, text: &str, omitted: u64) -> io::Result<()> {
+        self.settle()?;
+        self.unflushed_since.get_or_insert(at);
+        let mut counted = Counted {
+            to: &mut self.file,
+            bytes: &mut self.written,
+        };
+        let record = Written {
+            at,
+            kind,
+            text,
+            omitted,
+        };
+        serde_json::to_writer(&mut counted, &record)?;
+        counted.write_all(b"\n")
+    }
+
+    /// Returns when the next flush is due.
+    pub fn flush_at(&self) -> Option<Timestamp> {
+        self.unflushed_since.map(|since| since + FLUSH_EVERY)
+    }
+
+    /// Writes what is buffered.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.settle()?;
+        self.unflushed_since = None;
+        self.file.flush()
+    }
+}
+
+/// Says an event as a record, if it is one for people.
+fn words(event: &Event) -> Option<(&'static str, String)> {
+    Some(match event {
+        Event::Message { text, .. } => ("message", text.clone()),
+        Event::ToolStarted { name, summary, .. } => ("tool", format!("{name}: {summary}")),
+        Event::ToolFinished { outcome, text, .. } => ("result", format!("{outcome:?}: {text}")),
+        Event::PermissionAsked(ask) => ("ask", format!("{}: {}", ask.tool, ask.summary)),
+        Event::PermissionDenied { tool, message } => ("note", format!("{tool} denied: {message}")),
+        Event::Warning(text) => ("note", text.clone()),
+        Event::Retrying { error, attempt, .. } => ("note", format!("retry {attempt}: {error}")),
+        Event::ContextReset { why } => ("note", format!("context reset: {why}")),
+        Event::InterruptTaken { .. } => ("note", "interrupted".into()),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn line(bytes: &'static [u8]) -> Line {
+        Line {
+            bytes: bytes.into(),
+            omitted: 0,
+        }
+    }
+
+    #[test]
+    fn a_transcript_is_private_and_never_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
+        transcript
+            .output(Timestamp(5), Stream::Stdout, &line(b"bad \xff"))
+            .unwrap();
+        assert_eq!(transcript.flush_at(), Some(Timestamp(1005)));
+        transcript.flush().unwrap();
+        assert_eq!(transcript.flush_at(), None);
+        let text = fs_err::read_to_string(path(dir.path(), 1, 1)).unwrap();
+        assert_eq!(
+            text,
+            "{\"at\":5,\"kind\":\"stdout\",\"text\":\"bad \u{fffd}\"}\n"
+        );
+        let mode = fs_err::metadata(path(dir.path(), 1, 1))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let again = Transcript::create(dir.path(), 1, 1).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn x128b_a_transcript_whose_file_was_removed_goes_on_in_a_new_one_with_all_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
+        transcript.note(Timestamp(1), "one", "").unwrap();
+        assert!(!transcript.restore().unwrap());
+        fs_err::remove_dir_all(dir.path().join("transcripts")).unwrap();
+        transcript.note(Timestamp(2), "two", "").unwrap();
+        assert!(transcript.restore().unwrap());
+        transcript.note(Timestamp(3), "three", "").unwrap();
+        transcript.flush().unwrap();
+        let text = fs_err::read_to_string(path(dir.path(), 1, 1)).unwrap();
+        let kinds = text.lines().map(|line| {
+            let record: Record = serde_json::from_str(line).unwrap();
+            record.kind
+        });
+        assert_eq!(kinds.collect::<Vec<_>>(), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn lines_that_come_at_once_are_one_record_and_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
+        let mut say = |at, stream, text: &'static [u8]| {
+            transcript
+                .output(Timestamp(at), stream, &line(text))
+                .unwrap();
+        };
+        say(1, Stream::Stdout, b"one");
+        say(2, Stream::Stdout, b"");
+        say(99, Stream::Stdout, b"two");
+        say(99, Stream::Stderr, b"oh");
+        say(100, Stream::Stdout, b"three");
+        say(200, Stream::Stdout, b"four");
+        transcript.note(Timestamp(201), "end", "").unwrap();
+        transcript.flush().unwrap();
+        let records = Records::open(&path(dir.path(), 1, 1)).unwrap();
+        let told = records.map(Result::unwrap);
+        let told: Vec<_> = told.map(|it| (it.at.0, it.kind, it.text)).collect();
+        let told = told.iter().map(|it| format!("{it:?}"));
+        insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @r#"
+        (1, "stdout", "one\n\ntwo")
+        (99, "stderr", "oh")
+        (100, "stdout", "three")
+        (200, "stdout", "four")
+        (201, "end", "")
+        "#);
+    }
+
+    #[test]
+    fn a_flood_ends_with_a_record_that_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
+        transcript.written = MAX_BYTES - 1;
+        for _ in 0..3 {
+            transcript
+                .output(Timestamp(1), Stream::Stdout, &line(b"x"))
+                .unwrap();
+        }
+        transcript.flush().unwrap();
+        let text = fs_err::read_to_string(path(dir.path(), 1, 1)).unwrap();
+        let kinds: Vec<String> = text
+            .lines()
+            .map(|l| serde_json::from_str::<Record>(l).unwrap().kind)
+            .collect();
+        assert_eq!(kinds, ["stdout", "truncated"]);
+    }
+}

@@ -1,0 +1,332 @@
+//! How much room the transcripts of a run take: which are compressed, and which lose something.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use super::list::{self, is_packed, packed, transcripts};
+use super::pack::{self, Less};
+use super::{Records, by_age};
+use crate::state_dir;
+
+/// How many of a run's newest transcripts are left as they are.
+const NEWEST: usize = 8;
+/// One of fewer bytes is not worth it.
+const SMALL: u64 = 32 << 10;
+/// By how much more the older ones may grow, at least, before it is tried again to make them smaller.
+const STEP: u64 = 8 << 20;
+/// By how many records it is seen whether a driver wrote down the lines behind them.
+const SAMPLE: usize = 64;
+
+/// The room that the transcripts of a run take. The newest ones are nobody's business here; of the older ones it knows no more than how many bytes
+/// of disk they have, however many they are.
+#[derive(Debug)]
+pub struct Room {
+    run_dir: PathBuf,
+    /// How many bytes of disk the older ones may take.
+    most: u64,
+    /// Beyond how many they are made smaller.
+    next: u64,
+    older: u64,
+    newest: VecDeque<(u32, u32)>,
+    /// Those that are to be compressed.
+    due: VecDeque<(u32, u32)>,
+    /// Whether earlier processes made some that were not looked at yet.
+    unknown: bool,
+}
+
+/// What came of tending them.
+#[derive(Debug, Default)]
+pub struct Tended {
+    /// Whether any lost something.
+    pub reduced: bool,
+    /// The first thing that went wrong; what it was about is as it was.
+    pub error: Option<io::Error>,
+}
+
+impl Room {
+    /// Begins with the transcripts of a run; `unknown` says that there are some.
+    pub fn new(run_dir: PathBuf, most: u64, unknown: bool) -> Self {
+        Self {
+            run_dir,
+            most,
+            next: most,
+            older: 0,
+            newest: VecDeque::new(),
+            due: VecDeque::new(),
+            unknown,
+        }
+    }
+
+    /// Takes notice of a new transcript, and returns whether there is something to do.
+    pub fn begun(&mut self, iteration: u32, attempt: u32) -> bool {
+        self.newest.push_back((iteration, attempt));
+        // What earlier processes left is older still.
+        while self.newest.len() > NEWEST && !self.unknown {
+            if let Some(numbers) = self.newest.pop_front() {
+                self.age(numbers);
+            }
+        }
+        self.unknown || !self.due.is_empty() || self.older > self.next
+    }
+
+    fn age(&mut self, numbers: (u32, u32)) {
+        let path = list::path(&self.run_dir, numbers.0, numbers.1);
+        match size(&path) {
+            (len, _) if len >= SMALL => self.due.push_back(numbers),
+            (_, 0) => self.older += size(&packed(&path)).1,
+            (_, bytes) => self.older += bytes,
+        }
+    }
+
+    /// Does what there is to do, until `stop` is set. Blocks.
+    pub fn tend(&mut self, stop: &AtomicBool) -> Tended {
+        let mut tended = Tended::default();
+        let result = self.try_tend(stop, &mut tended);
+        tended.error = tended.error.or(result.err());
+        // That it was stopped is nothing wrong.
+        tended.error = tended.error.filter(|e| e.kind() != io::ErrorKind::TimedOut);
+        tended
+    }
+
+    fn try_tend(&mut self, stop: &AtomicBool, tended: &mut Tended) -> io::Result<()> {
+        if self.unknown {
+            self.look()?;
+        }
+        while let Some(numbers) = self.due.front().copied() {
+            let plain = list::path(&self.run_dir, numbers.0, numbers.1);
+            match pack::pack(&plain, stop) {
+                Ok(()) => self.older += size(&packed(&plain)).1,
+                Err(e) if e.kind() == io::ErrorKind::TimedOut => return Err(e),
+                // Somebody removed it, or had compressed it already.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    self.older += size(&packed(&plain)).1;
+                }
+                Err(e) => {
+                    self.older += size(&plain).1;
+                    tended.error.get_or_insert(e);
+                }
+            }
+            self.due.pop_front();
+        }
+        if self.older > self.next {
+            self.reduce(stop, tended)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at what earlier processes left, and removes what one of them had begun to write.
+    fn look(&mut self) -> io::Result<()> {
+        for path in state_dir::entries(&self.run_dir.join("transcripts"))? {
+            if path.extension().is_some_and(|it| it == pack::PART) {
+                state_dir::remove_file(&path)?;
+            }
+        }
+        let all = by_age(transcripts(&self.run_dir)?);
+        let all = all
+            .into_iter()
+            .map(|(iteration, attempt, _)| (iteration, attempt));
+        let mut before: Vec<_> = all.filter(|it| !self.newest.contains(it)).collect();
+        before.extend(self.newest.drain(..));
+        let older = before.len().saturating_sub(NEWEST);
+        self.newest = before.drain(older..).collect();
+        before.into_iter().for_each(|numbers| self.age(numbers));
+        self.unknown = false;
+        Ok(())
+    }
+
+    /// Leaves things out of the older ones, the oldest first, until there is room again: first the lines behind what people read, then all but the
+    /// beginning and the end.
+    fn reduce(&mut self, stop: &AtomicBool, tended: &mut Tended) -> io::Result<()> {
+        let enough = self.most - self.most / 8;
+        let mut all = by_age(transcripts(&self.run_dir)?);
+        all.retain(|(iteration, attempt, _)| !self.newest.contains(&(*iteration, *attempt)));
+        self.older = all.iter().map(|(.., path)| size(path).1).sum();
+        for less in [Less::Raw, Less::Middle] {
+            for (.., path) in &mut all {
+                let before = size(path).1;
+                if self.older <= enough {
+                    break;
+                }
+                if before <= SMALL || (less == Less::Raw && !has_raw(path)) {
+                    continue;
+                }
+                match pack::reduce(path, less, stop) {
+                    Ok(()) => tended.reduced = true,
+                    Err(e) if e.kind() == io::ErrorKind::TimedOut => return Err(e),
+                    Err(e) => {
+                        tended.error.get_or_insert(e);
+                        continue;
+                    }
+                }
+                if !is_packed(path) {
+                    *path = packed(path);
+                }
+                self.older = (self.older + size(path).1).saturating_sub(before);
+            }
+        }
+        // What is left may be too much still: then it is not tried again at each attempt.
+        self.next = self.most.max(self.older + (self.most / 8).max(STEP));
+        if self.older <= enough {
+            self.next = self.most;
+        }
+        Ok(())
+    }
+}
+
+/// Returns how many bytes a file has, and how many of disk; none where there is no file.
+fn size(path: &Path) -> (u64, u64) {
+    let meta = state_dir::metadata(path);
+    meta.map_or((0, 0), |meta| (meta.len(), meta.disk()))
+}
+
+fn has_raw(path: &Path) -> bool {
+    let records = Records::open(path).into_iter().flatten();
+    { records.take(SAMPLE) }.any(|record| record.is_ok_and(|record| record.kind == "raw"))
+}
+
+#[cfg(test)]
+mod tests {
+    use loop_state::Timestamp;
+
+    use super::*;
+    use crate::Record;
+
+    static GO: AtomicBool = AtomicBool::new(false);
+
+    /// Writes a transcript of so many records, each with what a driver would write behind it.
+    fn write(dir: &Path, iteration: u32, records: u32) {
+        let path = list::path(dir, iteration, 1);
+        fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+        let record = |n: u32, kind: &str, text| Record {
+            at: Timestamp(u64::from(iteration) * 1_000_000 + u64::from(n)),
+            kind: kind.into(),
+            text,
+            omitted: 0,
+        };
+        let noise = |n: u32| {
+            format!(
+                "{:x}",
+                u128::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+            )
+        };
+        let lines = (0..records).flat_map(|n| {
+            let said = record(n, "message", format!("{} of {iteration}", noise(n)));
+            [said, record(n, "raw", noise(n).repeat(3))]
+        });
+        let lines = lines.map(|it| serde_json::to_string(&it).unwrap() + "\n");
+        fs_err::write(path, lines.collect::<String>()).unwrap();
+    }
+
+    /// The names of the transcripts and the kinds of records in them, by age.
+    fn there(dir: &Path) -> Vec<String> {
+        let all = by_age(transcripts(dir).unwrap());
+        let line = |(.., path): &(u32, u32, PathBuf)| {
+            let kinds = Records::open(path)
+                .unwrap()
+                .map(|record| record.unwrap().kind);
+            let mut kinds: Vec<_> = kinds.collect();
+            kinds.sort();
+            kinds.dedup();
+            let name = path.file_name().unwrap().to_string_lossy();
+            format!("{name}: {}", kinds.join(", "))
+        };
+        all.iter().map(line).collect()
+    }
+
+    #[test]
+    fn the_newest_stay_as_they_are_and_older_ones_are_compressed_if_that_is_worth_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut room = Room::new(dir.path().into(), u64::MAX, false);
+        for iteration in 1..=11 {
+            write(dir.path(), iteration, if iteration == 2 { 1 } else { 400 });
+            let due = room.begun(iteration, 1);
+            assert_eq!(due, [9, 11].contains(&iteration), "{iteration}");
+            if due {
+                let tended = room.tend(&GO);
+                assert!(tended.error.is_none() && !tended.reduced);
+            }
+        }
+        let packed = |line: &String| line.contains(".zst");
+        let there = there(dir.path());
+        let compressed: Vec<_> = there.iter().filter(|line| packed(line)).collect();
+        assert_eq!(compressed, [&there[0], &there[2]], "{there:?}");
+        assert!(room.older > 0);
+    }
+
+    #[test]
+    fn what_a_crash_left_is_mended_by_the_next_process() {
+        let dir = tempfile::tempdir().unwrap();
+        for iteration in 1..=12 {
+            write(dir.path(), iteration, 400);
+        }
+        let place = dir.path().join("transcripts");
+        fs_err::write(place.join("1-1.ndjson.zst"), "half").unwrap();
+        fs_err::write(place.join("2-1.ndjson.zst.0.part"), "half").unwrap();
+        let mut room = Room::new(dir.path().into(), u64::MAX, true);
+        write(dir.path(), 13, 1);
+        assert!(room.begun(13, 1));
+        // One that is stopped at once leaves it to the next one.
+        room.tend(&AtomicBool::new(true));
+        assert_eq!(room.due.len(), 5);
+        let tended = room.tend(&GO);
+        assert!(tended.error.is_none(), "{:?}", tended.error);
+        assert!(!room.begun(14, 1) || room.due.len() == 1);
+        let names = there(dir.path());
+        assert_eq!(
+            names
+                .iter()
+                .filter(|it| it.contains(".zst: message, raw"))
+                .count(),
+            5
+        );
+        assert_eq!(fs_err::read_dir(place).unwrap().count(), 13);
+    }
+
+    #[test]
+    fn beyond_the_cap_the_oldest_lose_first_what_nobody_reads_and_then_the_middle() {
+        let dir = tempfile::tempdir().unwrap();
+        for iteration in 1..=14 {
+            write(dir.path(), iteration, 4000);
+        }
+        let tend = |most| {
+            let mut room = Room::new(dir.path().into(), most, true);
+            assert!(room.begun(14, 1));
+            let tended = room.tend(&GO);
+            assert!(tended.error.is_none(), "{:?}", tended.error);
+            let is_again = room.begun(15, 1) && room.due.is_empty();
+            assert!(!is_again, "not again at once");
+            (tended.reduced, room.older)
+        };
+        let (reduced, all) = tend(u64::MAX);
+        assert!(!reduced);
+        let (reduced, less) = tend(all - 1);
+        assert!(reduced && less < all && less > 0);
+        let after_little = there(dir.path());
+        assert!(tend(0).0);
+        let after_all = there(dir.path());
+        insta::assert_snapshot!(
+            format!("{}\n\n{}", after_little[..7].join("\n"), after_all[..7].join("\n")),
+            @r"
+        1-1.ndjson.zst: message, reduced
+        2-1.ndjson.zst: message, reduced
+        3-1.ndjson.zst: message, reduced
+        4-1.ndjson.zst: message, raw
+        5-1.ndjson.zst: message, raw
+        6-1.ndjson.zst: message, raw
+        7-1.ndjson: message, raw
+
+        1-1.ndjson.zst: message, reduced
+        2-1.ndjson.zst: message, reduced
+        3-1.ndjson.zst: message, reduced
+        4-1.ndjson.zst: message, reduced
+        5-1.ndjson.zst: message, reduced
+        6-1.ndjson.zst: message, reduced
+        7-1.ndjson: message, raw
+        "
+        );
+        let middle = Records::open(&dir.path().join("transcripts/1-1.ndjson.zst")).unwrap();
+        assert!(middle.count() < 2000);
+    }
+}

@@ -1,0 +1,310 @@
+//! One run at a time in a working tree: the lock, who holds it, and how a dead holder's tree is waited for.
+
+use std::fmt;
+use std::fs::{File, TryLockError};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent_subprocess::ProcessId;
+use cancellable_sleep::{SleepGate, Wake};
+use loop_state::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::state_dir::{self, Identity};
+use crate::survivors::{self, Swept};
+use crate::timestamp;
+use crate::{Error, Project, RunId};
+
+/// How long a guard may take to end what a dead holder left; its own bound is well below.
+const GUARD_WAIT: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);
+/// A longer file names no holder.
+const MOST: u64 = 64 << 10;
+
+/// The right to work in a working tree: one run at a time.
+///
+/// It is a lock on the directory itself, so that nothing an agent deletes can break it, and every guard of the run shares it, so that it is held
+/// until the last agent's tree is gone, also after this process was killed. Dropping it gives this process's share up.
+#[derive(Clone, Debug)]
+pub struct WorkTree {
+    project: Project,
+    holder: Holder,
+    lock: Arc<OwnedFd>,
+    /// The state directory that this process made or found, to notice another one in its place.
+    state: Arc<Mutex<Kept>>,
+    /// What had to be ended of the last holder's before it could be taken, until that is told.
+    swept: Swept,
+}
+
+/// The state directory, held open, and which directory the project is.
+#[derive(Debug)]
+struct Kept {
+    state: OwnedFd,
+    root: Identity,
+}
+
+impl Kept {
+    fn of(project: &Project) -> Result<Self, Error> {
+        let state = project.state_dir();
+        let open = || {
+            Ok(Self {
+                state: state_dir::open_directory(&state)?,
+                root: state_dir::metadata(project.root())?.identity(),
+            })
+        };
+        open().map_err(|e| Error::io("can't keep state in", &state, e))
+    }
+}
+
+/// Who works in a working tree: for people. What decides is the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The process.
+    pub process: ProcessId,
+    /// Since when.
+    pub since: Timestamp,
+    /// The run it works on.
+    pub run: RunId,
+}
+
+/// What is written down: who holds which tree. A copy of the tree has the file too, and is held by nobody.
+#[derive(Serialize, Deserialize)]
+struct Signed {
+    #[serde(flatten)]
+    holder: Holder,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tree: Option<Place>,
+}
+
+/// Which directory it is, wherever it is moved.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    device: u64,
+    inode: u64,
+}
+
+impl Place {
+    fn of(tree: &Path) -> Option<Self> {
+        let tree = fs_err::metadata(tree).ok()?;
+        Some(Self {
+            device: tree.dev(),
+            inode: tree.ino(),
+        })
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let age = timestamp(std::time::SystemTime::now())
+            .since(self.since)
+            .as_secs();
+        write!(
+            f,
+            "run `{}` (pid {}, since {age} s)",
+            self.run, self.process.pid
+        )
+    }
+}
+
+impl WorkTree {
+    /// Takes the working tree of `project` for `run`.
+    ///
+    /// When the last holder was killed its guard may still be ending the agent's tree: that is waited for, and what is left after it is ended. That
+    /// takes 10 s at most, and `gate` is what ends it sooner: shut down, it is as if somebody held the tree.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_held`] when a live process holds it; the text names it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is taken when the future is dropped.
+    pub async fn take(project: &Project, run: &RunId, gate: &SleepGate) -> Result<Self, Error> {
+        project.prepare()?;
+        let root = project.tree();
+        let directory = state_dir::open_directory(root);
+        let directory = File::from(directory.map_err(|e| Error::io("can't work in", root, e))?);
+        let mut swept = None;
+        let mut waited = Duration::ZERO;
+        loop {
+            match directory.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::Error(e)) => return Err(Error::io("can't lock", root, e)),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            let holder = read_holder(project, root);
+            let dead = holder
+                .as_ref()
+                .is_some_and(|holder| !holder.process.is_alive());
+            if !dead || (waited >= GUARD_WAIT && swept.is_some()) {
+                return Err(Error::tree_held(root, holder));
+            }
+            if waited >= GUARD_WAIT {
+                // The guard doesn't come to an end by itself: it was stopped, or killed while something else holds the descriptor.
+                let scope = holder
+                    .as_ref()
+                    .and_then(|h| survivors::scope_of(project, &h.run));
+                swept = Some(match scope {
+                    Some(scope) => survivors::sweep(scope).await,
+                    None => Swept::default(),
+                });
+                waited = Duration::ZERO;
+            }
+            if gate.sleep(POLL).await == Wake::Shutdown {
+                return Err(Error::tree_held(root, holder));
+            }
+            waited += POLL;
+        }
+        let holder = Holder {
+            process: ProcessId::current(),
+            since: timestamp(std::time::SystemTime::now()),
+            run: run.clone(),
+        };
+        let work_tree = Self {
+            project: project.clone(),
+            holder,
+            lock: Arc::new(directory.into()),
+            state: Arc::new(Mutex::new(Kept::of(project)?)),
+            swept: swept.unwrap_or_default(),
+        };
+        work_tree.sign()?;
+        Ok(work_tree)
+    }
+
+    /// Puts the state directory and what lies in it beside the runs where they were, when somebody has removed them.
+    pub fn restore(&self) -> Result<(), Error> {
+        self.project.prepare()?;
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Kept::of(&self.project)?;
+        self.sign()
+    }
+
+    /// Looks before a save whether the state directory is still the one that this process knows. Where it was moved away, another one is made in its
+    /// place, with a directory for `run`, so that the save is written there. A removed one is for the store to notice, and so is a project that was
+    /// moved as a whole: it goes on where it is.
+    ///
+    /// # Errors
+    ///
+    /// When a link, or a directory of another user, is in its place: nothing is written there.
+    pub fn keep_state(&self, run: &RunId) -> Result<(), Error> {
+        let (root, state) = (self.project.root(), self.project.state_dir());
+        let fail = |e| {
+            Error::io(
+                "the state was removed while it ran, and something else is in its place; move that away and start a new run:",
+                &state,
+                e,
+            )
+        };
+        let kept = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = match state_dir::open_directory(&state) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            there => Some(there.map_err(fail)?),
+        };
+        let known = state_dir::identity(&kept.state).map_err(fail)?;
+        let there = there.map(|there| state_dir::identity(&there)).transpose();
+        let is_same = there.map_err(fail)? == Some(known);
+        let is_here = state_dir::metadata(root).is_ok_and(|it| it.identity() == kept.root);
+        if is_same || !is_here || !state_dir::has_name(&kept.state).map_err(fail)? {
+            return Ok(());
+        }
+        self.project.prepare()?;
+        state_dir::make_private_directory(&self.project.run_dir(run)).map_err(fail)
+    }
+
+    /// Writes down who holds it.
+    fn sign(&self) -> Result<(), Error> {
+        let signed = Signed {
+            holder: self.holder.clone(),
+            tree: Place::of(self.project.tree()),
+        };
+        let text = serde_json::to_string(&signed).expect("a holder is plain data");
+        let path = holder_path(&self.project, self.project.tree());
+        let written = state_dir::replace(&path, text.as_bytes());
+        written.map_err(|e| Error::io("can't write", path, e))
+    }
+
+    /// Returns, once, what had to be ended of the last holder's.
+    pub fn take_swept(&mut self) -> Swept {
+        std::mem::take(&mut self.swept)
+    }
+
+    /// Returns the project, to say where its git commands are known.
+    pub fn project_mut(&mut self) -> &mut Project {
+        &mut self.project
+    }
+
+    /// Returns the project whose working tree this is.
+    #[must_use]
+    pub fn project(&self) -> &Project {
+        &self.project
+    }
+
+    /// Returns the run that has it.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.holder.run
+    }
+
+    /// Returns the lock, for guards to share.
+    pub fn lock(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.lock)
+    }
+}
+
+/// Where the holder of a working tree signs: with the state, which an agent in a tree of its own does not meet.
+fn holder_path(project: &Project, tree: &Path) -> PathBuf {
+    let own = tree.file_name().filter(|_| tree != project.root());
+    let name = own.map_or_else(
+        || "holder.json".into(),
+        |own| format!("holder-{}.json", own.display()),
+    );
+    project.state_dir().join(name)
+}
+
+/// Reads who has signed for this very tree.
+fn read_holder(project: &Project, tree: &Path) -> Option<Holder> {
+    let text = state_dir::read(&holder_path(project, tree), MOST).ok()?;
+    let signed: Signed = serde_json::from_slice(&text).ok()?;
+    let is_here = signed.tree.is_none() || signed.tree == Place::of(tree);
+    is_here.then_some(signed.holder)
+}
+
+/// Reads who has signed for a tree of the project's, be it one of a run's own.
+pub(crate) fn holders(project: &Project) -> impl Iterator<Item = Holder> {
+    let trees = crate::git::tree::all(&project.state_dir());
+    let trees = std::iter::once(project.root().to_owned()).chain(trees);
+    trees.filter_map(|tree| read_holder(project, &tree))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn c76c_a_copy_has_no_holder_and_a_moved_tree_keeps_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let [tree, copy, moved] = ["tree", "copy", "moved"].map(|name| dir.path().join(name));
+        fs_err::create_dir_all(&tree).unwrap();
+        fs_err::create_dir_all(copy.join(".rlm")).unwrap();
+        let run: RunId = "r1".parse().unwrap();
+        let project = Project::find(&tree).unwrap();
+        let taken = WorkTree::take(&project, &run, &SleepGate::new()).await;
+        let taken = taken.unwrap();
+        assert_eq!(project.holder(&run).as_ref(), Some(&taken.holder));
+        let signed = holder_path(&project, &tree);
+        fs_err::copy(&signed, copy.join(".rlm/holder.json")).unwrap();
+        let there = Project::find(&copy).unwrap();
+        assert_eq!(there.holder(&run), None);
+        assert!(there.owner(&run).unwrap().is_none());
+        // One that an earlier version has signed says no place.
+        let text = serde_json::to_string(&taken.holder).unwrap();
+        fs_err::write(&signed, text).unwrap();
+        assert!(project.holder(&run).is_some());
+        taken.sign().unwrap();
+        fs_err::rename(&tree, &moved).unwrap();
+        let moved = Project::find(&moved).unwrap();
+        assert_eq!(moved.holder(&run), Some(taken.holder));
+    }
+}
