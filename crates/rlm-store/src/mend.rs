@@ -18,11 +18,11 @@ pub enum Mend {
     },
     /// To see what is damaged of the run, and what is safe to do; see [`Project::verify`](crate::Project::verify).
     Verify(RunId),
-    /// To stop the run, which is at work; see [`Control::Stop`](crate::Control::Stop).
+    /// To stop the run, which is at work; see `Control::Stop` of `loop-runner`.
     Stop(RunId),
-    /// To take up the run; see [`Runner::open`](crate::Runner::open).
+    /// To take up the run; see `Runner::open` of `loop-runner`.
     Resume(RunId),
-    /// To take up the run, though it goes on elsewhere; see [`Options::take_back`](crate::Options::take_back).
+    /// To take up the run, though it goes on elsewhere; see `Options::take_back` of `loop-runner`.
     TakeBack(RunId),
     /// To have the run commit what it does from now on; see [`Settings::commit`](field@crate::Settings::commit).
     Commit(RunId),
