@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     Cause, HardExit,
+    catch::SIGNALS,
     router::{Router, wait},
     state::{NEWS, News, State},
     sys,
@@ -18,16 +19,6 @@ use crate::{
 
 /// How long the hook before the exit may take.
 const LAST_HOOK: Duration = Duration::from_secs(2);
-
-/// What an install catches; `SIGTSTP`, the first, only where there is something to be done about it.
-pub(crate) const SIGNALS: [i32; 6] = [
-    libc::SIGTSTP,
-    libc::SIGINT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGQUIT,
-    libc::SIGCONT,
-];
 
 /// How long a handler that was rung for may take, to spare a thread the news of it.
 const LINGER: Duration = Duration::from_millis(5);
@@ -178,7 +169,7 @@ impl Router {
         if state.suspended {
             drop(state);
             #[cfg(feature = "signals")]
-            crate::installed::stop_process();
+            crate::process::stop_process();
             state = self.catch_up(Instant::now());
         }
         let until = Instant::now() + NEWS;

@@ -1,64 +1,14 @@
-//! What is chosen before a ladder runs, and the ways to start one: with signals, with a driver, detached.
+//! What is chosen before a ladder runs.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    Cause, Clock, Interrupts, SystemClock,
+    Cause, Clock, HardExit, SystemClock,
     catch::Catch,
+    hooks::Hooks,
     ladder::{Ladder, Rules},
     router::Router,
 };
-
-/// What the last rung does: how a process is ended whose graceful shutdown takes too long for somebody.
-///
-/// None of these runs destructors or `atexit` handlers, or flushes a buffer: each of them can hang.
-#[derive(Default)]
-#[non_exhaustive]
-pub enum HardExit {
-    /// Ends the process in the signal handler, as [`die_by`](crate::die_by) does, in whatever state its threads are, once the settings
-    /// of the terminal are [put back](Builder::restore_terminal). The default. A press ends it by `SIGINT`, also where `SIGTERM` began the
-    /// shutdown.
-    ///
-    /// What is no signal (an injected press, the shutdown deadline) acts from one of this crate's threads or from the driver, and so
-    /// does all on a detached ladder.
-    #[default]
-    InHandler,
-    /// Ends the process from one of this crate's threads, under no lock, so that [`Builder::before_exit`] has its turn. The press after
-    /// that ends it in the signal handler, whatever the thread does.
-    Thread,
-    /// Ends nothing; presses are still counted, and `SIGQUIT` begins shutdown. For programs with an exit of their own.
-    Off,
-    /// Calls this on one of this crate's threads, under no lock, for tests and for embedders. It may come more than once, and while it
-    /// runs no deadline acts.
-    Callback(Box<dyn Fn(Cause) + Send + Sync>),
-}
-
-impl fmt::Debug for HardExit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::InHandler => "InHandler",
-            Self::Thread => "Thread",
-            Self::Off => "Off",
-            Self::Callback(_) => "Callback(..)",
-        })
-    }
-}
-
-/// Code of the program that the router calls.
-#[derive(Default)]
-pub(crate) struct Hooks {
-    pub(crate) on_suspend: Option<Box<dyn Fn() + Send + Sync>>,
-    pub(crate) on_resume: Option<Box<dyn Fn() + Send + Sync>>,
-    pub(crate) on_untaken: Option<Box<dyn Fn() + Send + Sync>>,
-    pub(crate) before_exit: Option<Arc<dyn Fn(Cause) + Send + Sync>>,
-}
-
-impl Hooks {
-    /// Says whether there is something to be done about a stop.
-    pub(crate) fn are_of_stops(&self) -> bool {
-        self.on_suspend.is_some() || self.on_resume.is_some()
-    }
-}
 
 /// Configures a ladder and starts it, with the operating system's signals or detached from them.
 #[must_use = "nothing happens before `install` or `detached`"]
@@ -180,82 +130,6 @@ impl Builder {
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
-    }
-
-    /// Starts the ladder and catches `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT` and `SIGCONT`, and with a hook `SIGTSTP`.
-    ///
-    /// Needs no runtime: call it first in `main`, before anything slow, since a signal that comes earlier has its default effect.
-    /// `SIGINT` is a press; `SIGTERM` and `SIGHUP` begin shutdown; `SIGQUIT` ends the process at once. In shutdown a
-    /// second `SIGTERM` changes nothing: set a [`shutdown_deadline`](Self::shutdown_deadline). `SIGINT`, `SIGHUP`, `SIGQUIT` and
-    /// `SIGTSTP` stay ignored if they were ignored before, as under `nohup` or in a script's background job.
-    ///
-    /// Bind the value to a name and keep it to the end of `main`: its drop restores the signals, so `install()?.clone()`, or a
-    /// function that returns the clone, switches everything off without a word.
-    ///
-    /// Four threads are started, all asleep until there is something to do. The futures run on any executor and need no driver of
-    /// time or I/O. As the first line under `#[tokio::main]` it is early enough for most: only the runtime was built before.
-    ///
-    /// # Errors
-    ///
-    /// Fails when signals are caught by another [`Installed`](crate::Installed) of this process already
-    /// ([`Error::is_already_installed`](crate::Error::is_already_installed)), or when the system refuses a thread or a handler.
-    ///
-    /// # Platform
-    ///
-    /// Unix.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use interrupt_stack::Interrupts;
-    ///
-    /// # fn main() -> Result<(), interrupt_stack::Error> {
-    /// let installed = Interrupts::builder().install()?;
-    /// let interrupts = Interrupts::clone(&installed); // for a thread or a task; `installed` stays here
-    /// let saves = std::thread::spawn(move || interrupts.wait());
-    /// # let _ = saves;
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "signals")]
-    pub fn install(self) -> Result<crate::Installed, crate::Error> {
-        crate::Installed::new(self, false, Interrupts::start)
-    }
-
-    /// As [`install`](Self::install), but without a thread: the returned driver does on a tokio runtime what threads do otherwise.
-    ///
-    /// Needs no runtime yet. It lets the calling thread receive the signals, whatever mask it inherited.
-    ///
-    /// # Errors
-    ///
-    /// As [`install`](Self::install).
-    ///
-    /// # Platform
-    ///
-    /// Unix.
-    #[cfg(feature = "driver")]
-    pub fn install_driven(self) -> Result<(crate::Installed, crate::Driver), crate::Error> {
-        let mut driver = None;
-        let installed = crate::Installed::new(self, true, |interrupts| {
-            let router = interrupts.router();
-            router.unblock();
-            let catch = router.catch.as_ref().expect("an install catches signals");
-            driver = Some(crate::Driver::new(router.clone(), catch.woken()?));
-            Ok(())
-        })?;
-        Ok((installed, driver.expect("the start makes it or fails")))
-    }
-
-    /// Starts the ladder without any signal: presses come through [`Interrupts::injector`] only.
-    ///
-    /// The hard exit is still that of the process unless set otherwise, from a thread and without the terminal's settings.
-    ///
-    /// # Panics
-    ///
-    /// Panics when the system refuses to start two threads.
-    pub fn detached(self) -> Interrupts {
-        let interrupts = Interrupts::new(self.router(None));
-        interrupts.start().expect("the system starts two threads");
-        interrupts
     }
 
     pub(crate) fn router(self, catch: Option<Arc<Catch>>) -> Router {

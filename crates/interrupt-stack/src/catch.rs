@@ -13,8 +13,8 @@ use rustix::{
 };
 
 use crate::{
-    sys,
-    terminal::Terminal,
+    die::Terminal,
+    sys::{self, Origin},
     word::{Kind, Verdict, Word},
 };
 
@@ -23,14 +23,15 @@ const UNWOKEN: Duration = Duration::from_millis(50);
 /// How far up a forwarder is looked for.
 const ANCESTORS: usize = 16;
 
-/// Who sent a signal, as far as the system tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// The terminal, or another part of the kernel.
-    Terminal,
-    /// A process; 0 where the system does not tell which.
-    Process(i32),
-}
+/// What an install catches; `SIGTSTP`, the first, only where there is something to be done about it.
+pub(crate) const SIGNALS: [i32; 6] = [
+    libc::SIGTSTP,
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGCONT,
+];
 
 /// What the handler needs, made before it is registered and never changed but by atomics.
 pub(crate) struct Catch {

@@ -1,31 +1,18 @@
-//! The signals of the process, of which there is one set: who has them, and how they are given back.
+//! A ladder that has the signals of the process, and gives them back.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    ops::Deref,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{io, ops::Deref, sync::Arc};
 
 use libc::{SIGHUP, SIGINT, SIGQUIT, SIGTSTP};
 use signal_hook_registry::{SigId, unregister};
 
 use crate::{
-    Builder, Error, HardExit, Interrupts, SystemClock, acting::SIGNALS, catch::Catch, error::Kind,
-    sys, sys::Disposition,
+    Builder, Error, HardExit, Interrupts, SystemClock,
+    catch::{Catch, SIGNALS},
+    error::Kind,
+    process::process,
+    sys,
+    sys::Disposition,
 };
-
-/// The process has one set of signals.
-static PROCESS: Mutex<Process> = Mutex::new(Process {
-    installed: false,
-    catching: BTreeMap::new(),
-});
-
-struct Process {
-    installed: bool,
-    /// The signal registry's handlers. It sets each once in the life of a process, so a second install must put them back itself.
-    catching: BTreeMap<i32, Disposition>,
-}
 
 /// A ladder that catches the process's signals.
 ///
@@ -48,7 +35,7 @@ impl Installed {
         is_driven: bool,
         start: impl FnOnce(&Interrupts) -> io::Result<()>,
     ) -> Result<Self, Error> {
-        let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut process = process();
         if process.installed {
             return Err(Kind::AlreadyInstalled.into());
         }
@@ -103,26 +90,6 @@ impl Installed {
     }
 }
 
-/// Stops the process by the default action of `SIGTSTP`, and comes back with it. At once where the system stops nobody by that
-/// signal, because there would be no shell to continue it: in an orphaned process group, and as PID 1 of a container.
-pub(crate) fn stop_process() {
-    let _process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner); // no install comes or goes meanwhile
-    if let Ok(handler) = Disposition::of(SIGTSTP) {
-        sys::raise_default(SIGTSTP);
-        drop(handler.put_back(SIGTSTP)); // see the drop of `Installed`
-    }
-}
-
-impl Process {
-    fn catch(&mut self, signal: i32) -> io::Result<()> {
-        match self.catching.get(&signal) {
-            Some(disposition) => disposition.put_back(signal),
-            None => Disposition::of(signal)
-                .map(|disposition| _ = self.catching.insert(signal, disposition)),
-        }
-    }
-}
-
 impl Deref for Installed {
     type Target = Interrupts;
 
@@ -133,7 +100,7 @@ impl Deref for Installed {
 
 impl Drop for Installed {
     fn drop(&mut self) {
-        let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut process = process();
         if let Some(catch) = &self.interrupts.router().catch {
             catch.release();
         }

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::{Builder, Cause, Handler, PressSource, router::Router};
+use crate::{Cause, Handler, PressSource, router::Router};
 
 /// A handle on one ladder with its stack of handlers.
 ///
@@ -46,35 +46,10 @@ impl Drop for Handle {
 }
 
 impl Interrupts {
-    /// Begins a configuration.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(crate) fn new(router: Router) -> Self {
         Self {
             handle: Arc::new(Handle(Arc::new(router))),
         }
-    }
-
-    /// Starts the threads of the router.
-    pub(crate) fn start(&self) -> std::io::Result<()> {
-        let router = self.router().clone();
-        // One more than may tell, where the handler must always find one.
-        let tellers = router.tellers + usize::from(router.catch.is_some());
-        for _ in 0..tellers {
-            let router = router.clone();
-            std::thread::Builder::new()
-                .name("interrupts-tell".into())
-                .spawn(move || {
-                    router.unblock();
-                    router.run_tellers();
-                })?;
-        }
-        std::thread::Builder::new()
-            .name("interrupts".into())
-            .spawn(move || router.run())?;
-        Ok(())
     }
 
     pub(crate) fn router(&self) -> &Arc<Router> {

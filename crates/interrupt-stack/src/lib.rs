@@ -39,7 +39,20 @@
 //! effect, as for PID 1 of a container.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// The modules in reading order; each takes from those above it:
+//   cause, clock, error   the small types of the public side
+//   ladder                the machine: every decision about a press, pure
+//   atomic, word          the one word that the signal handler and the router share
+//   sys, die, process     the operating system: unsafe calls, the end of the process, its one set of signals
+//   catch                 the signal handler
+//   state, trace          what is decided and not yet done, behind the router's lock
+//   hooks, router, acting what the program sets for it, the lock, and what is done without the lock
+//   interrupts, handler   the handles that a program holds
+//   builder               the settings
+//   installed, driver     a ladder that has the process's signals; a future in the place of all threads
+//   start                 the ways to start one
 mod acting;
+mod atomic;
 mod builder;
 #[cfg_attr(
     not(feature = "signals"),
@@ -54,25 +67,24 @@ mod driver;
 #[cfg(feature = "signals")]
 mod error;
 mod handler;
-mod inbox;
+mod hooks;
 #[cfg(feature = "signals")]
 mod installed;
 mod interrupts;
 pub mod ladder;
+#[cfg(feature = "signals")]
+mod process;
 mod router;
+mod start;
 mod state;
 mod sys;
-mod terminal;
 #[cfg(feature = "tracing")]
 mod trace;
 mod word;
 #[cfg(test)]
 mod word_tests; // not within `word`, which the tests of the model checker compile too
 
-/// What `word` is made of; a model checker includes the file beside atomics of its own.
-use std::sync::atomic;
-
-pub use builder::{Builder, HardExit};
+pub use builder::Builder;
 pub use cause::{Cause, PressSource};
 #[cfg(feature = "test-util")]
 pub use clock::ManualClock;
@@ -83,6 +95,7 @@ pub use driver::Driver;
 #[cfg(feature = "signals")]
 pub use error::Error;
 pub use handler::{Handler, Notice};
+pub use hooks::HardExit;
 #[cfg(feature = "signals")]
 pub use installed::Installed;
 pub use interrupts::{Injector, Interrupts};

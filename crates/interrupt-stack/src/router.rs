@@ -9,11 +9,10 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     Cause, Clock, HardExit, PressSource,
-    builder::Hooks,
     catch::Catch,
-    inbox::Inbox,
+    hooks::Hooks,
     ladder::{Effect, HandlerId, Ladder, Press, Resolution},
-    state::State,
+    state::{Inbox, State},
 };
 
 /// How many wakers or hooks may hang before others go unheard on an installed ladder. Presses count and end the process even then.

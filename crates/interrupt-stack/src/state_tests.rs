@@ -1,6 +1,6 @@
 //! Deadlines that a process misses because it was stopped, and what the signal handler is told of the ladder.
 
-use crate::{catch::Catch, ladder::Rules, word::Verdict};
+use crate::{ladder::Rules, word::Verdict};
 
 use super::*;
 

@@ -7,9 +7,6 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-#[cfg(feature = "signals")]
-use crate::catch::Origin;
-
 /// Ends this process by `signal`'s default action, or stops it; returns where that does not work, as for PID 1 of a container.
 ///
 /// The signal goes to the calling thread alone. One sent to the process may be taken by any thread, later than the `_exit` that
@@ -80,6 +77,19 @@ fn forbid_core_file() {
     };
     // SAFETY: the pointer is to a live local, which the call only reads.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
+}
+
+/// Who sent a signal, as far as the system tells.
+#[cfg_attr(
+    not(feature = "signals"),
+    expect(dead_code, reason = "only a registered handler is told")
+)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The terminal, or another part of the kernel.
+    Terminal,
+    /// A process; 0 where the system does not tell which.
+    Process(i32),
 }
 
 /// Registers `action` beside what others have registered for `signal`. It may use only what is safe in a signal handler.

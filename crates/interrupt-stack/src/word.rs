@@ -1,8 +1,8 @@
 //! What the signal handler and the router share: one word that both change by compare-exchange, and a ring for what the handler posts.
 //!
 //! The handler may run on any thread, on several at once, and at any instruction of the router's; so nothing here waits or
-//! allocates. The file knows no clock and no signal: times are microseconds since the install, and the atomics are the parent's, so
-//! that a model checker can put its own in their place.
+//! allocates. The file knows no clock and no signal: times are microseconds since the install, and the atomics are those of
+//! `crate::atomic`, so that a model checker can put its own in their place.
 
 use crate::atomic::{
     AtomicU64,
