@@ -12,18 +12,17 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
-use crate::conversation::nothing_stopped;
+pub(crate) use command::{CLOSING, Channels, Command, Interrupt};
+use command::{Done, Halt, answer, follow, halted, reply, unless_halted};
+pub(crate) use keeps::Keeps;
+
 use crate::replay;
 use crate::shared::Shared;
 use crate::starts::Next;
 use crate::{
-    Connection, Driver, EndReason, Error, Event, Lifecycle, LostSession, Mode, Observation,
-    SessionChoice, StopReport, TurnEnd, What,
+    Connection, Driver, EndReason, Error, Event, Lifecycle, LostSession, Mode, Observation, Queued,
+    Record, SessionChoice, StopReport, TurnEnd, What,
 };
-pub(crate) use command::{Command, Interrupt};
-use command::{Done, answer};
-pub(crate) use end::CLOSING;
-pub(crate) use keeps::Keeps;
 
 /// How much the agent may have said before its readers are told.
 const TOGETHER: usize = 64;
@@ -31,18 +30,6 @@ const TOGETHER_BYTES: usize = 256 << 10;
 
 /// How long an agent that died in its turn may take to say that nothing further comes. One that goes on all the same gets its inputs after that.
 const DYING: Duration = Duration::from_millis(200);
-
-/// Until when everything has to be ended; the other side is dropped with the last handle.
-type Halt = watch::Receiver<Option<Instant>>;
-
-/// The actor's ends of what it is asked for and answers by.
-#[derive(Debug)]
-pub(crate) struct Channels {
-    pub(crate) commands: mpsc::Receiver<Command>,
-    pub(crate) interrupts: mpsc::Receiver<Interrupt>,
-    pub(crate) halt: Halt,
-    pub(crate) report: watch::Sender<Option<StopReport>>,
-}
 
 #[derive(Debug)]
 pub(crate) struct Actor {
@@ -131,10 +118,10 @@ impl Actor {
             interrupting: Vec::new(),
             closing: Vec::new(),
             close_by: Instant::now(),
-            patience: end::CLOSING,
+            patience: CLOSING,
             ensuring: Vec::new(),
             successor: None,
-            earlier: nothing_stopped(true),
+            earlier: StopReport::nothing(true),
         }
     }
 
@@ -179,6 +166,101 @@ impl Actor {
         match end_by {
             Some(end_by) => self.stop(end_by).await,
             None => self.abandon().await,
+        }
+    }
+
+    async fn obey(&mut self, command: Command) {
+        match command {
+            Command::Start { .. } if self.is_closing() => self.succeed(command),
+            Command::Start { session, done } => {
+                self.shared.lock().starts.reset();
+                if let Some(started) = self.start(session).await {
+                    answer(done, started);
+                }
+            }
+            Command::Answer {
+                ask,
+                decision,
+                done,
+            } => {
+                let open = self.shared.lock().ledger.unanswered(&ask);
+                let (Some(connection), Some(ask)) = (self.connection.as_mut(), open) else {
+                    return answer(done, Ok(()));
+                };
+                let asked = unless_halted(&mut self.halt, connection.answer(&ask, decision)).await;
+                if let Some(Ok(())) = asked {
+                    self.shared.lock().ledger.answered(&ask);
+                }
+                reply(done, asked);
+            }
+            Command::Permissions { permissions, done } => {
+                let Some(connection) = self.connection.as_mut().filter(|_| self.reading) else {
+                    return answer(done, Err(Error::gone("none runs; start it")));
+                };
+                let asking = connection.set_permissions(permissions);
+                follow(done, unless_halted(&mut self.halt, asking).await);
+            }
+            Command::Model { model, done } => {
+                let Some(connection) = self.connection.as_mut().filter(|_| self.reading) else {
+                    return answer(done, Err(Error::gone("none runs; start it")));
+                };
+                let asking = connection.set_model(model);
+                follow(done, unless_halted(&mut self.halt, asking).await);
+            }
+            Command::Freeze { frozen, done } => match self.connection.as_mut() {
+                Some(connection) => {
+                    let freezing = connection.freeze(frozen);
+                    let freezing = unless_halted(&mut self.halt, freezing).await;
+                    let frozen = frozen && matches!(freezing, Some(Ok(())));
+                    if std::mem::replace(&mut self.frozen, frozen) {
+                        // The time in which it stood still was not its own.
+                        self.close_by = Instant::now() + self.patience;
+                    }
+                    reply(done, freezing);
+                }
+                None => answer(done, Ok(())),
+            },
+            Command::Hold { held, done } => {
+                self.held = held;
+                answer(done, ());
+            }
+            Command::Close { patience, done } => {
+                self.shared.lock().starts.rest();
+                let closed = Err(Error::gone("it was closed before it was started"));
+                self.answer_ensuring(&closed);
+                self.close_soon(patience);
+                self.closing.push(done);
+            }
+            Command::Ensure { done } => self.ensure(done),
+            Command::Leftovers { done } => match self.connection.as_mut() {
+                Some(connection) => {
+                    reply(
+                        done,
+                        unless_halted(&mut self.halt, connection.leftovers()).await,
+                    );
+                }
+                None => answer(done, Vec::new()),
+            },
+        }
+    }
+
+    async fn interrupt(&mut self, interrupt: Interrupt) {
+        let busy = self.shared.lock().ledger.is_busy();
+        let Some(connection) = self.connection.as_mut().filter(|_| busy) else {
+            return self.keeps.idle(&mut self.halt, interrupt).await;
+        };
+        let Interrupt { queued, done } = interrupt;
+        let asked = unless_halted(&mut self.halt, connection.interrupt(queued)).await;
+        if let Some(Err(e)) = asked {
+            return answer(done, Err(e));
+        }
+        if queued == Queued::Drop {
+            self.keeps.drop_waiting(&mut self.halt).await;
+        }
+        self.interrupting.retain(|waiting| !waiting.is_closed());
+        self.interrupting.push(done);
+        if !self.shared.lock().ledger.in_turn() {
+            self.turn_over();
         }
     }
 
@@ -231,7 +313,7 @@ impl Actor {
             self.leaves_by = None;
             self.turn_over();
             if self.mode == Mode::OneShot && !self.shared.lock().ledger.in_turn() {
-                self.close_soon(end::CLOSING);
+                self.close_soon(CLOSING);
                 self.finishing = true;
             }
         }
@@ -276,6 +358,35 @@ impl Actor {
         told
     }
 
+    /// Keeps what is to be told, and tells it.
+    async fn tell(&mut self, told: Vec<What>) {
+        let halt = (!self.stopping).then_some(&mut self.halt);
+        self.keeps.tell(told, halt).await;
+    }
+
+    /// Keeps records; `None` when the conversation is halted before it is known whether they are kept. A fault is noted.
+    async fn keep(&mut self, records: Vec<Record>) -> Option<()> {
+        let halt = (!self.stopping).then_some(&mut self.halt);
+        self.keeps.keep(records, halt).await
+    }
+
+    /// Waits for what has to be kept, and tells what waits for that.
+    async fn settle(&mut self) {
+        self.keep(Vec::new()).await;
+        self.keeps.publish_rest();
+    }
+
+    /// Ends the agent of a conversation that can't be kept.
+    async fn fail_stop(&mut self) {
+        let fault = self.shared.lock().fault.clone();
+        let Some(fault) = fault else {
+            return;
+        };
+        self.answer_ensuring(&Err(fault));
+        // Halted, it is ended all the same.
+        let _halted = self.retire().await;
+    }
+
     fn turn_over(&mut self) {
         for done in self.interrupting.drain(..) {
             answer(done, Ok(()));
@@ -308,32 +419,6 @@ impl Actor {
             state.lifecycle = lifecycle;
             state.publish(What::Lifecycle(lifecycle));
         }
-    }
-}
-
-/// Waits until the conversation is to end; with `None`, because nobody holds it any more.
-async fn halted(halt: &mut Halt) -> Option<Instant> {
-    halt.wait_for(Option::is_some)
-        .await
-        .ok()
-        .and_then(|end_by| *end_by)
-}
-
-/// Waits until the conversation is to end sooner than by `end_by`; for ever when nobody wants that.
-async fn halted_before(halt: &mut Halt, end_by: Instant) -> Instant {
-    let sooner = halt.wait_for(|halt| halt.is_some_and(|by| by < end_by));
-    match sooner.await.ok().and_then(|halt| *halt) {
-        Some(sooner) => sooner,
-        None => std::future::pending().await,
-    }
-}
-
-/// Does what a connection is asked for; `None`, and not to its end, when the conversation is halted.
-async fn unless_halted<T>(halt: &mut Halt, deed: impl Future<Output = T>) -> Option<T> {
-    tokio::select! {
-        biased;
-        _ = halted(halt) => None,
-        done = deed => Some(done),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The driver contract as scenarios that any driver plays, against its real agent.
 //!
-//! A program that holds conversations relies on the same behaviour whichever agent is behind the [`Driver`]: a turn has one end, an interrupt ends it
+//! A program that holds conversations relies on the same behaviour whichever agent is behind the [`Driver`](crate::Driver): a turn has one end, an interrupt ends it
 //! and keeps the process, a death is told as a death, what was said before a crash is known after it. Here that is a list of [`Scenario`]s. [`play`]
 //! plays one over a [`Conversation`](crate::Conversation) with the driver of a [`Stage`], which knows how to make its agent do something, and returns
 //! a [`Cell`] of the [`table`]: it held, the driver does not declare that it can (and what is promised instead was checked), the agent can't be made to,
@@ -14,7 +14,7 @@
 //! below it: turns that end twice, messages that were never sent, text that comes in deltas and never whole, tools or usage that are not declared,
 //! a second report of a stop that differs from the first.
 //!
-//! A stage over real processes is among the tests of `agent-subprocess` (`tests/it/contract.rs`): four drivers, each with a shell script that speaks
+//! A stage over real processes is among the tests of `agent-drivers` (`tests/it/contract.rs`): four drivers, each with a shell script that speaks
 //! the protocol of its agent.
 //!
 //! # Limits
@@ -77,68 +77,9 @@ mod plays;
 mod record;
 mod rules;
 mod scene;
+mod stage;
 mod witness;
 
-use std::time::Duration;
-
-use crate::Driver;
 pub use cell::{Cell, Scenario, table};
 pub use plays::play;
-
-/// What a scenario needs of an agent: its driver, and ways to make it do something.
-pub trait Stage: Send + Sync {
-    /// Makes a driver of the agent, in this stage's own place: directory, sessions, processes. It is called more than once, and each driver goes on in
-    /// the same place.
-    fn driver(&self) -> Box<dyn Driver>;
-
-    /// Returns a message that makes the agent do this.
-    ///
-    /// # Errors
-    ///
-    /// Why it can't be made to; the cell says so.
-    fn words(&self, deed: &Deed) -> Result<String, String>;
-
-    /// Ends the agent's main process as a crash would, by SIGKILL. `pid` is what the driver said of it with [`Event::Started`](crate::Event::Started).
-    ///
-    /// # Errors
-    ///
-    /// Why it can't be ended.
-    fn kill(&self, pid: u32) -> Result<(), String>;
-
-    /// Returns whether a process of the tool with this name, see [`Deed::ToolFor`], is alive; `None` when that can't be seen.
-    fn alive(&self, tool: &str) -> Option<bool>;
-
-    /// Returns how long anything may take that has to come: a start, a turn, an end. Longer is broken.
-    fn patience(&self) -> Duration;
-}
-
-/// Something that a [`Stage`] makes its agent do. Unless it says otherwise, the agent ends its turn after it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Deed {
-    /// Says this word.
-    Say(String),
-    /// Says what the first message of its conversation was, or at least the word that it had to [say](Self::Say) then.
-    Recall,
-    /// Calls a tool that ends by itself at once.
-    Tool,
-    /// Calls a tool for which it has to ask before, and goes on when that is answered. The driver has to be one that lets it ask.
-    Ask,
-    /// Calls a tool whose process is known to [`Stage::alive`] by its name and takes so long, and then says what it was told meanwhile, if anything.
-    ToolFor {
-        /// The name of the process.
-        name: String,
-        /// How long it lives.
-        time: Duration,
-    },
-    /// Talks, a few words at a time, for so long.
-    TalkFor(Duration),
-    /// Is refused by its service for a limit of the rate once, and then says this word.
-    LimitOnce(String),
-    /// Is refused by its service for a limit of the rate until it gives up.
-    Limit,
-    /// Says something, and ends in the middle of a line as if all were well: with exit status 0.
-    CutLine,
-    /// Says a text of this many bytes or more.
-    Flood(usize),
-}
+pub use stage::{Deed, Stage};

@@ -12,18 +12,16 @@ use crate::actor::{Actor, CLOSING, Channels, Command, Interrupt, Keeps};
 use crate::ledger::Terms;
 use crate::persistence::Keeper;
 use crate::shared::Shared;
+use crate::stop::FOREVER;
 use crate::subscription::Queue;
 use crate::{
     Capabilities, Capability, ConversationOptions, Decision, Driver, Error, InputPolicy, Lifecycle,
     Mode, Permissions, Persistence, Primary, ProcessName, Queued, Recovered, RestartPolicy,
-    SessionChoice, StopReport, StopStage, Subscription,
+    SessionChoice, StopReport, Subscription,
 };
 
 /// How many commands, and how many interrupts, wait at most while the agent's end is busy with one.
 const COMMANDS: usize = 64;
-
-/// The budget of a stop, and a pause, that was given larger than clocks can count.
-pub(crate) const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 /// A conversation with one agent over one connection at a time.
 ///
@@ -172,7 +170,7 @@ impl Conversation {
         async move {
             asked.map_err(|e| match e {
                 mpsc::error::TrySendError::Full(_) => Error::full("the conversation"),
-                mpsc::error::TrySendError::Closed(_) => over(),
+                mpsc::error::TrySendError::Closed(_) => Error::over(),
             })?;
             answered(answer, report).await?
         }
@@ -318,7 +316,7 @@ impl Conversation {
             .ok()
             .and_then(|report| report.clone())
             // Whoever was to report is gone with its connection, whose drop ended everything unseen.
-            .unwrap_or_else(|| nothing_stopped(false))
+            .unwrap_or_else(|| StopReport::nothing(false))
     }
 
     /// Returns what the agent can do.
@@ -354,7 +352,7 @@ impl Conversation {
     ) -> Result<T, Error> {
         let (done, answer) = oneshot::channel();
         let sent = self.0.commands.send(command(done)).await;
-        sent.map_err(|_| over())?;
+        sent.map_err(|_| Error::over())?;
         answered(answer, self.0.report.clone()).await
     }
 }
@@ -371,19 +369,5 @@ async fn answered<T>(
         answer = answer => answer.ok(),
         () = ended => None,
     };
-    answer.ok_or_else(over)
-}
-
-pub(crate) fn over() -> Error {
-    Error::gone("the conversation is over")
-}
-
-/// The report of a stop that found nothing; `proven` when nothing is known to be left.
-pub(crate) fn nothing_stopped(proven: bool) -> StopReport {
-    StopReport {
-        stage: StopStage::AlreadyEnded,
-        ended: Vec::new(),
-        survivors: Vec::new(),
-        proven,
-    }
+    answer.ok_or_else(Error::over)
 }

@@ -113,6 +113,10 @@ impl Error {
         Self(Arc::new(Kind::Invalid(message.into())))
     }
 
+    pub(crate) fn over() -> Self {
+        Self::gone("the conversation is over")
+    }
+
     pub(crate) fn crash_loop(starts: u32, last: &str) -> Self {
         let last = last.to_owned();
         Self(Arc::new(Kind::CrashLoop { starts, last }))

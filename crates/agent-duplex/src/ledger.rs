@@ -4,7 +4,6 @@
 //! until the agent names it. An agent may also begin turns by itself; when one of those turns out to run first, the assigned turn waits *ahead*.
 
 mod agent;
-mod ask;
 mod hand;
 mod report;
 mod sent;

@@ -78,6 +78,18 @@
 //! Repeated inputs are known by the last 10,000 ids; a replay holds 10,000 things or 8 MiB. The enums are `#[non_exhaustive]`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// The modules in reading order; each takes from those above it:
+//   ask, capability, turn, stop, lifecycle   the small types of the public side
+//   error, input, event, published           what goes in, what an agent does, what readers get
+//   driver                                   what a driver of an agent implements
+//   options, starts                          how agents are started again, and the pure machine that counts it
+//   inbox, ledger, replay                    the books: pure; inputs on their way, the turns, the turn that runs once more
+//   persistence                              what is kept, and the thread that keeps it
+//   subscription, execution, ids             readers; the stream of one input's turn; ids of messages
+//   shared                                   what lies behind the one lock
+//   actor                                    the one task that holds the connection
+//   conversation                             the handle that callers hold
+//   scripted, contract                       for tests of drivers and of programs that use them
 mod actor;
 #[cfg(feature = "serde")]
 mod as_text;
@@ -99,7 +111,6 @@ mod options;
 mod persistence;
 mod published;
 mod replay;
-mod restart;
 #[cfg(feature = "test-util")]
 pub mod scripted;
 mod shared;
@@ -107,27 +118,24 @@ mod starts;
 mod stop;
 mod subscription;
 mod turn;
-mod usage;
 
 pub use ask::{Ask, Decision, Permissions};
 pub use capability::{Capabilities, Capability};
 pub use conversation::Conversation;
 pub use driver::{BoxFuture, Changing, Connection, Driver, InputPolicy, SessionChoice};
 pub use error::Error;
-pub use event::{Event, InputState, Line, Observation, Stream, ToolOutcome};
+pub use event::{Event, InputState, Line, Observation, Stream, ToolOutcome, Usage};
 pub use execution::Execution;
 pub use input::{Input, Message, Queued, Receipt};
 pub use lifecycle::Lifecycle;
-pub use options::ConversationOptions;
+pub use options::{ConversationOptions, LostSession, Mode, RestartPolicy};
 #[cfg(feature = "sqlite")]
 pub use persistence::SqlitePersistence;
 pub use persistence::{Interrupted, MemoryPersistence, Persistence, Record, Recovered};
 pub use published::{Assignment, Completion, InputRef, Published, TurnId, What};
-pub use restart::{LostSession, Mode, RestartPolicy};
 pub use stop::{ProcessName, StopReport, StopStage};
 pub use subscription::{Dropped, Primary, Subscription};
 pub use turn::{EndReason, ExitStatus, TurnEnd};
-pub use usage::Usage;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::conversation::over;
 use crate::ids::Ids;
 use crate::ledger::{Ledger, Terms};
 use crate::replay::{Replay, weight};
@@ -95,7 +94,7 @@ impl State {
     /// Returns why no input is taken, if so.
     pub(crate) fn refusal(&self) -> Option<Error> {
         if self.lifecycle.is_over() {
-            return Some(over());
+            return Some(Error::over());
         }
         self.fault.clone().or_else(|| self.starts.refusal())
     }

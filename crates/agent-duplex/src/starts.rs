@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::conversation::FOREVER;
+use crate::stop::FOREVER;
 use crate::{EndReason, Error, ExitStatus, LostSession, RestartPolicy, TurnEnd};
 
 #[derive(Debug, Default)]

@@ -1,6 +1,10 @@
 //! What a stop reports, and processes by name: in words of this crate, since it knows no process itself.
 
 use std::fmt;
+use std::time::Duration;
+
+/// The budget of a stop, and a pause, that was given larger than clocks can count.
+pub(crate) const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 /// A process as people know it: by number and command name, never by command line, which may hold secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +67,18 @@ pub struct StopReport {
     pub survivors: Vec<ProcessName>,
     /// Whether the tree is *known* to be empty, rather than no process being found.
     pub proven: bool,
+}
+
+impl StopReport {
+    /// The report of a stop that found nothing; `proven` when nothing is known to be left.
+    pub(crate) fn nothing(proven: bool) -> Self {
+        Self {
+            stage: StopStage::AlreadyEnded,
+            ended: Vec::new(),
+            survivors: Vec::new(),
+            proven,
+        }
+    }
 }
 
 impl fmt::Display for StopReport {

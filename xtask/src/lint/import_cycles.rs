@@ -14,7 +14,6 @@ use crate::workspace::{Package, Workspace};
 /// The modules that still stand in circles: of files, and of top modules, which have their whole folder in them. The numbers may only shrink.
 const STILL: [(&str, usize, usize); 13] = [
     ("agent-drivers", 20, 0),
-    ("agent-duplex", 12, 4),
     ("agent-subprocess", 14, 8),
     ("checkpoint-store", 9, 9),
     ("interrupt-stack", 16, 16),

@@ -5,13 +5,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::command::answer;
-use super::{Actor, halted_before, next, unless_halted};
-use crate::conversation::FOREVER;
+use super::command::{answer, halted_before, unless_halted};
+use super::{Actor, next};
+use crate::stop::FOREVER;
 use crate::{Lifecycle, StopReport};
 
-/// How long closing waits for the end of a turn and of what runs in the background.
-pub(crate) const CLOSING: Duration = Duration::from_secs(30);
 /// How long the agent is listened to after a stop, the time apart in which nobody reads.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How much longer than its budget a stop may take. A driver that needs more is not waited for: its connection is dropped, which ends what it started.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Actor, unless_halted};
+use super::Actor;
+use super::command::unless_halted;
 use crate::starts::Next;
 use crate::{Error, Record};
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{Actor, Halt, unless_halted};
+use super::command::{Halt, Interrupt, answer, unless_halted};
 use crate::persistence::Keeper;
 use crate::shared::Shared;
 use crate::{
-    EndReason, Error, Event, InputState, Observation, Record, SessionChoice, TurnEnd, TurnId, What,
+    EndReason, Error, Event, InputState, Observation, Queued, Record, SessionChoice, TurnEnd,
+    TurnId, What,
 };
 
 /// How many records of messages are posted before one is waited for.
@@ -169,7 +170,12 @@ impl Keeps {
         }
     }
 
-    async fn keep(&mut self, records: Vec<Record>, halt: Option<&mut Halt>) -> Option<()> {
+    /// Keeps records; `None` when the conversation is halted before it is known whether they are kept. A fault is noted.
+    pub(super) async fn keep(
+        &mut self,
+        records: Vec<Record>,
+        halt: Option<&mut Halt>,
+    ) -> Option<()> {
         let failed = self.shared.lock().fault.is_some();
         let Some(kept) = self.ask(records).filter(|_| !failed) else {
             return Some(());
@@ -193,6 +199,14 @@ impl Keeps {
         self.tell(told, Some(halt)).await;
     }
 
+    /// Obeys an interrupt when the agent does nothing.
+    pub(super) async fn idle(&mut self, halt: &mut Halt, interrupt: Interrupt) {
+        if interrupt.queued == Queued::Drop {
+            self.drop_waiting(halt).await;
+        }
+        answer(interrupt.done, Ok(()));
+    }
+
     pub(super) fn publish(&self, mut told: Vec<What>) {
         self.failed(&mut told);
         self.shared.lock().publish_all(told);
@@ -210,37 +224,6 @@ pub(super) fn failure(fault: &str) -> TurnEnd {
     TurnEnd {
         detail: fault.to_owned(),
         ..EndReason::Failed.into()
-    }
-}
-
-impl Actor {
-    /// Keeps what is to be told, and tells it.
-    pub(super) async fn tell(&mut self, told: Vec<What>) {
-        let halt = (!self.stopping).then_some(&mut self.halt);
-        self.keeps.tell(told, halt).await;
-    }
-
-    /// Keeps records; `None` when the conversation is halted before it is known whether they are kept. A fault is noted.
-    pub(super) async fn keep(&mut self, records: Vec<Record>) -> Option<()> {
-        let halt = (!self.stopping).then_some(&mut self.halt);
-        self.keeps.keep(records, halt).await
-    }
-
-    /// Waits for what has to be kept, and tells what waits for that.
-    pub(super) async fn settle(&mut self) {
-        self.keep(Vec::new()).await;
-        self.keeps.publish_rest();
-    }
-
-    /// Ends the agent of a conversation that can't be kept.
-    pub(super) async fn fail_stop(&mut self) {
-        let fault = self.shared.lock().fault.clone();
-        let Some(fault) = fault else {
-            return;
-        };
-        self.answer_ensuring(&Err(fault));
-        // Halted, it is ended all the same.
-        let _halted = self.retire().await;
     }
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::command::{Done, answer, idle};
+use super::Actor;
+use super::command::{Command, Done, answer, halted, halted_before, unless_halted};
 use super::end::Room;
-use super::{Actor, Command, halted, halted_before, unless_halted};
 use crate::starts::Next;
 use crate::{Connection, Error, Event, Lifecycle, SessionChoice, What};
 
@@ -216,7 +216,7 @@ impl Actor {
                     self.reading = self.connection.is_some();
                     return None;
                 }
-                Some(interrupt) = self.interrupts.recv() => idle(&mut self.keeps, &mut self.halt, interrupt).await,
+                Some(interrupt) = self.interrupts.recv() => self.keeps.idle(&mut self.halt, interrupt).await,
                 connected = &mut connecting => return Some(connected),
             }
         }
@@ -230,7 +230,7 @@ impl Actor {
             tokio::select! {
                 biased;
                 _ = halted(&mut self.halt) => return None,
-                Some(interrupt) = self.interrupts.recv() => idle(&mut self.keeps, &mut self.halt, interrupt).await,
+                Some(interrupt) = self.interrupts.recv() => self.keeps.idle(&mut self.halt, interrupt).await,
                 ready = &mut ready => return Some(ready),
             }
         }

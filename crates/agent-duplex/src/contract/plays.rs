@@ -1,16 +1,16 @@
 //! The scenarios of the contract, a function each: what is said to the agent, and what has to be seen of it.
 
-mod more;
-
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::record::Seen;
 use super::scene::{Played, Scene, broken, handed, holds};
-use super::{Cell, Deed, Scenario, Stage, beside};
+use super::stage::{Deed, Stage};
+use super::{beside, cell::Cell, cell::Scenario};
 use crate::{
-    Capability, EndReason, Event, InputPolicy, Receipt, SessionChoice, ToolOutcome, TurnId,
+    Capability, Decision, EndReason, Event, InputPolicy, Receipt, SessionChoice, ToolOutcome,
+    TurnId,
 };
 
 /// Longer than anything is waited for: it is ended, or it is broken.
@@ -44,10 +44,10 @@ pub async fn play(stage: &dyn Stage, scenario: Scenario) -> Cell {
         Scenario::CutLine => cut_line(&mut scene).await,
         Scenario::SlowReader => slow_reader(&mut scene).await,
         Scenario::Stop => stop(&mut scene).await,
-        Scenario::Ask => more::ask(&mut scene).await,
-        Scenario::Usage => more::usage(&mut scene).await,
-        Scenario::Fork => more::fork(&mut scene).await,
-        Scenario::LostSession => more::lost_session(&mut scene).await,
+        Scenario::Ask => ask(&mut scene).await,
+        Scenario::Usage => usage(&mut scene).await,
+        Scenario::Fork => fork(&mut scene).await,
+        Scenario::LostSession => lost_session(&mut scene).await,
     };
     conclude(scene, played).await
 }
@@ -363,4 +363,129 @@ async fn stop(scene: &mut Scene<'_>) -> Played {
     let seen = scene.ceases(TOOL).await?;
     let gone = if seen { "; the tool is gone" } else { "" };
     held(format!("{}{gone}", end.reason))
+}
+
+async fn ask(scene: &mut Scene<'_>) -> Played {
+    if !scene.has(Capability::Permissions) {
+        beside::refuses_answers(scene.stage).await?;
+        let seen = "it asks nothing, and refuses answers".to_owned();
+        return Ok(Cell::Undeclared(Capability::Permissions, seen));
+    }
+    scene.words(&Deed::Ask)?;
+    scene.begin().await?;
+    let message = "not now".to_owned();
+    let denied = answered(scene, Decision::Deny { message }).await?;
+    let allowed = answered(scene, Decision::Allow).await?;
+    let done = |turn| {
+        let seen = scene.record.lock();
+        let done = |event: &Event| matches!(event, Event::ToolFinished { outcome, .. } if *outcome == ToolOutcome::Done);
+        seen.events(turn).any(done)
+    };
+    holds(!done(denied), || {
+        "a tool that was denied is told as done".to_owned()
+    })?;
+    holds(done(allowed) || !scene.has(Capability::Tools), || {
+        "a tool that was allowed is not told as done".to_owned()
+    })?;
+    if !scene.has(Capability::Interrupt) {
+        return held("denied and allowed");
+    }
+    let receipt = scene.send(&Deed::Ask)?;
+    asked(scene, &receipt).await?;
+    let interrupted = scene.interrupt().await?;
+    interrupted.or_else(|e| broken(format!("an interrupt is refused: {e}")))?;
+    scene.ends(&receipt, EndReason::Interrupted).await?;
+    held("denied, allowed, and withdrawn by an interrupt")
+}
+
+/// Waits for an ask in the turn of an input.
+async fn asked(scene: &Scene<'_>, receipt: &Receipt) -> Played<String> {
+    let turn = scene.turn(receipt).await?;
+    let ask = |event: &Event| match event {
+        Event::PermissionAsked(ask) => Some(ask.id.clone()),
+        _ => None,
+    };
+    scene
+        .until("a question", |seen| seen.events(turn).find_map(ask))
+        .await
+}
+
+async fn answered(scene: &Scene<'_>, decision: Decision) -> Played<TurnId> {
+    let receipt = scene.send(&Deed::Ask)?;
+    let ask = asked(scene, &receipt).await?;
+    scene.record.change(|seen| seen.audit.answered(&ask));
+    let answering = scene.conversation.answer(&ask, decision);
+    let answered = scene.within("the end of an answer", answering).await?;
+    answered.or_else(|e| broken(format!("an answer is refused: {e}")))?;
+    Ok(scene.ends(&receipt, EndReason::Completed).await?.turn)
+}
+
+async fn usage(scene: &mut Scene<'_>) -> Played {
+    scene.words(&Deed::Say("pear".to_owned()))?;
+    scene.begin().await?;
+    scene.say("pear").await?;
+    if !scene.has(Capability::Usage) {
+        // Whether it is told all the same is seen by the rules.
+        let seen = "nothing is told of it".to_owned();
+        return Ok(Cell::Undeclared(Capability::Usage, seen));
+    }
+    let used = scene
+        .until("word of what was used", |seen| seen.used())
+        .await?;
+    match (used.input_tokens + used.output_tokens, used.cost_microusd) {
+        (0, 0) => broken("nothing was used"),
+        (0, _) => held("told in money"),
+        (_, 0) => held("told in tokens"),
+        (_, _) => held("told in tokens and money"),
+    }
+}
+
+async fn fork(scene: &mut Scene<'_>) -> Played {
+    if !scene.has(Capability::Fork) {
+        beside::refuses(scene.stage, SessionChoice::Fork(nobody())).await?;
+        return Ok(Cell::Undeclared(Capability::Fork, "refused".to_owned()));
+    }
+    scene.words(&Deed::Say("pear".to_owned()))?;
+    scene.words(&Deed::Recall)?;
+    scene.begin().await?;
+    scene.say("pear").await?;
+    let session = scene.record.lock().session().map(str::to_owned);
+    let Some(session) = session else {
+        return broken("it declares fork, and names no session");
+    };
+    let mut copy = Scene::new(scene.stage);
+    let played = copied(&mut copy, session).await;
+    let cell = conclude(copy, played).await;
+    // The first one stays as it is.
+    scene.say("plum").await?;
+    match cell {
+        Cell::Held(_) => Ok(cell),
+        _ => Err(cell),
+    }
+}
+
+async fn copied(copy: &mut Scene<'_>, session: String) -> Played {
+    copy.read();
+    copy.start(SessionChoice::Fork(session.clone())).await?;
+    let turn = copy.perform(&Deed::Recall).await?;
+    copy.heard(turn, "pear")?;
+    let own = copy.record.lock().session().map(str::to_owned);
+    holds(own.is_some() && own.as_ref() != Some(&session), || {
+        format!("the copy of the session {session} is named {own:?}")
+    })?;
+    held("the copy knows what was said, and the first one goes on")
+}
+
+async fn lost_session(scene: &mut Scene<'_>) -> Played {
+    if !scene.has(Capability::Resume) {
+        beside::refuses(scene.stage, SessionChoice::Resume(nobody())).await?;
+        return Ok(Cell::Undeclared(Capability::Resume, "refused".to_owned()));
+    }
+    let say = Deed::Say("pear".to_owned());
+    scene.words(&say)?;
+    scene.read();
+    scene.start(SessionChoice::Resume(nobody())).await?;
+    let receipt = scene.send(&say)?;
+    scene.ends(&receipt, EndReason::SessionNotFound).await?;
+    held("told as the end of the first turn")
 }

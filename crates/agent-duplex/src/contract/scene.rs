@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::cell::Cell;
 use super::record::{Noted, Record, Seen};
+use super::stage::{Deed, Stage};
 use super::witness::Witness;
-use super::{Cell, Deed, Stage};
 use crate::{
     Capability, Completion, Conversation, ConversationOptions, EndReason, Event, Input, Primary,
     Queued, Receipt, RestartPolicy, SessionChoice, StopReport, Stream, TurnId, What,

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use tokio::sync::oneshot;
 
-use super::{Conversation, over};
+use super::Conversation;
 use crate::actor::Command;
 use crate::shared::State;
 use crate::subscription::Queue;
@@ -58,7 +58,7 @@ impl Conversation {
                 (None, _) => self.take(&mut state, input, Some(done))?,
             }
         };
-        kept.await.map_err(|_| over())??;
+        kept.await.map_err(|_| Error::over())??;
         let durable = self.0.keeper.is_some();
         Ok(Receipt { durable, ..receipt })
     }
@@ -90,7 +90,7 @@ impl Conversation {
             state.ledger.inbox().follow_last();
             receipt
         };
-        kept.await.map_err(|_| over())??;
+        kept.await.map_err(|_| Error::over())??;
         let durable = self.0.keeper.is_some();
         let receipt = Receipt { durable, ..receipt };
         Ok(Execution::new(receipt, subscription))
