@@ -8,7 +8,7 @@ use crate::frame::{
     DELTA, Frame, HEADER, MAX_META, MAX_RAW, META, TRUNCATE, decode, decode_header, max_raw,
     without_zeros,
 };
-use crate::journal::Kept;
+use crate::kept::Kept;
 use crate::raw_writer::RawWriter;
 use crate::{Error, Options, Seq, reader, verify};
 

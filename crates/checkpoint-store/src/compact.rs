@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::codec::Effort;
 use crate::error::{Error, Result};
 use crate::frame::{DELTA, EVENTS, TRUNCATE};
-use crate::journal::Kept;
+use crate::kept::Kept;
 use crate::seqs::Seqs;
 
 /// How many of the newest saves can still be returned to.

@@ -3,17 +3,33 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 
 use rustix::io::Errno;
 
 use crate::disk::{Directory, Handle, Open, unix};
 use crate::error::{Error, Kind, Result};
 use crate::name::FileName;
-use crate::owner;
 use crate::sabotage::{self, Sabotage};
 
 /// Largest file that is read, and that the writer lets a file become.
 pub(crate) const MAX_FILE: u64 = 1 << 30;
+
+/// Where a store may belong to anybody.
+static ACCEPTED: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
+
+/// Accepts stores of other owners below a directory, for the whole process. Without it a store that belongs to another user is refused, also for
+/// root. For volumes and user namespaces whose owners are not the caller; `directory` must come from the user, never from the store's surroundings.
+pub fn accept_any_owner(directory: PathBuf) {
+    let mut accepted = ACCEPTED.write().unwrap_or_else(PoisonError::into_inner);
+    accepted.push(directory);
+}
+
+fn is_accepted(path: &Path) -> bool {
+    let accepted = ACCEPTED.read().unwrap_or_else(PoisonError::into_inner);
+    let path = std::path::absolute(path);
+    path.is_ok_and(|path| accepted.iter().any(|it| path.starts_with(it)))
+}
 
 #[derive(Debug)]
 pub(crate) struct Dir {
@@ -60,7 +76,7 @@ impl Dir {
         let stat = disk
             .stat(".")
             .map_err(|err| Error::io(path, "inspect the directory", err))?;
-        let unsafe_because = if !stat.is_own && !owner::is_accepted(path) {
+        let unsafe_because = if !stat.is_own && !is_accepted(path) {
             Some("it belongs to another user")
         } else if stat.mode & 0o022 != 0 {
             Some("others may write to it; make it yours alone with `chmod go-w`")

@@ -309,6 +309,20 @@ fn fenced(own: u64, by: u64) -> String {
     }
 }
 
+/// Checks a length against a limit.
+pub(crate) fn within(
+    what: &'static str,
+    bytes: usize,
+    limit: usize,
+) -> std::result::Result<(), Kind> {
+    let (bytes, limit) = (bytes as u64, limit as u64);
+    if bytes > limit {
+        Err(Kind::TooLarge { what, bytes, limit })
+    } else {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 #[path = "error_tests.rs"]
 mod tests;

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, Effort};
-use crate::error::Kind;
+use crate::error::{Kind, within};
 use crate::frame::{
     self, DELTA, Fault, Frame, HEADER, MAX_META, META, SEAL, Tail, damaged, decode, decode_header,
     encode_header, scan,
 };
-use crate::journal::Kept;
+use crate::kept::Kept;
 use crate::meta::FileMeta;
 use crate::replay::{Events, Replay, State};
 use crate::sabotage::{self, Sabotage};
@@ -84,16 +84,6 @@ impl Image {
         codec::encode(&mut raw, &seal).map_err(Kind::Encode)?;
         self.push(SEAL, seq, 0, raw)?;
         Ok(self.bytes)
-    }
-}
-
-/// Checks a length against a limit.
-pub(crate) fn within(what: &'static str, bytes: usize, limit: usize) -> Result<(), Kind> {
-    let (bytes, limit) = (bytes as u64, limit as u64);
-    if bytes > limit {
-        Err(Kind::TooLarge { what, bytes, limit })
-    } else {
-        Ok(())
     }
 }
 

@@ -11,8 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::dir::{Dir, read_up_to};
 use crate::disk::Open;
-use crate::error::{Error, Kind, Result};
-use crate::image::within;
+use crate::error::{Error, Kind, Result, within};
 
 /// Most bytes that a file may hold, as stored and unpacked.
 const MAX_STORED: u64 = 64 << 20;

@@ -46,6 +46,17 @@
 //! less. Blobs carry no checksum.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// The modules in reading order; each takes from those above it:
+//   sabotage, disk, name, dir               files: names, a directory that follows no link, mistakes that tests switch on
+//   frame, codec, kept, error               bytes: frames, CBOR and compression, one save, what can be wrong
+//   id, meta, migrate, options, report      what a file says of itself, and how a store is opened
+//   replay, unpack, image                   from frames to a state, and whole files in memory
+//   lock, epoch                             one writer at a time
+//   load, list, history                     what is on disk
+//   retention, blob, import, verify         what goes, what stands beside, what is foreign, what is damaged
+//   journal, saves, seqs, compact           what a writer appends to and holds
+//   raw_writer, heal, generation, seal      the writer without types: opening, after a failure, its journals, its phases
+//   writer, store, reader, fork             the same with types
 mod blob;
 #[cfg(test)]
 mod bomb_tests;
@@ -73,6 +84,7 @@ mod image;
 #[cfg(feature = "import")]
 pub mod import;
 mod journal;
+mod kept;
 mod list;
 mod load;
 mod lock;
@@ -80,7 +92,6 @@ mod meta;
 mod migrate;
 mod name;
 mod options;
-mod owner;
 mod raw_writer;
 pub mod reader;
 mod replay;
@@ -97,11 +108,11 @@ mod seqs;
 mod store;
 #[cfg(test)]
 mod test_disk;
-mod tidy;
 mod unpack;
 pub mod verify;
 mod writer;
 
+pub use dir::accept_any_owner;
 pub use error::{Error, Result};
 pub use fork::fork;
 #[cfg(feature = "test-util")]
@@ -116,7 +127,6 @@ pub use meta::{Meta, Parent, PhaseInfo};
 pub use migrate::Migrations;
 pub use name::reject as reject_name;
 pub use options::Options;
-pub use owner::accept_any_owner;
 pub use report::{LoadReport, Skipped};
 pub use store::Store;
 pub use writer::{Loaded, Writer};

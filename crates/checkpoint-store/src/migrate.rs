@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::codec::{self, Effort};
 use crate::error::Kind;
 use crate::frame::{DELTA, EVENTS};
-use crate::journal::Kept;
+use crate::kept::Kept;
 use crate::replay::{Events, State};
 
 type Step = Arc<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;

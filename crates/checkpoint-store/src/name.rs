@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The folder for damaged files that were set aside.
+pub(crate) const QUARANTINE: &str = "quarantine";
+
 /// A file that the store owns, told by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileName {

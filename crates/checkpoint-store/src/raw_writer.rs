@@ -9,14 +9,15 @@ use crate::compact::Weight;
 use crate::dir::{Dir, MAX_FILE, Temp};
 use crate::disk::{Handle, Open};
 use crate::epoch::Epoch;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, within};
 use crate::frame::{DELTA, TRUNCATE};
 use crate::heal::{Healed, Memory};
-use crate::image::within;
-use crate::journal::{Journal, Kept};
-use crate::load::{self, Index, Loaded, Want};
+use crate::journal::Journal;
+use crate::kept::Kept;
+use crate::load::{self, Entry, Index, Loaded, Want};
 use crate::lock::Lock;
 use crate::meta::Base;
+use crate::name::{FileName, QUARANTINE};
 use crate::options::Options;
 use crate::replay::MAX_STATE;
 use crate::retention::{self, Item, Policy};
@@ -134,6 +135,40 @@ impl RawWriter {
         writer.tidy(&mut loaded, &entries)?;
         writer.memory = Memory::of(&writer.dir)?;
         Ok((writer, loaded))
+    }
+
+    /// Removes and sets aside what the loaded state no longer needs. Nothing that is
+    /// removed here held the only copy of anything.
+    fn tidy(&self, loaded: &mut Loaded, entries: &[Entry]) -> Result<()> {
+        for skipped in &loaded.report.skipped {
+            let aside = self.dir.sub(QUARANTINE, true)?;
+            let name = format!("{}.{:08x}", skipped.file, self.epoch.number);
+            if self.dir.rename_new(&skipped.file, &aside, &name)? {
+                loaded.report.set_aside.push(format!("{QUARANTINE}/{name}"));
+            }
+        }
+        for name in self.dir.own()? {
+            if matches!(name, FileName::Temp { epoch, .. } if epoch < self.epoch.number) {
+                self.dir.remove(&name.to_string())?;
+                loaded.report.removed_temps += 1;
+            }
+        }
+        // The journal that was carried over stays as the good generation before; those
+        // before it say nothing that both of these do not.
+        if let Some((used, ..)) = &loaded.journal
+            && self.journal.is_some()
+            && loaded.report.is_sound()
+        {
+            for old in entries {
+                if old.meta.phase.is_none()
+                    && old.meta.base == used.meta.base
+                    && old.meta.epoch < used.meta.epoch
+                {
+                    self.dir.remove(&old.name)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn dir(&self) -> &Dir {

@@ -3,9 +3,8 @@
 use super::*;
 use crate::codec;
 use crate::image::Image;
-use crate::journal::Kept;
+use crate::kept::Kept;
 use crate::meta::{FileMeta, Meta};
-use crate::name::FileName;
 use crate::replay::State;
 use crate::test_disk::{Call, TestDisk};
 

@@ -13,7 +13,7 @@ use crate::dir::Dir;
 use crate::error::Result;
 use crate::load::{self, Index, Want};
 use crate::lock::Lock;
-use crate::tidy::QUARANTINE;
+use crate::name::QUARANTINE;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

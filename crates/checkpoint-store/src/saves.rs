@@ -13,7 +13,7 @@ use crate::dir::Dir;
 use crate::disk::{Directory, Handle};
 use crate::error::{Error, Result};
 use crate::frame::{self, HEADER};
-use crate::journal::Kept;
+use crate::kept::Kept;
 use crate::sabotage::{self, Sabotage};
 
 /// So many bytes are read at once.

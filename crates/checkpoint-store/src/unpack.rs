@@ -60,7 +60,7 @@ mod tests {
     use super::*;
     use crate::codec::Effort;
     use crate::frame::DELTA;
-    use crate::journal::Kept;
+    use crate::kept::Kept;
 
     #[test]
     fn threads_change_nothing() {

@@ -11,9 +11,8 @@ use crate::id::Seq;
 use crate::image::{read_journal, read_meta, read_phase};
 use crate::load::Want;
 use crate::lock;
-use crate::name::FileName;
+use crate::name::{FileName, QUARANTINE};
 use crate::reader::newest;
-use crate::tidy::QUARANTINE;
 
 /// What was found in a store.
 ///
