@@ -10,7 +10,7 @@
 
 use crate::ProcessId;
 #[cfg(target_os = "linux")]
-use crate::{guard, proc_fs, sys};
+use crate::{marker, proc_fs, sys};
 use std::io;
 use std::os::fd::BorrowedFd;
 #[cfg(target_os = "linux")]
@@ -194,7 +194,7 @@ fn walk_once(process: ProcessId) -> Result<Vec<Ancestor>, Broken> {
     let (mut stat, mut name) = first.ok_or_else(|| Broken::For(gone(process.pid)))?;
     let mut line = Vec::new();
     loop {
-        let is_guard = name == guard::NAME && !stat.is_kernel_thread();
+        let is_guard = name == marker::GUARD && !stat.is_kernel_thread();
         line.push(Ancestor {
             process: stat.id(),
             name,
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_process_with_the_name_of_a_guard_is_one() {
         let dir = tempfile::tempdir().unwrap();
-        let program = dir.path().join(guard::NAME);
+        let program = dir.path().join(marker::GUARD);
         std::fs::copy("/bin/sleep", &program).unwrap();
         let mut child = Command::new(program).arg("600").spawn().unwrap();
         let line = line(id(child.id())).unwrap();

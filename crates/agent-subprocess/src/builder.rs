@@ -1,18 +1,11 @@
 //! What to start, and how: the description of an agent before it runs.
 
-use crate::Marker;
-use crate::agent::Agent;
-use crate::error::{Error, Kind};
-use crate::launch::Streams;
-use crate::output::Outputs;
-use crate::stdin::Input;
+use crate::{Containment, Marker};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::unix::pipe::{Receiver, Sender};
 
 /// What the agent finds on its standard input.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -21,7 +14,7 @@ pub enum StdinMode {
     /// Nothing: `/dev/null`.
     #[default]
     Null,
-    /// A pipe, written through [`Agent::take_stdin`].
+    /// A pipe, written through [`Agent::take_stdin`](crate::Agent::take_stdin).
     Piped,
     /// These bytes and then the end. They are written in the background, so that an agent that never reads them stops
     /// nobody.
@@ -37,20 +30,6 @@ impl fmt::Debug for StdinMode {
             StdinMode::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
         }
     }
-}
-
-/// Who owns the tree of an agent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Containment {
-    /// A guard where there can be one, else the process group.
-    #[default]
-    Auto,
-    /// A guard, or the spawn fails.
-    Guard,
-    /// A process group of its own, a walk of the descendants and a sweep by marker: what has left the group, lost its
-    /// parent and its environment escapes, and so does everything when the host is killed.
-    Group,
 }
 
 /// Describes an agent to start. By default it has no standard input, the environment and the working directory of the
@@ -160,7 +139,7 @@ impl AgentCommand {
     }
 
     /// Has the guard hold a descriptor until the tree is gone, for example that of a lock; the agent never gets it. At
-    /// most 16. Without a guard it is held until the [`Agent`] is dropped.
+    /// most 16. Without a guard it is held until the [`Agent`](crate::Agent) is dropped.
     pub fn hold(mut self, descriptor: OwnedFd) -> Self {
         self.hold.push(descriptor);
         self
@@ -196,59 +175,6 @@ impl AgentCommand {
         self.containment = Containment::Group;
         self.group_only = true;
         self
-    }
-
-    /// Starts the agent. The runtime it is called in keeps it: while that lives, the [`Agent`] may be used from any other.
-    ///
-    /// # Errors
-    /// When the program is not found or may not be executed, the working directory cannot be entered, the arguments are
-    /// too long, the marker would not work, the survivors file cannot be written, there are too few descriptors, or no
-    /// guard can be had.
-    ///
-    /// # Panics
-    /// Panics outside of a tokio runtime with I/O and time enabled.
-    ///
-    /// # Cancel safety
-    /// Dropping the future ends what was started so far.
-    pub async fn spawn(mut self) -> Result<Agent, Error> {
-        self.check()?;
-        let no_pipe = |source| Error::from(Kind::Pipe { source });
-        let (stdin, our_stdin) = match self.stdin {
-            StdinMode::Null => (None, None),
-            _ => std::io::pipe()
-                .map(|(theirs, ours)| (Some(theirs), Some(ours)))
-                .map_err(no_pipe)?,
-        };
-        let (our_stdout, stdout) = std::io::pipe().map_err(no_pipe)?;
-        let (our_stderr, stderr) = std::io::pipe().map_err(no_pipe)?;
-        // Some agents exit with what does not fit into the pipe unwritten; a refusal of more room changes nothing else.
-        #[cfg(target_os = "linux")]
-        let _default_size = rustix::pipe::fcntl_setpipe_size(&our_stdout, 1 << 20);
-        let bytes = match std::mem::take(&mut self.stdin) {
-            StdinMode::Bytes(bytes) => Some(bytes),
-            _ => None,
-        };
-        let streams = Streams {
-            stdin: stdin.map(Into::into),
-            stdout: stdout.into(),
-            stderr: stderr.into(),
-        };
-        let max_line = self.max_line;
-        let (keeper, hold) = self.launch(streams).await?;
-        let input = our_stdin
-            .map(|pipe| Sender::from_owned_fd(pipe.into()).map(Input::new))
-            .transpose()
-            .map_err(no_pipe)?;
-        let stdout = Receiver::from_owned_fd(our_stdout.into()).map_err(no_pipe)?;
-        let stderr = Receiver::from_owned_fd(our_stderr.into()).map_err(no_pipe)?;
-        let outputs = Outputs::read(stdout, stderr, max_line, &keeper.progress);
-        let stdin_free = bytes.is_none();
-        if let (Some(bytes), Some(input)) = (bytes, &input) {
-            let mut writer = input.writer();
-            // An agent that does not read its input to the end is its own affair.
-            tokio::spawn(async move { drop(writer.write_all(&bytes).await) });
-        }
-        Ok(Agent::new(keeper, input, stdin_free, outputs, hold))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::guard::adopt::{self, Lost};
 use crate::keeper::{Keeper, Orders, Progress};
 use crate::sweep::SweepReport;
 use crate::wire::{Aftermath, Inbox, MAX_HOLD, Notice, Spec, VERSION, frame};
-use crate::{Exit, Marker, ProcessId, guard, marker, sweep};
+use crate::{Exit, Marker, ProcessId, marker, sweep};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -200,8 +200,8 @@ fn spawn_guard(path: &Path, marker: Option<&Marker>) -> Result<(Child, UnixStrea
     ours.set_nonblocking(true).map_err(no_socket)?;
     let mut command = tokio::process::Command::new(path);
     command
-        .arg0(guard::NAME)
-        .arg(guard::WORD)
+        .arg0(marker::GUARD)
+        .arg(marker::GUARD_WORD)
         .arg(marker.map_or_else(String::new, |m| marker::tag(&m.scope)));
     command
         .stdin(OwnedFd::from(theirs))

@@ -17,7 +17,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    pub(super) fn new(spec: &Spec) -> Result<Self, NulError> {
+    pub(crate) fn new(spec: &Spec) -> Result<Self, NulError> {
         let text = |text: &crate::wire::Text| OsString::from(text.clone()).into_vec();
         let mut environment: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         if !spec.env_clear {

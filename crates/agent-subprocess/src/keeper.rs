@@ -2,11 +2,25 @@
 
 use crate::group::Group;
 use crate::wire::{Aftermath, Order, Whom};
-use crate::{Containment, Exit, Marker, ProcessId, ProcessName, sweep};
+use crate::{Exit, Marker, ProcessId, ProcessName, sweep};
 use rustix::process::Signal;
 use std::io;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
+
+/// Who owns the tree of an agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Containment {
+    /// A guard where there can be one, else the process group.
+    #[default]
+    Auto,
+    /// A guard, or the spawn fails.
+    Guard,
+    /// A process group of its own, a walk of the descendants and a sweep by marker: what has left the group, lost its
+    /// parent and its environment escapes, and so does everything when the host is killed.
+    Group,
+}
 
 /// What is known about a tree so far.
 #[derive(Clone, Debug, Default)]

@@ -1,24 +1,82 @@
-//! From a description to a running tree: under a guard where there can be one, in a process group elsewhere.
+//! From a description to a running agent: its streams, and its tree under a guard where there can be one, in a process
+//! group elsewhere.
 
 use crate::error::{Error, Kind};
 use crate::keeper::Keeper;
+use crate::output::Outputs;
+use crate::stdin::Input;
 use crate::wire::MAX_HOLD;
-use crate::{AgentCommand, Containment, group, guard, sweep};
+use crate::{Agent, AgentCommand, Containment, StdinMode, group, guard, sweep};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::pipe::{Receiver, Sender};
 
 /// The agent's ends of its streams.
-pub(crate) struct Streams {
-    pub(crate) stdin: Option<OwnedFd>,
-    pub(crate) stdout: OwnedFd,
-    pub(crate) stderr: OwnedFd,
+struct Streams {
+    stdin: Option<OwnedFd>,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
 }
 
 impl AgentCommand {
+    /// Starts the agent. The runtime it is called in keeps it: while that lives, the [`Agent`] may be used from any other.
+    ///
+    /// # Errors
+    /// When the program is not found or may not be executed, the working directory cannot be entered, the arguments are
+    /// too long, the marker would not work, the survivors file cannot be written, there are too few descriptors, or no
+    /// guard can be had.
+    ///
+    /// # Panics
+    /// Panics outside of a tokio runtime with I/O and time enabled.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what was started so far.
+    pub async fn spawn(mut self) -> Result<Agent, Error> {
+        self.check()?;
+        let no_pipe = |source| Error::from(Kind::Pipe { source });
+        let (stdin, our_stdin) = match self.stdin {
+            StdinMode::Null => (None, None),
+            _ => std::io::pipe()
+                .map(|(theirs, ours)| (Some(theirs), Some(ours)))
+                .map_err(no_pipe)?,
+        };
+        let (our_stdout, stdout) = std::io::pipe().map_err(no_pipe)?;
+        let (our_stderr, stderr) = std::io::pipe().map_err(no_pipe)?;
+        // Some agents exit with what does not fit into the pipe unwritten; a refusal of more room changes nothing else.
+        #[cfg(target_os = "linux")]
+        let _default_size = rustix::pipe::fcntl_setpipe_size(&our_stdout, 1 << 20);
+        let bytes = match std::mem::take(&mut self.stdin) {
+            StdinMode::Bytes(bytes) => Some(bytes),
+            _ => None,
+        };
+        let streams = Streams {
+            stdin: stdin.map(Into::into),
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+        };
+        let max_line = self.max_line;
+        let (keeper, hold) = self.launch(streams).await?;
+        let input = our_stdin
+            .map(|pipe| Sender::from_owned_fd(pipe.into()).map(Input::new))
+            .transpose()
+            .map_err(no_pipe)?;
+        let stdout = Receiver::from_owned_fd(our_stdout.into()).map_err(no_pipe)?;
+        let stderr = Receiver::from_owned_fd(our_stderr.into()).map_err(no_pipe)?;
+        let outputs = Outputs::read(stdout, stderr, max_line, &keeper.progress);
+        let stdin_free = bytes.is_none();
+        if let (Some(bytes), Some(input)) = (bytes, &input) {
+            let mut writer = input.writer();
+            // An agent that does not read its input to the end is its own affair.
+            tokio::spawn(async move { drop(writer.write_all(&bytes).await) });
+        }
+        Ok(Agent::new(keeper, input, stdin_free, outputs, hold))
+    }
+
     /// Refuses what cannot be started, and completes the rest: the marker's variable, absolute paths.
-    pub(crate) fn check(&mut self) -> Result<(), Error> {
+    fn check(&mut self) -> Result<(), Error> {
         if let Some(marker) = &self.marker {
             if let Some(reason) = marker.reject() {
                 return Err(Kind::Marker { reason }.into());
@@ -67,7 +125,7 @@ impl AgentCommand {
     }
 
     /// Returns the descriptors that the host itself has to hold, too.
-    pub(crate) async fn launch(self, streams: Streams) -> Result<(Keeper, Vec<OwnedFd>), Error> {
+    async fn launch(self, streams: Streams) -> Result<(Keeper, Vec<OwnedFd>), Error> {
         let guard = match (self.containment, guard::executable()) {
             (Containment::Group, _) | (Containment::Auto, None) => None,
             (Containment::Guard, None) => return Err(Kind::NoGuard.into()),
@@ -182,7 +240,7 @@ impl AgentCommand {
             None => std::env::var_os("PATH"),
         };
         let path = path.as_deref().map(OsStr::as_bytes);
-        let files = guard::image::files(self.program.as_bytes(), path).into_iter();
+        let files = crate::image::files(self.program.as_bytes(), path).into_iter();
         files.map(|file| self.directory().join(OsString::from_vec(file)))
     }
 

@@ -8,10 +8,6 @@
 //!
 //! It knows no protocol of an agent, no conversation and no loop: it moves lines, and `agent-drivers` says what they mean.
 //!
-//! Modules in reading order: `builder` and `launch` (how an agent starts), `agent` (a running one), `lines`, `output`,
-//! `stdin` and `writer` (lines out and in), `stop` and `report`, `guard` and `guarded` (the process that owns the tree and
-//! its host's side, joined by `wire`), `group` (without a guard), `sweep` (afterwards), `process` and `proc_fs`.
-//!
 //! # Theory of operation
 //! On Linux each agent runs under a **guard**: a small single-threaded process that is session leader and child
 //! subreaper, spawns the agent in a session of its own, and waits. Orphans anywhere in the tree become its children, so
@@ -53,6 +49,17 @@
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
+// The modules in reading order; each takes from those above it:
+//   process, proc_fs, marker          a process by its start time, and the marks by which it is found again
+//   plain_file, scratch               files that nobody else planted
+//   ancestry, childless               whose child somebody is; programs that start none
+//   lines, stdin, writer, output      lines out and in
+//   wire, image, sys                  what host and guard say; what the agent becomes; system calls: all unsafe code
+//   sweep                             what outlived host and guard
+//   guard                             the process that owns the tree
+//   keeper, group, guarded            the host's hold on a tree: in a process group, or by a guard
+//   stop, report, agent               the stages of a stop, and the running agent
+//   builder, launch, context          how an agent is described and started
 mod agent;
 pub mod ancestry;
 mod builder;
@@ -63,6 +70,8 @@ mod group;
 pub mod guard;
 #[cfg(target_os = "linux")]
 mod guarded;
+#[cfg(target_os = "linux")]
+mod image;
 mod keeper;
 mod launch;
 mod lines;
@@ -79,7 +88,6 @@ mod stop;
 pub mod sweep;
 #[cfg(target_os = "linux")]
 mod sys;
-mod tail;
 #[cfg_attr(
     not(target_os = "linux"),
     expect(dead_code, reason = "only a guard is spoken to in frames")
@@ -88,9 +96,10 @@ mod wire;
 mod writer;
 
 pub use agent::Agent;
-pub use builder::{AgentCommand, Containment, StdinMode};
+pub use builder::{AgentCommand, StdinMode};
 pub use context::Context;
 pub use error::Error;
+pub use keeper::Containment;
 pub use lines::{Line, Lines};
 pub use marker::Marker;
 pub use output::{Output, Stream};

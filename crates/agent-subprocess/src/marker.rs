@@ -1,4 +1,5 @@
-//! The marker: the mark by which a process is recognised after everybody who knew it is gone.
+//! The marks by which a process is recognised after everybody who knew it is gone: the marker in the environment of an
+//! agent, the arguments of a guard.
 
 /// Marks every process of one attempt through an environment variable `VARIABLE=scope.member`.
 ///
@@ -34,6 +35,14 @@ impl Marker {
         format!("{}.{}", self.scope, self.member)
     }
 }
+
+/// The name of a guard, as its `argv[0]` and as its command name. It does not hold the name of any host program:
+/// `pkill -9 host` would otherwise take host and guard together.
+#[cfg(target_os = "linux")]
+pub(crate) const GUARD: &str = "agent-guard";
+/// The first argument of a guard.
+#[cfg(target_os = "linux")]
+pub(crate) const GUARD_WORD: &str = "--agent-guard";
 
 /// Hashes a scope (FNV-1a, 64 bits) for the guard's command line: a sweep knows the guard by it, while the marker
 /// itself stands only in the environment of the agent.

@@ -4,7 +4,7 @@
     reason = "signal dispositions, fork, pre_exec, execve, waitid with a pid, signalfd, SO_PEERPIDFD, unnamed signals and _exit have no safe wrapper"
 )]
 
-use crate::guard::image::Image;
+use crate::image::Image;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use std::ffi::CString;

@@ -10,8 +10,6 @@ pub(crate) mod adopt;
 #[cfg(target_os = "linux")]
 mod enter;
 #[cfg(target_os = "linux")]
-pub(crate) mod image;
-#[cfg(target_os = "linux")]
 mod init;
 #[cfg(target_os = "linux")]
 mod serve;
@@ -21,14 +19,6 @@ mod tree;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// The name of a guard, as its `argv[0]` and as its command name. It does not hold the name of any host program:
-/// `pkill -9 host` would otherwise take host and guard together.
-#[cfg(target_os = "linux")]
-pub(crate) const NAME: &str = "agent-guard";
-/// The first argument of a guard.
-#[cfg(target_os = "linux")]
-pub(crate) const WORD: &str = "--agent-guard";
 
 static ENTERED: AtomicBool = AtomicBool::new(false);
 static PROGRAM: Mutex<Option<PathBuf>> = Mutex::new(None);
@@ -51,7 +41,10 @@ static PROGRAM: Mutex<Option<PathBuf>> = Mutex::new(None);
 pub fn run_if_guard() {
     #[cfg(target_os = "linux")]
     {
-        if std::env::args_os().nth(1).is_some_and(|word| word == WORD) {
+        if std::env::args_os()
+            .nth(1)
+            .is_some_and(|word| word == crate::marker::GUARD_WORD)
+        {
             enter::run_if_connected();
         }
         // A second thread here would be there in the guard as well, and fork and wait would not be its own any more.

@@ -1,7 +1,7 @@
 //! The guard's work: spawn the agent, report, obey the socket, and end the tree when it closes.
 
-use super::image::Image;
 use super::tree::{Tree, timespec};
+use crate::image::Image;
 use crate::wire::{Inbox, MAX_HOLD, MAX_NAMES, Notice, Order, Spec, VERSION, Whom, frame};
 use crate::{proc_fs, sweep, sys};
 use rustix::event::{PollFd, PollFlags};

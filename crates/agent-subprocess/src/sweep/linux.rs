@@ -1,7 +1,7 @@
 //! The sweep by `/proc`, where the environment of a process shows its marker.
 
 use super::{Found, SweepReport};
-use crate::{ProcessName, guard, marker, proc_fs};
+use crate::{ProcessName, marker, proc_fs};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,8 +61,8 @@ fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
         }
         let tag = marker::tag(scope);
         let guard = [
-            guard::NAME.as_bytes(),
-            guard::WORD.as_bytes(),
+            marker::GUARD.as_bytes(),
+            marker::GUARD_WORD.as_bytes(),
             tag.as_bytes(),
         ];
         return match line.split(|byte| *byte == 0).take(3).eq(guard) {
