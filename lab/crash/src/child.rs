@@ -1,4 +1,4 @@
-//! The parts of this program that other programs start.
+//! The parts of this program that other programs start, and how they are started.
 //!
 //! `crash-test save DIR FIRST STEPS KIND [SABOTAGE]` saves in a store and says on its standard output
 //! what it does, one [`Note`](crate::ledger::Note) a line, before and after each call.
@@ -8,16 +8,17 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use checkpoint_store::sabotage::Sabotage;
 
 use crate::fuzzing;
 use crate::mistake;
+use crate::program::{self, Running};
 use crate::saver::{Kind, Saver, Stop};
 
 /// The first argument of a program that is to be killed.
-pub const SAVE: &str = "save";
+const SAVE: &str = "save";
 const SEEDS: &str = "seeds";
 
 const KINDS: [(Kind, &str); 3] = [
@@ -27,9 +28,31 @@ const KINDS: [(Kind, &str); 3] = [
 ];
 
 /// Returns the word for a kind of saver.
-pub fn word(kind: Kind) -> &'static str {
+fn word(kind: Kind) -> &'static str {
     let found = KINDS.iter().find(|(one, _)| *one == kind);
     found.map_or("mixed", |(_, word)| word)
+}
+
+/// Starts the part that saves.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn start_saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Result<Running, String> {
+    Running::start(Command::new(program::own()?).args(saver(dir, first, steps, kind)))
+}
+
+/// Returns the arguments for the part that saves. A sabotage that is on here is on
+/// there as well.
+pub fn saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![
+        SAVE.into(),
+        dir.into(),
+        first.to_string().into(),
+        steps.to_string().into(),
+        word(kind).into(),
+    ];
+    words.extend(mistake::now().map(|sabotage| format!("{sabotage:?}").into()));
+    words
 }
 
 /// Runs the part of the program that another one started, if it is that; none if a person

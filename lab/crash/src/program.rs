@@ -1,9 +1,8 @@
 //! Programs that the layers start, and how they end.
 
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -11,11 +10,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use crate::child;
 use crate::ledger::{Ledger, Note};
-use crate::mistake;
 use crate::reference::{Kept, broken};
-use crate::saver::Kind;
 
 /// How long a program may take that needs some milliseconds.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -67,14 +63,6 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts this program's part that saves.
-    ///
-    /// # Errors
-    /// If it cannot be started.
-    pub fn saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Result<Self, String> {
-        Self::start(Command::new(own()?).args(saver(dir, first, steps, kind)))
-    }
-
     /// Starts a program; its standard output and error are read.
     ///
     /// # Errors
@@ -210,20 +198,6 @@ impl Drop for Running {
         drop(self.child.kill());
         drop(self.child.wait());
     }
-}
-
-/// Returns the arguments for this program's part that saves. A sabotage that is on here is on
-/// there as well.
-pub fn saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec![
-        child::SAVE.into(),
-        dir.into(),
-        first.to_string().into(),
-        steps.to_string().into(),
-        child::word(kind).into(),
-    ];
-    words.extend(mistake::now().map(|sabotage| format!("{sabotage:?}").into()));
-    words
 }
 
 /// Waits for so long.

@@ -9,10 +9,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::agents::Project;
+use crate::child;
 use crate::ledger::Ledger;
 use crate::outcome::{Level, Outcome};
 use crate::parallel;
-use crate::program::{self, Running};
+use crate::program;
 use crate::reference::Kept;
 use crate::rng::Rng;
 use crate::saver::{self, Kind};
@@ -63,7 +64,7 @@ fn store(seed: u64, kind: Kind) -> Outcome {
 }
 
 fn kill(dir: &Path, (first, kind): (u32, Kind), ledger: &mut Ledger, rng: &mut Rng) -> Kept {
-    let running = Running::saver(dir, first, STEPS, kind).expect("it was found");
+    let running = child::start_saver(dir, first, STEPS, kind).expect("it was found");
     // Inside the opening, or inside one of the first saves.
     if rng.below(3) > 0 {
         let notes = rng.below(40);

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::agents::Project;
+use crate::child;
 use crate::ledger::Ledger;
 use crate::outcome::{Level, Outcome};
 use crate::parallel;
@@ -170,7 +171,7 @@ fn savers(strace: &OsString, runs: usize) -> Outcome {
 
 fn traced(mut words: Vec<OsString>, dir: &Path, seed: u32, ledger: &mut Ledger) -> Kept {
     words.push(program::own().expect("it was looked for").into());
-    words.extend(program::saver(dir, seed * APART, STEPS, Kind::Mixed));
+    words.extend(child::saver(dir, seed * APART, STEPS, Kind::Mixed));
     let mut running =
         Running::lead(Command::new(&words[0]).args(&words[1..])).expect("it was found");
     running.wait(ledger)

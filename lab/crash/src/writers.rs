@@ -10,6 +10,7 @@ use std::time::Duration;
 use checkpoint_store::reader;
 use nix::sys::signal::Signal;
 
+use crate::child;
 use crate::ledger::{Failure, Ledger, Note};
 use crate::outcome::{Level, Outcome};
 use crate::parallel;
@@ -71,7 +72,7 @@ fn one(case: u64) -> Outcome {
 }
 
 fn start(dir: &Path, index: u32, steps: u32) -> Running {
-    Running::saver(dir, (index + 1) * APART, steps, Kind::Plain).expect("it was found")
+    child::start_saver(dir, (index + 1) * APART, steps, Kind::Plain).expect("it was found")
 }
 
 /// Takes down what one of several programs says. What it loaded when it opened the store
