@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use interrupt_stack::{Handler, Installed, Interrupts, Notice};
 use rustix::process::Signal;
-use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::harness::{Child, Outcome, Progress, Result, Role, Series, Turn, in_turn, now, pause};
-use crate::{Bench, Plan};
+use crate::harness::{
+    Bench, Child, Outcome, Plan, Progress, Result, Role, Series, Turn, in_turn, now, one_thread,
+    pause, workers,
+};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b1",
@@ -149,17 +150,6 @@ fn measured(arguments: &[&str]) -> Result<()> {
 
 pub(crate) fn install() -> Result<Installed> {
     Ok(Interrupts::builder().debounce(Duration::ZERO).install()?)
-}
-
-pub(crate) fn one_thread() -> Result<Runtime> {
-    Ok(runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?)
-}
-
-/// As many worker threads as there are cores.
-pub(crate) fn workers() -> Result<Runtime> {
-    Ok(runtime::Builder::new_multi_thread().enable_all().build()?)
 }
 
 /// Answers presses for ever.

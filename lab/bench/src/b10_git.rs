@@ -5,9 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::b10::{each, saves, syncs};
-use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn};
+use crate::harness::{Bench, Outcome, Plan, Progress, Result, Role, Series, Turn, in_turn};
 use crate::programs::{command_in, is_in_path, make_place, rlm_or_skip, timed};
-use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b10-git",

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn, now};
+use crate::harness::{Bench, Outcome, Plan, Progress, Result, Role, Series, Turn, in_turn, now};
 use crate::played;
 use crate::programs::{command_in, make_place, rlm_or_skip, timed};
 use crate::sys::spawn_and_wait;
-use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b11",

@@ -5,9 +5,9 @@ mod clients;
 use std::cell::RefCell;
 use std::time::Duration;
 
-use crate::b1::{one_thread, workers};
-use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn};
-use crate::{Bench, Plan};
+use crate::harness::{
+    Bench, Outcome, Plan, Progress, Result, Role, Series, Turn, in_turn, one_thread, workers,
+};
 use clients::{Bare, BareAsync, Client, Direct, Sdk, Talk};
 
 pub(crate) const BENCH: Bench = Bench {

@@ -8,9 +8,9 @@ use agent_duplex::{Conversation, ConversationOptions, Input, SessionChoice, What
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 
-use crate::b1::workers;
-use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn};
-use crate::{Bench, Plan};
+use crate::harness::{
+    Bench, Outcome, Plan, Progress, Result, Role, Series, Turn, in_turn, workers,
+};
 use echo::Echo;
 
 pub(crate) const BENCH: Bench = Bench {

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::harness::{Contender, Outcome, Progress, Result, Role, Series};
+use crate::harness::{Bench, Contender, Outcome, Plan, Progress, Result, Role, Series};
 use crate::programs::rlm_or_skip;
-use crate::{Bench, Plan};
 pub(crate) use kept::keep;
 
 pub(crate) const BENCH: Bench = Bench {

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-use crate::b1::{Target, answer, floor, install, listen, tell, workers};
+use crate::b1::{Target, answer, floor, install, listen, tell};
 use crate::harness::{
-    Contender, Outcome, Progress, Random, Result, Role, Sample, Series, now, pause,
+    Bench, Contender, Outcome, Plan, Progress, Random, Result, Role, Sample, Series, now, pause,
+    workers,
 };
-use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b2",

@@ -11,9 +11,11 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use crate::b1::{LIMIT, one_thread, tell, workers};
-use crate::harness::{Child, Outcome, Progress, Result, Role, Series, Turn, in_turn, park, pause};
-use crate::{Bench, Plan};
+use crate::b1::{LIMIT, tell};
+use crate::harness::{
+    Bench, Child, Outcome, Plan, Progress, Result, Role, Series, Turn, in_turn, one_thread, park,
+    pause, workers,
+};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b3",

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use cancellable_sleep::SleepGate;
 use tokio_util::sync::CancellationToken;
 
-use crate::b1::workers;
 use crate::harness::{
-    Child, Outcome, Progress, Result, Role, Series, Turn, in_turn, in_turn_beside, pause,
+    Bench, Child, Outcome, Plan, Progress, Result, Role, Series, Turn, in_turn, in_turn_beside,
+    pause, workers,
 };
 use crate::sys::Counting;
-use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b4",

@@ -8,13 +8,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::harness::{
-    Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, find, in_turn, join,
-    paired_ratio,
+    Bench, Contender, Outcome, Plan, Progress, Result, Role, Sample, Series, Turn, find, in_turn,
+    join, paired_ratio,
 };
 use crate::keep::{APPEND, JSON_GZIP, Keeper, LANGGRAPH, OURS, OVERWRITE, Ours, ROWS, WHOLE, Way};
 use crate::programs::expect_success;
 use crate::transcript::{DELTA, Delta, Transcript};
-use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b5",

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Outcome, Progress, Result, Series, Turn, in_turn};
+use crate::harness::{Bench, Outcome, Plan, Progress, Result, Series, Turn, in_turn};
 use crate::keep::{OURS, Ours, ROWS, load_rows};
 use crate::transcript::{DELTA, Transcript};
-use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b6",

@@ -11,9 +11,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::agent_lines::AgentLines;
-use crate::harness::{Child, Outcome, Progress, Result, Role, Series, Turn, find, in_turn_beside};
+use crate::harness::{
+    Bench, Child, Outcome, Plan, Progress, Result, Role, Series, Turn, find, in_turn_beside,
+};
 use crate::programs::peak_kib;
-use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b7",

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use agent_subprocess::{AgentCommand, Containment, StopPolicy};
 
-use crate::b1::one_thread;
-use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, find, in_turn_beside};
-use crate::{Bench, Plan};
+use crate::harness::{
+    Bench, Outcome, Plan, Progress, Result, Role, Series, Turn, find, in_turn_beside, one_thread,
+};
 use group::Group;
 use scene::Scene;
 

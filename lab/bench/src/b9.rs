@@ -6,13 +6,12 @@ use std::time::Instant;
 use agent_subprocess::{AgentCommand, Containment, StopPolicy};
 use tokio::runtime::Runtime;
 
-use crate::b1::one_thread;
 use crate::harness::{
-    Outcome, Progress, Result, Role, Series, Turn, find, in_turn, join, paired_ratio,
+    Bench, Outcome, Plan, Progress, Result, Role, Series, Turn, find, in_turn, join, one_thread,
+    paired_ratio,
 };
 use crate::played::PLAYED;
 use crate::sys::spawn_and_wait;
-use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b9",

@@ -1,4 +1,6 @@
 //! Benchmarks: ours, a peer and the floor in turn. Run by `cargo xtask bench`; see `README.md`.
+//!
+//! This file lists the benches and calls them. What they share is in `harness`; a bench is a file named after it.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -34,32 +36,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::harness::{Machine, Outcome, Result, Scale};
+use crate::harness::{Bench, MEASURED, Machine, Outcome, Plan, Result, Scale};
 
 #[global_allocator]
 static ALLOCATOR: sys::Counting = sys::Counting;
-
-/// The first argument of a measured process, which only this program starts.
-const MEASURED: &str = "--measured";
-
-/// How a bench is to run.
-struct Plan {
-    scale: Scale,
-    /// A directory on a real disk for what the bench writes; empty, and removed in the end.
-    scratch: PathBuf,
-}
-
-/// One bench.
-struct Bench {
-    id: &'static str,
-    title: &'static str,
-    run: fn(&Plan, &mut Outcome) -> Result<()>,
-    /// What this binary does as a measured process of the bench, if the bench has one.
-    measured: Option<Measured>,
-}
-
-/// The code of a measured process, which gets the arguments after the bench's name.
-type Measured = fn(&[&str]) -> Result<()>;
 
 /// Those of a run that names none.
 const BENCHES: [&Bench; 15] = [

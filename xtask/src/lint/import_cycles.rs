@@ -19,7 +19,6 @@ const STILL: [(&str, usize, usize); 13] = [
     ("interrupt-stack", 16, 16),
     ("loop-runner", 25, 7),
     ("loop-state", 9, 9),
-    ("rlm-bench", 37, 23),
     ("rlm-loop", 57, 18),
     ("rlm-store", 41, 15),
     ("rlm-terminal", 8, 3),

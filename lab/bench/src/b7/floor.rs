@@ -10,8 +10,7 @@ use serde_json::value::RawValue;
 use tokio::sync::broadcast;
 
 use super::{Expected, Read};
-use crate::b1::workers;
-use crate::harness::{Process, Result};
+use crate::harness::{Process, Result, workers};
 use crate::played::{GO, INTRODUCTION, command, read_line};
 
 /// As much as a pipe may hold without privileges, and as ours asks for.

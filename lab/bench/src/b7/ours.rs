@@ -10,8 +10,7 @@ use agent_subprocess::{AgentCommand, Context, Marker, StdinMode, StopPolicy, Str
 use tokio::io::AsyncWriteExt as _;
 
 use super::{Expected, Read};
-use crate::b1::{one_thread, workers};
-use crate::harness::Result;
+use crate::harness::{Result, one_thread, workers};
 use crate::played::{GO, INTRODUCTION, words};
 
 const STOP: Duration = Duration::from_secs(5);

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::Plan;
-use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn_beside, pause};
+use crate::harness::{Outcome, Plan, Progress, Result, Role, Series, Turn, in_turn_beside, pause};
 use crate::programs::{command_in, is_in_path, make_place, peak_kib, rlm_or_skip};
 
 const QUANTITY: &str = "printed by an agent";

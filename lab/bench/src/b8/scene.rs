@@ -14,8 +14,7 @@ use tempfile::TempDir;
 
 use super::HANGS;
 use super::group::Group;
-use crate::Plan;
-use crate::harness::{Result, readable_by};
+use crate::harness::{Plan, Result, readable_by};
 use crate::played::words;
 
 const VARIABLE: &str = "RLM_BENCH_TREE";

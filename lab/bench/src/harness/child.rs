@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::{self, Runtime};
 
-use super::Result;
+use super::bench::{MEASURED, Result};
 
 /// A process. Dropping it kills it, by its id, and reaps it.
 pub(crate) struct Process(std::process::Child);
@@ -48,7 +49,7 @@ impl Child {
     /// Starts this binary as the measured process `what`.
     pub(crate) fn start(what: &[&str]) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(super::super::MEASURED).args(what);
+        command.arg(MEASURED).args(what);
         Self::spawn(command)
     }
 
@@ -189,4 +190,16 @@ pub(crate) fn pause(time: Duration) {
         }
         std::thread::park_timeout(left);
     }
+}
+
+/// A runtime on the calling thread alone.
+pub(crate) fn one_thread() -> Result<Runtime> {
+    Ok(runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?)
+}
+
+/// As many worker threads as there are cores.
+pub(crate) fn workers() -> Result<Runtime> {
+    Ok(runtime::Builder::new_multi_thread().enable_all().build()?)
 }

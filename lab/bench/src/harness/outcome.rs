@@ -210,7 +210,7 @@ impl Verdict {
         let measured = if self.measured.fract() == 0.0 {
             self.measured.to_string()
         } else {
-            super::report::figure(self.measured)
+            stats::figure(self.measured)
         };
         format!("{measured} {}", self.unit)
     }

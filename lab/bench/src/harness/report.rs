@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::outcome::{Contender, Outcome, Role, Series, Verdict};
-use super::stats::paired_ratio;
+use super::stats::{figure, paired_ratio};
 use super::{Machine, Result};
 
 /// The columns of a series, and those of a series that has one figure for each contender.
@@ -41,16 +41,6 @@ pub(crate) fn write_json(path: &Path, machine: &Machine, outcomes: &[Outcome]) -
     fs_err::write(path, format!("{all:#}\n"))?;
     println!("figures: {}", path.display());
     Ok(())
-}
-
-/// Formats a figure with three significant digits.
-pub(crate) fn figure(value: f64) -> String {
-    match value.abs() {
-        size if size == 0.0 || size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 0.1 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
-    }
 }
 
 fn lines(outcome: &Outcome) -> Vec<String> {
@@ -310,11 +300,5 @@ mod tests {
         let text = aligned(&rows(&outcome().series[0]), 1);
         let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
         assert!(widths.windows(2).all(|pair| pair[0] == pair[1]), "{text}");
-    }
-
-    #[test]
-    fn figures_have_three_significant_digits() {
-        let told = [0.0, 0.01234, 0.1234, 1.234, 12.34, 1234.4].map(figure);
-        assert_eq!(told, ["0", "0.0123", "0.12", "1.23", "12.3", "1234"]);
     }
 }

@@ -79,6 +79,16 @@ fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     values
 }
 
+/// Formats a figure with three significant digits.
+pub(crate) fn figure(value: f64) -> String {
+    match value.abs() {
+        size if size == 0.0 || size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.1 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -159,5 +169,11 @@ mod tests {
             let points = [1e1, 1e3, 1e5, 1e6].map(|x: f64| (x, factor * x.powf(power)));
             prop_assert!((exponent(&points).unwrap() - power).abs() < 1e-6);
         }
+    }
+
+    #[test]
+    fn figures_have_three_significant_digits() {
+        let told = [0.0, 0.01234, 0.1234, 1.234, 12.34, 1234.4].map(figure);
+        assert_eq!(told, ["0", "0.0123", "0.12", "1.23", "12.3", "1234"]);
     }
 }
