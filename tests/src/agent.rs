@@ -113,9 +113,19 @@ pub fn main_impl() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return broken(&error),
     };
-    let outcome = match children::live(&arguments) {
+    let Arguments {
+        record,
+        script,
+        role,
+        lines,
+    } = arguments;
+    let outcome = match children::live(&record, &role) {
         Some(lived) => lived.map(|()| ExitCode::SUCCESS),
-        None => perform::run(&arguments),
+        None => match script {
+            Some(path) => fs_err::read_to_string(path),
+            None => Ok(lines.join("\n")),
+        }
+        .and_then(|script| perform::run(&record, &script)),
     };
     outcome.unwrap_or_else(|error| broken(&error))
 }
@@ -123,6 +133,14 @@ pub fn main_impl() -> ExitCode {
 fn broken(error: &dyn std::fmt::Display) -> ExitCode {
     let _unheard = writeln!(std::io::stderr(), "fake-agent: {error}");
     ExitCode::from(BROKEN)
+}
+
+impl Sandbox {
+    /// Makes a fake agent whose files lie beside the repository; `program` is `env!("CARGO_BIN_EXE_fake-agent")`.
+    #[must_use]
+    pub fn fake_agent(&self, program: impl Into<PathBuf>, script: &str) -> FakeAgent {
+        FakeAgent::new(program, self.path().join("agent"), script)
+    }
 }
 
 /// A fake agent as a test sees it: how to start it, and what it recorded.

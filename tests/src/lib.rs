@@ -22,6 +22,13 @@
     reason = "a harness: its panics are the failures of tests"
 )]
 
+// The modules in reading order; each takes from those above it:
+//   wait, effort, os, schema      polls with a deadline, how much is tried, what happens before exec, the schema of events
+//   survivors, pty                what is left of a test; a pseudo-terminal
+//   sandbox, rlm                  the place of a test, and a program in it
+//   agent, model                  the scripted agent and the scripted model server
+//   picture, story                the picture of the README, and a run as it is told
+//   live                          real agent CLIs against the scripted model
 pub mod agent;
 mod effort;
 pub mod live;
@@ -39,6 +46,6 @@ mod wait;
 pub use effort::{Effort, seed};
 pub use pty::Terminal;
 pub use rlm::{Ended, Rlm, Running};
-pub use sandbox::{MARK_VARIABLE, Sandbox};
-pub use survivors::{Process, Survivors};
+pub use sandbox::Sandbox;
+pub use survivors::{MARK_VARIABLE, Process, Survivors};
 pub use wait::{poll_until, wait_for};

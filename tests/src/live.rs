@@ -12,6 +12,7 @@ mod acp;
 mod cage;
 mod checks;
 mod codex;
+mod command_line;
 mod contract;
 mod doctor;
 mod driver;
@@ -28,21 +29,19 @@ mod story;
 mod work;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-/// A check panics, or says what it found.
-type Check = fn(&Path, &Path) -> String;
+use self::command_line::{QUICK, asked};
+use self::scene::Check;
 
 /// How many checks run at once: each waits for its agent most of the time, and has a sandbox and a model of its own.
 const AT_ONCE: usize = 2;
 
-/// The option for one check an agent.
-const QUICK: &str = "--quick";
 /// The check of each agent that is made with [`QUICK`]: together they show a stop, a word, a crash and a plain run.
 const QUICK_CHECKS: [&str; 5] = [
     "kill -9, then a resume that knows what was said",
@@ -137,13 +136,6 @@ pub fn main_impl() -> ExitCode {
     }
 }
 
-/// What the command line asks for: the words that choose the checks, and whether one check an agent is enough.
-fn asked() -> (Vec<String>, bool) {
-    let (options, words): (Vec<_>, Vec<_>) =
-        { std::env::args().skip(1) }.partition(|word| word == QUICK);
-    (words, !options.is_empty())
-}
-
 fn chooses(word: &str, agent: &str, name: &str) -> bool {
     word == agent || name.contains(word)
 }
@@ -171,11 +163,6 @@ fn present(
         }
     }
     checks
-}
-
-/// The folder in which this agent's program lies; the reason why it is not there was told before.
-fn agent(program: &str) -> Result<PathBuf, String> {
-    install::agent(program, false)
 }
 
 /// The checks, each with the program of its agent.

@@ -1,13 +1,11 @@
 //! Starts a program as a user would and sees how it ends: the exit code and the signal of death.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fs_err as fs;
@@ -16,41 +14,11 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use crate::pty::Terminal;
 use crate::sandbox::Sandbox;
 use crate::schema;
+use crate::survivors::{disown, owned_spawn};
 use crate::wait::poll_until;
-
-/// Children whose handle someone holds: never reaped as orphans.
-pub(crate) static OWNED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// Numbers the files that outputs go to.
 static OUTPUTS: AtomicUsize = AtomicUsize::new(0);
-
-/// Spawns under the lock, so that no scan takes a child that ends at once for an orphan.
-fn owned_spawn(command: &mut Command) -> Child {
-    let mut owned = OWNED.lock().unwrap_or_else(PoisonError::into_inner);
-    let child = command
-        .spawn()
-        .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-    owned.insert(child.id().cast_signed());
-    child
-}
-
-/// Runs a helper of the harness to its end.
-pub(crate) fn owned_output(command: &mut Command) -> Output {
-    let child = owned_spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let pid = child.id().cast_signed();
-    let output = child
-        .wait_with_output()
-        .expect("a child's output can be read");
-    disown(pid);
-    output
-}
-
-fn disown(pid: i32) {
-    OWNED
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .remove(&pid);
-}
 
 /// A program about to be started in a [`Sandbox`]: in its repository, with its environment and no other.
 #[derive(Debug)]

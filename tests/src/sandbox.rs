@@ -8,13 +8,9 @@ use std::time::Duration;
 use fs_err as fs;
 use tempfile::TempDir;
 
-use crate::agent::FakeAgent;
 use crate::rlm::Rlm;
-use crate::survivors::Survivors;
+use crate::survivors::{MARK_VARIABLE, Survivors, owned_output};
 use crate::wait::poll_until;
-
-/// The variable that carries the mark of a [`Sandbox`] in the environment of every process started in it.
-pub const MARK_VARIABLE: &str = "RLM_TEST_MARK";
 
 const END: Duration = Duration::from_secs(10);
 
@@ -93,12 +89,6 @@ impl Sandbox {
         shell.env("PS1", "$ ").env("HISTFILE", "/dev/null")
     }
 
-    /// Makes a fake agent whose files lie beside the repository; `program` is `env!("CARGO_BIN_EXE_fake-agent")`.
-    #[must_use]
-    pub fn fake_agent(&self, program: impl Into<PathBuf>, script: &str) -> FakeAgent {
-        FakeAgent::new(program, self.path().join("agent"), script)
-    }
-
     /// Runs git in the repository and gives what it printed, trimmed.
     ///
     /// # Panics
@@ -119,7 +109,7 @@ impl Sandbox {
             .current_dir(self.repo())
             .stdin(Stdio::null());
         command.env_clear().envs(self.environment());
-        let output = crate::rlm::owned_output(&mut command);
+        let output = owned_output(&mut command);
         assert!(
             output.status.success(),
             "git {arguments:?}: {}",

@@ -1,14 +1,18 @@
-//! Finds what a test started and what is still there, by the mark in the environment, whoever the parent is by now.
+//! Finds what a test started and what is still there, by the mark in the environment, whoever the parent is by now; and starts children that are not
+//! taken for orphans.
 
-use std::collections::{HashMap, HashSet};
-use std::process;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::process::{self, Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use uuid::Uuid;
 
-use crate::rlm::OWNED;
-use crate::sandbox::MARK_VARIABLE;
+/// The variable that carries the mark of a [`Sandbox`] in the environment of every process started in it.
+pub const MARK_VARIABLE: &str = "RLM_TEST_MARK";
+
+/// Children whose handle someone holds: never reaped as orphans.
+static OWNED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// One process of a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,6 +125,35 @@ impl Survivors {
         left.sort_by_key(|process| process.pid);
         left
     }
+}
+
+/// Spawns under the lock, so that no scan takes a child that ends at once for an orphan.
+pub(crate) fn owned_spawn(command: &mut Command) -> Child {
+    let mut owned = OWNED.lock().unwrap_or_else(PoisonError::into_inner);
+    let child = command
+        .spawn()
+        .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+    owned.insert(child.id().cast_signed());
+    child
+}
+
+/// Runs a helper of the harness to its end.
+pub(crate) fn owned_output(command: &mut Command) -> Output {
+    let child = owned_spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let pid = child.id().cast_signed();
+    let output = child
+        .wait_with_output()
+        .expect("a child's output can be read");
+    disown(pid);
+    output
+}
+
+/// Leaves a child to whoever finds it: its handle has seen its end.
+pub(crate) fn disown(pid: i32) {
+    OWNED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(&pid);
 }
 
 /// Reaps an orphan; leaves alone what a handle of this process will ask for.

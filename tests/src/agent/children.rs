@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::record::{Child, write_whole};
 use super::script::Kind;
-use super::{Arguments, signals};
+use super::signals;
 use crate::wait::wait_for;
 
 /// Whatever a test forgets is gone after this time.
@@ -67,13 +67,12 @@ pub(super) fn start(
 }
 
 /// Lives as a child, if this process was started as one.
-pub(super) fn live(arguments: &Arguments) -> Option<io::Result<()>> {
-    let kind = arguments.role.kind?;
-    Some(live_as(kind, arguments))
+pub(super) fn live(record: &Path, role: &Role) -> Option<io::Result<()>> {
+    let kind = role.kind?;
+    Some(live_as(kind, record, role))
 }
 
-fn live_as(kind: Kind, arguments: &Arguments) -> io::Result<()> {
-    let Arguments { record, role, .. } = arguments;
+fn live_as(kind: Kind, record: &Path, role: &Role) -> io::Result<()> {
     if kind == Kind::Setsid || (kind == Kind::Daemon && role.launch) {
         rustix::process::setsid()?;
     }
@@ -88,7 +87,7 @@ fn live_as(kind: Kind, arguments: &Arguments) -> io::Result<()> {
         )?);
         return Ok(());
     }
-    signals::catch()?.obey(record.clone(), role.start, role.ignoring.clone());
+    signals::catch()?.obey(record.to_owned(), role.start, role.ignoring.clone());
     let this = Child {
         start: role.start,
         pid: std::process::id().cast_signed(),

@@ -14,20 +14,15 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::record::Start;
 use super::script::{Action, Plan, Stream, signal};
-use super::{Arguments, children, signals};
+use super::{children, signals};
 use crate::wait::poll_until;
 
 /// A title, a screen clear, the alternate screen, a cursor move, a device query, broken UTF-8, a lone carriage return and a NUL.
 const GARBAGE: &[u8] = b"\x1b]0;owned\x07\x1b[2J\x1b[?1049h\x1b[31mred\x1b[0m\x1b[999D\x1b[6n\x9b2J\xff\xfe\xc3(\xed\xa0\x80 over\rwritten\0\n";
 
-pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
-    let dir = &arguments.record;
-    let text = match &arguments.script {
-        Some(path) => fs::read_to_string(path)?,
-        None => arguments.lines.join("\n"),
-    };
-    let (mut start, plan, watch) = begin(dir, &text)?;
-    watch.obey(dir.clone(), start.start, plan.ignore);
+pub(super) fn run(dir: &Path, script: &str) -> io::Result<ExitCode> {
+    let (mut start, plan, watch) = begin(dir, script)?;
+    watch.obey(dir.to_owned(), start.start, plan.ignore);
     let mut stdin = Vec::new();
     if plan.reads_stdin {
         io::stdin().read_to_end(&mut stdin)?;

@@ -7,9 +7,8 @@ mod stops;
 
 use std::time::Duration;
 
-use super::Check;
 use super::real::Real;
-use super::scene::Scene;
+use super::scene::{Check, Scene};
 
 /// A whole run: OpenCode alone takes half a minute to start on a loaded machine.
 const RUN: Duration = Duration::from_secs(360);

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fs_err as fs;
 use rustix::process::Signal;
 
-use super::Check;
 use super::real::Real;
+use super::scene::{BOUND, Check, RUN};
 use crate::model::FakeModel;
 use crate::{Rlm, Sandbox, poll_until};
 
@@ -20,11 +20,6 @@ pub(super) const CHECKS: [(&str, Check); 2] = [
         killed_and_resumed,
     ),
 ];
-
-/// A whole run: some seconds, on a loaded machine.
-pub(super) const RUN: Duration = Duration::from_secs(120);
-/// What may live on after `kill -9`, and ten times that before it counts as living.
-pub(super) const BOUND: Duration = Duration::from_secs(2);
 
 const AGENT: [&str; 6] = [
     "claude",

@@ -6,10 +6,8 @@ use std::time::{Duration, Instant};
 use fs_err as fs;
 use rustix::process::Signal;
 
-use super::Check;
-use super::checks::{BOUND, RUN};
 use super::real::Real;
-use super::scene::{Scene, Took, expect, say};
+use super::scene::{BOUND, Check, RUN, Scene, Took, expect, say};
 use crate::model::Outcome;
 use crate::{poll_until, wait_for};
 

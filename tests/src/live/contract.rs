@@ -12,9 +12,9 @@ use agent_subprocess::Context;
 use fs_err as fs;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Check;
+use super::command_line::asked;
 use super::real::{Real, of_every_agent};
-use super::scene::{Scene, Took};
+use super::scene::{Check, Scene, Took};
 use crate::poll_until;
 
 /// By the program of the agent and by name.
@@ -50,7 +50,7 @@ const SHORT: [Scenario; 8] = [
 /// All scenarios where words choose the checks, so that a run of all checks takes minutes and not more.
 fn scenarios(real: Real) -> &'static [Scenario] {
     match real {
-        Real::Gemini | Real::Opencode | Real::ClaudeAcp if super::asked().0.is_empty() => &SHORT,
+        Real::Gemini | Real::Opencode | Real::ClaudeAcp if asked().0.is_empty() => &SHORT,
         _ => &Scenario::ALL,
     }
 }

@@ -4,9 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::checks::RUN;
 use super::real::{Real, of_every_agent};
-use super::scene::Scene;
+use super::scene::{RUN, Scene};
 use super::{Check, install};
 use crate::{Ended, Rlm};
 

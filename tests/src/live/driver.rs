@@ -6,8 +6,7 @@ use agent_drivers::claude::ClaudeDriver;
 use agent_duplex::{Connection, Driver as _, Event, Message, Permissions, SessionChoice};
 use agent_subprocess::{Context, StopPolicy};
 
-use super::checks::RUN;
-use super::scene::Scene;
+use super::scene::{RUN, Scene};
 
 pub(super) fn model(rlm: &Path, agent: &Path) -> String {
     let scene = Scene::new(rlm, agent);

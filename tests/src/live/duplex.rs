@@ -6,9 +6,7 @@ use std::time::Duration;
 use fs_err as fs;
 use rustix::process::Signal;
 
-use super::Check;
-use super::checks::{BOUND, RUN};
-use super::scene::{Scene, expect, say};
+use super::scene::{BOUND, Check, RUN, Scene, expect, say};
 use crate::model::{Outcome, Request};
 use crate::{poll_until, wait_for};
 

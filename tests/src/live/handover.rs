@@ -4,10 +4,9 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::Check;
-use super::checks::RUN;
+use super::install::present;
 use super::real::Real;
-use super::scene::{Scene, expect};
+use super::scene::{Check, RUN, Scene, expect};
 
 /// By the program of the agent that begins and by name.
 pub(super) const CHECKS: [(&str, &str, Check); 1] = [(
@@ -17,7 +16,7 @@ pub(super) const CHECKS: [(&str, &str, Check); 1] = [(
 )];
 
 fn handed_over(rlm: &Path, agent: &Path) -> String {
-    let claude = match super::agent("claude") {
+    let claude = match present("claude") {
         Ok(claude) => claude,
         Err(reason) => return format!("not shown, without Claude Code: {reason}"),
     };

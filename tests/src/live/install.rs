@@ -82,6 +82,11 @@ pub(super) fn versions() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
+/// The folder in which this agent's program lies; the reason why it is not there was told before.
+pub(super) fn present(program: &str) -> Result<PathBuf, String> {
+    agent(program, false)
+}
+
 /// Gives the folder in which the agent's program lies, and installs it there if `install` says so; or why there is none.
 pub(super) fn agent(program: &str, install: bool) -> Result<PathBuf, String> {
     let package = { PACKAGES.iter() }.find(|package| package.program == program);

@@ -4,9 +4,7 @@ use std::path::Path;
 
 use fs_err as fs;
 
-use super::Check;
-use super::checks::RUN;
-use super::scene::{Scene, expect};
+use super::scene::{Check, RUN, Scene, expect};
 
 /// By name.
 pub(super) const CHECKS: [(&str, Check); 6] = [

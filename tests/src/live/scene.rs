@@ -6,10 +6,17 @@ use std::time::{Duration, Instant};
 
 use fs_err as fs;
 
-use super::checks::{BOUND, RUN};
 use super::real::Real;
 use crate::model::{FakeModel, Request};
 use crate::{Process, Rlm, Running, Sandbox, Terminal, wait_for};
+
+/// A check panics, or says what it found.
+pub(super) type Check = fn(&Path, &Path) -> String;
+
+/// A whole run: some seconds, on a loaded machine.
+pub(super) const RUN: Duration = Duration::from_secs(120);
+/// What may live on after `kill -9`, and ten times that before it counts as living.
+pub(super) const BOUND: Duration = Duration::from_secs(2);
 
 /// How long something took, shown in milliseconds.
 #[derive(Clone, Copy)]

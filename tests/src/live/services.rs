@@ -5,9 +5,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::Check;
-use super::checks::RUN;
-use super::scene::{Scene, Took, expect};
+use super::scene::{Check, RUN, Scene, Took, expect};
 
 /// By name.
 pub(super) const CHECKS: [(&str, Check); 9] = [

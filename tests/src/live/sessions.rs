@@ -7,9 +7,7 @@ use std::time::Instant;
 use fs_err as fs;
 use rustix::process::Signal;
 
-use super::Check;
-use super::checks::{BOUND, RUN};
-use super::scene::{Scene, Took, expect};
+use super::scene::{BOUND, Check, RUN, Scene, Took, expect};
 use crate::model::Outcome;
 use crate::{Ended, wait_for};
 

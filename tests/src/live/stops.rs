@@ -6,9 +6,7 @@ use std::time::Instant;
 use fs_err as fs;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Check;
-use super::checks::{BOUND, RUN};
-use super::scene::{Scene, Took, expect, say};
+use super::scene::{BOUND, Check, RUN, Scene, Took, expect, say};
 use crate::{Process, Running, wait_for};
 
 /// By name.

@@ -6,9 +6,7 @@ use fs_err as fs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::Check;
-use super::checks::RUN;
-use super::scene::{Scene, expect, say};
+use super::scene::{Check, RUN, Scene, expect, say};
 use crate::story::{Story, fits};
 use crate::wait_for;
 

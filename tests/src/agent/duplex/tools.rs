@@ -10,29 +10,14 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::children;
-use super::super::heard::{Answer, Taken};
+use super::super::heard::Taken;
 use super::session::Memory;
+use super::turn::{Question, Tool};
 use super::wire::tool_input;
 use super::{Agent, Stop, end_group};
 
 /// Kept of what a tool printed.
 const OUTPUT: usize = 30_000;
-
-/// A question that waits for its answer.
-#[derive(Debug)]
-pub(super) struct Question {
-    pub(super) id: String,
-    pub(super) summary: String,
-    /// With whether it also ends the turn.
-    pub(super) answer: Option<(Answer, bool)>,
-}
-
-#[derive(Debug)]
-pub(super) struct Tool {
-    id: String,
-    name: String,
-    input: Value,
-}
 
 impl Agent {
     pub(super) fn begin_tool(&mut self, name: &str, summary: &str) -> Result<(), Stop> {

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::super::heard::Taken;
+use super::super::heard::{Answer, Taken};
 use super::super::script::Action;
 use super::super::{children, perform};
 use super::session::Memory;
-use super::tools::{Question, Tool};
 use super::wire::{CALL, dollars};
 use super::{Agent, Stop};
 
@@ -20,6 +19,23 @@ const LOGIN: &str = "Not logged in \u{b7} Please run /login";
 /// After so many failures the CLI gives up.
 const TRIES: u32 = 10;
 const LONGEST_RETRY: Duration = Duration::from_secs(38);
+
+/// A question that waits for its answer.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) id: String,
+    pub(super) summary: String,
+    /// With whether it also ends the turn.
+    pub(super) answer: Option<(Answer, bool)>,
+}
+
+/// A tool that runs.
+#[derive(Debug)]
+pub(super) struct Tool {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) input: Value,
+}
 
 /// The turn that runs.
 #[derive(Debug, Default)]

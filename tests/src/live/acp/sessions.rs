@@ -6,9 +6,8 @@ use fs_err as fs;
 use rustix::process::Signal;
 
 use super::RUN;
-use crate::live::checks::BOUND;
 use crate::live::real::Real;
-use crate::live::scene::{Scene, Took, expect};
+use crate::live::scene::{BOUND, Scene, Took, expect};
 use crate::wait_for;
 
 /// A run that was killed in the middle of its only turn, in a session that goes on.
@@ -67,7 +66,7 @@ pub(super) fn handed_over(scene: &Scene) -> String {
         Real::ClaudeAcp => Real::Gemini,
         _ => Real::ClaudeAcp,
     };
-    let folder = match crate::live::agent(other.program()) {
+    let folder = match crate::live::install::present(other.program()) {
         Ok(folder) => folder,
         Err(reason) => return format!("impossible: {reason}"),
     };
