@@ -79,17 +79,17 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The modules in reading order; each takes from those above it:
-//   ask, capability, turn, stop, lifecycle   the small types of the public side
-//   error, input, event, published           what goes in, what an agent does, what readers get
-//   driver                                   what a driver of an agent implements
-//   options, starts                          how agents are started again, and the pure machine that counts it
-//   inbox, ledger, replay                    the books: pure; inputs on their way, the turns, the turn that runs once more
-//   persistence                              what is kept, and the thread that keeps it
-//   subscription, execution, ids             readers; the stream of one input's turn; ids of messages
-//   shared                                   what lies behind the one lock
-//   actor                                    the one task that holds the connection
-//   conversation                             the handle that callers hold
-//   scripted, contract                       for tests of drivers and of programs that use them
+//   as_text, ask, capability, turn, stop       the small types of the public side
+//   lifecycle, error, input, event, published  what goes in, what an agent does, what readers get
+//   driver                                     what a driver of an agent implements
+//   options, starts                            how agents are started again, and the pure machine that counts it
+//   persistence                                what is kept, and the thread that keeps it
+//   inbox, ledger, replay                      the books, pure: inputs on their way, turns, and the turn that runs once more
+//   subscription, execution, ids               readers; the stream of one input's turn; ids of messages
+//   shared                                     what lies behind the one lock
+//   actor                                      the one task that holds the connection
+//   conversation                               the handle that callers hold
+//   scripted, contract                         for tests of drivers, and of programs that use them
 mod actor;
 #[cfg(feature = "serde")]
 mod as_text;

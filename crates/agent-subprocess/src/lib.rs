@@ -50,16 +50,16 @@
 struct ReadmeDoctests;
 
 // The modules in reading order; each takes from those above it:
-//   process, proc_fs, marker          a process by its start time, and the marks by which it is found again
-//   plain_file, scratch               files that nobody else planted
-//   ancestry, childless               whose child somebody is; programs that start none
-//   lines, stdin, writer, output      lines out and in
-//   wire, image, sys                  what host and guard say; what the agent becomes; system calls: all unsafe code
-//   sweep                             what outlived host and guard
-//   guard                             the process that owns the tree
-//   keeper, group, guarded            the host's hold on a tree: in a process group, or by a guard
-//   stop, report, agent               the stages of a stop, and the running agent
-//   builder, launch, context          how an agent is described and started
+//   process, proc_fs, marker, error  a process by its start time, the marks by which it is found again, what can fail
+//   plain_file, scratch              files that nobody else planted
+//   wire, image, sys                 what host and guard say; what the agent becomes; system calls: all unsafe code
+//   ancestry, childless              whose child somebody is; programs that start none
+//   sweep                            what outlived host and guard
+//   guard                            the process that owns the tree
+//   keeper, group, guarded           the host's hold on a tree: in a process group, or by a guard
+//   lines, stdin, writer, output     lines out and in
+//   stop, report, agent              the stages of a stop, and the running agent
+//   builder, launch, context         how an agent is described and started
 mod agent;
 pub mod ancestry;
 mod builder;

@@ -47,16 +47,17 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The modules in reading order; each takes from those above it:
-//   sabotage, disk, name, dir               files: names, a directory that follows no link, mistakes that tests switch on
-//   frame, codec, kept, error               bytes: frames, CBOR and compression, one save, what can be wrong
-//   id, meta, migrate, options, report      what a file says of itself, and how a store is opened
-//   replay, unpack, image                   from frames to a state, and whole files in memory
-//   lock, epoch                             one writer at a time
-//   load, list, history                     what is on disk
-//   retention, blob, import, verify         what goes, what stands beside, what is foreign, what is damaged
-//   journal, saves, seqs, compact           what a writer appends to and holds
-//   raw_writer, heal, generation, seal      the writer without types: opening, after a failure, its journals, its phases
-//   writer, store, reader, fork             the same with types
+//   sabotage, disk, name                       mistakes that tests switch on; the calls to the system; names of files
+//   frame, codec, error, kept                  frames, CBOR and compression, what can be wrong, one save
+//   dir                                        a directory that follows no link
+//   id, replay, unpack                         from frames to a state
+//   migrate, options, meta, image, report      how a store is opened, what a file says of itself, whole files in memory
+//   lock, epoch                                one writer at a time
+//   load, history                              what is on disk
+//   retention, blob, import                    what goes, what stands beside, what is foreign
+//   journal, saves, seqs, compact              what a writer appends to and holds
+//   raw_writer, heal, generation, seal         the writer without types: opening, after a failure, its journals, its phases
+//   writer, store, fork, reader, list, verify  the same with types, and what only reads
 mod blob;
 #[cfg(test)]
 mod bomb_tests;

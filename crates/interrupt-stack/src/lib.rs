@@ -40,17 +40,17 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The modules in reading order; each takes from those above it:
-//   cause, clock, error   the small types of the public side
-//   ladder                the machine: every decision about a press, pure
-//   atomic, word          the one word that the signal handler and the router share
-//   sys, die, process     the operating system: unsafe calls, the end of the process, its one set of signals
-//   catch                 the signal handler
-//   state, trace          what is decided and not yet done, behind the router's lock
-//   hooks, router, acting what the program sets for it, the lock, and what is done without the lock
-//   interrupts, handler   the handles that a program holds
-//   builder               the settings
-//   installed, driver     a ladder that has the process's signals; a future in the place of all threads
-//   start                 the ways to start one
+//   cause, clock, error    the small types of the public side
+//   ladder                 the machine: every decision about a press, pure
+//   atomic, word           the one word that the signal handler and the router share
+//   sys, die, process      the operating system: unsafe calls, the end of the process, its one set of signals
+//   catch                  the signal handler
+//   state, trace           what is decided and not yet done, behind the router's lock
+//   hooks, router, acting  what the program sets for the router, the lock, and what is done without it
+//   interrupts, handler    the handles that a program holds
+//   builder                the settings
+//   installed, driver      a ladder that has the process's signals; a future in the place of all threads
+//   start                  the ways to start one
 mod acting;
 mod atomic;
 mod builder;
