@@ -12,11 +12,8 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use crate::workspace::{Package, Workspace};
 
 /// The modules that still stand in circles: of files, and of top modules, which have their whole folder in them. The numbers may only shrink.
-const STILL: [(&str, usize, usize); 13] = [
+const STILL: &[(&str, usize, usize)] = &[
     ("agent-drivers", 20, 0),
-    ("agent-subprocess", 14, 8),
-    ("checkpoint-store", 9, 9),
-    ("interrupt-stack", 16, 16),
     ("loop-runner", 25, 7),
     ("loop-state", 9, 9),
     ("rlm-loop", 57, 18),
