@@ -3,7 +3,8 @@
 use loop_state::{Head, Occasion, Step};
 use rlm_text::escape::plain;
 
-use super::menu::Choice;
+use crate::menu::Choice;
+use crate::scene::Scene;
 
 /// What waits for a person's word.
 #[derive(Clone, Copy, Debug)]
@@ -73,5 +74,12 @@ impl<'a> Review<'a> {
             }
             _ => label.to_owned(),
         }
+    }
+}
+
+impl Scene<'_> {
+    /// Returns what waits for the user's decision.
+    pub(crate) fn review(&self) -> Option<Review<'_>> {
+        Review::of(self.head).filter(|_| !self.is_ending())
     }
 }

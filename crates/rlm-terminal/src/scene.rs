@@ -3,8 +3,6 @@
 use loop_runner::{AgentView, Shutdown, View};
 use loop_state::{Head, Step};
 
-use super::review::Review;
-
 /// A run as the terminal sees it at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene<'a> {
@@ -39,11 +37,6 @@ impl<'a> Scene<'a> {
     /// Whether it waits for a person.
     pub(crate) fn waits(&self) -> bool {
         self.head.is_waiting()
-    }
-
-    /// Returns what waits for a person's word on it.
-    pub(crate) fn review(&self) -> Option<Review<'_>> {
-        Review::of(self.head).filter(|_| !self.is_ending())
     }
 
     pub(crate) fn sleeps(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod ask;
 mod choice;
+mod prompt;
 mod review;
 mod words;
 
@@ -9,10 +10,7 @@ use agent_duplex::Event;
 use loop_runner::{Control, News};
 use loop_state::{Notice, Timestamp};
 
-use ask::{Answered, Asking, Question};
-use choice::Menu;
-use review::Question as Review;
-use words::line;
+use prompt::{Answered, Menu, Prompt, Question, ReviewQuestion, line};
 
 use super::calm::Calm;
 use super::command;
@@ -60,21 +58,6 @@ pub(crate) enum Answer {
     Drop,
 }
 
-/// What waits for the person.
-#[derive(Debug)]
-enum Prompt {
-    Menu(Menu),
-    Steer {
-        line: Line,
-        now: bool,
-        hint: Option<String>,
-    },
-    /// The first of the questions.
-    Ask(Asking),
-    /// On the prompt of the phase with this index.
-    Editor(u32),
-}
-
 /// What the keys are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
@@ -96,7 +79,7 @@ pub(crate) struct Ui {
     /// Questions that only the view knows, by the last look: their news may still come.
     unannounced: Vec<String>,
     /// The question whether a phase or a batch is good, while it is open.
-    review: Option<Review>,
+    review: Option<ReviewQuestion>,
     hold: Hold,
     talk: Talk,
     calm: Calm,

@@ -1,13 +1,12 @@
 //! Questions of the agent's: one at a time, and no key answers one that could not be read yet.
 
-use std::time::Duration;
-
 use agent_duplex::{Ask, Decision};
 use loop_runner::Control;
 use loop_state::Timestamp;
 use rlm_text::escape::plain;
 
-use super::{Prompt, Ui, line};
+use super::Ui;
+use super::prompt::{Answered, Asking, Prompt, Question, READING, line};
 use crate::keys::Key;
 use crate::rows::{Rows, cut, take_rows, width as columns};
 use crate::scene::Scene;
@@ -19,40 +18,12 @@ const MAX_ANSWERED: usize = 100;
 const MAX_TEXT: usize = 64 << 10;
 /// How much of it is repeated with the answer.
 const MAX_SUMMARY: usize = 200;
-/// How long a question must have stood on the screen, and no key been pressed, before a key answers it.
-pub(super) const READING: Duration = Duration::from_millis(500);
 const DENIED: &str = "the person denied this";
 const SKIPPED: &str = "the person skipped this question";
 const KEYS: &str = "y allow once, n or Esc deny ";
 const WRONG: &str = "press y, n or Esc ";
 const EARLY: &str = "read it first; then y allow once, n or Esc deny ";
 const MORE: &str = "there is more: Space shows it; n or Esc deny ";
-
-#[derive(Debug)]
-pub(super) struct Question {
-    pub(super) ask: Ask,
-    /// Whether the view has shown it; when it no longer does, nobody waits for the answer.
-    seen: bool,
-}
-
-/// How far the person is with the first question.
-#[derive(Debug, Default)]
-pub(super) struct Asking {
-    hint: &'static str,
-    /// From when on keys answer it; set when it stands on the screen, and again by keys that come too early.
-    open_at: Option<Timestamp>,
-    /// The first row that is shown.
-    top: usize,
-    /// Whether its end was shown: before that it can't be allowed.
-    seen: bool,
-}
-
-/// A question that was answered. The view may still show it, until the run has heard the answer.
-#[derive(Debug)]
-pub(super) struct Answered {
-    id: String,
-    seen: bool,
-}
 
 impl Ui {
     /// Whether the agent can't go on before the person has answered.

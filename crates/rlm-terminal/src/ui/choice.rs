@@ -4,63 +4,12 @@ use loop_runner::Control;
 use loop_state::{Again, Timestamp, Verdict};
 use rlm_text::escape::plain;
 
-use super::{Answer, Effect, Prompt, Ui, line};
+use super::prompt::{Menu, Prompt, line};
+use super::{Answer, Effect, Ui};
 use crate::editor::{Edit, Edited};
 use crate::keys::Key;
 use crate::menu::{self, Choice, Chosen};
 use crate::scene::Scene;
-use crate::ui::ask::READING;
-
-/// The menu while it is open.
-#[derive(Debug, Default)]
-pub(super) struct Menu {
-    hint: Option<String>,
-    /// Whether it opened by itself: then keys that were meant for something else choose nothing.
-    is_question: bool,
-    /// From when on keys choose something in such a one; set when it stands on the screen, and again by keys that come too early.
-    open_at: Option<Timestamp>,
-}
-
-impl Menu {
-    pub(super) fn question() -> Self {
-        Self {
-            is_question: true,
-            ..Self::default()
-        }
-    }
-
-    pub(super) fn is_question(&self) -> bool {
-        self.is_question
-    }
-
-    pub(super) fn hint(&self, scene: Scene<'_>) -> Option<&str> {
-        let standard = match scene.attached {
-            true => "Esc leaves the run waiting; Ctrl-C, twice, detaches",
-            false => "Esc leaves the run waiting; Ctrl-C, twice, saves and stops",
-        };
-        let hint = self.hint.as_deref();
-        hint.or(self.is_question.then_some(standard))
-    }
-
-    /// It stands on the screen now. Says whether it is a question that was not to be seen before.
-    pub(super) fn drawn(&mut self, now: Timestamp) -> bool {
-        let is_new = self.is_question && self.open_at.is_none();
-        if is_new {
-            self.open_at = Some(now + READING);
-        }
-        is_new
-    }
-
-    /// Returns whether a key is meant for it.
-    fn hears(&mut self, now: Timestamp) -> bool {
-        let is_early = self.is_question && self.open_at.is_none_or(|at| now < at);
-        if is_early {
-            self.open_at = self.open_at.map(|_| now + READING);
-            self.hint = Some("read it first, then choose; Esc leaves the run waiting".into());
-        }
-        !is_early
-    }
-}
 
 impl Ui {
     pub(super) fn menu_key(&mut self, key: &Key, scene: Scene<'_>, now: Timestamp) {

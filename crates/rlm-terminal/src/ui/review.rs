@@ -1,24 +1,15 @@
 //! The question whether a phase or a batch is good: the menu opens by itself.
 
-use super::choice::Menu;
-use super::{Prompt, Ui, line};
+use super::Ui;
+use super::prompt::{Menu, Prompt, ReviewQuestion, line};
 use crate::scene::Scene;
 use crate::style::{DIM, styled};
-
-/// The question while nobody has answered it.
-#[derive(Debug)]
-pub(super) struct Question {
-    /// Whether the view has shown it; when it no longer does, it was answered.
-    seen: bool,
-    /// Whether the menu is to open as soon as nothing else prompts.
-    due: bool,
-}
 
 impl Ui {
     /// The run waits for a person's word. What was said before that is on the screen.
     pub(super) fn review_asked(&mut self) {
         let (seen, due) = (false, true);
-        self.review = Some(Question { seen, due });
+        self.review = Some(ReviewQuestion { seen, due });
         if self.prompt.is_none() {
             self.close();
         }

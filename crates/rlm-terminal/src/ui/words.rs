@@ -4,7 +4,8 @@ use loop_runner::Control;
 use loop_runner::control::PauseAfter;
 use loop_state::{StopCause, StopRequest, Timestamp, When};
 
-use super::{Effect, Prompt, Ui};
+use super::prompt::{Prompt, line};
+use super::{Effect, Ui};
 use crate::command::{self, Command};
 use crate::keys::{Key, MAX_PASTE};
 use crate::scene::Scene;
@@ -118,8 +119,4 @@ impl Ui {
 
 fn lines(all: &[String]) -> String {
     all.iter().map(line).collect()
-}
-
-pub(super) fn line(text: impl std::fmt::Display) -> String {
-    format!("{text}\n")
 }
