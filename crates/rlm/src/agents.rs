@@ -7,7 +7,7 @@ use rlm_store::{AcpPreset, AgentSettings, ClaudeOptions};
 
 use crate::config::Config;
 use crate::exit::Failure;
-use crate::render::quoted;
+use crate::hint::quoted;
 
 /// The values of `--agent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]

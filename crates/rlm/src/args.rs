@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Arg, Args as ClapArgs, Parser, Subcommand};
 use loop_state::Autonomy;
+use rlm_store::RunId;
 
 mod checkpoints;
 mod clean;
@@ -23,9 +24,8 @@ mod values;
 use crate::agents::AgentKind;
 use crate::command::init::Preset;
 use crate::command::logs::Since;
+use crate::occasion::Occasion;
 use crate::render::{Level, Screen};
-use crate::watchers::Occasion;
-use rlm_store::RunId;
 use rlm_text::duration;
 use rlm_text::money;
 

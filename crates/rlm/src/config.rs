@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer};
 use crate::agents::AgentKind;
 use crate::args::{LeftoversArg, PermissionsArg, SessionArg};
 use crate::exit::Failure;
-use crate::watchers::Occasion;
+use crate::occasion::Occasion;
 
 mod file;
 mod keys;

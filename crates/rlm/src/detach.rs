@@ -21,6 +21,7 @@ use rustix::io::retry_on_intr;
 use serde_json::json;
 
 use crate::exit::{Code, Failure};
+use crate::hint;
 use crate::output;
 use crate::render;
 
@@ -135,7 +136,7 @@ pub(crate) fn settle(
     let file = output
         .open()
         .map_err(|e| Failure::failed(format!("can't write `{}`: {e}", output.path.display())))?;
-    let rlm = render::rlm();
+    let rlm = hint::rlm();
     let pid = std::process::id();
     let text = match json {
         true => {

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use interrupt_stack::Cause;
+use loop_runner::Outcome;
 use loop_state::StopReason;
 
-use crate::render;
+use crate::hint::mended;
 
 /// What the process says to its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,13 +126,28 @@ impl From<loop_runner::Error> for Failure {
         } else {
             Code::Failed
         };
-        Self::new(code, render::mended(&error, error.mend()))
+        Self::new(code, mended(&error, error.mend()))
     }
 }
 
 impl From<rlm_store::Error> for Failure {
     fn from(error: rlm_store::Error) -> Self {
         loop_runner::Error::from(error).into()
+    }
+}
+
+/// Returns by which signal a process is to die that is shut down for this. Survivors are worth more than that: they have an exit code.
+pub(crate) fn fatal(outcome: &Outcome, cause: Option<Cause>) -> Option<Cause> {
+    let cause = cause.filter(|cause| cause.signal().is_some());
+    cause.filter(|_| outcome.reason.is_stopped() && outcome.survivors.is_empty())
+}
+
+/// Returns what a shell will see.
+pub(crate) fn exit_code(outcome: &Outcome, cause: Option<Cause>) -> i32 {
+    match fatal(outcome, cause).and_then(Cause::signal) {
+        Some(signal) => 128 + signal,
+        None if !outcome.survivors.is_empty() => Code::Survivors as i32,
+        None => Code::of(&outcome.reason) as i32,
     }
 }
 

@@ -1,11 +1,68 @@
-//! What would mend an error, as the command that a person types: the crates below know what would, and not how it is typed.
+//! Commands that a user is told to type: how this program is called, what resumes a run, what fixes an error. The crates below know which step helps,
+//! and not how it is typed.
 
-use rlm_store::Mend;
+use std::path::Path;
+use std::sync::{PoisonError, RwLock};
+
+use loop_state::{Budget, StopReason};
+use rlm_store::{Mend, RunId};
+
+/// The newest one counts: a run that was found elsewhere is called there.
+static CALLED: RwLock<Option<&'static str>> = RwLock::new(None);
+
+/// Remembers where the commands work that people are told to type.
+pub(crate) fn called_in(directory: &Path) {
+    if directory != Path::new(".") {
+        let place = quoted(&directory.to_string_lossy());
+        // Once or twice in a process.
+        let called: &str = format!("rlm -C {place}").leak();
+        *CALLED.write().unwrap_or_else(PoisonError::into_inner) = Some(called);
+    }
+}
+
+/// Returns how this program is called for the same project from the same shell.
+pub(crate) fn rlm() -> &'static str {
+    let called = CALLED.read().unwrap_or_else(PoisonError::into_inner);
+    called.unwrap_or("rlm")
+}
+
+/// Quotes a word for a shell, where it needs that.
+pub(crate) fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
+    match path.chars().all(plain) {
+        true => path.to_owned(),
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
+/// Says how a run that ended for `reason` can be taken up again; `None` when it is over for good, or no option raises its limit.
+pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
+    match reason {
+        StopReason::Done(_) | StopReason::Planned => None,
+        StopReason::Budget(Budget::Tokens { .. }) => {
+            Some(format!("{} resume {run} --max-tokens MORE", rlm()))
+        }
+        StopReason::Budget(_) => Some(format!("{} resume {run} --max-cost MORE", rlm())),
+        StopReason::IterationLimit(_) | StopReason::LastFailed(..) => {
+            Some(format!("{} resume {run} -n MORE", rlm()))
+        }
+        StopReason::TimeLimit(_) => Some(format!("{} resume {run} --max-duration MORE", rlm())),
+        _ => Some(format!("{} resume {run}", rlm())),
+    }
+}
+
+/// Says the same also of a run that has made all that was planned.
+pub(crate) fn go_further(run: &RunId, reason: &StopReason) -> Option<String> {
+    match reason {
+        StopReason::Planned => Some(format!("{} resume {run} -n MORE", rlm())),
+        _ => go_on(run, reason),
+    }
+}
 
 /// Says an error with the command that mends it, where there is one.
 pub(crate) fn mended(error: &dyn std::error::Error, mend: Option<Mend>) -> String {
     match mend {
-        Some(mend) => format!("{error}: {}", command(super::rlm(), &mend)),
+        Some(mend) => format!("{error}: {}", command(rlm(), &mend)),
         None => error.to_string(),
     }
 }
@@ -31,7 +88,8 @@ mod tests {
     use super::*;
     use crate::args::Args;
     use clap::Parser;
-    use rlm_store::RunId;
+    use loop_state::{Evidence, StopCause};
+    use std::time::Duration;
 
     #[test]
     fn each_mend_is_a_command_that_there_is() {
@@ -67,5 +125,32 @@ mod tests {
         rlm -C ../there resume r1 --commit
         rlm -C ../there checkpoints fork r1 --at 3
         ");
+    }
+
+    #[test]
+    fn what_is_told_to_type_is_a_command_that_exists() {
+        let (run, hour) = ("r".parse().unwrap(), Duration::from_secs(3600));
+        let (limit, used) = (1, 2);
+        let told: Vec<String> = [
+            StopReason::Done(Evidence::Check),
+            StopReason::Failed("no such agent".into()),
+            StopReason::LastFailed(3, "it failed".into()),
+            StopReason::IterationLimit(3),
+            StopReason::TimeLimit(hour),
+            StopReason::Budget(Budget::Cost { limit, used }),
+            StopReason::Budget(Budget::Tokens { limit, used }),
+            StopReason::Stopped(StopCause::Person),
+        ]
+        .iter()
+        .filter_map(|reason| go_on(&run, reason))
+        .collect();
+        assert_eq!(told.len(), 7, "{told:?}");
+        for told in told {
+            let more = if told.contains("duration") { "2h" } else { "4" };
+            let words = told.replace("MORE", more);
+            if let Err(why) = Args::try_parse_from(words.split(' ')) {
+                panic!("{told}: {why}");
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rlm_store::{Project, RunEntry, RunId, state_dir};
 use serde::{Deserialize, Serialize};
 
-use crate::command::live::is_live;
+use crate::alive::is_live;
 
 /// How often a run looks whether its file is there.
 pub(crate) const LOOK: Duration = Duration::from_secs(30);

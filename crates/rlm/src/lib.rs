@@ -10,15 +10,19 @@
 //! to text. Only this package installs signal handlers and only this package prints; it takes no decision on a run's state.
 
 mod agents;
+mod alive;
 mod args;
 mod budget;
 mod command;
 mod config;
 mod demo;
+mod detach;
 mod drivers;
 mod exit;
+mod hint;
 mod index;
 mod limits;
+mod occasion;
 mod output;
 mod programs;
 mod render;
@@ -57,7 +61,7 @@ pub fn main_impl() -> ExitCode {
         Err(error) => error.exit(),
     };
     let directory = &args.directory;
-    render::called_in(directory);
+    hint::called_in(directory);
     config::trust_safe_directories();
     let result = ulimits::check().and_then(|()| execute(directory, args.command));
     let code = result.unwrap_or_else(|failure: Failure| {

@@ -95,7 +95,7 @@ mod tests {
         ("rlm/src/output.rs", "it is the place"),
         ("rlm/src/render/screen.rs", "asks for its colours"),
         (
-            "rlm/src/command/detach.rs",
+            "rlm/src/detach.rs",
             "turns it into a file, which reports what it has no room for",
         ),
         (

@@ -19,14 +19,15 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::command::detach::{self, Settled};
 use crate::config::{self, Config};
+use crate::detach::{self, Settled};
 use crate::drivers;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, exit_code, fatal};
+use crate::hint;
 use crate::index::{self, Place};
 use crate::render::{OwnTree, Screen};
 use crate::watchers::Watchers;
-use crate::{output, render, ulimits};
+use crate::{output, ulimits};
 
 /// How long a shutdown waits for a screen that doesn't take its last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -368,21 +369,6 @@ pub(crate) fn signals() -> Signals {
     }
 }
 
-/// Returns by which signal a process is to die that is shut down for this. Survivors are worth more than that: they have an exit code.
-fn fatal(outcome: &Outcome, cause: Option<Cause>) -> Option<Cause> {
-    let cause = cause.filter(|cause| cause.signal().is_some());
-    cause.filter(|_| outcome.reason.is_stopped() && outcome.survivors.is_empty())
-}
-
-/// Returns what a shell will see.
-pub(crate) fn exit_code(outcome: &Outcome, cause: Option<Cause>) -> i32 {
-    match fatal(outcome, cause).and_then(Cause::signal) {
-        Some(signal) => 128 + signal,
-        None if !outcome.survivors.is_empty() => Code::Survivors as i32,
-        None => Code::of(&outcome.reason) as i32,
-    }
-}
-
 /// Says of a run that is ended at once what becomes of it, unless nobody takes it: a pipe that is full must not hold the end up.
 fn last_words() {
     let stderr = std::io::stderr();
@@ -392,7 +378,7 @@ fn last_words() {
     if let Some(run) = RUN.get().filter(|_| is_free) {
         anstream::eprintln!(
             "ended at once; guards end what is left of the agent; go on with: {} resume {}",
-            render::rlm(),
+            hint::rlm(),
             rlm_text::escape::plain(run)
         );
     }
@@ -435,7 +421,7 @@ pub(crate) fn refuse_inside(what: &str, allowed: bool) -> Result<(), Failure> {
         Ok(outer) if !allowed => Err(Failure::usage(format!(
             "this is inside run {}: `{} {what}` is for a person outside of it; to do it all the same: --nested",
             rlm_text::escape::plain(&outer),
-            render::rlm()
+            hint::rlm()
         ))),
         _ => Ok(()),
     }

@@ -17,7 +17,8 @@ use crate::args::AttachArgs;
 use crate::command::live::Target;
 use crate::command::stop::{self, Form};
 use crate::exit::{Code, Failure};
-use crate::render::{self, Level, Screen};
+use crate::hint;
+use crate::render::{Level, Screen};
 use crate::session::{self, Session};
 
 /// How long what a person wants may take to be recorded.
@@ -63,7 +64,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
         };
         carry(&target, wanted, to_person);
         if let Some(cause) = session.look_on(shown, news, || attached.leave()) {
-            let (rlm, run) = (render::rlm(), &target.run);
+            let (rlm, run) = (hint::rlm(), &target.run);
             // What is saved is newer than what was shown last.
             let saved = target.project.run(&target.run);
             let goes_on = match saved.is_ok_and(|run| run.state == RunState::Paused) {
@@ -185,7 +186,7 @@ fn over(
 
 /// Says that there is nothing more to be seen.
 fn unseen(target: &Target) -> Failure {
-    let (run, rlm) = (&target.run, render::rlm());
+    let (run, rlm) = (&target.run, hint::rlm());
     Failure::failed(format!(
         "run `{run}` does not show itself any more, and goes on: {rlm} attach {run}"
     ))

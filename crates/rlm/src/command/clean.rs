@@ -5,11 +5,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use rlm_store::{Project, RunEntry, RunState, state_dir};
+use rlm_store::Project;
+use rlm_store::RunEntry;
+use rlm_store::RunState;
+use rlm_store::state_dir;
 
+use crate::alive::is_live;
 use crate::args::CleanArgs;
-use crate::command::live::is_live;
 use crate::exit::{Code, Failure};
+use crate::hint;
 use crate::output;
 use crate::render::{self, Cleaning, Fate};
 use crate::session::refuse_inside;
@@ -65,7 +69,7 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
 fn remove(project: &Project, it: &Cleaning, args: &CleanArgs) -> Result<(), String> {
     let now = project
         .run(&it.run)
-        .map_err(|e| render::mended(&e, e.mend()))?;
+        .map_err(|e| hint::mended(&e, e.mend()))?;
     let now = look(project, &now, args, SystemTime::now());
     if (now.state, now.last) != (it.state, it.last) || now.fate != Fate::Removed {
         return Err("something happened to it meanwhile; look again".into());
@@ -74,7 +78,7 @@ fn remove(project: &Project, it: &Cleaning, args: &CleanArgs) -> Result<(), Stri
         true => project.remove_transcripts(&it.run, BY),
         false => project.remove(&it.run),
     };
-    removed.map_err(|e| render::mended(&e, e.mend()))
+    removed.map_err(|e| hint::mended(&e, e.mend()))
 }
 
 fn named(project: &Project, names: &[String]) -> Result<Vec<RunEntry>, Failure> {

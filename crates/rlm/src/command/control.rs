@@ -10,7 +10,8 @@ use rlm_text::duration;
 use crate::args::{InterruptArgs, PauseAfterArg, PauseArgs, SteerArgs};
 use crate::command::live::{DEFAULT_WAIT, Outcome, Target};
 use crate::exit::{Code, Failure};
-use crate::{render, stdin};
+use crate::hint;
+use crate::stdin;
 
 /// The most of a standard input that is said to an agent; more than a run takes.
 const MOST: u64 = 1 << 20;
@@ -89,7 +90,7 @@ pub(crate) fn request(
                 anstream::eprintln!(
                     "not in effect after {} of waiting, it may yet be: {} status {}",
                     duration::show(wait),
-                    render::rlm(),
+                    hint::rlm(),
                     target.run
                 );
             }

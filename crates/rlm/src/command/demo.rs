@@ -14,10 +14,11 @@ use crate::args::{Args, Command, DEMO_AGENT, DemoArgs};
 use crate::command::run;
 use crate::config::Layers;
 use crate::exit::Failure;
+use crate::hint;
 use crate::render::{Beginning, Screen};
 use crate::resolve::Resolved;
 use crate::session::Session;
-use crate::{demo, output, render, resolve};
+use crate::{demo, output, resolve};
 
 /// The run, as a user would type it. Twenty iterations are far more than it takes, unless a person undoes what was done.
 const TYPED: &str = "rlm run --agent claude --model scripted --permissions all -n 20";
@@ -36,9 +37,9 @@ pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Fail
         let resolved = settings(project.directory(), args.pace.unwrap_or(pace), sleep)?;
         Ok((project, resolved))
     })?;
-    let place = render::quoted(&project.directory().to_string_lossy());
+    let place = hint::quoted(&project.directory().to_string_lossy());
     // Where this was typed there is no such run.
-    render::called_in(project.directory());
+    hint::called_in(project.directory());
     show(&introduction(&place, watched));
     let (screen, beginning) = (Screen::new(false), Beginning::new(vec![]));
     let ended = run::begin(
@@ -101,10 +102,10 @@ fn introduction(place: &str, watched: bool) -> String {
 /// How the run is gone on with, if it can be.
 fn again(run: &RunEntry) -> Option<String> {
     if run.is_resumable() {
-        return Some(format!("{} resume", render::rlm()));
+        return Some(format!("{} resume", hint::rlm()));
     }
     let end = run.head.as_ref().ok()?.machine.end.as_ref()?;
-    render::go_on(&run.id, &end.reason)
+    hint::go_on(&run.id, &end.reason)
 }
 
 fn conclusion(place: &str, again: Option<&str>) -> String {

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use loop_runner::control::{Answer, Answers, Request, ask};
 use rlm_store::{Holder, Project, RunEntry, RunId, RunState};
 
+use crate::alive::is_live;
 use crate::command::meant;
 use crate::exit::{Code, Failure};
+use crate::hint;
 use crate::render::{self, Told, print};
 
 pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
@@ -235,7 +237,7 @@ impl Target {
     }
 
     fn unheard(&self, wait: Duration, asked: &str) -> Failure {
-        let (run, rlm) = (&self.run, render::rlm());
+        let (run, rlm) = (&self.run, hint::rlm());
         let (cont, kill) = match &self.holder {
             Some(holder) => {
                 let pid = holder.process.pid;
@@ -273,7 +275,7 @@ impl Target {
             Answer::Ended(ended) => format!(
                 "run `{run}` is over before that came to be: {}; what was recorded is kept for {} resume {run}",
                 shown(&ended.reason),
-                render::rlm()
+                hint::rlm()
             ),
             _ => format!("run `{run}` gives an answer to something else"),
         };
@@ -284,7 +286,7 @@ impl Target {
         Failure::failed(format!(
             "{} was gone before it said more; what was recorded is kept for {} resume {}",
             self.process(),
-            render::rlm(),
+            hint::rlm(),
             self.run
         ))
     }
@@ -314,18 +316,14 @@ fn first(wait: Duration) -> Duration {
     }
 }
 
-pub(crate) fn is_live(run: &RunEntry) -> bool {
-    matches!(run.state, RunState::Running | RunState::Paused)
-}
-
 /// Says that nobody has a run, and how it can be taken up.
 pub(super) fn not_live(run: &RunEntry) -> Failure {
     let id = &run.id;
     let mend = match run.state {
         RunState::Stopped | RunState::Crashed => {
-            format!("go on with: {} resume {id}", render::rlm())
+            format!("go on with: {} resume {id}", hint::rlm())
         }
-        _ => format!("look at it with: {} status {id}", render::rlm()),
+        _ => format!("look at it with: {} status {id}", hint::rlm()),
     };
     let state = render::state(run.state);
     Failure::not_found(format!(

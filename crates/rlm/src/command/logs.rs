@@ -11,10 +11,11 @@ use rlm_store::{Record, Records, by_age, removed_transcripts, transcripts};
 use rlm_terminal::style::{BOLD, DIM, styled};
 use serde::Serialize;
 
+use crate::alive::is_live;
 use crate::args::LogsArgs;
-use crate::command::live::is_live;
 use crate::command::meant;
 use crate::exit::{Code, Failure};
+use crate::hint;
 use crate::output;
 use crate::render::{self};
 
@@ -65,7 +66,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
     }
     let removed = removed_transcripts(&project.run_dir(&run));
     if let Some(removed) = removed.filter(|it| it.attempts.iter().any(|(it, _)| wanted(*it))) {
-        let (rlm, told) = (render::rlm(), rlm_report::removed(&removed));
+        let (rlm, told) = (hint::rlm(), rlm_report::removed(&removed));
         if seen.is_empty() {
             return Err(Failure::not_found(format!(
                 "{told}; what the journal knows of run `{run}`: {rlm} report {run}"
@@ -76,7 +77,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
     if let (Some(iteration), true) = (args.iteration, seen.is_empty()) {
         return Err(Failure::not_found(format!(
             "run `{run}` has no transcript of iteration {iteration}; `{} logs {run}` prints all",
-            render::rlm()
+            hint::rlm()
         )));
     }
     damaged |= reading.as_ref().is_some_and(|it| it.is_damaged);

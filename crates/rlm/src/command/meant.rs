@@ -4,10 +4,12 @@ use std::path::Path;
 
 use rlm_store::{Project, RunEntry, RunId, RunState};
 
+use crate::alive::is_live;
 use crate::args::ManyArgs;
-use crate::command::live::{is_live, not_live};
+use crate::command::live::not_live;
 use crate::exit::Failure;
-use crate::{index, render};
+use crate::hint;
+use crate::index;
 
 /// Finds the run to reach: the named one, of this project or another, or the only one of this project that is live.
 pub(super) fn live(here: Project, name: Option<&str>) -> Result<(Project, RunEntry), Failure> {
@@ -43,7 +45,7 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
         if run.state == RunState::Empty {
             return Err(Failure::not_found(format!(
                 "run `{name}` died before anything was saved; start it: {} run --run-id {name} …",
-                render::rlm()
+                hint::rlm()
             )));
         }
         return Ok(run);
@@ -60,7 +62,7 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
         head.is_ok_and(|head| head.settings.worktree.is_none())
     };
     if let Some(live) = runs.iter().find(|run| is_live(run) && is_here(run)) {
-        let (id, rlm) = (&live.id, render::rlm());
+        let (id, rlm) = (&live.id, hint::rlm());
         let message =
             format!("run `{id}` is at work in this project; wait for it, or: {rlm} stop {id}");
         return Err(Failure::held(message));
@@ -79,7 +81,7 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
         0 => Err(Failure::failed(format!(
             "only damaged state here: {}; what is safe to do: {} checkpoints verify",
             damaged.join(", "),
-            render::rlm()
+            hint::rlm()
         ))),
         _ => Err(several("can be resumed", &runs)),
     }
@@ -89,7 +91,7 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
 fn gave_up(run: &RunEntry) -> Option<String> {
     let head = run.head.as_ref().ok()?;
     let reason = &head.machine.end.as_ref()?.reason;
-    let again = render::go_on(&run.id, reason)?;
+    let again = hint::go_on(&run.id, reason)?;
     Some(format!("run {} ended ({reason}): {again}", run.id))
 }
 
@@ -141,13 +143,13 @@ pub(crate) fn of_any_project(here: Project, name: &str) -> Result<(Project, RunE
     let mut found = index::find(&run);
     match (found.pop(), found.is_empty()) {
         (Some((project, entry)), true) => {
-            render::called_in(project.root());
+            hint::called_in(project.root());
             Ok((project, entry))
         }
         (None, _) => Err(missing.into()),
         (Some((last, _)), false) => {
             let places = found.iter().map(|(project, _)| project).chain([&last]);
-            let places = places.map(|project| render::quoted(&project.root().to_string_lossy()));
+            let places = places.map(|project| hint::quoted(&project.root().to_string_lossy()));
             let places: Vec<String> = places.map(|place| format!("-C {place}")).collect();
             Err(Failure::usage(format!(
                 "runs of several projects are named `{run}`, say which is meant: {}",

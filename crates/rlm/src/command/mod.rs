@@ -8,7 +8,6 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod demo;
-pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod init;
 pub(crate) mod live;

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 
 use rlm_store::{Project, RunEntry};
 
+use crate::alive::LOOK;
+use crate::alive::Life;
+use crate::alive::is_live;
 use crate::args::PsArgs;
-use crate::command::alive::{LOOK, Life};
-use crate::command::live::is_live;
 use crate::exit::{Code, Failure};
+use crate::hint::rlm;
 use crate::index;
 use crate::output;
-use crate::render::{Live, json_line, rlm};
+use crate::render::{Live, json_line};
 
 pub(crate) fn execute(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
     let own = own(directory);

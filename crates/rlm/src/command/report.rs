@@ -13,8 +13,10 @@ use crate::agents;
 use crate::args::ReportArgs;
 use crate::command::{meant, written};
 use crate::exit::{Code, Failure};
+use crate::hint::go_on;
+use crate::hint::quoted;
 use crate::output;
-use crate::render::{go_on, json_line, may, quoted};
+use crate::render::{json_line, may};
 use crate::session::refuse_inside;
 
 /// As much of a file is looked at to see whether it is a report.

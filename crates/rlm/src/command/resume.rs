@@ -10,11 +10,14 @@ use rlm_store::{
     AgentSettings, Loss, Moved, Project, RunEntry, RunHead, RunId, RunState, Settings, WorkTree,
 };
 
+use crate::alive::is_live;
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
-use crate::command::live::{Target, is_live};
-use crate::command::{control, detach, meant};
+use crate::command::live::Target;
+use crate::command::{control, meant};
 use crate::config::{self, Layers, Watched};
+use crate::detach;
 use crate::exit::{Code, Failure};
+use crate::hint;
 use crate::programs;
 use crate::render::{Beginning, DryRun, Redo, Starts};
 use crate::session::{Session, refuse_nested};
@@ -69,14 +72,14 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)
         return Ok(None);
     };
     if args.feedback.is_some() {
-        let (id, rlm) = (&run.id, render::rlm());
+        let (id, rlm) = (&run.id, hint::rlm());
         return Err(Failure::usage(format!(
             "run `{id}` is live: say it with {rlm} steer {id} TEXT, then {rlm} resume {id}"
         )));
     }
     let is_same = args.what == LoopArgs::default() && args.agent.is_none();
     if !is_same || args.from.is_some() || !args.agent_command.is_empty() {
-        let (id, rlm) = (&run.id, render::rlm());
+        let (id, rlm) = (&run.id, hint::rlm());
         return Err(Failure::usage(format!(
             "run `{id}` is live and goes on as it is; options are for one that is stopped: {rlm} stop {id}"
         )));
@@ -124,7 +127,7 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
         project.refuse_tracked_state()?;
         let run = meant::resumable(&project, name.as_deref())?;
         if is_live(&run) {
-            let (id, rlm) = (&run.id, render::rlm());
+            let (id, rlm) = (&run.id, hint::rlm());
             return Err(Failure::held(format!(
                 "run `{id}` is live; how it stands: {rlm} status {id}"
             )));
@@ -237,7 +240,7 @@ fn carry_on(
 
 /// Refuses a run that goes on elsewhere.
 pub(crate) fn moved_away(run: &RunId, moved: &Moved) -> Failure {
-    let (at, rlm) = (rlm_text::time::utc(moved.at), render::rlm());
+    let (at, rlm) = (rlm_text::time::utc(moved.at), hint::rlm());
     let to = match moved.to.as_str() {
         "-" => "another place".to_owned(),
         file => format!("`{file}`"),
@@ -270,7 +273,7 @@ fn prepare(
     let saved = head.map_err(|why| {
         Failure::failed(format!(
             "run `{run}` can't be resumed: {why}; what is safe to do: {} checkpoints verify {run}",
-            render::rlm()
+            hint::rlm()
         ))
     })?;
     if let Some(moved) = saved.moved.as_ref().filter(|_| !args.force) {
@@ -382,7 +385,7 @@ fn refuse_pointless(
         && more.is_none()
     {
         let reason = &end.reason;
-        let more = render::go_further(run, reason);
+        let more = hint::go_further(run, reason);
         let more = more.map_or_else(String::new, |more| format!("; for more: {more}"));
         return Err(Failure::usage(format!(
             "run `{run}` has ended: {reason}; there is nothing to resume{more}"

@@ -9,16 +9,18 @@ use std::process::ExitCode;
 use loop_runner::Runner;
 use rlm_store::{Project, RunId, Settings, WorkTree};
 
+use candidate::Candidate;
+
 use crate::args::RunArgs;
-use crate::command::{detach, resume};
+use crate::command::resume;
 use crate::config::{self, Layers, Watched};
+use crate::detach;
 use crate::exit::{Code, Failure};
 use crate::programs;
 use crate::render::{Beginning, Configuration, DryRun, Screen, Starts, print};
 use crate::resolve;
 use crate::resolve::Resolved;
 use crate::session::{Session, refuse_nested};
-use candidate::Candidate;
 
 pub(crate) fn execute(directory: &Path, mut args: RunArgs) -> Result<ExitCode, Failure> {
     if args.show.detach {

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 
 use rlm_store::Project;
 
+use crate::alive::Life;
+use crate::alive::is_live;
 use crate::args::ManyArgs;
-use crate::command::alive::{self, Life};
-use crate::command::live::is_live;
+use crate::command::alive::{self};
 use crate::command::meant;
 use crate::exit::{Code, Failure};
+use crate::hint::rlm;
 use crate::output;
-use crate::render::{Status, print, rlm};
+use crate::render::{Status, print};
 
 pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Failure> {
     let mut damaged = false;
@@ -22,7 +24,7 @@ pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Fai
     let now = jiff::Timestamp::now();
     let shown = runs.iter().map(|run| {
         damaged |= run.head.is_err() || run.loss.is_some();
-        let life = is_live(run).then(|| Life::of(&project, &run.id, alive::LOOK));
+        let life = is_live(run).then(|| Life::of(&project, &run.id, crate::alive::LOOK));
         Status::of(run, life.as_ref(), now)
     });
     if runs.len() > 1 && !args.json {

@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::args::{StopAfterArg, StopArgs};
 use crate::command::live::{DEFAULT_WAIT, Outcome, Target, shown};
 use crate::exit::{Code, Failure};
+use crate::hint;
 use crate::output;
 use crate::render::{self, EndWords};
 
@@ -347,7 +348,7 @@ fn taken_up(
             "{id}: {}; {}; pid {pid} has had it since: {} status {id}",
             rlm_text::escape::plain(seen.reason.unwrap_or(render::KILLED)),
             render::left(left, of, seen.proven),
-            render::rlm(),
+            hint::rlm(),
         ),
     };
     output::line(&text);
@@ -381,7 +382,7 @@ fn code(run: &RunEntry) -> Code {
 }
 
 fn unstopped(target: &Target) -> Failure {
-    let (run, rlm) = (&target.run, render::rlm());
+    let (run, rlm) = (&target.run, hint::rlm());
     let alive = target.holder.as_ref().filter(|it| it.process.is_alive());
     let kill = alive.map_or_else(String::new, |holder| {
         format!(

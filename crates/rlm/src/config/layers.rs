@@ -12,9 +12,9 @@ use super::tree::{Origin, Tree};
 use crate::agents::AgentKind;
 use crate::args::{LoopArgs, PermissionsArg, RunArgs};
 use crate::exit::Failure;
+use crate::occasion::Occasion;
 use crate::resolve;
 use crate::session;
-use crate::watchers::Occasion;
 
 /// The variables that are configuration, and the keys that they set. All others are none, those that tell an agent which run it belongs to above all.
 const VARIABLES: [(&str, &str); 3] = [

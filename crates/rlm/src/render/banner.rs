@@ -12,8 +12,9 @@ use rlm_text::escape::plain;
 use serde_json::{Value, json};
 
 use crate::agents;
+use crate::hint::rlm;
 use crate::render::programs::{self, visible};
-use crate::render::{Change, Phases, rlm};
+use crate::render::{Change, Phases};
 
 /// The column in which the text of the five lines begins, behind what it is about.
 pub(crate) const TEXT_AT: usize = 8;

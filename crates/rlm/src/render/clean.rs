@@ -12,8 +12,8 @@ use rlm_text::escape::plain;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use crate::hint::quoted;
 use crate::render::git::remove_branch;
-use crate::render::quoted;
 use crate::render::style;
 
 /// A run, and what becomes of it.

@@ -6,7 +6,7 @@ use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, MIND, styled};
 use rlm_text::escape::plain;
 use serde::Serialize;
 
-use crate::render::rlm;
+use crate::hint::rlm;
 
 /// What an agent may be able to do, in the order of the table.
 const ABILITIES: [&str; 9] = [

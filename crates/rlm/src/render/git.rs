@@ -8,7 +8,7 @@ use rlm_text::count;
 use rlm_text::escape::plain;
 use serde_json::{Value, json};
 
-use crate::render::quoted;
+use crate::hint::quoted;
 
 /// How many digits of a commit's name are shown.
 const SHORT: usize = 12;

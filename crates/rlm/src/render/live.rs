@@ -17,11 +17,12 @@ use rlm_text::{count, money};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::command::alive::Life;
+use crate::alive::Life;
+use crate::hint::quoted;
+use crate::hint::rlm;
 use crate::render::event::whole;
 use crate::render::status::working;
 use crate::render::style;
-use crate::render::{quoted, rlm};
 
 /// One step of what becomes of a request.
 #[derive(Debug, Serialize)]

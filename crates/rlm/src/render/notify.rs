@@ -11,10 +11,9 @@ use rlm_text::money;
 use rlm_text::time::utc;
 use serde_json::{Value, json};
 
-use super::go_on;
 use crate::exit::Code;
-use crate::session;
-use crate::watchers::Occasion;
+use crate::hint::go_on;
+use crate::occasion::Occasion;
 
 /// Says which occasion a moment is, if it is one.
 pub(crate) fn occasion(moment: &Moment<'_>) -> Option<Occasion> {
@@ -52,7 +51,7 @@ pub(crate) fn telling(
     let (head, run) = (moment.head, moment.run);
     let (reason, exit_code) = match moment.what {
         Happened::Ended(Ok(outcome)) => {
-            let code = session::exit_code(outcome, cause);
+            let code = crate::exit::exit_code(outcome, cause);
             (Some(outcome.reason.to_string()), Some(code))
         }
         Happened::Ended(Err(e)) => (Some(e.to_string()), Some(Code::Failed as i32)),

@@ -3,7 +3,7 @@
 use rlm_store::{Loss, RunEntry};
 use rlm_text::escape::plain;
 
-use crate::render::rlm;
+use crate::hint::rlm;
 
 /// The question of a resume that names no iteration: it is never answered by itself.
 #[derive(Debug)]

@@ -17,10 +17,12 @@ use rlm_text::money;
 use serde_json::{Value, json};
 
 use crate::exit::Code;
+use crate::hint::go_on;
+use crate::hint::rlm;
 use crate::output;
 use crate::render::OwnTree;
 use crate::render::banner::{self, Beginning};
-use crate::render::{Level, event, go_on, json_line, rlm};
+use crate::render::{Level, event, json_line};
 
 /// Why a run ended whose process said nothing.
 pub(crate) const KILLED: &str = "its process was killed";

@@ -16,11 +16,13 @@ use rlm_text::{count, money};
 use serde::Serialize;
 
 use crate::agents;
-use crate::command::alive::Life;
+use crate::alive::Life;
+use crate::hint::go_on;
+use crate::hint::rlm;
 use crate::render::banner::may;
 use crate::render::live::column;
 use crate::render::style::{self};
-use crate::render::{Phases, Redo, go_on, rlm};
+use crate::render::{Phases, Redo};
 
 /// One run; the text and the JSON say the same.
 #[derive(Debug, Serialize)]

@@ -18,7 +18,9 @@ use crate::budget;
 use crate::config::{self, Config, Layers, Tree};
 use crate::drivers;
 use crate::exit::Failure;
-use crate::render::{quoted, rlm, visible};
+use crate::hint::quoted;
+use crate::hint::rlm;
+use crate::render::visible;
 
 /// The line that was typed, and what counts besides.
 #[derive(Debug)]

@@ -208,7 +208,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It opens the input that the user names, which may be a pipe on purpose; Ctrl-C ends the wait.",
     },
     Allowed {
-        file: "crates/rlm/src/command/detach.rs",
+        file: "crates/rlm/src/detach.rs",
         calls: &["fs_err::File::open", "fs_err::read_dir"],
         reason: "It opens /dev/null, and lists /dev/fd.",
     },

@@ -13,7 +13,7 @@ use crate::agents::{self, AgentKind};
 use crate::config::{self, Config, Layers};
 use crate::drivers;
 use crate::exit::Failure;
-use crate::render::rlm;
+use crate::hint::rlm;
 
 /// What was found by looking at files only.
 #[derive(Debug)]

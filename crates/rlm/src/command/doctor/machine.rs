@@ -15,7 +15,8 @@ use super::file_system;
 use crate::config::{self, Layers};
 use crate::drivers;
 use crate::exit::Failure;
-use crate::render::{Health, rlm};
+use crate::hint::rlm;
+use crate::render::Health;
 
 /// How something is, and what is to be known of it.
 pub(super) type Seen = (Health, String);

@@ -5,11 +5,11 @@ use std::path::Path;
 use rlm_store::{Project, RunEntry, RunId, RunState};
 
 use super::over::Over;
+use crate::alive::is_live;
 use crate::args::LoopArgs;
-use crate::command::live::is_live;
 use crate::command::resume;
 use crate::exit::{Code, Failure};
-use crate::render;
+use crate::hint;
 
 /// What `--resume-or-start` finds.
 pub(super) enum Candidate {
@@ -85,7 +85,7 @@ fn is_unfinished(run: &RunEntry) -> bool {
 
 /// Refuses a run that a process has, one that goes on elsewhere, and one that a person stopped.
 fn refuse(project: &Project, run: &RunEntry) -> Result<(), Failure> {
-    let (id, rlm) = (&run.id, render::rlm());
+    let (id, rlm) = (&run.id, hint::rlm());
     if is_live(run) {
         let pid = project.holder(id).map(|holder| holder.process.pid);
         let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));

@@ -9,8 +9,9 @@ use rlm_store::{RunEntry, RunHead, RunId, Uncommitted};
 
 use crate::args::LoopArgs;
 use crate::exit::Code;
+use crate::hint::go_on;
 use crate::output;
-use crate::render::{Screen, go_on};
+use crate::render::Screen;
 
 /// A run that only a person, or more room, takes up again.
 #[derive(Debug)]

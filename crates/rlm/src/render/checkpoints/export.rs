@@ -8,7 +8,8 @@ use rlm_text::escape::plain;
 use serde::Serialize;
 
 use super::size;
-use crate::render::{quoted, rlm};
+use crate::hint::quoted;
+use crate::hint::rlm;
 
 /// A run that was exported; the text and the JSON say the same.
 #[derive(Debug, Serialize)]

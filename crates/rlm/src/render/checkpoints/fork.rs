@@ -7,7 +7,8 @@ use rlm_store::moving::Forked;
 use rlm_text::escape::plain;
 use serde::Serialize;
 
-use crate::render::{go_further, rlm};
+use crate::hint::go_further;
+use crate::hint::rlm;
 
 /// A run that was forked; the text and the JSON say the same.
 #[derive(Debug, Serialize)]

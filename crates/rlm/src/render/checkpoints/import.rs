@@ -8,8 +8,9 @@ use rlm_terminal::style::{MIND, styled};
 use rlm_text::escape::plain;
 use serde::Serialize;
 
+use crate::hint::go_further;
+use crate::hint::rlm;
 use crate::render::programs::line;
-use crate::render::{go_further, rlm};
 
 /// A run that was imported; the text and the JSON say the same.
 #[derive(Debug, Serialize)]

@@ -10,7 +10,8 @@ use rlm_text::time::utc;
 use serde::Serialize;
 
 use super::size;
-use crate::render::{quoted, rlm};
+use crate::hint::quoted;
+use crate::hint::rlm;
 
 /// What reading every byte of a run's store came to.
 #[derive(Debug, Serialize)]
