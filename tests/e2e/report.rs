@@ -90,7 +90,7 @@ fn a_report_holds_all_that_happened_in_a_run() {
         "It is done, and this is the proof: the loop itself ran <code>test -e done</code>, and it passed",
         "What happened",
         "exit status 3",
-        "the loop's process died".replace('\'', "&#39;").as_str(),
+        "the loop's process died",
         "the one before it had died",
         "keep &lt;b&gt;both&lt;/b&gt; forms",
         "seen by the agent",
