@@ -15,17 +15,17 @@ mod config;
 mod doctor;
 mod help;
 mod live;
+mod many;
 mod report;
 mod shell;
+mod since;
 #[cfg(test)]
 mod tests;
 mod values;
 
 use crate::agents::AgentKind;
-use crate::command::init::Preset;
-use crate::command::logs::Since;
 use crate::occasion::Occasion;
-use crate::render::{Level, Screen};
+use crate::preset::Preset;
 use rlm_text::duration;
 use rlm_text::money;
 
@@ -40,8 +40,10 @@ pub(crate) use live::{
     AttachArgs, InterruptArgs, PauseAfterArg, PauseArgs, PsArgs, SetArgs, SteerArgs, StopAfterArg,
     StopArgs,
 };
+pub(crate) use many::ManyArgs;
 pub(crate) use report::ReportArgs;
-pub(crate) use shell::{CompletionsArgs, ManArgs, visible};
+pub(crate) use shell::{CompletionsArgs, ManArgs};
+pub(crate) use since::Since;
 pub(crate) use values::{LeftoversArg, PermissionsArg, SessionArg};
 
 /// What `--version` says. A packed program is told its commit and day when it is built; another knows its version alone.
@@ -247,18 +249,6 @@ pub(crate) struct InitArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct ManyArgs {
-    /// The run; all runs of the project when left out
-    pub(crate) run: Option<String>,
-    /// Only say by the exit code whether a process has RUN and its loop turns, as a liveness probe asks
-    #[arg(long, requires = "run", conflicts_with = "json")]
-    pub(crate) alive: bool,
-    /// Print one JSON object a run
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, ClapArgs)]
 pub(crate) struct DemoArgs {
     /// Where to make the repository; an empty directory, or none yet [default: a new temporary one]
     #[arg(long, value_name = "DIR")]
@@ -300,15 +290,6 @@ pub(crate) struct Show {
     /// Be the process in the background
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
-}
-
-impl Show {
-    /// Returns the screen that is wished for.
-    pub(crate) fn screen(&self) -> Screen {
-        Screen::new(self.json)
-            .at(Level::wished(self.quiet, self.verbose))
-            .in_background(self.detached)
-    }
 }
 
 /// What `run` says and `resume` may say anew. Nothing has its default here: what is not given comes from a lower layer, or from the saved run.

@@ -1,45 +1,29 @@
 //! The configuration: the project's `rlm.toml` and the user's own file, below the command line and the environment.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fmt;
-use std::io::Read as _;
-use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use agent_drivers::mcp::McpServers;
-use loop_state::Autonomy;
-use rlm_store::{AcpOptions, ClaudeOptions, CodexOptions, Hidden, state_dir};
-use rlm_terminal::PressActions;
-use rlm_text::{bytes, duration, money};
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer};
-
-use crate::agents::AgentKind;
-use crate::args::{LeftoversArg, PermissionsArg, SessionArg};
-use crate::exit::Failure;
-use crate::occasion::Occasion;
-
+mod agent;
+pub(crate) mod built_in;
 mod file;
 mod keys;
 mod layers;
+pub(crate) mod limits;
+mod read;
 mod schema;
 mod show;
 mod tree;
+mod values;
 mod watch;
 
+pub(crate) use agent::agent;
 pub(crate) use file::{nearest, trust_safe_directories};
 #[cfg(test)]
 pub(crate) use keys::{KEYS, Kind};
 pub(crate) use layers::{Layers, Phase, SHUTDOWN_TIMEOUT, defaults};
+pub(crate) use read::{FILE_NAME, read_mcp, variable};
 pub(crate) use schema::schema;
 pub(crate) use show::{Group, Row, groups};
 pub(crate) use tree::{Origin, Tree};
+pub(crate) use values::Config;
 pub(crate) use watch::Watched;
-
-pub(crate) const FILE_NAME: &str = "rlm.toml";
-const MAX_MCP_BYTES: u64 = 1 << 20;
 
 /// What `rlm init` writes.
 pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Options on the command line win; `rlm config show --explain` says what counts.
@@ -92,206 +76,12 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 #                                  # prompt (the menu), continue, steer, stop, abort; without a terminal, stop
 "#;
 
-/// What one layer says, or all of them together; what is absent is `None`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct Config {
-    /// The name of a phase.
-    pub(crate) name: Option<PhaseName>,
-    pub(crate) prompt: Option<String>,
-    pub(crate) prompt_file: Option<PathBuf>,
-    pub(crate) agent: Option<AgentKind>,
-    pub(crate) command: Option<Vec<String>>,
-    pub(crate) agent_bin: Option<PathBuf>,
-    pub(crate) permissions: Option<PermissionsArg>,
-    pub(crate) session: Option<SessionArg>,
-    pub(crate) model: Option<String>,
-    pub(crate) completion_promise: Option<String>,
-    pub(crate) until: Option<String>,
-    pub(crate) gates: Option<Vec<String>>,
-    pub(crate) max_iterations: Option<NonZeroU32>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) max_duration: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) iteration_timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) idle_timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) check_timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) background_wait: Option<Duration>,
-    pub(crate) max_failures: Option<u32>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) sleep: Option<Duration>,
-    #[serde(default, deserialize_with = "money::cost_of_file")]
-    pub(crate) max_cost: Option<u64>,
-    #[serde(default, deserialize_with = "money::tokens_of_file")]
-    pub(crate) max_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) wait_on_limit: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) shutdown_timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) cooldown: Option<Duration>,
-    pub(crate) autonomy: Option<Autonomy>,
-    pub(crate) leftovers: Option<LeftoversArg>,
-    #[serde(default, deserialize_with = "bytes::of_file")]
-    pub(crate) max_transcripts: Option<u64>,
-    pub(crate) commit: Option<bool>,
-    pub(crate) worktree: Option<bool>,
-    pub(crate) notify: Option<String>,
-    pub(crate) notify_on: Option<Vec<Occasion>>,
-    pub(crate) heartbeat: Option<PathBuf>,
-    pub(crate) bell: Option<bool>,
-    /// Of the user's own file only.
-    #[serde(default)]
-    pub(crate) safe_directories: Vec<PathBuf>,
-    pub(crate) claude: Option<ClaudeOptions>,
-    pub(crate) codex: Option<CodexOptions>,
-    pub(crate) gemini: Option<AcpOptions>,
-    pub(crate) opencode: Option<AcpOptions>,
-    pub(crate) acp: Option<AcpSection>,
-    pub(crate) mcp_config: Option<PathBuf>,
-    #[serde(default)]
-    pub(crate) mcp_servers: McpServers,
-    #[serde(default)]
-    pub(crate) on_press: PressActions,
-}
-
-impl Config {
-    /// Returns whether the file's `model` and `agent-bin` are meant for this agent: it names no other.
-    pub(crate) fn speaks_of(&self, kind: AgentKind) -> bool {
-        self.agent.is_none_or(|named| named == kind)
-    }
-
-    pub(crate) fn command(&self) -> Option<Vec<OsString>> {
-        let words = self.command.as_ref()?;
-        Some(words.iter().map(Into::into).collect())
-    }
-}
-
-/// The name of a phase: short, and plain enough to be shown and to be a part of a file's name.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) struct PhaseName(pub(crate) String);
-
-impl TryFrom<String> for PhaseName {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
-        match begins && text.len() <= 32 && text.chars().all(is_plain) {
-            true => Ok(Self(text)),
-            false => Err(
-                "a phase's name has 1 to 32 letters, digits, `.`, `_` and `-`, and begins with a letter or digit",
-            ),
-        }
-    }
-}
-
-/// An agent that is known by its program only.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub(crate) struct AcpSection {
-    program: Vec<String>,
-    auth_method: Option<String>,
-    env: Hidden<BTreeMap<String, String>>,
-    env_allow: Option<Vec<String>>,
-}
-
-impl AcpSection {
-    /// Returns the program and the arguments that make it speak the protocol; empty if the file does not say.
-    pub(crate) fn program(&self, root: &Path) -> Vec<OsString> {
-        let mut words: Vec<OsString> = self.program.iter().map(Into::into).collect();
-        if let Some(first) = words.first_mut()
-            && Path::new(first).components().count() > 1
-        {
-            *first = root.join(&*first).into();
-        }
-        words
-    }
-
-    pub(crate) fn options(self) -> AcpOptions {
-        AcpOptions {
-            auth_method: self.auth_method,
-            env: self.env,
-            env_allow: self.env_allow,
-        }
-    }
-}
-
-/// A duration is text as on the command line, or a whole number of seconds.
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    struct Time;
-    impl Visitor<'_> for Time {
-        type Value = Duration;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a duration such as \"90s\" or \"1h30m\", or a whole number of seconds")
-        }
-
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
-            duration::parse(text).map_err(E::custom)
-        }
-
-        fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Duration, E> {
-            self.visit_str(&seconds.to_string())
-        }
-    }
-    deserializer.deserialize_any(Time).map(Some)
-}
-
-/// Reads a variable of the environment.
-pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
-}
-
-/// Reads the MCP servers of a project.
-pub(crate) fn read_mcp(path: &Path) -> Result<McpServers, Failure> {
-    let shown = path.display();
-    let Some(text) = content(path, MAX_MCP_BYTES)? else {
-        let what =
-            format!("`{shown}` is not there; write it, or take mcp-config out of {FILE_NAME}");
-        return Err(Failure::usage(what));
-    };
-    McpServers::from_json(&text).map_err(|e| Failure::usage(format!("`{shown}`, {e}")))
-}
-
-/// Reads a whole file; `None` if there is none.
-fn content(path: &Path, most: u64) -> Result<Option<String>, Failure> {
-    let refuse = |why: String| Err(Failure::usage(format!("`{}` {why}", path.display())));
-    let file = match state_dir::open_named(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Ok(None) => return refuse("is not a file; move it away".into()),
-        Ok(Some(file)) => Ok(file),
-        Err(e) => Err(e),
-    };
-    let read = file.and_then(|file| {
-        let bytes = file.metadata()?.len();
-        let mut text = String::new();
-        if bytes > most {
-            return Ok((bytes, text));
-        }
-        let read = file.take(most + 1).read_to_string(&mut text)?;
-        Ok((read as u64, text))
-    });
-    match read {
-        Ok((bytes, _)) if bytes > most => {
-            refuse(format!("has {bytes} bytes; at most {most} are read"))
-        }
-        Ok((_, text)) => Ok(Some(text)),
-        Err(e) => refuse(format!(
-            "can't be read: {}; mend it or move it away",
-            e.kind()
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::file::{File, Whose};
     use super::*;
+    use std::path::Path;
+    use std::time::Duration;
 
     fn error(text: &str) -> String {
         File::parse(Path::new("rlm.toml"), text, Whose::Project).unwrap_err()

@@ -2,12 +2,13 @@
 //!
 //! The public interface of this package is its command line; this library exists so that other binaries (tests, bundles) can be the same program.
 //!
-//! # What is where
+//! It contains no rule of a run, no HTML and no line editor: those are in `loop-state`, `rlm-report` and `rlm-terminal`. Only this package installs
+//! signal handlers, and only it and its terminal print.
 //!
-//! `args` is the command line, `agents` which agents there are, `config` the layers of configuration, which know where each value comes from, `resolve` turns them into the settings of a run; `limits` says which of them can change
-//! while it goes on. `command` has one file a command.
-//! `session` carries a run out in the foreground: signals in, news to the screen, the end as an exit code; `terminal` is the screen, the keys and the menu. `render` is functions from what happened
-//! to text. Only this package installs signal handlers and only this package prints; it takes no decision on a run's state.
+//! Modules in reading order: `args` is the command line and `config` the layers of configuration, with the limits that can change in a live run;
+//! `resolve` turns both into the settings of a run, over `agents`, `drivers`, `budget` and `programs`. `command` has one file a command. `session` carries
+//! a run out in the foreground, with `watchers`, `detach` and `index`. `render` turns what happened into text, `output` writes it; `exit` has the exit
+//! codes and `hint` the commands that a user is told to type. `demo` is the agent and the project of `rlm demo`.
 
 mod agents;
 mod alive;
@@ -21,9 +22,9 @@ mod drivers;
 mod exit;
 mod hint;
 mod index;
-mod limits;
 mod occasion;
 mod output;
+mod preset;
 mod programs;
 mod render;
 mod resolve;

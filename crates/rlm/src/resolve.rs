@@ -1,37 +1,33 @@
 //! From arguments and configuration to the settings of a run. Pure but for reading a prompt from standard input.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use agent_drivers::mcp::McpServers;
 use loop_state::Limits;
-use rlm_store::{AgentSettings, PhaseSettings, PromptSource, Settings};
+use rlm_store::PhaseSettings;
+use rlm_store::Settings;
 use rlm_terminal::PressActions;
 
 use crate::agents::{self, AgentKind};
-use crate::args::{LoopArgs, RunArgs};
+use crate::args::RunArgs;
 use crate::budget;
-use crate::config::{self, Config, Layers, Origin, Tree, defaults};
+use crate::config::built_in::DEFAULT_PROMPT;
+use crate::config::{self, Layers, Origin, Tree, defaults};
 use crate::drivers;
 use crate::exit::Failure;
-use crate::stdin;
 use crate::watchers::Watchers;
 
+mod checks;
 mod restarted;
 mod resumed;
 mod sketch;
 
+use checks::{
+    mcp_servers, prompt, refuse_driver_options, refuse_missing_variables, refuse_outside,
+};
 pub(crate) use restarted::{Line, restarted};
 pub(crate) use resumed::{Given, resumed};
 pub(crate) use sketch::sketch;
-
-pub(crate) const DEFAULT_ITERATIONS: u32 = 100;
-pub(crate) const DEFAULT_ITERATION_TIMEOUT: Duration = Duration::from_secs(3600);
-pub(crate) const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(900);
-pub(crate) const DEFAULT_PROMPT: &str = "PROMPT.md";
-/// The largest prompt that is taken from standard input.
-const MAX_STDIN: u64 = 4 << 20;
 
 /// The settings of a new run, what they come from, and what a press means.
 #[derive(Debug)]
@@ -128,7 +124,7 @@ fn phase(
         with_defaults(said.tree, &args.agent_command, directory).map_err(of_phase)?;
     let config = tree.config();
     let bin = agents::bin(what.agent_bin.clone(), directory);
-    let mut agent = agents::settings(kind, bin, &config, root).map_err(of_phase)?;
+    let mut agent = config::agent(kind, bin, &config, root).map_err(of_phase)?;
     let model = config.model.clone().filter(|_| config.speaks_of(kind));
     agents::tell(&mut agent, model, args.agent_command.clone());
     agents::find_program(&agent, directory).map_err(of_phase)?;
@@ -184,28 +180,6 @@ fn phase(
     Ok(phase)
 }
 
-/// Refuses a prompt file outside of the project that the project itself names: a clone could have any file of the user's sent to the agent.
-fn refuse_outside(file: &Path, tree: &Tree, root: &Path) -> Result<(), Failure> {
-    let origin = tree.leaf("prompt-file").map(|leaf| &leaf.origin);
-    let is_users = origin.is_some_and(|it| *it != Origin::Default && !is_of_project(it, root));
-    let real = |path: &Path| fs_err::canonicalize(path).ok();
-    let (Some(target), Some(top)) = (real(file), real(root)) else {
-        return Ok(());
-    };
-    if is_users || target.starts_with(&top) {
-        return Ok(());
-    }
-    let (file, target) = (file.display(), target.display());
-    Err(Failure::usage(format!(
-        "the prompt file `{file}` is outside of the project: `{target}`; to use it anyway: --prompt-file {target}"
-    )))
-}
-
-/// Returns whether it is the project's own file that says it.
-fn is_of_project(origin: &Origin, root: &Path) -> bool {
-    matches!(origin, Origin::File { path, .. } if **path == *root.join(config::FILE_NAME))
-}
-
 /// A number of iterations is a plan where it was said for this run or this project; a limit that a user always has is no end.
 fn is_plan(origin: &Origin, root: &Path) -> bool {
     match origin {
@@ -214,65 +188,16 @@ fn is_plan(origin: &Origin, root: &Path) -> bool {
     }
 }
 
-/// Returns the MCP servers of the file, and of the one that it names.
-fn mcp_servers(config: &Config, root: &Path) -> Result<McpServers, Failure> {
-    let of_file = { config.mcp_config.as_ref() }.map(|file| config::read_mcp(&root.join(file)));
-    let of_file = of_file.transpose()?.unwrap_or_default();
-    Ok(config.mcp_servers.clone().over(of_file))
-}
-
-/// Says early what an agent could not be started without.
-fn refuse_missing_variables(servers: &McpServers, agent: &AgentSettings) -> Result<(), Failure> {
-    let own = agent.env();
-    let variable = |name: &str| {
-        let own = own.and_then(|own| own.get(name).cloned());
-        own.or_else(|| std::env::var(name).ok())
-    };
-    let expanded = servers.expanded(variable);
-    expanded
-        .map(drop)
-        .map_err(|e| Failure::usage(e.to_string()))
-}
-
-/// Refuses what only an agent with a driver of its own can be told, where there is none.
-fn refuse_driver_options(args: &LoopArgs, phases: &[PhaseSettings]) -> Result<(), Failure> {
-    if phases.iter().any(|phase| phase.agent.is_driven()) {
-        return Ok(());
-    }
-    let given = [
-        ("--permissions", args.permissions.is_some()),
-        ("--model", args.model.is_some()),
-        ("--session", args.session.is_some()),
-        ("--agent-bin", args.agent_bin.is_some()),
-    ];
-    match given.into_iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((option, _)) => Err(Failure::usage(format!(
-            "{option} means nothing to a command: give it the agent's own flags behind --, or name a driver with --agent"
-        ))),
-    }
-}
-
-fn prompt(text: Option<String>, file: PathBuf) -> Result<PromptSource, Failure> {
-    let text = match text {
-        Some(text) => text,
-        None if file.file_name() == Some("-".as_ref()) => stdin::text("the prompt", MAX_STDIN)?,
-        None => return Ok(PromptSource::File(file)),
-    };
-    if text.trim().is_empty() {
-        return Err(Failure::usage(
-            "the prompt is empty; say what the agent shall do",
-        ));
-    }
-    Ok(PromptSource::Text(text))
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::args::{Args, Command};
+    use crate::config::built_in::DEFAULT_IDLE_TIMEOUT;
     use clap::Parser;
+    use rlm_store::AgentSettings;
     use rlm_store::Permissions;
+    use rlm_store::PromptSource;
+    use std::time::Duration;
 
     /// Parses what a user would type behind `rlm run -p …`, with an agent that is there.
     fn resolve(line: &str, file: &str) -> Result<Settings, String> {

@@ -19,6 +19,7 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::config::built_in::{DEFAULT_COOLDOWN, DEFAULT_SHUTDOWN};
 use crate::config::{self, Config};
 use crate::detach::{self, Settled};
 use crate::drivers;
@@ -32,9 +33,6 @@ use crate::{output, ulimits};
 /// How long a shutdown waits for a screen that doesn't take its last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-pub(crate) const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(8);
-/// How long a press that nobody answered stays counted.
-pub(crate) const DEFAULT_COOLDOWN: Duration = Duration::from_secs(2);
 /// The answer to a press that nothing took for a second, for instance while a file system hangs.
 const UNTAKEN: &str = "rlm: Ctrl-C received, but rlm is busy; Ctrl-C again saves and stops";
 /// How many wishes of a person wait for a run that is busy saving.

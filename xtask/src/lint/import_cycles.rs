@@ -16,9 +16,7 @@ const STILL: &[(&str, usize, usize)] = &[
     ("agent-drivers", 20, 0),
     ("loop-runner", 25, 7),
     ("loop-state", 9, 9),
-    ("rlm-loop", 57, 18),
     ("rlm-store", 41, 15),
-    ("rlm-terminal", 8, 3),
 ];
 
 /// How many re-exports a name may go through.

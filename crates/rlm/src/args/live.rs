@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 use rlm_text::duration;
 
-use crate::limits;
+use crate::config::limits;
 
 /// Which run is meant, and how long its answer is waited for.
 #[derive(Debug, ClapArgs)]

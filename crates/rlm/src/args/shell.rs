@@ -1,11 +1,9 @@
-//! The command lines of `rlm completions` and `rlm man`, and what they speak of.
+//! The command lines of `rlm completions` and `rlm man`.
 
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Command, CommandFactory};
+use clap::Args as ClapArgs;
 use clap_complete::Shell;
-
-use super::Args;
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
@@ -32,22 +30,4 @@ pub(crate) struct ManArgs {
     /// Write all pages into this directory instead
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-}
-
-/// Returns the command line without what is hidden, which a generator would show.
-pub(crate) fn visible() -> Command {
-    let whole = Args::command();
-    let shown = whole.get_subcommands().filter(|it| !it.is_hide_set());
-    let mut command = Command::new("rlm")
-        .version(env!("CARGO_PKG_VERSION"))
-        .args(whole.get_arguments().cloned())
-        .subcommands(shown.cloned())
-        .disable_help_subcommand(true);
-    if let Some(about) = whole.get_about() {
-        command = command.about(about.clone());
-    }
-    if let Some(after) = whole.get_after_help() {
-        command = command.after_help(after.clone());
-    }
-    command.subcommand_required(true)
 }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Command as Clap, CommandFactory, Parser};
 
-use super::{Args, visible};
+use super::Args;
+use crate::command::completions::visible;
 
 mod schedulers;
 

@@ -12,7 +12,7 @@ use rlm_terminal::style::{BOLD, DIM, styled};
 use serde::Serialize;
 
 use crate::alive::is_live;
-use crate::args::LogsArgs;
+use crate::args::{LogsArgs, Since};
 use crate::command::meant;
 use crate::exit::{Code, Failure};
 use crate::hint;
@@ -236,26 +236,4 @@ fn say(out: &mut impl Write, text: &str) -> Result<(), Unheard> {
 
 fn unreadable(error: &io::Error) -> Failure {
     Failure::failed(format!("a transcript can't be read: {error}"))
-}
-
-/// From when on records are shown.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Since(Timestamp);
-
-impl std::str::FromStr for Since {
-    type Err = String;
-
-    /// Reads a point in time, or how long ago it was.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let now = jiff::Timestamp::now();
-        let at = match rlm_text::duration::parse(text) {
-            Ok(ago) => now - ago,
-            Err(_) => text.parse().map_err(|_| {
-                let shown = text.escape_debug();
-                format!("`{shown}` is no time: write for example 10m, or 2026-01-31T09:30:00Z")
-            })?,
-        };
-        let millis = u64::try_from(at.as_millisecond()).unwrap_or_default();
-        Ok(Self(Timestamp(millis)))
-    }
 }

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Command;
 use clap_mangen::Man;
 
-use crate::args::{ManArgs, visible};
+use crate::args::ManArgs;
+use crate::command::completions::visible;
 use crate::command::written;
 use crate::exit::{Code, Failure};
 

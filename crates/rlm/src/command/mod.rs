@@ -25,11 +25,20 @@ pub(crate) mod stop;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use crate::args::Show;
 use crate::exit::Code;
 use crate::output;
+use crate::render::{Level, Screen};
 
 /// Prints bytes for another program, which may have read enough of them.
 fn written(text: &[u8]) -> ExitCode {
     let _noted = output::bytes().write_all(text);
     Code::Done.into()
+}
+
+/// Returns the screen of a run, as the command line wants it.
+fn screen(show: &Show) -> Screen {
+    Screen::new(show.json)
+        .at(Level::wished(show.quiet, show.verbose))
+        .in_background(show.detached)
 }

@@ -13,7 +13,7 @@ use rlm_store::{
 use crate::alive::is_live;
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
 use crate::command::live::Target;
-use crate::command::{control, meant};
+use crate::command::{control, meant, screen};
 use crate::config::{self, Layers, Watched};
 use crate::detach;
 use crate::exit::{Code, Failure};
@@ -193,7 +193,7 @@ fn carry_on(
     args: ResumeArgs,
     line: Option<RunArgs>,
 ) -> Result<ExitCode, Failure> {
-    let screen = args.show.screen();
+    let screen = screen(&args.show);
     let directory = directory.to_owned();
     let (asks, is_detached) = (session.options().interactive, args.show.detached);
     let take_back = args.force;

@@ -12,7 +12,7 @@ use rlm_store::{Project, RunId, Settings, WorkTree};
 use candidate::Candidate;
 
 use crate::args::RunArgs;
-use crate::command::resume;
+use crate::command::{resume, screen};
 use crate::config::{self, Layers, Watched};
 use crate::detach;
 use crate::exit::{Code, Failure};
@@ -35,7 +35,7 @@ pub(crate) fn execute(directory: &Path, mut args: RunArgs) -> Result<ExitCode, F
         args.what = what;
         match found {
             Candidate::None => {}
-            Candidate::Over(over) => return Ok(over.tell(&args.show.screen())),
+            Candidate::Over(over) => return Ok(over.tell(&screen(&args.show))),
             Candidate::Goes(run) => return resume::restart(session, directory, args, &run),
         }
     }
@@ -51,7 +51,7 @@ pub(crate) fn start(
     if args.dry_run {
         return dry(&session, directory, args);
     }
-    let screen = args.show.screen();
+    let screen = screen(&args.show);
     let directory = directory.to_owned();
     let run = args.run_id.clone().unwrap_or_else(new_id);
     let name = run.clone();

@@ -9,9 +9,9 @@ use loop_state::RuleChange;
 use crate::args::SetArgs;
 use crate::command::control::request;
 use crate::command::live::Target;
+use crate::config::limits::{self, LIMITS};
 use crate::config::nearest;
 use crate::exit::{Code, Failure};
-use crate::limits::{self, LIMITS};
 use crate::output;
 
 pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Failure> {

@@ -12,8 +12,9 @@ use toml::Value;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::keys::{self, Of};
+use super::read::{FILE_NAME, content};
 use super::tree::{Origin, Tree};
-use super::{Config, FILE_NAME, content};
+use super::values::Config;
 use crate::exit::Failure;
 
 /// Far more than a person writes.

@@ -425,8 +425,10 @@ pub(super) fn of_projects(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{AcpSection, Config};
-    use rlm_store::{AcpOptions, ClaudeOptions, CodexOptions};
+    use crate::config::values::{AcpSection, Config};
+    use rlm_store::AcpOptions;
+    use rlm_store::ClaudeOptions;
+    use rlm_store::CodexOptions;
     use rlm_terminal::PressActions;
     use serde::de::DeserializeOwned;
 

@@ -7,14 +7,13 @@ use rlm_store::{PhaseSettings, Settings};
 use rlm_text::{bytes, duration};
 use toml::Value;
 
+use super::built_in;
 use super::file::{self, File, Whose};
 use super::tree::{Origin, Tree};
 use crate::agents::AgentKind;
 use crate::args::{LoopArgs, PermissionsArg, RunArgs};
 use crate::exit::Failure;
 use crate::occasion::Occasion;
-use crate::resolve;
-use crate::session;
 
 /// The variables that are configuration, and the keys that they set. All others are none, those that tell an agent which run it belongs to above all.
 const VARIABLES: [(&str, &str); 3] = [
@@ -210,19 +209,19 @@ pub(crate) fn defaults(driven: bool) -> Tree {
     let time = |time| Value::from(duration::show(time));
     let rules = Rules::default();
     let all = [
-        ("prompt-file", resolve::DEFAULT_PROMPT.into()),
-        ("max-iterations", resolve::DEFAULT_ITERATIONS.into()),
+        ("prompt-file", built_in::DEFAULT_PROMPT.into()),
+        ("max-iterations", built_in::DEFAULT_ITERATIONS.into()),
         (
             "iteration-timeout",
-            time(resolve::DEFAULT_ITERATION_TIMEOUT),
+            time(built_in::DEFAULT_ITERATION_TIMEOUT),
         ),
         ("check-timeout", time(PhaseSettings::CHECK_TIMEOUT)),
         ("background-wait", time(PhaseSettings::BACKGROUND_WAIT)),
         ("max-failures", rules.max_failures.into()),
         ("sleep", time(rules.sleep)),
         ("wait-on-limit", time(rules.wait_on_limit)),
-        ("shutdown-timeout", time(session::DEFAULT_SHUTDOWN)),
-        ("cooldown", time(session::DEFAULT_COOLDOWN)),
+        ("shutdown-timeout", time(built_in::DEFAULT_SHUTDOWN)),
+        ("cooldown", time(built_in::DEFAULT_COOLDOWN)),
         ("leftovers", "end".into()),
         (
             "max-transcripts",
@@ -239,7 +238,7 @@ pub(crate) fn defaults(driven: bool) -> Tree {
     let of_driven = [
         ("permissions", "edits".into()),
         ("session", "fresh".into()),
-        ("idle-timeout", time(resolve::DEFAULT_IDLE_TIMEOUT)),
+        ("idle-timeout", time(built_in::DEFAULT_IDLE_TIMEOUT)),
     ];
     let mut tree = Tree::default();
     let of_driven = of_driven.into_iter().filter(|_| driven);

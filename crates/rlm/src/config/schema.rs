@@ -3,8 +3,8 @@
 use loop_state::MAX_PHASES;
 use serde_json::{Map, Value, json};
 
-use super::defaults;
 use super::keys::{KEYS, Key, Kind, Of};
+use super::layers::defaults;
 use super::tree::Tree;
 
 /// Returns the JSON Schema of the project's file. The user's is the same without what only a project has.

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use toml::Value;
 
 use super::keys::{KEYS, Kind, Of};
+use super::layers::{Layers, defaults};
 use super::tree::{Leaf, Origin, Tree};
-use super::{Layers, defaults};
 use crate::agents::{self, AgentKind};
 
 /// A value that counts.

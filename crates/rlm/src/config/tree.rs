@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Deserialize as _;
 use toml::Value;
 
-use super::Config;
+use super::values::Config;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]

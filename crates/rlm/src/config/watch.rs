@@ -7,10 +7,10 @@ use loop_runner::control::Change;
 use loop_state::RuleChange;
 use rlm_store::Settings;
 
-use super::Config;
 use super::layers::{Layers, defaults};
+use super::limits::{LIMITS, follows_files};
 use super::tree::Tree;
-use crate::limits::{LIMITS, follows_files};
+use super::values::Config;
 
 /// The settings of a run that goes on, as they were said last.
 #[derive(Debug)]

@@ -8,10 +8,11 @@ use std::path::Path;
 use agent_drivers::mcp::McpServers;
 use rlm_store::{AgentSettings, Permissions, PhaseSettings, Program, PromptSource, Settings};
 
-use super::{
+use super::checks::{
     is_of_project, mcp_servers, prompt, refuse_driver_options, refuse_missing_variables,
-    refuse_outside, sketch,
+    refuse_outside,
 };
+use super::sketch;
 use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
 use crate::budget;
@@ -178,7 +179,7 @@ fn agent(line: &Line<'_>, tree: &Tree, config: &Config) -> Result<AgentSettings,
     let command = config.command();
     let kind = agents::choose(config.agent, words, command.as_deref(), line.directory)?;
     let bin = agents::bin(line.args.what.agent_bin.clone(), line.directory);
-    let mut agent = agents::settings(kind, bin, &tree.config(), line.root)?;
+    let mut agent = config::agent(kind, bin, &tree.config(), line.root)?;
     let model = config.model.clone().filter(|_| config.speaks_of(kind));
     agents::tell(&mut agent, model, words.clone());
     Ok(agent)
@@ -186,7 +187,7 @@ fn agent(line: &Line<'_>, tree: &Tree, config: &Config) -> Result<AgentSettings,
 
 /// Returns what the files make of an agent of the saved kind, if that starts the saved program: a name that `rlm` knows, or what a file says.
 fn known(saved: &AgentSettings, config: &Config, root: &Path) -> Option<AgentSettings> {
-    let agent = agents::settings(AgentKind::of(saved), None, config, root).ok()?;
+    let agent = config::agent(AgentKind::of(saved), None, config, root).ok()?;
     (agent.program() == saved.program()).then_some(agent)
 }
 

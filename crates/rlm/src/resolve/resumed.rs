@@ -6,10 +6,11 @@ use std::path::Path;
 use loop_state::SessionPolicy;
 use rlm_store::{AgentSettings, Permissions, PhaseSettings, PromptSource, Settings, Start};
 
-use super::{DEFAULT_IDLE_TIMEOUT, mcp_servers, refuse_driver_options, refuse_missing_variables};
+use super::checks::{mcp_servers, refuse_driver_options, refuse_missing_variables};
 use crate::agents::{self, AgentKind};
 use crate::args::LoopArgs;
 use crate::budget;
+use crate::config::built_in::DEFAULT_IDLE_TIMEOUT;
 use crate::config::{self, Config, Layers};
 use crate::drivers;
 use crate::exit::Failure;
@@ -127,7 +128,7 @@ fn other_agent(
         command.as_deref(),
         given.directory,
     )?;
-    let mut other = agents::settings(kind, bin, config, given.root)?;
+    let mut other = config::agent(kind, bin, config, given.root)?;
     if config.agent == Some(kind) {
         agents::tell(&mut other, config.model.clone(), Vec::new());
     }

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use rlm_store::{AgentSettings, PhaseSettings, PromptSource, Settings};
 
-use super::mcp_servers;
+use super::checks::mcp_servers;
 use crate::agents;
-use crate::config::{Layers, Origin, Tree};
+use crate::config::{self, Layers, Origin, Tree};
 
 /// Makes what a run by these layers would start; `words` are those behind `--`.
 pub(crate) fn sketch(
@@ -38,7 +38,7 @@ pub(super) fn phase(
     let typed = config.agent_bin.clone().filter(|_| is_typed);
     let bin = agents::bin(typed, directory);
     let kind = agents::choose(config.agent, words, config.command().as_deref(), directory);
-    let agent = kind.and_then(|kind| agents::settings(kind, bin, &config, root));
+    let agent = kind.and_then(|kind| config::agent(kind, bin, &config, root));
     let argv = Vec::new();
     let mut agent = agent.unwrap_or(AgentSettings::Command { argv });
     agents::tell(&mut agent, None, words.to_vec());

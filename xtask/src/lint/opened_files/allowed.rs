@@ -263,7 +263,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It makes the directory of the list of live runs in the user's own state directory, outside of any project.",
     },
     Allowed {
-        file: "crates/rlm/src/resolve.rs",
+        file: "crates/rlm/src/resolve/checks.rs",
         calls: &["fs_err::canonicalize"],
         reason: "It resolves the prompt file to refuse a link out of the project, and opens nothing.",
     },

@@ -104,7 +104,7 @@ fn everyone(chosen: &[AgentKind]) -> Vec<AgentKind> {
 fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
     let directory = project.directory();
     let settings = |config| {
-        let settings = |bin| agents::settings(kind, bin, config, project.root());
+        let settings = |bin| config::agent(kind, bin, config, project.root());
         settings(None)
             .or_else(|_| settings(Some(known::ADAPTER.into())))
             .expect("an agent whose program is named has settings")

@@ -11,10 +11,6 @@ use crate::config;
 use crate::exit::{Code, Failure};
 use crate::output;
 
-mod preset;
-
-pub(crate) use preset::Preset;
-
 const PROMPT: &str = "\
 Work on this repository until the check passes.
 
@@ -83,6 +79,7 @@ mod tests {
     use rlm_store::PromptSource;
 
     use super::*;
+    use crate::preset::Preset;
 
     #[test]
     fn x119e_a_preset_is_a_pipeline_that_can_be_run_as_it_is() {

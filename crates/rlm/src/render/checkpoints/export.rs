@@ -7,7 +7,7 @@ use rlm_store::moving::Exported;
 use rlm_text::escape::plain;
 use serde::Serialize;
 
-use super::size;
+use super::units::size;
 use crate::hint::quoted;
 use crate::hint::rlm;
 

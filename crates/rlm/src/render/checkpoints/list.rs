@@ -11,7 +11,7 @@ use rlm_text::escape::plain;
 use rlm_text::time::utc;
 use serde::Serialize;
 
-use super::{age, ago, size, stamp};
+use super::units::{age, ago, size, stamp};
 use crate::render::Phases;
 
 /// How many digits of a commit's name are shown.

@@ -9,7 +9,7 @@ use rlm_text::escape::{json_escaped, plain};
 use rlm_text::time::utc;
 use serde::Serialize;
 
-use super::{age, ago};
+use super::units::{age, ago};
 use crate::render::Phases;
 
 /// How many of the last events are shown.

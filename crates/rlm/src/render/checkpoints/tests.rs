@@ -1,6 +1,6 @@
 //! Ages and sizes, as all of `rlm checkpoints` shows them.
 
-use super::{age, ago, size, stamp};
+use super::units::{age, ago, size, stamp};
 use loop_state::Timestamp;
 use std::time::{Duration, SystemTime};
 

@@ -9,7 +9,7 @@ use rlm_text::escape::plain;
 use rlm_text::time::utc;
 use serde::Serialize;
 
-use super::size;
+use super::units::size;
 use crate::hint::quoted;
 use crate::hint::rlm;
 

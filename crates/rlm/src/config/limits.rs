@@ -4,7 +4,7 @@ use loop_runner::control::Change;
 use loop_state::RulesError;
 use rlm_text::{duration, money};
 
-use crate::config::Config;
+use super::values::Config;
 
 /// A limit that can change while a run goes on.
 #[derive(Clone, Copy, Debug)]

@@ -80,7 +80,7 @@ impl Preset {
     }
 
     /// Returns what `rlm.toml` says.
-    pub(super) fn settings(self) -> String {
+    pub(crate) fn settings(self) -> String {
         let phase = |(name, _, ends): &Part| {
             format!("\n[[phase]]\nname = \"{name}\"\nprompt-file = \"prompts/{name}.md\"\n{ends}")
         };
@@ -89,7 +89,7 @@ impl Preset {
     }
 
     /// Returns the files with the task and the prompts.
-    pub(super) fn prompts(self) -> Vec<(String, &'static str)> {
+    pub(crate) fn prompts(self) -> Vec<(String, &'static str)> {
         let parts = self.parts().iter();
         let prompts = parts.map(|(name, prompt, _)| (format!("prompts/{name}.md"), *prompt));
         std::iter::once(("PROMPT.md".to_owned(), TASK))

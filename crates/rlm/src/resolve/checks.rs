@@ -1,0 +1,97 @@
+//! What a new, a resumed and a restarted run are checked for, and the inputs that they share.
+
+use std::path::{Path, PathBuf};
+
+use agent_drivers::mcp::McpServers;
+use rlm_store::AgentSettings;
+use rlm_store::PhaseSettings;
+use rlm_store::PromptSource;
+
+use crate::args::LoopArgs;
+use crate::config::{self, Config, Origin, Tree};
+use crate::exit::Failure;
+use crate::stdin;
+
+/// The largest prompt that is taken from standard input.
+const MAX_STDIN: u64 = 4 << 20;
+
+/// Refuses a prompt file outside of the project that the project itself names: a clone could have any file of the user's sent to the agent.
+pub(super) fn refuse_outside(file: &Path, tree: &Tree, root: &Path) -> Result<(), Failure> {
+    let origin = tree.leaf("prompt-file").map(|leaf| &leaf.origin);
+    let is_users = origin.is_some_and(|it| *it != Origin::Default && !is_of_project(it, root));
+    let real = |path: &Path| fs_err::canonicalize(path).ok();
+    let (Some(target), Some(top)) = (real(file), real(root)) else {
+        return Ok(());
+    };
+    if is_users || target.starts_with(&top) {
+        return Ok(());
+    }
+    let (file, target) = (file.display(), target.display());
+    Err(Failure::usage(format!(
+        "the prompt file `{file}` is outside of the project: `{target}`; to use it anyway: --prompt-file {target}"
+    )))
+}
+
+/// Returns whether it is the project's own file that says it.
+pub(super) fn is_of_project(origin: &Origin, root: &Path) -> bool {
+    matches!(origin, Origin::File { path, .. } if **path == *root.join(config::FILE_NAME))
+}
+
+/// Returns the MCP servers of the file, and of the one that it names.
+pub(super) fn mcp_servers(config: &Config, root: &Path) -> Result<McpServers, Failure> {
+    let of_file = { config.mcp_config.as_ref() }.map(|file| config::read_mcp(&root.join(file)));
+    let of_file = of_file.transpose()?.unwrap_or_default();
+    Ok(config.mcp_servers.clone().over(of_file))
+}
+
+/// Says early what an agent could not be started without.
+pub(super) fn refuse_missing_variables(
+    servers: &McpServers,
+    agent: &AgentSettings,
+) -> Result<(), Failure> {
+    let own = agent.env();
+    let variable = |name: &str| {
+        let own = own.and_then(|own| own.get(name).cloned());
+        own.or_else(|| std::env::var(name).ok())
+    };
+    let expanded = servers.expanded(variable);
+    expanded
+        .map(drop)
+        .map_err(|e| Failure::usage(e.to_string()))
+}
+
+/// Refuses what only an agent with a driver of its own can be told, where there is none.
+pub(super) fn refuse_driver_options(
+    args: &LoopArgs,
+    phases: &[PhaseSettings],
+) -> Result<(), Failure> {
+    if phases.iter().any(|phase| phase.agent.is_driven()) {
+        return Ok(());
+    }
+    let given = [
+        ("--permissions", args.permissions.is_some()),
+        ("--model", args.model.is_some()),
+        ("--session", args.session.is_some()),
+        ("--agent-bin", args.agent_bin.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((option, _)) => Err(Failure::usage(format!(
+            "{option} means nothing to a command: give it the agent's own flags behind --, or name a driver with --agent"
+        ))),
+    }
+}
+
+pub(super) fn prompt(text: Option<String>, file: PathBuf) -> Result<PromptSource, Failure> {
+    let text = match text {
+        Some(text) => text,
+        None if file.file_name() == Some("-".as_ref()) => stdin::text("the prompt", MAX_STDIN)?,
+        None => return Ok(PromptSource::File(file)),
+    };
+    if text.trim().is_empty() {
+        return Err(Failure::usage(
+            "the prompt is empty; say what the agent shall do",
+        ));
+    }
+    Ok(PromptSource::Text(text))
+}
