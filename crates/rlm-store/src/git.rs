@@ -345,7 +345,9 @@ fn run_with<S: AsRef<OsStr>>(call: &Call<'_, S>, looks: Option<&Looks>) -> Resul
     let mut alone = None;
     if contained::only_reads(call.arguments) && !NEEDS_A_GUARD.load(Ordering::Relaxed) {
         alone = run_alone(call, looks)?;
-        NEEDS_A_GUARD.store(alone.is_none(), Ordering::Relaxed);
+        if alone.is_none() {
+            NEEDS_A_GUARD.store(true, Ordering::Relaxed);
+        }
     }
     let said = match alone {
         Some(said) => said,
