@@ -51,7 +51,7 @@ impl Project {
                 lost.pop().filter(|_| lost.is_empty())?
             }
         };
-        owner.run?.parse().ok()
+        owner.run?.name.parse().ok()
     }
 
     /// Finds the process that has the run; `None` when no process has a lock.
@@ -70,13 +70,13 @@ impl Project {
             };
             match lock {
                 Lock::Free => {}
-                Lock::Taken(owner) if owner.run.as_deref() == Some(run.as_str()) => {
+                Lock::Taken(owner) if owner.has(run.as_str()) => {
                     return Ok(Some(owner));
                 }
                 // An agent may have moved the state, and so given it any name. The program says that this is a run, and the state, or the project, in which
                 // tree.
                 Lock::Taken(owner)
-                    if !owner.is_in_place
+                    if !owner.run.as_ref().is_some_and(|it| it.is_in_place)
                         && owner.is_same_program
                         && (own.is_some() || tree == self.root()) =>
                 {
@@ -93,7 +93,7 @@ impl Project {
         // The tree was removed or moved, or the state names another one: both can be an agent's work.
         let lost = locks::owners_of_lost_trees(self.root());
         let lost = lost.map_err(|e| unreadable(run, &e, self.root()))?;
-        let lost = { lost.into_iter() }.find(|it| it.run.as_deref() == Some(run.as_str()));
+        let lost = { lost.into_iter() }.find(|it| it.has(run.as_str()));
         match (lost.or(likely), why) {
             (Some(owner), _) => Ok(Some(owner)),
             (None, None) => Ok(None),
@@ -127,9 +127,9 @@ fn unreadable(run: &RunId, why: &std::io::Error, tree: &Path) -> Error {
 fn strange(run: &RunId, owner: &Owner, tree: &Path) -> String {
     let (pid, tree) = (owner.process.pid, tree.display());
     match &owner.run {
-        Some(other) if owner.is_in_place => format!(
+        Some(other) if other.is_in_place => format!(
             "pid {pid} works in `{tree}` for another run, and no process is known to have run `{run}`; to end the other one: rlm stop {} --force",
-            other.escape_debug()
+            other.name.escape_debug()
         ),
         _ => format!(
             "pid {pid} holds `{tree}`, and nothing proves that it has run `{run}`, so it gets no signal; look at it: ps -fp {pid}"

@@ -77,20 +77,10 @@ pub fn holders_of_directories(processes: impl Iterator<Item = u32>) -> BTreeSet<
 /// A file on which a process holds a `flock`.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
-    device: u64,
-    inode: u64,
+    identity: Identity,
     is_dir: bool,
     /// Where the kernel says that the file is now.
     path: PathBuf,
-}
-
-impl Held {
-    fn identity(&self) -> Identity {
-        Identity {
-            device: self.device,
-            inode: self.inode,
-        }
-    }
 }
 
 /// Lists the files on which a process holds a `flock` through a descriptor of its own.
@@ -109,8 +99,7 @@ fn held_by(pid: u32) -> io::Result<Vec<Held>> {
             && let Ok(path) = std::fs::read_link(entry.path())
         {
             held.push(Held {
-                device: meta.dev(),
-                inode: meta.ino(),
+                identity: identity(&meta),
                 is_dir: meta.is_dir(),
                 path,
             });
@@ -143,12 +132,48 @@ pub struct Owner {
     pub process: ProcessId,
     /// The working tree, which may have been moved or removed since.
     pub(crate) tree: Identity,
-    /// The name of the run whose state it has locked too, if it has.
-    pub(crate) run: Option<String>,
-    /// Whether that state is, or was, where the state of a run belongs: then the name is not one that somebody gave to a moved directory.
-    pub(crate) is_in_place: bool,
+    /// The run whose state it has locked too, if it has.
+    pub(crate) run: Option<LockedRun>,
     /// Whether it runs the program of this process.
     pub(crate) is_same_program: bool,
+}
+
+/// A run whose state a process has locked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LockedRun {
+    pub(crate) name: String,
+    /// Whether that state is, or was, where the state of a run belongs: then the name is not one that somebody gave to a moved directory.
+    pub(crate) is_in_place: bool,
+}
+
+impl LockedRun {
+    /// Reads it from the path of its lock file, also of one that was removed: `…/.rlm/runs/RUN/LOCK`, or `…/RUN/LOCK` where somebody moved a directory
+    /// above it.
+    fn at(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let directory = path.parent()?;
+        let run = directory.file_name()?.to_str()?;
+        let is_lock = name.strip_suffix(" (deleted)").unwrap_or(name) == "LOCK";
+        let above = directory.parent();
+        is_lock.then(|| Self {
+            name: run.to_owned(),
+            is_in_place: above.is_some_and(|it| it.ends_with(".rlm/runs")),
+        })
+    }
+}
+
+impl Owner {
+    /// Returns whether it has locked the state of this run too, under this name.
+    pub(crate) fn has(&self, run: &str) -> bool {
+        self.run.as_ref().is_some_and(|it| it.name == run)
+    }
+}
+
+fn identity(meta: &std::fs::Metadata) -> Identity {
+    Identity {
+        device: meta.dev(),
+        inode: meta.ino(),
+    }
 }
 
 /// Finds the process that took the lock on the directory `tree`.
@@ -157,11 +182,7 @@ pub struct Owner {
 ///
 /// When `/proc/locks`, or the directory, can't be read.
 pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
-    let tree = std::fs::metadata(tree)?;
-    let tree = Identity {
-        device: tree.dev(),
-        inode: tree.ino(),
-    };
+    let tree = identity(&std::fs::metadata(tree)?);
     let mut hidden = Vec::new();
     for pid in takers()? {
         // The start time first: should the number be used again meanwhile, no signal goes to the new process.
@@ -170,13 +191,11 @@ pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
             continue;
         };
         match held_by(pid) {
-            Ok(held) if held.iter().any(|it| it.identity() == tree) => {
-                let run = held.iter().find_map(|it| run_of(&it.path));
+            Ok(held) if held.iter().any(|it| it.identity == tree) => {
                 return Ok(Lock::Taken(Owner {
                     process,
                     tree,
-                    is_in_place: run.as_ref().is_some_and(|it| it.1),
-                    run: run.map(|it| it.0),
+                    run: held.iter().find_map(|it| LockedRun::at(&it.path)),
                     is_same_program: is_same_program(pid),
                 }));
             }
@@ -200,12 +219,11 @@ pub(crate) fn owners_of_lost_trees(root: &Path) -> io::Result<Vec<Owner>> {
         let process = agent_subprocess::ancestry::process(pid).filter(ProcessId::is_alive)?;
         let held = held_by(pid).ok()?;
         let mut here = held.iter().filter(|it| it.path.starts_with(root));
-        let (run, is_in_place) = here.find_map(|it| run_of(&it.path))?;
+        let run = here.find_map(|it| LockedRun::at(&it.path))?;
         Some(Owner {
             process,
-            tree: held.iter().find(|it| it.is_dir)?.identity(),
+            tree: held.iter().find(|it| it.is_dir)?.identity,
             run: Some(run),
-            is_in_place,
             is_same_program: is_same_program(pid),
         })
     };
@@ -215,21 +233,8 @@ pub(crate) fn owners_of_lost_trees(root: &Path) -> io::Result<Vec<Owner>> {
 /// Returns whether that process still holds the lock on its working tree.
 pub fn still_holds(owner: &Owner) -> bool {
     let held = held_by(owner.process.pid);
-    held.is_ok_and(|held| held.iter().any(|it| it.identity() == owner.tree))
+    held.is_ok_and(|held| held.iter().any(|it| it.identity == owner.tree))
         && owner.process.is_alive()
-}
-
-/// Reads the name of a run from the path of its lock file, also of one that was removed: `…/.rlm/runs/RUN/LOCK`, or `…/RUN/LOCK` where somebody moved
-/// a directory above it. Says whether it is in its place, too.
-fn run_of(path: &Path) -> Option<(String, bool)> {
-    let name = path.file_name()?.to_str()?;
-    let directory = path.parent()?;
-    let run = directory.file_name()?.to_str()?;
-    let is_lock = name.strip_suffix(" (deleted)").unwrap_or(name) == "LOCK";
-    let is_in_place = directory
-        .parent()
-        .is_some_and(|it| it.ends_with(".rlm/runs"));
-    is_lock.then(|| (run.to_owned(), is_in_place))
 }
 
 /// Whether a process runs the program of this one.
@@ -264,7 +269,6 @@ mod tests {
             process: ProcessId::current(),
             tree: crate::state_dir::metadata(dir.path()).unwrap().identity(),
             run: None,
-            is_in_place: false,
             is_same_program: true,
         };
         assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own.clone()));
@@ -272,7 +276,10 @@ mod tests {
         std::fs::create_dir_all(&state).unwrap();
         let file = std::fs::File::create(state.join("LOCK")).unwrap();
         file.try_lock().unwrap();
-        (own.run, own.is_in_place) = (Some("r1".into()), true);
+        own.run = Some(LockedRun {
+            name: "r1".into(),
+            is_in_place: true,
+        });
         assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own.clone()));
         std::fs::remove_dir_all(dir.path().join(".rlm")).unwrap();
         assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own.clone()));
@@ -285,8 +292,11 @@ mod tests {
 
     #[test]
     fn a_run_is_known_by_the_path_of_its_lock() {
-        let run = |path| run_of(Path::new(path));
-        let r1 = |is_in_place| Some(("r1".to_owned(), is_in_place));
+        let run = |path| LockedRun::at(Path::new(path));
+        let r1 = |is_in_place| {
+            let name = "r1".to_owned();
+            Some(LockedRun { name, is_in_place })
+        };
         assert_eq!(run("/p/.rlm/runs/r1/LOCK"), r1(true));
         assert_eq!(run("/p/.rlm/runs/r1/LOCK (deleted)"), r1(true));
         assert_eq!(run("/p/moved/runs/r1/LOCK"), r1(false));
