@@ -219,7 +219,7 @@ impl Runner {
         };
         match saved.moved.take() {
             Some(moved) if !options.take_back => {
-                return Err(rlm_store::Error::moved(&run, &moved).into());
+                return Err(rlm_store::Error::moved(&run, &moved.to).into());
             }
             _ => {}
         }

@@ -1,12 +1,11 @@
-//! Why something saved can't be read, written, moved or taken: all messages in one place, predicates for what callers branch on.
+//! Why something saved can't be read, written, moved or taken: all messages in one place, predicates for what callers branch on, and what would mend it.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::locks;
+use crate::RunId;
 use crate::state_dir::Foreign;
-use crate::{Holder, Mend, RunId};
 
 /// Why something saved can't be read, written, moved or taken. Its text names the place and what to do, which for some is a [`mend`](Self::mend) that a program
 /// may have a command for.
@@ -25,11 +24,8 @@ enum Kind {
         "what run `{run}` started is alive: {alive}; end it first, or resume the run, which does"
     )]
     Alive { run: RunId, alive: String },
-    #[error("{} is working in `{}`; wait for it or stop it", name(holder.as_ref()), path.display())]
-    Held {
-        path: PathBuf,
-        holder: Option<Holder>,
-    },
+    #[error("{holder} is working in `{}`; wait for it or stop it", path.display())]
+    Held { path: PathBuf, holder: String },
     #[error("{who} holds a lock on `{}`, and no run of this project does; end it, or ask its user to", path.display())]
     Blocked { path: PathBuf, who: String },
     #[error(
@@ -121,10 +117,6 @@ enum Kind {
     },
 }
 
-fn name(holder: Option<&Holder>) -> String {
-    holder.map_or_else(|| "another process".into(), ToString::to_string)
-}
-
 /// What went wrong, without the path that `fs-err` repeats.
 fn bare(error: &io::Error) -> String {
     match error.kind() {
@@ -158,24 +150,17 @@ impl Error {
         Self(Box::new(Kind::PhaseName { name, problem }))
     }
 
-    /// Names who holds the lock on a working tree: its run, or the process that the kernel names.
-    pub(crate) fn tree_held(tree: &Path, holder: Option<Holder>) -> Self {
-        let is_run = holder.as_ref().is_some_and(|it| it.process.is_alive());
-        let who = locks::describe_stranger(tree).filter(|_| !is_run);
-        match who {
-            Some(who) => Self(Box::new(Kind::Blocked {
-                path: tree.into(),
-                who,
-            })),
-            None => Self::held(tree, holder),
-        }
+    /// Says that a run, or a process that can't be named, has the lock.
+    pub(crate) fn held(path: &Path, holder: Option<impl fmt::Display>) -> Self {
+        let path = path.into();
+        let holder = holder.map_or_else(|| "another process".into(), |it| it.to_string());
+        Self(Box::new(Kind::Held { path, holder }))
     }
 
-    pub(crate) fn held(path: &Path, holder: Option<Holder>) -> Self {
-        Self(Box::new(Kind::Held {
-            path: path.into(),
-            holder,
-        }))
+    /// Says that a process that no run of this project is has the lock.
+    pub(crate) fn blocked(path: &Path, who: String) -> Self {
+        let path = path.into();
+        Self(Box::new(Kind::Blocked { path, who }))
     }
 
     pub(crate) fn alive(run: RunId, alive: &[agent_duplex::ProcessName]) -> Self {
@@ -218,8 +203,8 @@ impl Error {
     }
 
     /// Makes the error of a run that was exported and continues elsewhere.
-    pub fn moved(run: &RunId, moved: &crate::Moved) -> Self {
-        let (run, to) = (run.clone(), moved.to.clone());
+    pub fn moved(run: &RunId, to: &str) -> Self {
+        let (run, to) = (run.clone(), to.to_owned());
         Self(Box::new(Kind::Moved { run, to }))
     }
 
@@ -397,4 +382,37 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source()
     }
+}
+
+/// What would mend an [`Error`]. Its text says it in words to which a program can add its command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mend {
+    /// To choose one of the runs that are there; see [`Project::runs`](crate::Project::runs).
+    ChooseRun,
+    /// To choose from what is on record of the run; see [`Project::checkpoints`](crate::Project::checkpoints).
+    ChooseState(RunId),
+    /// To look at this save of the run; see [`Project::state_at`](crate::Project::state_at).
+    Look {
+        /// The run.
+        run: RunId,
+        /// The number of the save.
+        save: u64,
+    },
+    /// To see what is damaged of the run, and what is safe to do; see [`Project::verify`](crate::Project::verify).
+    Verify(RunId),
+    /// To stop the run, which is at work; see `Control::Stop` of `loop-runner`.
+    Stop(RunId),
+    /// To take up the run; see `Runner::open` of `loop-runner`.
+    Resume(RunId),
+    /// To take up the run, though it goes on elsewhere; see `Options::take_back` of `loop-runner`.
+    TakeBack(RunId),
+    /// To have the run commit what it does from now on; see [`Settings::commit`](field@crate::Settings::commit).
+    Commit(RunId),
+    /// To fork the run that made the iteration; see [`Project::fork`](crate::Project::fork).
+    Fork {
+        /// The run.
+        run: RunId,
+        /// The iteration.
+        iteration: u32,
+    },
 }

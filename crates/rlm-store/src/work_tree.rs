@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::state_dir::{self, Identity};
 use crate::survivors::{self, Swept};
 use crate::timestamp;
-use crate::{Error, Project, RunId};
+use crate::{Error, Project, RunId, locks};
 
 /// How long a guard may take to end what a dead holder left; its own bound is well below.
 const GUARD_WAIT: Duration = Duration::from_secs(5);
@@ -140,7 +140,7 @@ impl WorkTree {
                 .as_ref()
                 .is_some_and(|holder| !holder.process.is_alive());
             if !dead || (waited >= GUARD_WAIT && swept.is_some()) {
-                return Err(Error::tree_held(root, holder));
+                return Err(tree_held(root, holder));
             }
             if waited >= GUARD_WAIT {
                 // The guard doesn't come to an end by itself: it was stopped, or killed while something else holds the descriptor.
@@ -154,7 +154,7 @@ impl WorkTree {
                 waited = Duration::ZERO;
             }
             if gate.sleep(POLL).await == Wake::Shutdown {
-                return Err(Error::tree_held(root, holder));
+                return Err(tree_held(root, holder));
             }
             waited += POLL;
         }
@@ -250,6 +250,15 @@ impl WorkTree {
     /// Returns the lock, for guards to share.
     pub fn lock(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.lock)
+    }
+}
+
+/// Says who has the lock on a working tree: its run, or the process that the kernel names.
+fn tree_held(tree: &Path, holder: Option<Holder>) -> Error {
+    let is_run = holder.as_ref().is_some_and(|it| it.process.is_alive());
+    match locks::describe_stranger(tree).filter(|_| !is_run) {
+        Some(who) => Error::blocked(tree, who),
+        None => Error::held(tree, holder),
     }
 }
 

@@ -152,7 +152,7 @@ impl Project {
 
 fn refuse_moved(head: &RunHead, how: &ExportOptions) -> Result<(), Error> {
     match &head.moved {
-        Some(moved) if !how.again => Err(Error::moved(&head.run, moved)),
+        Some(moved) if !how.again => Err(Error::moved(&head.run, &moved.to)),
         _ => Ok(()),
     }
 }
