@@ -10,7 +10,7 @@ use cancellable_sleep::SleepGate;
 use loop_state::CheckResult;
 use rlm_store::Command;
 use rlm_store::deadline::{Hurried, Hurry, left};
-use rlm_store::survivors::{gone, names};
+use rlm_store::processes::{gone, names};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

@@ -13,7 +13,7 @@ use agent_subprocess::childless;
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::survivors::MARKER;
+use crate::processes::MARKER;
 use looks::{Ends, Looks, Owed, Told};
 use written::is_line_of_written;
 
@@ -74,7 +74,7 @@ pub struct Git {
     silent: Arc<AtomicBool>,
     glances: glance::Glances,
     /// Where what it runs is known; nowhere in a command that only reads, where git is in the command's own process group.
-    looks: Option<Looks>,
+    pub(crate) looks: Option<Looks>,
 }
 
 impl Git {
@@ -206,7 +206,7 @@ impl Git {
     }
 
     /// Asks on this thread, with patience.
-    fn answer(&self, arguments: &[&str]) -> Result<String, Refusal> {
+    pub(crate) fn answer(&self, arguments: &[&str]) -> Result<String, Refusal> {
         let top = self.top().ok_or_else(Refusal::no_tree)?;
         run(top, arguments, LIMIT, self.looks.as_ref())
     }
@@ -286,13 +286,13 @@ pub(crate) enum Hooks {
 }
 
 /// A git command that is to run.
-struct Call<'a, S> {
-    directory: &'a Path,
-    arguments: &'a [S],
-    environment: &'a [(&'a str, &'a OsStr)],
-    hooks: Hooks,
+pub(crate) struct Call<'a, S> {
+    pub(crate) directory: &'a Path,
+    pub(crate) arguments: &'a [S],
+    pub(crate) environment: &'a [(&'a str, &'a OsStr)],
+    pub(crate) hooks: Hooks,
     /// A command that takes longer is ended.
-    patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 impl<S: AsRef<OsStr>> Call<'_, S> {
@@ -322,7 +322,7 @@ impl<S: AsRef<OsStr>> Call<'_, S> {
 }
 
 /// Runs git to its end on this thread, without hooks: what it printed, or why not; see [`run_with`].
-fn run<S: AsRef<OsStr>>(
+pub(crate) fn run<S: AsRef<OsStr>>(
     directory: &Path,
     arguments: &[S],
     patience: Duration,
@@ -339,7 +339,10 @@ fn run<S: AsRef<OsStr>>(
 }
 
 /// Runs git to its end on this thread: under a guard, or so that it can start no other program. It asks nothing, and what takes too long is ended.
-fn run_with<S: AsRef<OsStr>>(call: &Call<'_, S>, looks: Option<&Looks>) -> Result<String, Refusal> {
+pub(crate) fn run_with<S: AsRef<OsStr>>(
+    call: &Call<'_, S>,
+    looks: Option<&Looks>,
+) -> Result<String, Refusal> {
     // A filter, a wrapper around git, or a system that can't forbid it: from then on a guard is the shorter way.
     static NEEDS_A_GUARD: AtomicBool = AtomicBool::new(false);
     let mut alone = None;

@@ -8,7 +8,8 @@ use agent_duplex::ProcessName;
 use agent_subprocess::sweep;
 
 use crate::locks::{self, Lock, Owner};
-use crate::survivors::{MARKER, scope_of};
+use crate::processes::MARKER;
+use crate::survivors::scope_of;
 use crate::{Error, Holder, Project, RunId, git, work_tree};
 
 impl Project {

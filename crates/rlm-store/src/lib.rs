@@ -42,6 +42,7 @@ pub mod journal;
 pub mod locks;
 pub mod loss;
 pub mod moving;
+pub mod processes;
 mod programs;
 mod project;
 pub mod prompt_file;
@@ -56,6 +57,7 @@ mod time;
 pub mod timeline;
 pub mod transcript;
 mod work_tree;
+mod worktrees;
 
 pub use agents::{
     AcpOptions, AcpPreset, AgentSettings, ClaudeOptions, CodexOptions, Hidden, Start,

@@ -21,7 +21,6 @@ mod incoming;
 mod manifest;
 mod paths;
 
-pub(crate) use archive::is_archive;
 pub use export::{ExportOptions, Exported, To};
 pub use fork::{ForkPoint, Forked};
 pub use import::{Arrival, ImportOptions, Imported};

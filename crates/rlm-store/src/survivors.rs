@@ -8,10 +8,8 @@ use std::time::Duration;
 use agent_duplex::ProcessName;
 use agent_subprocess::sweep::{self, SweepReport};
 
+use crate::processes::{MARKER, names};
 use crate::{Project, RunId, state_dir};
-
-/// The environment variable that carries the marker: the run's random scope, the iteration and the attempt.
-pub const MARKER: &str = "RLM_MARKER";
 
 /// The file in the run's directory to which a guard writes what it found after the death of the run's process.
 pub const REPORT: &str = "survivors";
@@ -84,45 +82,4 @@ pub fn scope_in(tree: &Path, scope: &str) -> String {
 pub fn scope_of(project: &Project, run: &RunId) -> Option<String> {
     let head = project.run(run).ok()?.head.ok()?;
     Some(scope_in(head.tree(project.root()), &head.scope))
-}
-
-/// Returns the names of processes as conversations have them.
-pub fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<ProcessName> {
-    processes
-        .into_iter()
-        .map(|p| ProcessName {
-            pid: p.pid,
-            name: p.name,
-        })
-        .collect()
-}
-
-/// The same for those who are told through the control socket.
-pub fn told(processes: &[ProcessName]) -> Vec<agent_subprocess::ProcessName> {
-    let told = processes.iter().map(|p| agent_subprocess::ProcessName {
-        pid: p.pid,
-        name: p.name.clone(),
-    });
-    told.collect()
-}
-
-/// Of those that were to be ended, those that are.
-pub fn gone(mut processes: Vec<ProcessName>, survivors: &[ProcessName]) -> Vec<ProcessName> {
-    processes.retain(|process| !survivors.contains(process));
-    processes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_could_not_be_ended_is_not_among_those_who_are() {
-        let [ended, survivor] = [7, 8].map(|pid| ProcessName {
-            pid,
-            name: "sh".into(),
-        });
-        let both = vec![ended.clone(), survivor.clone()];
-        assert_eq!(gone(both, &[survivor]), [ended]);
-    }
 }

@@ -16,7 +16,7 @@ const STILL: &[(&str, usize, usize)] = &[
     ("agent-drivers", 20, 0),
     ("loop-runner", 25, 7),
     ("loop-state", 9, 9),
-    ("rlm-store", 41, 15),
+    ("rlm-store", 21, 0),
 ];
 
 /// How many re-exports a name may go through.

@@ -9,7 +9,8 @@ use agent_duplex::ProcessName;
 use agent_subprocess::sweep;
 use rlm_store::holder::name;
 use rlm_store::locks::{self, Owner};
-use rlm_store::survivors::{MARKER, names, scope_of};
+use rlm_store::processes::{MARKER, names};
+use rlm_store::survivors::scope_of;
 use rlm_store::{Project, RunId};
 use rustix::process::Signal;
 

@@ -4,7 +4,8 @@ use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, 
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{Brief, Effect, Happening, Notice, SteerState, Step, TurnOutcome};
 use rlm_store::deadline::Hurry;
-use rlm_store::survivors::{MARKER, REPORT, gone, scope_in, scratch};
+use rlm_store::processes::{MARKER, gone};
+use rlm_store::survivors::{REPORT, scope_in, scratch};
 use rlm_store::transcript::Transcript;
 use rlm_store::{Command, PhaseSettings, state_dir};
 use std::time::Duration;

@@ -8,7 +8,7 @@ use agent_duplex::{Conversation, Event, ProcessName, Published, StopReport, What
 use loop_state::{Happening, Tree};
 use rlm_store::Leftovers;
 use rlm_store::deadline::{Hurried, Hurry};
-use rlm_store::survivors::gone;
+use rlm_store::processes::gone;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 

@@ -1,6 +1,6 @@
 //! The control socket of the run that is carried out.
 
-use rlm_store::survivors;
+use rlm_store::processes;
 use tokio::sync::mpsc;
 
 use crate::control::{Ended, Socket, Wish};
@@ -53,7 +53,7 @@ impl Runner {
                 Err(e) => e.to_string(),
             },
             ended: self.ended.len(),
-            survivors: survivors::told(&self.survivors),
+            survivors: processes::told(&self.survivors),
             proven: self.proven,
         };
         socket.close(ended).await;

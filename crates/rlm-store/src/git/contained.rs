@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 use super::looks::{self, Ends, Left, Look, Looks};
 use super::{Call, MAX_ANSWER, Refusal, TOO_MUCH, complaint};
 use crate::deadline::{Hurried, Hurry, left};
-use crate::survivors::{MARKER, names};
+use crate::processes::{MARKER, names};
 
 /// How long the kill of what git left running may take, and the guard's report of it.
 const KILL: Duration = Duration::from_secs(1);

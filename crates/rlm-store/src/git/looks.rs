@@ -55,7 +55,7 @@ pub(crate) struct Owed(Option<Arc<Running>>);
 
 impl Owed {
     /// Returns with what is taken back also when git was ended.
-    pub(super) fn looks(&self) -> Option<Looks> {
+    pub(crate) fn looks(&self) -> Option<Looks> {
         let looks = Looks::new(Arc::clone(self.0.as_ref()?), None);
         Some(Looks {
             takes_back: true,

@@ -5,13 +5,15 @@
 use std::io::Read;
 use std::path::Path;
 
+use tar::Header;
 use uuid::Uuid;
 
-use crate::moving::is_archive;
 use crate::state_dir;
 
 /// As much of a file is looked at to see whether it is a report.
 const BEGINNING: u64 = 2048;
+/// The name of the first file of an archive.
+pub(crate) const MANIFEST: &str = "manifest.json";
 const REPORT: &str = "<meta name=\"generator\" content=\"rlm-report ";
 
 /// Returns whether a file that git does not know is one of those, by its name and by how it begins. Those that are being written have random names, and
@@ -42,6 +44,15 @@ pub(super) fn is_line_of_written(top: &Path, line: &str) -> bool {
 /// Nothing is written of it yet.
 fn is_empty(path: &Path) -> bool {
     fs_err::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == 0)
+}
+
+/// Returns whether a file is an archive, by how it begins.
+pub(crate) fn is_archive(path: &Path) -> bool {
+    let file = state_dir::open(path).ok();
+    let unpacker = file.and_then(|file| zstd::Decoder::new(file).ok());
+    let mut header = Header::new_old();
+    let read = unpacker.map(|mut it| it.read_exact(header.as_mut_bytes()));
+    matches!(read, Some(Ok(()))) && *header.path_bytes() == *MANIFEST.as_bytes()
 }
 
 fn is_report(path: &Path) -> bool {

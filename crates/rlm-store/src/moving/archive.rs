@@ -173,15 +173,6 @@ pub(super) fn read(
     Ok(Ok(manifest))
 }
 
-/// Returns whether a file is an archive, by how it begins.
-pub(crate) fn is_archive(path: &Path) -> bool {
-    let file = state_dir::open(path).ok();
-    let unpacker = file.and_then(|file| zstd::Decoder::new(file).ok());
-    let mut header = Header::new_old();
-    let read = unpacker.map(|mut it| it.read_exact(header.as_mut_bytes()));
-    matches!(read, Some(Ok(()))) && *header.path_bytes() == *manifest::NAME.as_bytes()
-}
-
 fn is_file<R: Read>(entry: &tar::Entry<'_, R>, name: &str) -> bool {
     let header = entry.header();
     header.entry_type() == EntryType::Regular && *header.path_bytes() == *name.as_bytes()

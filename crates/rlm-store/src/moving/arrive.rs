@@ -4,12 +4,13 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use super::Arrival;
 use super::incoming::Incoming;
 use super::manifest::{BUNDLE, Manifest, Tip};
-use super::{Arrival, is_archive};
 use crate::git::bundle::{self, Refs};
 use crate::git::looks::Looks;
 use crate::git::tree::Worktree;
+use crate::git::written::is_archive;
 use crate::git::{Git, Hooks};
 use crate::{Project, RunHead, RunId, state_dir};
 

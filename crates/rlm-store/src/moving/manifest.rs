@@ -7,12 +7,11 @@ use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::RunId;
+pub(super) use crate::git::written::MANIFEST as NAME;
 use crate::prompt_file::MAX_PROMPT;
 
 /// The form of the archives that this version writes and reads.
 pub(super) const FORMAT: u32 = 1;
-/// The name of the manifest itself.
-pub(super) const NAME: &str = "manifest.json";
 /// The name of git's part.
 pub(super) const BUNDLE: &str = "git.bundle";
 /// The most bytes of a manifest.

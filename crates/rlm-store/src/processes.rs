@@ -1,0 +1,47 @@
+//! The processes of a run: the marker that they carry, and their names.
+
+use agent_duplex::ProcessName;
+
+/// The environment variable that carries the marker: the run's random scope, the iteration and the attempt.
+pub const MARKER: &str = "RLM_MARKER";
+
+/// Returns the names of processes as conversations have them.
+pub fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<ProcessName> {
+    processes
+        .into_iter()
+        .map(|p| ProcessName {
+            pid: p.pid,
+            name: p.name,
+        })
+        .collect()
+}
+
+/// The same for those who are told through the control socket.
+pub fn told(processes: &[ProcessName]) -> Vec<agent_subprocess::ProcessName> {
+    let told = processes.iter().map(|p| agent_subprocess::ProcessName {
+        pid: p.pid,
+        name: p.name.clone(),
+    });
+    told.collect()
+}
+
+/// Of those that were to be ended, those that are.
+pub fn gone(mut processes: Vec<ProcessName>, survivors: &[ProcessName]) -> Vec<ProcessName> {
+    processes.retain(|process| !survivors.contains(process));
+    processes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_could_not_be_ended_is_not_among_those_who_are() {
+        let [ended, survivor] = [7, 8].map(|pid| ProcessName {
+            pid,
+            name: "sh".into(),
+        });
+        let both = vec![ended.clone(), survivor.clone()];
+        assert_eq!(gone(both, &[survivor]), [ended]);
+    }
+}
