@@ -281,7 +281,7 @@ fn the_settings_are_shown_as_text() {
     let scene = Scene::new("print fine");
     let ended = scene.run(&["--once", "--json"]).run(LONG).expect_code(0);
     let argv = scene.agent.argv();
-    let shown = &events(&ended.stdout)[0]["settings"]["agent"]["Command"]["argv"];
+    let shown = &events(&ended.stdout)[0]["settings"]["agent"]["program"];
     let shown: Vec<String> = shown.as_array().unwrap().iter().map(text).collect();
     assert_eq!(
         argv.iter()

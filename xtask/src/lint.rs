@@ -156,7 +156,7 @@ fn mac() -> Verdict {
         "-p",
         "agent-drivers",
         "--features",
-        "interrupt-stack/tokio-util,cancellable-sleep/tokio-util,agent-drivers/command,agent-drivers/claude",
+        "interrupt-stack/tokio-util,cancellable-sleep/tokio-util",
         "--",
         "-D",
         "warnings",

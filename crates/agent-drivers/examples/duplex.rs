@@ -1,6 +1,6 @@
 //! A conversation with an agent that speaks Claude Code's stream-json, a person's lines on one side and its events on the other.
 //!
-//! `cargo run -p agent-drivers --example duplex --features claude -- claude --model=sonnet` starts the program `claude` that is on the `PATH`.
+//! `cargo run -p agent-drivers --example duplex -- claude --model=sonnet` starts the program `claude` that is on the `PATH`.
 //! A line that is typed is said to the agent at once, also while it works; after a question it is the answer; an empty one interrupts the turn.
 //! Ctrl-D waits for what was said and ends everything. So does Ctrl-C, at once: the guard sees to it.
 #![expect(clippy::print_stdout, reason = "a program for a terminal")]

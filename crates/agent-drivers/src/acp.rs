@@ -42,6 +42,7 @@ mod connection;
 mod driver;
 mod gemini;
 mod options;
+mod preset;
 // Messages are taken by their fields and not by the types of `agent-client-protocol-schema` (1.15 was looked at). In those,
 // updates, stop reasons and kinds of options are closed: one word of a newer agent loses the whole message, and with a
 // question its answer, for which the agent then waits for ever. They do not have the models that agents still offer. And
@@ -49,3 +50,5 @@ mod options;
 mod protocol;
 
 pub use driver::AcpDriver;
+pub use options::AcpOptions;
+pub use preset::AcpPreset;

@@ -44,3 +44,6 @@ mod options;
 mod protocol;
 
 pub use driver::ClaudeDriver;
+pub use options::ClaudeOptions;
+
+pub(crate) use driver::NAME;

@@ -49,3 +49,6 @@ mod options;
 mod protocol;
 
 pub use driver::CodexDriver;
+pub use options::CodexOptions;
+
+pub(crate) use driver::NAME;

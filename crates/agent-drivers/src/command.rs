@@ -23,7 +23,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-const NAME: &str = "command";
+pub(crate) const NAME: &str = "command";
 
 /// The longest line that comes out whole. Nothing here is parsed, so a longer one loses only its middle to the reader.
 const MAX_LINE: usize = 2 << 20;

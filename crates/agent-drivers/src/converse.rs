@@ -1,26 +1,21 @@
 //! What the drivers share whose agents converse over lines of JSON.
 
-#[cfg(any(feature = "acp", feature = "claude"))]
 mod change;
 mod dialogue;
-#[cfg(any(feature = "acp", feature = "codex"))]
 mod heard;
 mod kept;
 mod leaving;
 mod link;
 mod live;
-#[cfg(all(test, any(feature = "claude", feature = "codex")))]
+#[cfg(test)]
 pub(crate) mod odd;
 mod patience;
 mod process;
 mod stopping;
 
-#[cfg(any(feature = "acp", feature = "claude"))]
 pub(crate) use change::Change;
 pub(crate) use dialogue::Dialogue;
-#[cfg(any(feature = "acp", feature = "codex"))]
 pub(crate) use heard::Heard;
-#[cfg(feature = "codex")]
 pub(crate) use leaving::INTERRUPT;
 pub(crate) use leaving::Means;
 pub(crate) use link::Link;

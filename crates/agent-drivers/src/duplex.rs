@@ -1,6 +1,5 @@
 //! What the drivers share: the words of this crate in those of `agent-duplex`.
 
-#[cfg(any(feature = "acp", feature = "command"))]
 use agent_duplex::EndReason;
 use agent_duplex::{
     Error, ExitStatus, Line, Observation, ProcessName, StopReport, StopStage, Stream,
@@ -31,11 +30,9 @@ pub(crate) fn exit_status(exit: Exit) -> Option<ExitStatus> {
 }
 
 /// The name of the Gemini CLI's program, whose exit codes have a meaning.
-#[cfg(any(feature = "acp", feature = "command"))]
 pub(crate) const GEMINI: &str = "gemini";
 
 /// Returns the meaning of an exit code of the Gemini CLI; `None` for a code that only reports a failure.
-#[cfg(any(feature = "acp", feature = "command"))]
 pub(crate) fn gemini_code(exit: Option<ExitStatus>) -> Option<(EndReason, String)> {
     let Some(ExitStatus::Code(code)) = exit else {
         return None;
@@ -93,7 +90,6 @@ pub(crate) fn stop_report(report: agent_subprocess::StopReport) -> StopReport {
 }
 
 /// The report of a stop before anything was started.
-#[cfg(feature = "command")]
 pub(crate) fn nothing_to_stop() -> StopReport {
     StopReport {
         stage: StopStage::AlreadyEnded,
@@ -104,7 +100,6 @@ pub(crate) fn nothing_to_stop() -> StopReport {
 }
 
 /// Puts a text on one line of at most `limit` characters; `…` marks what was left out.
-#[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
 pub(crate) fn one_line(text: &str, limit: usize) -> String {
     let mut line = String::new();
     let (mut count, mut gap) = (0, false);

@@ -3,6 +3,7 @@
 use crate::duplex::no_descriptor;
 use agent_duplex::Error;
 use agent_subprocess::{AgentCommand, Context, StdinMode};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
@@ -45,13 +46,17 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    pub(crate) fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) {
-        self.set.push((name.into(), value.into()));
+    /// Sets the variables of `env`. The agent inherits those of the host that `allowed` names; all without a list.
+    pub(crate) fn new(env: &BTreeMap<String, String>, allowed: Option<&[String]>) -> Self {
+        let set = env.iter().map(|(name, value)| (name.into(), value.into()));
+        Environment {
+            set: set.collect(),
+            allowed: allowed.map(<[String]>::to_vec),
+        }
     }
 
-    pub(crate) fn allow(&mut self, names: impl IntoIterator<Item = impl Into<String>>) {
-        let allowed = self.allowed.get_or_insert_default();
-        allowed.extend(names.into_iter().map(Into::into));
+    pub(crate) fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) {
+        self.set.push((name.into(), value.into()));
     }
 
     /// Refuses what the system would divide in another way.
@@ -160,7 +165,7 @@ mod tests {
         let mut environment = Environment::default();
         environment.set("MINE", "1");
         assert_eq!(names(&environment), ["MINE", "OURS", "PWD"]);
-        environment.allow(["CARGO_MANIFEST_DIR"]);
+        environment.allowed = Some(vec!["CARGO_MANIFEST_DIR".to_owned()]);
         let all = names(&environment);
         for name in [
             "PATH",

@@ -7,7 +7,9 @@
 //! driver reports, its caller decides. How a process is started, contained and killed belongs to `agent-subprocess`; what a
 //! turn, a receipt or a subscriber is belongs to `agent-duplex`.
 //!
-//! Modules in reading order: `command` (the smallest driver), `converse` (what the drivers of conversing agents share),
+//! [`AgentConfig`] is an agent as a person configures it. It is saved as it is, and makes the driver.
+//!
+//! Modules in reading order: `config` (all agents, one match an item), `choices`, `command` (the smallest driver), `converse` (what the drivers of conversing agents share),
 //! `claude`, `codex`, `acp`, then `mcp`, `environment` and `session_locks`, which the drivers use, and `duplex`, which
 //! translates the types of one crate into those of the other.
 //!
@@ -18,28 +20,20 @@
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
-#[cfg(feature = "acp")]
 pub mod acp;
-#[cfg(feature = "claude")]
+mod choices;
 pub mod claude;
-#[cfg(feature = "codex")]
 pub mod codex;
-#[cfg(feature = "command")]
 pub mod command;
-#[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
+mod config;
 mod converse;
-#[cfg(any(
-    feature = "acp",
-    feature = "claude",
-    feature = "codex",
-    feature = "command"
-))]
 mod duplex;
-#[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
 mod environment;
+mod hidden;
 pub mod mcp;
-#[cfg(any(feature = "acp", feature = "claude"))]
 mod session_locks;
 
-#[cfg(any(feature = "acp", feature = "claude"))]
+pub use choices::Choices;
+pub use config::{AgentConfig, AgentOptions, HandedOn};
+pub use hidden::Hidden;
 pub use session_locks::{SessionHeld, SessionLocks};

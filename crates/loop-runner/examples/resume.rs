@@ -9,12 +9,12 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use agent_drivers::command::CommandDriver;
+use agent_drivers::{AgentConfig, Choices};
 use agent_subprocess::guard;
 use cancellable_sleep::SleepGate;
 use loop_runner::{Control, DriverFactory, News, NewsReceiver, Options, Outcome, Runner};
 use loop_state::{Notice, StopCause, StopRequest, When};
-use rlm_store::{AgentSettings, PhaseSettings, Project, PromptSource, RunId, Settings, WorkTree};
+use rlm_store::{PhaseSettings, Project, PromptSource, RunId, Settings, WorkTree};
 use tokio::sync::mpsc;
 
 /// Reads its prompt, as every agent should, and works.
@@ -55,10 +55,8 @@ async fn carry_out(
     stop: bool,
 ) -> Result<Outcome, loop_runner::Error> {
     let drivers: DriverFactory = Box::new(|phase, context| {
-        let AgentSettings::Command { argv } = &phase.agent else {
-            unreachable!("the settings name a command");
-        };
-        Ok(Box::new(CommandDriver::new(argv.clone(), context)))
+        // Any agent: here the settings name a command.
+        Ok(phase.agent.driver(Choices::default(), context))
     });
     let (control, wishes) = mpsc::channel(8);
     let watch = async {
@@ -86,7 +84,7 @@ async fn carry_out(
 fn settings(directory: &Path) -> Settings {
     let argv = ["sh", "-c", AGENT].map(OsString::from).into();
     let prompt = PromptSource::Text("Write three lines.".into());
-    let mut phase = PhaseSettings::new("main", prompt, AgentSettings::Command { argv });
+    let mut phase = PhaseSettings::new("main", prompt, AgentConfig::command(argv));
     phase.gates = vec!["test -s notes".into()];
     phase.until = Some("test $(wc -l < notes) -ge 3".into()); // the loop runs it, not the agent
     phase.limits.max_iterations = Some(10);

@@ -94,13 +94,12 @@ pub(crate) const GO_ON: &str = "Go on where you were interrupted.";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent_drivers::AgentConfig;
     use loop_state::{Cut, Feedback, Steer, Timestamp};
-    use rlm_store::{AgentSettings, PromptSource};
+    use rlm_store::PromptSource;
 
     fn phase() -> PhaseSettings {
-        let agent = AgentSettings::Command {
-            argv: vec!["agent".into()],
-        };
+        let agent = AgentConfig::command(vec!["agent".into()]);
         let mut phase = PhaseSettings::new("main", PromptSource::Kept("prompt-1".into()), agent);
         phase.gates = vec!["cargo fmt --check".into()];
         phase.until = Some("cargo test".into());

@@ -96,7 +96,7 @@ fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_liv
         "settings": {
             "directory": "/srv/project", "max_failures": 3, "sleep": {"secs": 0, "nanos": 0},
             "phases": [{
-                "name": "main", "prompt": {"Text": asked.prompt}, "agent": {"Command": {"argv": ["my-agent"]}},
+                "name": "main", "prompt": {"Text": asked.prompt}, "agent": {"options": "command", "program": ["my-agent"]},
                 "gates": ["cargo fmt --check"], "until": asked.until, "promise": asked.promise,
                 "check_timeout": {"secs": 900, "nanos": 0}, "limits": phase.limits,
             }],

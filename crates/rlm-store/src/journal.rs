@@ -209,7 +209,8 @@ fn sealed(head: &RunHead, changed: Option<Vec<String>>) -> Meta {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AgentSettings, PhaseSettings, PromptSource, Settings};
+    use crate::{PhaseSettings, PromptSource, Settings};
+    use agent_drivers::AgentConfig;
     use loop_state::{Happening, Head, Timestamp};
 
     fn event(at: u64) -> Event {
@@ -222,9 +223,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::find(dir.path()).unwrap();
         let (journal, _) = Journal::open(&project, &"r1".parse().unwrap(), true).unwrap();
-        let agent = AgentSettings::Command {
-            argv: vec!["agent".into()],
-        };
+        let agent = AgentConfig::command(vec!["agent".into()]);
         let mut phase = PhaseSettings::new("main", PromptSource::Kept("prompt-1".into()), agent);
         phase.until = Some("true".into());
         let settings = Settings::new("/srv/project", vec![phase]);

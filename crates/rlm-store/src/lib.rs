@@ -31,7 +31,6 @@
 //! | [`is_usage`](Error::is_usage) | settings, names or a prompt file that make no run; a name that is taken; also each that was moved | ask differently |
 //! | none of them | a file can't be read or written, or a state is damaged beyond use: the text names it | [`Project::verify`] says what is left of the run |
 
-mod agents;
 mod checkpoints;
 mod command;
 pub mod deadline;
@@ -59,9 +58,6 @@ pub mod transcript;
 mod work_tree;
 mod worktrees;
 
-pub use agents::{
-    AcpOptions, AcpPreset, AgentSettings, ClaudeOptions, CodexOptions, Hidden, Start,
-};
 pub use checkpoints::{Checkpoints, Fate, Place, Progress, SavedState};
 pub use command::Command;
 pub use error::{Error, Mend};

@@ -4,28 +4,15 @@
 //! until somebody decides whether it makes a run start something.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 
+use agent_drivers::AgentConfig;
 use agent_drivers::mcp::McpServer;
 use serde_json::Value;
 
-use crate::{
-    AcpOptions, AgentSettings, ClaudeOptions, CodexOptions, Hidden, PhaseSettings, Settings,
-};
+use crate::{PhaseSettings, Settings};
 
 /// What stands for a value that isn't shown.
 const HIDDEN: &str = "…";
-/// The settings of Claude Code whose value is a command.
-const CLAUDE_COMMANDS: [&str; 6] = [
-    "apiKeyHelper",
-    "awsAuthRefresh",
-    "awsCredentialExport",
-    "hooks",
-    "otelHeadersHelper",
-    "statusLine",
-];
-/// The settings of Codex whose value is a command, or has one in it.
-const CODEX_COMMANDS: [&str; 2] = ["notify", "mcp_servers"];
 /// The tables below those whose values are secrets.
 const SECRET_TABLES: [&str; 4] = ["env", "env_http_headers", "headers", "http_headers"];
 
@@ -156,103 +143,29 @@ fn of_phase(phase: &PhaseSettings) -> Vec<Program> {
     all
 }
 
-fn of_agent(agent: &AgentSettings, add: &mut impl FnMut(ProgramKind, String)) {
-    let nothing: &[OsString] = &[];
-    let (program, args) = match agent {
-        AgentSettings::Command { argv } => (argv, nothing),
-        AgentSettings::Claude {
-            program,
-            model: _,
-            args,
-            options: _,
-        }
-        | AgentSettings::Codex {
-            program,
-            model: _,
-            args,
-            options: _,
-        }
-        | AgentSettings::Acp {
-            preset: _,
-            program,
-            model: _,
-            args,
-            options: _,
-        } => (program, args.as_slice()),
-    };
-    if program.is_empty() {
+fn of_agent(agent: &AgentConfig, add: &mut impl FnMut(ProgramKind, String)) {
+    if agent.program.is_empty() {
         return;
     }
     // What stands behind it goes to nobody but the agent, and the user typed it: a secret in it is in the list of processes already.
-    let words = program
-        .iter()
-        .chain(args)
-        .map(|word| word.to_string_lossy());
-    let words: Vec<String> = words.map(|word| quoted(&word)).collect();
-    let words = words.join(" ");
-    match agent {
-        AgentSettings::Command { argv: _ } => add(ProgramKind::Agent, words),
-        AgentSettings::Claude { options, .. } => of_claude(words, options, add),
-        AgentSettings::Codex { options, .. } => of_codex(words, options, add),
-        AgentSettings::Acp { options, .. } => {
-            let AcpOptions {
-                auth_method: _,
-                env,
-                env_allow: _,
-            } = &**options;
-            add(ProgramKind::Agent, with(words, env, [].iter()));
-        }
-    }
-}
-
-fn of_claude(words: String, options: &ClaudeOptions, add: &mut impl FnMut(ProgramKind, String)) {
-    let ClaudeOptions {
-        fallback_model: _,
-        effort: _,
-        max_turns: _,
-        tools: _,
-        allowed_tools: _,
-        disallowed_tools: _,
-        system_prompt: _,
-        append_system_prompt: _,
-        setting_sources,
-        settings,
-        hooks,
-        add_dirs: _,
-        strict_mcp: _,
-        env,
-        env_allow: _,
-    } = options;
-    add(ProgramKind::Agent, with(words, env, settings.0.keys()));
-    for (key, value) in &settings.0 {
-        if CLAUDE_COMMANDS.contains(&key.as_str()) {
+    let words = agent.program.iter().chain(&agent.args);
+    let words: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
+    let handed_on = agent.handed_on();
+    let settings = || handed_on.settings.into_iter().flatten();
+    let names = settings().map(|(name, _)| name);
+    add(
+        ProgramKind::Agent,
+        with(words.join(" "), handed_on.env, names),
+    );
+    for (key, value) in settings() {
+        let first = key.split('.').next().unwrap_or_default();
+        if handed_on.commands.contains(&first) {
             add(ProgramKind::AgentSetting, setting(key, value));
         }
     }
-    if *hooks {
-        let sources = setting_sources.as_ref().map(|them| them.join(", "));
-        let sources = sources.unwrap_or_else(|| "user, project, local".to_owned());
+    if let Some(sources) = handed_on.hooks {
         let command = format!("the hooks of the settings that Claude Code reads: {sources}");
         add(ProgramKind::AgentHooks, command);
-    }
-}
-
-fn of_codex(words: String, options: &CodexOptions, add: &mut impl FnMut(ProgramKind, String)) {
-    let CodexOptions {
-        effort: _,
-        system_prompt: _,
-        append_system_prompt: _,
-        config,
-        analytics: _,
-        env,
-        env_allow: _,
-    } = options;
-    add(ProgramKind::Agent, with(words, env, config.0.keys()));
-    for (key, value) in &config.0 {
-        let first = key.split('.').next().unwrap_or_default();
-        if CODEX_COMMANDS.contains(&first) {
-            add(ProgramKind::AgentSetting, setting(key, value));
-        }
     }
 }
 
@@ -287,10 +200,13 @@ fn hide_below(value: &mut Value) {
 /// Adds the names of what the program is given and isn't shown.
 fn with<'a>(
     words: String,
-    env: &Hidden<BTreeMap<String, String>>,
+    env: Option<&BTreeMap<String, String>>,
     settings: impl Iterator<Item = &'a String>,
 ) -> String {
-    let env = env.0.keys().map(|name| format!("{name}={HIDDEN}"));
+    let env = env
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| format!("{name}={HIDDEN}"));
     let settings = settings.map(|name| format!("setting {name}={HIDDEN}"));
     let hidden: Vec<String> = env.chain(settings).collect();
     match hidden.is_empty() {
@@ -310,10 +226,10 @@ fn of_server(server: &McpServer, hidden: &McpServer) -> String {
                 is_secret = names_secret(arg);
                 words.push(shown);
             }
-            with(words.join(" "), &Hidden(env.clone()), [].iter())
+            with(words.join(" "), Some(env), [].iter())
         }
         (_, McpServer::Http { url, headers } | McpServer::Sse { url, headers }) => {
-            with(url.clone(), &Hidden(headers.clone()), [].iter())
+            with(url.clone(), Some(headers), [].iter())
         }
         // A setting that this version doesn't know is shown by its name.
         _ => HIDDEN.to_owned(),
@@ -364,7 +280,7 @@ mod tests {
             .collect()
     }
 
-    fn phase(agent: AgentSettings) -> PhaseSettings {
+    fn phase(agent: AgentConfig) -> PhaseSettings {
         PhaseSettings::new("main", PromptSource::Text("x".into()), agent)
     }
 
@@ -383,9 +299,10 @@ mod tests {
         for (name, server) in [("a", shell), ("b", keyed), ("c", evil), ("d", place)] {
             servers.insert(name, server).unwrap();
         }
-        let mut phase = phase(AgentSettings::Command {
-            argv: vec!["agent".into(), "two words".into()],
-        });
+        let mut phase = phase(AgentConfig::command(vec![
+            "agent".into(),
+            "two words".into(),
+        ]));
         phase.mcp_servers = servers;
         assert_eq!(
             shown(phase),
@@ -401,9 +318,9 @@ mod tests {
 
     #[test]
     fn h6_commands_in_the_settings_of_an_agent_are_shown() {
-        let claude = r#"{"Claude":{"program":["claude"],"args":["-x"],"options":{"hooks":true,"env":{"LD_PRELOAD":"s3cret"},
+        let claude = r#"{"program":["claude"],"args":["-x"],"options":{"claude":{"hooks":true,"env":{"LD_PRELOAD":"s3cret"},
             "settings":{"apiKeyHelper":"evil","env":{"A":"s3cret"}}}}}"#;
-        let codex = r#"{"Codex":{"program":["codex"],"options":{"config":{"model":"s3cret","notify":["evil"],
+        let codex = r#"{"program":["codex"],"options":{"codex":{"config":{"model":"s3cret","notify":["evil"],
             "mcp_servers":{"a":{"command":"evil","env":{"A":"s3cret"}}}}}}}"#;
         let shown: Vec<String> = [claude, codex]
             .into_iter()

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent_drivers::AgentConfig;
 use agent_drivers::mcp::McpServers;
 use loop_state::{Autonomy, Limits, PhaseRules, Rules, SessionPolicy};
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentSettings, Error, Worktree, prompt_file};
+use crate::{Error, Worktree, prompt_file};
 
 /// Everything that a run needs, saved with it: a resume asks for nothing again. [`Settings::new`] makes them with the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +69,7 @@ pub struct PhaseSettings {
     /// Where its prompt comes from.
     pub prompt: PromptSource,
     /// The agent.
-    pub agent: AgentSettings,
+    pub agent: AgentConfig,
     /// What the agent may do. Means nothing to a command.
     #[serde(default)]
     pub permissions: Permissions,
@@ -121,7 +122,7 @@ impl PhaseSettings {
 
     /// Makes a phase that has no gates, no limits and no end yet: give it `until`, a `promise` or `max_iterations`.
     #[must_use]
-    pub fn new(name: impl Into<String>, prompt: PromptSource, agent: AgentSettings) -> Self {
+    pub fn new(name: impl Into<String>, prompt: PromptSource, agent: AgentConfig) -> Self {
         Self {
             name: name.into(),
             prompt,
@@ -183,9 +184,10 @@ impl Settings {
     /// # Examples
     ///
     /// ```
-    /// use rlm_store::{AgentSettings, PhaseSettings, PromptSource, Settings};
+    /// use agent_drivers::AgentConfig;
+    /// use rlm_store::{PhaseSettings, PromptSource, Settings};
     ///
-    /// let agent = AgentSettings::Command { argv: vec!["my-agent".into()] };
+    /// let agent = AgentConfig::command(vec!["my-agent".into()]);
     /// let prompt = PromptSource::Text("Do the next step of PLAN.md.".into());
     /// let mut phase = PhaseSettings::new("main", prompt, agent);
     /// phase.until = Some("make test".into());

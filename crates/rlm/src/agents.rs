@@ -3,8 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use rlm_store::AcpPreset;
-use rlm_store::AgentSettings;
+use agent_drivers::{AgentConfig, AgentOptions, acp::AcpPreset};
 
 use crate::exit::Failure;
 use crate::hint::quoted;
@@ -58,16 +57,16 @@ pub(crate) const KNOWN: [Known; 4] = [
 
 impl AgentKind {
     /// Returns the kind of an agent that a run has.
-    pub(crate) fn of(agent: &AgentSettings) -> Self {
-        match agent {
-            AgentSettings::Claude { .. } => Self::Claude,
-            AgentSettings::Codex { .. } => Self::Codex,
-            AgentSettings::Acp { preset, .. } => match preset {
+    pub(crate) fn of(agent: &AgentConfig) -> Self {
+        match &agent.options {
+            AgentOptions::Command => Self::Command,
+            AgentOptions::Claude(_) => Self::Claude,
+            AgentOptions::Codex(_) => Self::Codex,
+            AgentOptions::Acp { preset, .. } => match preset {
                 AcpPreset::Gemini => Self::Gemini,
                 AcpPreset::Opencode => Self::Opencode,
                 AcpPreset::Claude | AcpPreset::Other => Self::Acp,
             },
-            _ => Self::Command,
         }
     }
 
@@ -85,52 +84,45 @@ impl AgentKind {
 }
 
 /// Puts a model and words of its own over what an agent is told, where there are any.
-pub(crate) fn tell(agent: &mut AgentSettings, model: Option<String>, words: Vec<OsString>) {
-    let own = match agent {
-        AgentSettings::Command { argv } => argv,
-        driven => {
-            let Some(start) = driven.start_mut() else {
-                return;
-            };
-            if model.is_some() {
-                *start.model = model;
-            }
-            start.args
-        }
-    };
+pub(crate) fn tell(agent: &mut AgentConfig, model: Option<String>, words: Vec<OsString>) {
+    if agent.is_driven() && model.is_some() {
+        agent.model = model;
+    }
     if !words.is_empty() {
-        *own = words;
+        match agent.is_driven() {
+            true => agent.args = words,
+            false => agent.program = words,
+        }
     }
 }
 
 /// Returns the agent's short name, for people.
-pub(crate) fn name(agent: &AgentSettings) -> String {
-    let name = match agent {
-        AgentSettings::Command { argv } => {
-            let words: Vec<_> = argv
-                .iter()
+pub(crate) fn name(agent: &AgentConfig) -> String {
+    let name = match &agent.options {
+        AgentOptions::Command => {
+            let words: Vec<_> = { agent.program.iter() }
                 .map(|word| quoted(&word.to_string_lossy()))
                 .collect();
             return words.join(" ");
         }
-        AgentSettings::Acp {
+        AgentOptions::Acp {
             preset: AcpPreset::Other,
             ..
         } => {
             let program = Path::new(program(agent)).file_name().unwrap_or_default();
             format!("acp agent {}", quoted(&program.to_string_lossy()))
         }
-        driven => driven.name().to_owned(),
+        _ => agent.name().to_owned(),
     };
-    match agent.model() {
+    match &agent.model {
         Some(model) => format!("{name} ({model})"),
         None => name,
     }
 }
 
 /// Returns the program that is started for an agent.
-pub(crate) fn program(agent: &AgentSettings) -> &OsStr {
-    agent.program().first().map_or(OsStr::new(""), |word| word)
+pub(crate) fn program(agent: &AgentConfig) -> &OsStr {
+    agent.program.first().map_or(OsStr::new(""), |word| word)
 }
 
 /// A program that is named by a path counts from `directory`; a bare name is looked for on `PATH`.
@@ -180,7 +172,7 @@ pub(crate) fn choose(
 }
 
 /// Looks for the agent's program before anything is made, so that a typing mistake costs nothing.
-pub(crate) fn find_program(agent: &AgentSettings, directory: &Path) -> Result<(), Failure> {
+pub(crate) fn find_program(agent: &AgentConfig, directory: &Path) -> Result<(), Failure> {
     let program = program(agent);
     let shown = program.to_string_lossy();
     let refuse = |what: String| Err(Failure::usage(what));

@@ -193,8 +193,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::args::{Args, Command};
     use crate::config::built_in::DEFAULT_IDLE_TIMEOUT;
+    use agent_drivers::{AgentConfig, AgentOptions};
     use clap::Parser;
-    use rlm_store::AgentSettings;
     use rlm_store::Permissions;
     use rlm_store::PromptSource;
     use std::time::Duration;
@@ -238,9 +238,7 @@ pub(crate) mod tests {
         let phase = &settings.phases[0];
         assert_eq!(phase.permissions, Permissions::Edits);
         assert_eq!(phase.limits.idle_timeout, Some(DEFAULT_IDLE_TIMEOUT));
-        let AgentSettings::Claude { program, args, .. } = &phase.agent else {
-            panic!("{:?}", phase.agent)
-        };
+        let AgentConfig { program, args, .. } = &phase.agent;
         assert_eq!(
             (program[0].to_str(), args[0].to_str()),
             (Some("sh"), Some("sh"))
@@ -349,7 +347,7 @@ pub(crate) mod tests {
         assert_eq!((plan.name.as_str(), build.name.as_str()), ("plan", "build"));
         assert_eq!(plan.prompt, PromptSource::Text("Plan.".into()));
         assert_eq!(build.prompt, PromptSource::File("/tmp/build.md".into()));
-        let agents = [plan, build].map(|phase| (phase.agent.name(), phase.agent.model()));
+        let agents = [plan, build].map(|phase| (phase.agent.name(), phase.agent.model.as_deref()));
         assert_eq!(agents, [("codex", None), ("claude", Some("opus"))]);
         // The end of one phase is none of the other's.
         assert_eq!(
@@ -369,7 +367,7 @@ pub(crate) mod tests {
             [plan, build].map(|phase| phase.permissions),
             [Permissions::Deny, Permissions::Edits]
         );
-        let AgentSettings::Claude { options, .. } = &build.agent else {
+        let AgentOptions::Claude(options) = &build.agent.options else {
             panic!("{:?}", build.agent)
         };
         assert_eq!(options.effort.as_deref(), Some("high"));
@@ -388,7 +386,7 @@ pub(crate) mod tests {
             assert_eq!(phase.limits.max_iterations, Some(5), "{}", phase.name);
             assert_eq!(phase.permissions, Permissions::All, "{}", phase.name);
             assert_eq!(
-                (phase.agent.name(), phase.agent.model()),
+                (phase.agent.name(), phase.agent.model.as_deref()),
                 ("opencode", None)
             );
         }

@@ -2,10 +2,13 @@
 
 use super::connection::{AcpConnection, Setup};
 use super::gemini;
-use super::options::Options;
+use super::options::AcpOptions;
+use super::preset::AcpPreset;
 use super::protocol::{Session, Wishes};
+use crate::choices::Choices;
 use crate::converse::{Link, Live};
 use crate::duplex::{GEMINI, not_started, start};
+use crate::environment::Environment;
 use crate::session_locks::held;
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
@@ -69,7 +72,8 @@ pub struct AcpDriver {
     kind: Kind,
     program: Vec<OsString>,
     context: Context,
-    pub(super) options: Options,
+    pub(super) options: AcpOptions,
+    pub(super) choices: Choices,
 }
 
 impl AcpDriver {
@@ -148,16 +152,35 @@ impl AcpDriver {
     }
 
     fn of(kind: Kind, program: Vec<OsString>, context: Context) -> Self {
-        let mut options = Options::default();
-        for (name, value) in kind.env {
-            options.env.set(*name, *value);
-        }
         AcpDriver {
             kind,
             program,
             context,
-            options,
+            options: AcpOptions::default(),
+            choices: Choices::default(),
         }
+    }
+
+    /// Makes the driver of an agent of which this is known.
+    pub(crate) fn of_preset(preset: AcpPreset, program: Vec<OsString>, context: Context) -> Self {
+        let new = match preset {
+            AcpPreset::Gemini => Self::gemini,
+            AcpPreset::Opencode => Self::opencode,
+            AcpPreset::Claude => Self::claude,
+            AcpPreset::Other => Self::new,
+        };
+        new(program, context)
+    }
+
+    /// Returns the environment that the agent gets: what it needs, and over that what was chosen.
+    fn environment(&self) -> Environment {
+        let mut environment = self.options.environment();
+        for (name, value) in self.kind.env {
+            if !self.options.env.0.contains_key(*name) {
+                environment.set(*name, *value);
+            }
+        }
+        environment
     }
 
     /// Tells early what could not be started: an argument that says what the driver says, or a variable that is none. What the agent
@@ -166,15 +189,15 @@ impl AcpDriver {
     /// # Errors
     /// Names the first of them, and what to write instead.
     pub fn check(&self) -> Result<(), Error> {
-        self.options.env.check()?;
-        for arg in &self.options.args {
+        self.environment().check()?;
+        for arg in &self.choices.args {
             let arg = arg.to_string_lossy();
             let flag = arg.split('=').next().unwrap_or_default();
             let mend = if self.kind.permissions.contains(&flag) {
                 "say --permissions instead of it"
             } else if self.kind.ours.contains(&flag) {
                 "take it out of the agent's extra arguments"
-            } else if ["-m", "--model"].contains(&flag) && self.options.model.is_some() {
+            } else if ["-m", "--model"].contains(&flag) && self.choices.model.is_some() {
                 "say it once, by the driver's own option"
             } else {
                 continue;
@@ -188,13 +211,14 @@ impl AcpDriver {
 
     /// Returns the variable that the agent needs to be told to ask.
     fn asking(&self) -> Option<(&'static str, &'static str)> {
-        let env = &self.options.env;
+        let env = self.environment();
         let unset = |(name, _): &(&str, &str)| env.variable(name, &self.context).is_none();
         self.kind.asks.filter(unset)
     }
 
     fn wishes(&self, session: SessionChoice) -> Result<Wishes, Error> {
-        let servers = &self.options.mcp_servers;
+        let servers = &self.choices.mcp_servers;
+        let env = self.environment();
         let cwd = std::path::absolute(&self.context.cwd).map_err(|e| {
             let what = format!("the working directory has no absolute path: {e}; name another");
             Error::start(what, Some(e.into()))
@@ -211,14 +235,14 @@ impl AcpDriver {
             session,
             roots: [cwd, real],
             servers: servers
-                .expanded(|name| self.options.env.variable(name, &self.context))
+                .expanded(|name| env.variable(name, &self.context))
                 .map_err(not_started)?,
-            model: self.options.model.clone(),
-            permissions: self.options.permissions,
+            model: self.choices.model.clone(),
+            permissions: self.choices.permissions,
             auth_method: self.options.auth_method.clone(),
-            timeouts: self.options.timeouts,
+            timeouts: self.choices.timeouts,
             cost_restarts: self.kind.cost_restarts,
-            never_asks: self.asking().is_some() && self.options.permissions == Permissions::All,
+            never_asks: self.asking().is_some() && self.choices.permissions == Permissions::All,
         })
     }
 }
@@ -227,7 +251,8 @@ impl AcpDriver {
     /// Does what it can for the session; what can't be kept is told as lost when it is loaded.
     fn keep_session(&self, id: &str) {
         let homes = ["GEMINI_CLI_HOME", "HOME"];
-        let variable = |name: &&str| self.options.env.variable(name, &self.context);
+        let env = self.environment();
+        let variable = |name: &&str| env.variable(name, &self.context);
         if let Some(home) = homes.iter().find_map(variable) {
             let _kept = gemini::keep(Path::new(&home), id);
         }
@@ -251,17 +276,17 @@ impl Driver for AcpDriver {
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
         Box::pin(async move {
             self.check()?;
-            let env = &self.options.env;
+            let env = self.environment();
             let command = env.command(&self.program, self.kind.needs, &self.context)?;
-            let command = command.args(self.kind.args).args(&self.options.args);
+            let command = command.args(self.kind.args).args(&self.choices.args);
             let command = match self.asking() {
-                Some((name, value)) if self.options.permissions != Permissions::All => {
+                Some((name, value)) if self.choices.permissions != Permissions::All => {
                     command.env(name, value)
                 }
                 _ => command,
             };
             let command = command.env_remove("CLAUDECODE");
-            let (command, lease) = match (&self.options.locks, &session) {
+            let (command, lease) = match (&self.choices.session_locks, &session) {
                 (Some(locks), SessionChoice::Resume(id)) => held(command, Some(locks), id).await?,
                 _ => (command, None),
             };
@@ -273,8 +298,8 @@ impl Driver for AcpDriver {
             let link = Link::new(agent, self.kind.name, &self.program, &self.context, None);
             let setup = Setup {
                 lease,
-                locks: self.options.locks.clone(),
-                answer: self.options.timeouts.others,
+                locks: self.choices.session_locks.clone(),
+                answer: self.choices.timeouts.others,
             };
             let connection = AcpConnection::new(link, Session::new(wishes), setup);
             Ok(Box::new(Live(connection)) as Box<dyn Connection>)

@@ -1,49 +1,83 @@
-//! What can be chosen for an agent before it starts.
+//! The options that only this agent has, and what its driver takes besides.
 
 use super::AcpDriver;
-use crate::SessionLocks;
-use crate::converse::Timeouts;
+use crate::choices::Choices;
 use crate::environment::Environment;
+use crate::hidden::Hidden;
 use crate::mcp::McpServers;
+use crate::session_locks::SessionLocks;
 use agent_duplex::Permissions;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
-/// What was chosen. Values of variables are not shown.
-#[derive(Clone, Default)]
-pub(super) struct Options {
-    pub(super) model: Option<String>,
-    pub(super) permissions: Permissions,
-    pub(super) mcp_servers: McpServers,
-    pub(super) auth_method: Option<String>,
-    pub(super) env: Environment,
-    pub(super) args: Vec<OsString>,
-    pub(super) timeouts: Timeouts,
-    pub(super) locks: Option<SessionLocks>,
+/// What can be said to an agent that speaks the Agent Client Protocol besides its model and what it may do.
+///
+/// It is saved as it is, with values that may be secret; `Debug` shows neither those nor texts of people. An option that this version does not know is an error rather than nothing.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct AcpOptions {
+    /// The agent's id of the way in which it logs in before it begins, one that needs no person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth_method: Option<String>,
+    /// Variables of its environment.
+    #[serde(skip_serializing_if = "Hidden::is_empty")]
+    pub env: Hidden<BTreeMap<String, String>>,
+    /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
+    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale,
+    /// proxies, certificates, what begins with `XDG_`, and what a known agent calls its own: `GEMINI_*`, `GOOGLE_API_KEY`,
+    /// `GOOGLE_GEMINI_*` and `GOOGLE_GENAI_*`; `OPENCODE_*`; or `ANTHROPIC_*`, `CLAUDE_*` and `IS_SANDBOX`. The keys of the services that
+    /// OpenCode can use are not among that. By default it inherits all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env_allow: Option<Vec<String>>,
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for AcpOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("model", &self.model)
-            .field("permissions", &self.permissions)
-            .field("mcp_servers", &self.mcp_servers)
+        f.debug_struct("AcpOptions")
             .field("auth_method", &self.auth_method)
             .field("env", &self.env)
-            .field("args", &self.args.len())
-            .field("timeouts", &self.timeouts)
-            .field("locks", &self.locks)
+            .field("env_allow", &self.env_allow)
             .finish()
+    }
+}
+
+impl AcpOptions {
+    /// Returns the names of what is chosen here that may keep the agent from something.
+    pub(crate) fn restrictions(&self) -> Vec<&'static str> {
+        // OpenCode and Gemini have variables for that.
+        let env = ["env"].into_iter();
+        env.filter(|_| !self.env.is_empty()).collect()
+    }
+
+    /// Returns the environment that the agent gets.
+    pub(super) fn environment(&self) -> Environment {
+        Environment::new(&self.env.0, self.env_allow.as_deref())
     }
 }
 
 /// What is chosen with these methods is checked when a connection is opened.
 impl AcpDriver {
-    /// Names the model, by the agent's own id for it; by default that of the agent's settings.
+    /// Replaces the agent's own options.
+    #[must_use]
+    pub fn options(mut self, options: AcpOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Replaces what is chosen for the conversation.
+    #[must_use]
+    pub(crate) fn choices(mut self, choices: Choices) -> Self {
+        self.choices = choices;
+        self
+    }
+
+    /// Names the model; by default that of the agent's own settings.
     #[must_use]
     pub fn model(mut self, model: impl Into<String>) -> Self {
-        self.options.model = Some(model.into());
+        self.choices.model = Some(model.into());
         self
     }
 
@@ -55,7 +89,7 @@ impl AcpDriver {
     /// [`Permissions::Deny`] too.
     #[must_use]
     pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.options.permissions = permissions;
+        self.choices.permissions = permissions;
         self
     }
 
@@ -63,33 +97,7 @@ impl AcpDriver {
     /// another the start is answered with an error for which [`is_unsupported`](agent_duplex::Error::is_unsupported) is true.
     #[must_use]
     pub fn mcp_servers(mut self, servers: McpServers) -> Self {
-        self.options.mcp_servers = servers;
-        self
-    }
-
-    /// Asks the agent to log in by one of its methods, by its id, before a session is opened; it has to be one that needs no
-    /// person. By default agents log in by what their own settings and their environment say.
-    #[must_use]
-    pub fn auth_method(mut self, method: impl Into<String>) -> Self {
-        self.options.auth_method = Some(method.into());
-        self
-    }
-
-    /// Sets a variable of the agent's environment, over the host's and the context's.
-    #[must_use]
-    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.options.env.set(name, value);
-        self
-    }
-
-    /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
-    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale,
-    /// proxies, certificates, what begins with `XDG_`, and what a known agent calls its own: `GEMINI_*`, `GOOGLE_API_KEY`,
-    /// `GOOGLE_GEMINI_*` and `GOOGLE_GENAI_*`; `OPENCODE_*`; or `ANTHROPIC_*`, `CLAUDE_*` and `IS_SANDBOX`. The keys of the services that
-    /// OpenCode can use are not among that. By default it inherits all.
-    #[must_use]
-    pub fn env_allow(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.options.env.allow(names);
+        self.choices.mcp_servers = servers;
         self
     }
 
@@ -97,27 +105,21 @@ impl AcpDriver {
     /// error when it is said here again; what the agent may do is among that.
     #[must_use]
     pub fn args(mut self, args: Vec<OsString>) -> Self {
-        self.options.args.extend(args);
+        self.choices.args.extend(args);
         self
     }
 
-    /// Says how long the agent may take to answer its introduction, and any other request; 60 s each by default. A turn may
-    /// take for ever, and so may what the agent asks.
+    /// Sets how long the agent may take to answer: see [`Choices::request_timeouts`].
     #[must_use]
     pub fn request_timeouts(mut self, initialize: Duration, others: Duration) -> Self {
-        self.options.timeouts = Timeouts { initialize, others };
+        self.choices = self.choices.request_timeouts(initialize, others);
         self
     }
 
-    /// Locks sessions against other processes that use the same directory. By default nothing is locked.
-    ///
-    /// Who would go on with a session that another agent writes gets an error for which
-    /// [`is_held`](agent_duplex::Error::is_held) is true, and whose source is a [`SessionHeld`](crate::SessionHeld). A new
-    /// session gets its id from the agent and is locked from then on; this lock, unlike that of a session that is gone on
-    /// with, ends with the host.
+    /// Locks sessions against other processes that use the same directory: see [`Choices::session_locks`].
     #[must_use]
     pub fn session_locks(mut self, locks: SessionLocks) -> Self {
-        self.options.locks = Some(locks);
+        self.choices.session_locks = Some(locks);
         self
     }
 }

@@ -1,7 +1,7 @@
 //! The command line of an agent, out of what was chosen. No text of a person's and no secret stands
 //! in a word: those go by private files.
 
-use super::options::Options;
+use super::ClaudeDriver;
 use super::protocol::mode;
 use crate::duplex::not_started;
 use agent_duplex::{Error, Permissions, SessionChoice};
@@ -48,13 +48,13 @@ impl Arguments {
     /// Composes the words, and writes the files into `scratch`. `variable` fills in what MCP servers want of the
     /// environment.
     pub(super) fn compose(
-        options: &Options,
+        driver: &ClaudeDriver,
         session: &SessionChoice,
         id: &str,
         scratch: &Path,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Error> {
-        options.check()?;
+        driver.check()?;
         let mut all = Arguments::default();
         for word in ["-p", "--input-format", "stream-json", "--output-format"] {
             all.say(word);
@@ -74,47 +74,50 @@ impl Arguments {
         }
         all.say("--permission-prompt-tool");
         all.say("stdio");
-        if options.permissions == Permissions::All {
+        if driver.choices.permissions == Permissions::All {
             all.say("--dangerously-skip-permissions");
         } else {
             all.say("--permission-mode");
-            all.say(mode(options.permissions));
+            all.say(mode(driver.choices.permissions));
         }
-        let turns = options.max_turns.map(|turns| turns.to_string());
+        let turns = driver.options.max_turns.map(|turns| turns.to_string());
         let named = [
-            ("--model", &options.model),
-            ("--fallback-model", &options.fallback_model),
-            ("--effort", &options.effort),
+            ("--model", &driver.choices.model),
+            ("--fallback-model", &driver.options.fallback_model),
+            ("--effort", &driver.options.effort),
             ("--max-turns", &turns),
         ];
         for (flag, value) in named {
             value.iter().for_each(|value| all.bind(flag, value));
         }
         let lists = [
-            ("--tools", options.tools.as_deref()),
-            ("--allowedTools", some(&options.allowed_tools)),
-            ("--disallowedTools", some(&options.disallowed_tools)),
-            ("--setting-sources", options.setting_sources.as_deref()),
+            ("--tools", driver.options.tools.as_deref()),
+            ("--allowedTools", some(&driver.options.allowed_tools)),
+            ("--disallowedTools", some(&driver.options.disallowed_tools)),
+            (
+                "--setting-sources",
+                driver.options.setting_sources.as_deref(),
+            ),
         ];
         for (flag, list) in lists {
             list.iter().for_each(|list| all.bind(flag, list.join(",")));
         }
-        for directory in &options.add_dirs {
+        for directory in &driver.options.add_dirs {
             all.bind("--add-dir", directory);
         }
-        all.files(options, scratch, variable)?;
-        all.more(&options.args)?;
+        all.files(driver, scratch, variable)?;
+        all.more(&driver.choices.args)?;
         Ok(all)
     }
 
     fn files(
         &mut self,
-        options: &Options,
+        driver: &ClaudeDriver,
         scratch: &Path,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<(), Error> {
-        let mut settings = options.settings.clone();
-        if !options.hooks {
+        let mut settings = driver.options.settings.0.clone();
+        if !driver.options.hooks {
             settings.insert("disableAllHooks".to_owned(), Value::Bool(true));
         }
         if !settings.is_empty() {
@@ -122,19 +125,23 @@ impl Arguments {
             self.file("--settings", scratch, "settings", "json", &json)?;
         }
         let prompts = [
-            ("--system-prompt-file", &options.system_prompt),
-            ("--append-system-prompt-file", &options.append_system_prompt),
+            ("--system-prompt-file", &driver.options.system_prompt),
+            (
+                "--append-system-prompt-file",
+                &driver.options.append_system_prompt,
+            ),
         ];
         for (flag, text) in prompts {
             if let Some(text) = text {
                 self.file(flag, scratch, "system-prompt", "md", text)?;
             }
         }
-        if options.strict_mcp {
+        if driver.options.strict_mcp {
             self.say("--strict-mcp-config");
         }
-        if !options.mcp_servers.is_empty() {
-            let servers = options
+        if !driver.choices.mcp_servers.is_empty() {
+            let servers = driver
+                .choices
                 .mcp_servers
                 .expanded(variable)
                 .map_err(not_started)?;
@@ -220,22 +227,32 @@ fn flag(word: &OsStr) -> Option<String> {
     flag.starts_with('-').then(|| flag.to_owned())
 }
 
-impl Options {
+impl ClaudeDriver {
     /// Refuses lists whose parts the agent would divide in another way, at commas and spaces, and variables that the system would.
-    pub(super) fn check(&self) -> Result<(), Error> {
-        self.env.check()?;
+    pub(super) fn check_options(&self) -> Result<(), Error> {
+        self.options.environment().check()?;
         let rules = [
-            ("allowed tool", &self.allowed_tools),
-            ("disallowed tool", &self.disallowed_tools),
+            ("allowed tool", &self.options.allowed_tools),
+            ("disallowed tool", &self.options.disallowed_tools),
         ];
-        let tools = self.tools.iter().flatten().find(|tool| !is_name(tool));
+        let tools = self
+            .options
+            .tools
+            .iter()
+            .flatten()
+            .find(|tool| !is_name(tool));
         let bad_rule = rules.iter().find_map(|(what, rules)| {
             let rule = rules.iter().find(|rule| !is_rule(rule))?;
             Some((*what, rule))
         });
         let is_source = |source: &&String| ["user", "project", "local"].contains(&source.as_str());
-        let source = { self.setting_sources.iter().flatten() }.find(|source| !is_source(source));
-        let effort = self.effort.as_ref().filter(|effort| !is_name(effort));
+        let source =
+            { self.options.setting_sources.iter().flatten() }.find(|source| !is_source(source));
+        let effort = self
+            .options
+            .effort
+            .as_ref()
+            .filter(|effort| !is_name(effort));
         let (what, text, mend) = if let Some(tool) = tools {
             ("tool", tool, "name one tool, such as Bash")
         } else if let Some((what, rule)) = bad_rule {
@@ -274,18 +291,24 @@ fn is_rule(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ClaudeOptions;
     use super::*;
+    use agent_subprocess::Context;
     use proptest::prelude::*;
 
-    fn composed(options: &Options) -> Result<Vec<String>, String> {
+    fn composed(driver: &ClaudeDriver) -> Result<Vec<String>, String> {
         let scratch = tempfile::tempdir().unwrap();
         let fresh = SessionChoice::Fresh;
-        let all = Arguments::compose(options, &fresh, "id", scratch.path(), |_| None);
+        let all = Arguments::compose(driver, &fresh, "id", scratch.path(), |_| None);
         let words = all.map_err(|e| e.to_string())?.words;
         Ok(words
             .into_iter()
             .map(|word| word.into_string().unwrap())
             .collect())
+    }
+
+    fn unnamed() -> ClaudeDriver {
+        ClaudeDriver::new(Vec::new(), Context::new("", ""))
     }
 
     fn texts(texts: &[&str]) -> Vec<String> {
@@ -294,25 +317,25 @@ mod tests {
 
     #[test]
     fn p31c_p31d_p31e_what_would_be_split_or_be_another_flag_is_refused() {
-        let with = |change: &dyn Fn(&mut Options)| {
-            let mut options = Options::default();
-            change(&mut options);
-            composed(&options).unwrap_err()
+        let with = |change: &dyn Fn(&mut ClaudeDriver)| {
+            let mut driver = unnamed();
+            change(&mut driver);
+            composed(&driver).unwrap_err()
         };
         let errors = [
-            with(&|o| o.tools = Some(texts(&["Bash", "Edit,Write"]))),
-            with(&|o| o.tools = Some(texts(&[""]))),
-            with(&|o| o.tools = Some(texts(&["--dangerously-skip-permissions"]))),
-            with(&|o| o.allowed_tools = texts(&["Bash(ls) Bash"])),
-            with(&|o| o.disallowed_tools = texts(&["Bash(a),Write(b)"])),
-            with(&|o| o.allowed_tools = texts(&["Bash(ls"])),
-            with(&|o| o.setting_sources = Some(texts(&["usr"]))),
-            with(&|o| o.effort = Some("high low".to_owned())),
-            with(&|o| o.args = vec!["--settings=x".into()]),
-            with(&|o| o.args = vec![format!("--betas={}", "x".repeat(WORD)).into()]),
+            with(&|o| o.options.tools = Some(texts(&["Bash", "Edit,Write"]))),
+            with(&|o| o.options.tools = Some(texts(&[""]))),
+            with(&|o| o.options.tools = Some(texts(&["--dangerously-skip-permissions"]))),
+            with(&|o| o.options.allowed_tools = texts(&["Bash(ls) Bash"])),
+            with(&|o| o.options.disallowed_tools = texts(&["Bash(a),Write(b)"])),
+            with(&|o| o.options.allowed_tools = texts(&["Bash(ls"])),
+            with(&|o| o.options.setting_sources = Some(texts(&["usr"]))),
+            with(&|o| o.options.effort = Some("high low".to_owned())),
+            with(&|o| o.choices.args = vec!["--settings=x".into()]),
+            with(&|o| o.choices.args = vec![format!("--betas={}", "x".repeat(WORD)).into()]),
             with(&|o| {
-                o.tools = Some(texts(&["Bash"]));
-                o.args = texts(&["--tools", "Write"])
+                o.options.tools = Some(texts(&["Bash"]));
+                o.choices.args = texts(&["--tools", "Write"])
                     .into_iter()
                     .map(Into::into)
                     .collect();
@@ -335,18 +358,18 @@ mod tests {
 
     #[test]
     fn p31a_what_may_be_named_is() {
-        let mut options = Options {
+        let mut driver = unnamed().options(ClaudeOptions {
             tools: Some(Vec::new()),
             allowed_tools: texts(&["Bash(git log:*)", "mcp__docs__*", "Read"]),
             setting_sources: Some(texts(&["project", "local"])),
             hooks: true,
-            ..Options::default()
-        };
-        let words = composed(&options).unwrap();
+            ..ClaudeOptions::default()
+        });
+        let words = composed(&driver).unwrap();
         let tail = words[words.len() - 3..].join(" | ");
         insta::assert_snapshot!(tail, @"--tools= | --allowedTools=Bash(git log:*),mcp__docs__*,Read | --setting-sources=project,local");
-        options.hooks = false;
-        let words = composed(&options).unwrap();
+        driver.options.hooks = false;
+        let words = composed(&driver).unwrap();
         assert!(
             words.last().unwrap().starts_with("--settings=/"),
             "{words:?}"

@@ -2,7 +2,8 @@
 
 use super::arguments::{Arguments, NEEDED};
 use super::connection::{ClaudeConnection, Setup};
-use super::options::Options;
+use super::options::ClaudeOptions;
+use crate::choices::Choices;
 use crate::converse::{Link, Live};
 use crate::duplex::start;
 use crate::session_locks::held;
@@ -13,7 +14,7 @@ use agent_subprocess::Context;
 use std::ffi::OsString;
 use uuid::Uuid;
 
-pub(super) const NAME: &str = "claude";
+pub(crate) const NAME: &str = "claude";
 
 /// Drives Claude Code. See the [module](super).
 ///
@@ -29,7 +30,8 @@ pub(super) const NAME: &str = "claude";
 pub struct ClaudeDriver {
     program: Vec<OsString>,
     context: Context,
-    pub(super) options: Options,
+    pub(super) options: ClaudeOptions,
+    pub(super) choices: Choices,
 }
 
 impl ClaudeDriver {
@@ -39,7 +41,8 @@ impl ClaudeDriver {
         ClaudeDriver {
             program,
             context,
-            options: Options::default(),
+            options: ClaudeOptions::default(),
+            choices: Choices::default(),
         }
     }
 
@@ -49,7 +52,7 @@ impl ClaudeDriver {
     /// # Errors
     /// Names the first of them, and what to write instead.
     pub fn check(&self) -> Result<(), Error> {
-        self.options.check()
+        self.check_options()
     }
 }
 
@@ -77,21 +80,21 @@ impl Driver for ClaudeDriver {
                 SessionChoice::Resume(id) => id.clone(),
                 _ => Uuid::new_v4().to_string(),
             };
-            let variable = |name: &str| self.options.env.variable(name, &self.context);
+            let env = self.options.environment();
+            let variable = |name: &str| env.variable(name, &self.context);
             let scratch = &self.context.scratch;
-            let arguments = Arguments::compose(&self.options, &session, &id, scratch, variable)?;
-            let env = &self.options.env;
+            let arguments = Arguments::compose(self, &session, &id, scratch, variable)?;
             let command = env.command(&self.program, &NEEDED, &self.context)?;
             let command = command.args(&arguments.words).env_remove("CLAUDECODE");
-            let (command, lease) = held(command, self.options.locks.as_ref(), &id).await?;
+            let (command, lease) = held(command, self.choices.session_locks.as_ref(), &id).await?;
             let agent = start(command).await?;
             let known = Some(id.clone());
             let link = Link::new(agent, NAME, &self.program, &self.context, known);
             let setup = Setup {
                 session: id,
                 has_past: !matches!(session, SessionChoice::Fresh),
-                may_all: self.options.permissions == Permissions::All,
-                timeouts: self.options.timeouts,
+                may_all: self.choices.permissions == Permissions::All,
+                timeouts: self.choices.timeouts,
                 files: arguments.files,
                 lease,
             };

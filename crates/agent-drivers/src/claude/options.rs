@@ -1,52 +1,95 @@
-//! What can be chosen for an agent before it starts.
+//! The options that only this agent has, and what its driver takes besides.
 
 use super::ClaudeDriver;
-use crate::SessionLocks;
-use crate::converse::Timeouts;
+use crate::choices::Choices;
+use crate::config::HandedOn;
 use crate::environment::Environment;
+use crate::hidden::Hidden;
 use crate::mcp::McpServers;
+use crate::session_locks::SessionLocks;
 use agent_duplex::Permissions;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What was chosen. Texts of people's and values of variables are not shown.
-#[derive(Clone, Default)]
-pub(super) struct Options {
-    pub(super) model: Option<String>,
-    pub(super) fallback_model: Option<String>,
-    pub(super) effort: Option<String>,
-    pub(super) permissions: Permissions,
-    pub(super) max_turns: Option<NonZeroU32>,
-    pub(super) tools: Option<Vec<String>>,
-    pub(super) allowed_tools: Vec<String>,
-    pub(super) disallowed_tools: Vec<String>,
-    pub(super) system_prompt: Option<String>,
-    pub(super) append_system_prompt: Option<String>,
-    pub(super) setting_sources: Option<Vec<String>>,
-    pub(super) settings: Map<String, Value>,
-    pub(super) hooks: bool,
-    pub(super) add_dirs: Vec<PathBuf>,
-    pub(super) mcp_servers: McpServers,
-    pub(super) strict_mcp: bool,
-    pub(super) env: Environment,
-    pub(super) args: Vec<OsString>,
-    pub(super) timeouts: Timeouts,
-    pub(super) locks: Option<SessionLocks>,
+/// The settings whose value is a command, or has one in it.
+const COMMANDS: [&str; 6] = [
+    "apiKeyHelper",
+    "awsAuthRefresh",
+    "awsCredentialExport",
+    "hooks",
+    "otelHeadersHelper",
+    "statusLine",
+];
+
+/// What can be said to Claude Code besides its model and what it may do.
+///
+/// It is saved as it is, with values that may be secret; `Debug` shows neither those nor texts of people. An option that this version does not know is an error rather than nothing: it could
+/// be one that forbids something.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ClaudeOptions {
+    /// The model that is used while the first one is overloaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback_model: Option<String>,
+    /// How hard the model shall think, in the agent's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
+    /// The most requests to the model in one turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<NonZeroU32>,
+    /// The only tools of its own that it has; all if there is no list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Rules for calls that need no permission.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_tools: Vec<String>,
+    /// Rules for calls that are never permitted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disallowed_tools: Vec<String>,
+    /// The text in place of its system prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// A text behind its system prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub append_system_prompt: Option<String>,
+    /// The settings that it reads, of `user`, `project` and `local`; all if there is no list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setting_sources: Option<Vec<String>>,
+    /// Settings over those, in its own words.
+    #[serde(skip_serializing_if = "Hidden::is_empty")]
+    pub settings: Hidden<Map<String, Value>>,
+    /// Whether the hooks of its settings run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hooks: bool,
+    /// Directories that it may work in besides its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub add_dirs: Vec<PathBuf>,
+    /// Whether it has no MCP servers but those that it is handed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub strict_mcp: bool,
+    /// Variables of its environment.
+    #[serde(skip_serializing_if = "Hidden::is_empty")]
+    pub env: Hidden<BTreeMap<String, String>>,
+    /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
+    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale,
+    /// proxies, certificates, what begins with `XDG_`, `ANTHROPIC_` and `CLAUDE_`, and `IS_SANDBOX`. Credentials of a cloud are
+    /// not among that: who reaches the model through one allows them too, such as `AWS_*` or `GOOGLE_*`. By default it inherits all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env_allow: Option<Vec<String>>,
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for ClaudeOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let length = |text: &Option<String>| text.as_ref().map(|text| text.len());
-        let keys: Vec<_> = self.settings.keys().collect();
-        f.debug_struct("Options")
-            .field("model", &self.model)
+        let length = |text: &Option<String>| text.as_ref().map(String::len);
+        f.debug_struct("ClaudeOptions")
             .field("fallback_model", &self.fallback_model)
             .field("effort", &self.effort)
-            .field("permissions", &self.permissions)
             .field("max_turns", &self.max_turns)
             .field("tools", &self.tools)
             .field("allowed_tools", &self.allowed_tools)
@@ -54,43 +97,72 @@ impl fmt::Debug for Options {
             .field("system_prompt", &length(&self.system_prompt))
             .field("append_system_prompt", &length(&self.append_system_prompt))
             .field("setting_sources", &self.setting_sources)
-            .field("settings", &keys)
+            .field("settings", &self.settings)
             .field("hooks", &self.hooks)
             .field("add_dirs", &self.add_dirs)
-            .field("mcp_servers", &self.mcp_servers)
             .field("strict_mcp", &self.strict_mcp)
             .field("env", &self.env)
-            .field("args", &self.args.len())
-            .field("timeouts", &self.timeouts)
-            .field("locks", &self.locks)
+            .field("env_allow", &self.env_allow)
             .finish()
     }
 }
 
-fn texts(texts: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
-    texts.into_iter().map(Into::into).collect()
+impl ClaudeOptions {
+    pub(crate) fn hide_values(&mut self) {
+        self.env.hide();
+        self.settings.hide();
+    }
+
+    /// Returns the names of what is chosen here that keeps the agent from something.
+    pub(crate) fn restrictions(&self) -> Vec<&'static str> {
+        let chosen = [
+            ("tools", self.tools.is_some()),
+            ("disallowed-tools", !self.disallowed_tools.is_empty()),
+            ("settings", !self.settings.is_empty()),
+            // One of them may be a guard.
+            ("hooks", self.hooks),
+        ];
+        let chosen = chosen.into_iter().filter(|(_, chosen)| *chosen);
+        chosen.map(|(name, _)| name).collect()
+    }
+
+    pub(crate) fn handed_on(&self) -> HandedOn<'_> {
+        let sources = self.setting_sources.as_ref().map(|them| them.join(", "));
+        let sources = sources.unwrap_or_else(|| "user, project, local".to_owned());
+        HandedOn {
+            env: Some(&self.env.0),
+            settings: Some(&self.settings.0),
+            commands: &COMMANDS,
+            hooks: self.hooks.then_some(sources),
+        }
+    }
+
+    /// Returns the environment that the agent gets.
+    pub(super) fn environment(&self) -> Environment {
+        Environment::new(&self.env.0, self.env_allow.as_deref())
+    }
 }
 
 /// What is chosen with these methods is checked when a connection is opened.
 impl ClaudeDriver {
+    /// Replaces the agent's own options.
+    #[must_use]
+    pub fn options(mut self, options: ClaudeOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Replaces what is chosen for the conversation.
+    #[must_use]
+    pub(crate) fn choices(mut self, choices: Choices) -> Self {
+        self.choices = choices;
+        self
+    }
+
     /// Names the model; by default that of the agent's own settings.
     #[must_use]
     pub fn model(mut self, model: impl Into<String>) -> Self {
-        self.options.model = Some(model.into());
-        self
-    }
-
-    /// Names the model that is used while the first one is overloaded.
-    #[must_use]
-    pub fn fallback_model(mut self, model: impl Into<String>) -> Self {
-        self.options.fallback_model = Some(model.into());
-        self
-    }
-
-    /// Says how hard the model shall think, in the agent's words, such as `high`.
-    #[must_use]
-    pub fn effort(mut self, effort: impl Into<String>) -> Self {
-        self.options.effort = Some(effort.into());
+        self.choices.model = Some(model.into());
         self
     }
 
@@ -100,111 +172,14 @@ impl ClaudeDriver {
     /// under [`Permissions::Edits`] and [`Permissions::Deny`] too. [`Permissions::All`] is refused as root.
     #[must_use]
     pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.options.permissions = permissions;
-        self
-    }
-
-    /// Bounds the requests to the model in one turn; by default there is no bound.
-    #[must_use]
-    pub fn max_turns(mut self, turns: NonZeroU32) -> Self {
-        self.options.max_turns = Some(turns);
-        self
-    }
-
-    /// Restricts the agent to these of its own tools; none at all if there are none. By default it has all.
-    #[must_use]
-    pub fn tools(mut self, tools: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.options.tools = Some(texts(tools));
-        self
-    }
-
-    /// Adds rules for calls that need no permission, such as `Bash(git log:*)`. This restricts nothing: see
-    /// [`tools`](Self::tools).
-    #[must_use]
-    pub fn allowed_tools(mut self, rules: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.options.allowed_tools.extend(texts(rules));
-        self
-    }
-
-    /// Adds rules for calls that are never permitted.
-    #[must_use]
-    pub fn disallowed_tools(mut self, rules: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.options.disallowed_tools.extend(texts(rules));
-        self
-    }
-
-    /// Replaces the agent's system prompt. It goes by a private file, so that nobody reads it in a list of processes.
-    #[must_use]
-    pub fn system_prompt(mut self, text: impl Into<String>) -> Self {
-        self.options.system_prompt = Some(text.into());
-        self
-    }
-
-    /// Adds to the agent's system prompt, likewise.
-    #[must_use]
-    pub fn append_system_prompt(mut self, text: impl Into<String>) -> Self {
-        self.options.append_system_prompt = Some(text.into());
-        self
-    }
-
-    /// Says which settings the agent reads: of `user`, `project` and `local`; none if there are none. By default all.
-    #[must_use]
-    pub fn setting_sources(mut self, sources: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.options.setting_sources = Some(texts(sources));
-        self
-    }
-
-    /// Puts settings over those that the agent reads, in its own words. They go by a private file.
-    #[must_use]
-    pub fn settings(mut self, settings: Map<String, Value>) -> Self {
-        self.options.settings = settings;
-        self
-    }
-
-    /// Lets the hooks in the agent's settings run. By default none does (`disableAllHooks`), those that guard something
-    /// included, but for those that an administrator made compulsory.
-    #[must_use]
-    pub fn hooks(mut self, hooks: bool) -> Self {
-        self.options.hooks = hooks;
-        self
-    }
-
-    /// Adds directories that the agent may work in besides its own; relative ones count from there.
-    #[must_use]
-    pub fn add_dirs(mut self, directories: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
-        let directories = directories.into_iter().map(Into::into);
-        self.options.add_dirs.extend(directories);
+        self.choices.permissions = permissions;
         self
     }
 
     /// Hands MCP servers on, by a private file that is removed when the agent has ended.
     #[must_use]
     pub fn mcp_servers(mut self, servers: McpServers) -> Self {
-        self.options.mcp_servers = servers;
-        self
-    }
-
-    /// Keeps the agent from all other MCP servers, those of its own settings among them.
-    #[must_use]
-    pub fn strict_mcp(mut self, strict: bool) -> Self {
-        self.options.strict_mcp = strict;
-        self
-    }
-
-    /// Sets a variable of the agent's environment, over the host's and the context's.
-    #[must_use]
-    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.options.env.set(name, value);
-        self
-    }
-
-    /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
-    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale,
-    /// proxies, certificates, what begins with `XDG_`, `ANTHROPIC_` and `CLAUDE_`, and `IS_SANDBOX`. Credentials of a cloud are
-    /// not among that: who reaches the model through one allows them too, such as `AWS_*` or `GOOGLE_*`. By default it inherits all.
-    #[must_use]
-    pub fn env_allow(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.options.env.allow(names);
+        self.choices.mcp_servers = servers;
         self
     }
 
@@ -212,26 +187,21 @@ impl ClaudeDriver {
     /// agent may do is among that.
     #[must_use]
     pub fn args(mut self, args: Vec<OsString>) -> Self {
-        self.options.args.extend(args);
+        self.choices.args.extend(args);
         self
     }
 
-    /// Says how long the agent may take to answer its introduction, and any other request; 60 s each by default. Late
-    /// answers mean nothing. What the agent asks may wait for ever.
+    /// Sets how long the agent may take to answer: see [`Choices::request_timeouts`].
     #[must_use]
     pub fn request_timeouts(mut self, initialize: Duration, others: Duration) -> Self {
-        self.options.timeouts = Timeouts { initialize, others };
+        self.choices = self.choices.request_timeouts(initialize, others);
         self
     }
 
-    /// Locks sessions against other processes that use the same directory. By default nothing is locked, nor is a session
-    /// that the agent changes to by itself.
-    ///
-    /// Who would go on with a session that another agent writes gets an error for which
-    /// [`is_held`](agent_duplex::Error::is_held) is true, and whose source is a [`SessionHeld`](crate::SessionHeld).
+    /// Locks sessions against other processes that use the same directory: see [`Choices::session_locks`].
     #[must_use]
     pub fn session_locks(mut self, locks: SessionLocks) -> Self {
-        self.options.locks = Some(locks);
+        self.choices.session_locks = Some(locks);
         self
     }
 }

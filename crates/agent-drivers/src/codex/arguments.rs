@@ -1,7 +1,7 @@
 //! The command line of an agent. No text of a person's and no secret stands in it: those go by standard input.
 
+use super::CodexDriver;
 use super::opening;
-use super::options::Options;
 use agent_duplex::Error;
 use std::ffi::OsString;
 
@@ -42,41 +42,41 @@ const SETTINGS: [&str; 5] = [
     "permissions",
 ];
 
-impl Options {
+impl CodexDriver {
     /// Refuses what could not be started.
-    pub(super) fn check(&self) -> Result<(), Error> {
-        self.env.check()?;
+    pub(super) fn check_options(&self) -> Result<(), Error> {
+        self.options.environment().check()?;
         compose(self)?;
-        opening::servers_of(&self.mcp_servers).map(drop)
+        opening::servers_of(&self.choices.mcp_servers).map(drop)
     }
 }
 
 /// Composes the words.
-pub(super) fn compose(options: &Options) -> Result<Vec<OsString>, Error> {
+pub(super) fn compose(driver: &CodexDriver) -> Result<Vec<OsString>, Error> {
     let mut words: Vec<OsString> = vec!["app-server".into()];
-    if !options.analytics {
+    if !driver.options.analytics {
         words.extend(["-c", "analytics.enabled=false"].map(OsString::from));
     }
-    let keys = options.config.keys();
-    let mut chosen = keys.filter_map(|key| setting(key, options));
+    let keys = driver.options.config.0.keys();
+    let mut chosen = keys.filter_map(|key| setting(key, driver));
     if let Some((what, mend)) = chosen.next() {
         return Err(refused(&what, mend));
     }
     let mut is_setting = false;
-    for arg in &options.args {
+    for arg in &driver.choices.args {
         let arg = arg.to_string_lossy();
         let refusal = match std::mem::take(&mut is_setting) {
-            true => setting(&arg, options),
+            true => setting(&arg, driver),
             false => {
                 is_setting = ["-c", "--config"].contains(&&*arg);
-                word(&arg, options)
+                word(&arg, driver)
             }
         };
         if let Some((what, mend)) = refusal {
             return Err(refused(&what, mend));
         }
     }
-    words.extend_from_slice(&options.args);
+    words.extend_from_slice(&driver.choices.args);
     match words.iter().find(|word| word.len() >= WORD) {
         None => Ok(words),
         Some(word) => {
@@ -93,21 +93,22 @@ fn refused(what: &str, mend: &str) -> Error {
 }
 
 /// Returns what of a word the driver chooses itself, and what to do about it.
-fn word(arg: &str, options: &Options) -> Option<(String, &'static str)> {
+fn word(arg: &str, driver: &CodexDriver) -> Option<(String, &'static str)> {
     let said = ["-c", "--config="].iter().find_map(|flag| {
         let rest = arg.strip_prefix(flag)?;
         Some(rest.trim_start_matches('=')).filter(|rest| !rest.is_empty())
     });
     if let Some(said) = said {
-        return setting(said, options);
+        return setting(said, driver);
     }
     let flag = arg.split('=').next().unwrap_or_default();
-    let model = ["-m", "--model"].contains(&flag) && options.model.is_some();
+    let model = ["-m", "--model"].contains(&flag) && driver.choices.model.is_some();
     let mend = if PERMISSIONS.contains(&flag) {
         "say --permissions instead of it"
     } else if model {
         "say it once, by the driver's own option"
-    } else if OURS.contains(&flag) || (flag == "--analytics-default-enabled" && !options.analytics)
+    } else if OURS.contains(&flag)
+        || (flag == "--analytics-default-enabled" && !driver.options.analytics)
     {
         "take it out of the agent's extra arguments"
     } else {
@@ -117,7 +118,7 @@ fn word(arg: &str, options: &Options) -> Option<(String, &'static str)> {
 }
 
 /// The same of `key=value`.
-fn setting(text: &str, options: &Options) -> Option<(String, &'static str)> {
+fn setting(text: &str, driver: &CodexDriver) -> Option<(String, &'static str)> {
     let key = text.split('=').next().unwrap_or_default().trim();
     let first = key
         .split('.')
@@ -126,11 +127,11 @@ fn setting(text: &str, options: &Options) -> Option<(String, &'static str)> {
         .trim_matches(['"', '\'', ' ']);
     let mend = if SETTINGS.contains(&first) {
         "say --permissions instead of it"
-    } else if first == "analytics" && !options.analytics {
+    } else if first == "analytics" && !driver.options.analytics {
         "leave its analytics on by the driver's own option"
-    } else if first == "model" && options.model.is_some() {
+    } else if first == "model" && driver.choices.model.is_some() {
         "say it once, by the driver's own option"
-    } else if first == "mcp_servers" && !options.mcp_servers.is_empty() {
+    } else if first == "mcp_servers" && !driver.choices.mcp_servers.is_empty() {
         "name all MCP servers in one place"
     } else {
         return None;
@@ -141,17 +142,18 @@ fn setting(text: &str, options: &Options) -> Option<(String, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent_subprocess::Context;
 
-    fn composed(change: impl Fn(&mut Options)) -> Result<String, String> {
-        let mut options = Options::default();
-        change(&mut options);
-        let words = compose(&options).map_err(|e| e.to_string())?;
+    fn composed(change: impl Fn(&mut CodexDriver)) -> Result<String, String> {
+        let mut driver = CodexDriver::new(Vec::new(), Context::new("", ""));
+        change(&mut driver);
+        let words = compose(&driver).map_err(|e| e.to_string())?;
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         Ok(words.join(" "))
     }
 
     fn with(args: &'static [&'static str]) -> Result<String, String> {
-        composed(|options| options.args = args.iter().map(OsString::from).collect())
+        composed(|driver| driver.choices.args = args.iter().map(OsString::from).collect())
     }
 
     #[test]
@@ -165,14 +167,18 @@ mod tests {
             with(&["-c=permissions.x=1"]),
             with(&["-c", "analytics.enabled=true"]),
             with(&["--sandbox", "danger-full-access"]),
-            composed(|options| {
-                options.model = Some("m".to_owned());
-                options.args = vec!["-c".into(), "model=n".into()];
+            composed(|driver| {
+                driver.choices.model = Some("m".to_owned());
+                driver.choices.args = vec!["-c".into(), "model=n".into()];
             }),
-            composed(|options| options.args = vec!["x".repeat(WORD).into()]),
-            composed(|options| {
+            composed(|driver| driver.choices.args = vec!["x".repeat(WORD).into()]),
+            composed(|driver| {
                 let policy = serde_json::json!("never");
-                options.config.insert("approval_policy".to_owned(), policy);
+                driver
+                    .options
+                    .config
+                    .0
+                    .insert("approval_policy".to_owned(), policy);
             }),
         ]
         .into_iter()
@@ -183,18 +189,26 @@ mod tests {
 
     #[test]
     fn p31e_what_could_not_be_started_is_told_early() {
-        let checked = |change: &dyn Fn(&mut Options)| {
-            let mut options = Options::default();
-            change(&mut options);
-            options.check().map_err(|e| e.to_string())
+        let checked = |change: &dyn Fn(&mut CodexDriver)| {
+            let mut driver = CodexDriver::new(Vec::new(), Context::new("", ""));
+            change(&mut driver);
+            driver.check().map_err(|e| e.to_string())
         };
         checked(&|_| {}).unwrap();
         let refused = [
-            checked(&|options| options.env.set("A=B", "1")),
-            checked(&|options| options.args = vec!["--yolo".into()]),
-            checked(&|options| {
+            checked(&|driver| {
+                drop(
+                    driver
+                        .options
+                        .env
+                        .0
+                        .insert("A=B".to_owned(), "1".to_owned()),
+                )
+            }),
+            checked(&|driver| driver.choices.args = vec!["--yolo".into()]),
+            checked(&|driver| {
                 let sse = crate::mcp::McpServer::sse("http://localhost:1");
-                options.mcp_servers.insert("old", sse).unwrap();
+                driver.choices.mcp_servers.insert("old", sse).unwrap();
             }),
         ];
         insta::assert_snapshot!(refused.map(Result::unwrap_err).join("\n"));
@@ -207,7 +221,7 @@ mod tests {
             words,
             "app-server -c analytics.enabled=false -c model_provider=x --enable a --strict-config"
         );
-        let words = composed(|options| options.analytics = true).unwrap();
+        let words = composed(|driver| driver.options.analytics = true).unwrap();
         assert_eq!(words, "app-server");
     }
 }

@@ -3,15 +3,16 @@
 use super::arguments::{self, NEEDED};
 use super::connection::CodexConnection;
 use super::opening::Opening;
-use super::options::Options;
+use super::options::CodexOptions;
 use super::protocol::Session;
+use crate::choices::Choices;
 use crate::converse::{Link, Live};
 use crate::duplex::start;
 use agent_duplex::{BoxFuture, Capabilities, Capability, Connection, Driver, Error, SessionChoice};
 use agent_subprocess::Context;
 use std::ffi::OsString;
 
-pub(super) const NAME: &str = "codex";
+pub(crate) const NAME: &str = "codex";
 
 /// Drives Codex. See the [module](super).
 ///
@@ -25,7 +26,8 @@ pub(super) const NAME: &str = "codex";
 pub struct CodexDriver {
     program: Vec<OsString>,
     context: Context,
-    pub(super) options: Options,
+    pub(super) options: CodexOptions,
+    pub(super) choices: Choices,
 }
 
 impl CodexDriver {
@@ -35,7 +37,8 @@ impl CodexDriver {
         CodexDriver {
             program,
             context,
-            options: Options::default(),
+            options: CodexOptions::default(),
+            choices: Choices::default(),
         }
     }
 
@@ -45,7 +48,7 @@ impl CodexDriver {
     /// # Errors
     /// Names the first of them, and what to write instead.
     pub fn check(&self) -> Result<(), Error> {
-        self.options.check()
+        self.check_options()
     }
 }
 
@@ -69,17 +72,17 @@ impl Driver for CodexDriver {
 
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
         Box::pin(async move {
-            let variable = |name: &str| self.options.env.variable(name, &self.context);
+            let env = self.options.environment();
+            let variable = |name: &str| env.variable(name, &self.context);
             self.check()?;
             let cwd = std::path::absolute(&self.context.cwd);
             let cwd = cwd.unwrap_or_else(|_| self.context.cwd.clone());
-            let opening = Opening::compose(&self.options, &session, &cwd, variable)?;
-            let words = arguments::compose(&self.options)?;
-            let env = &self.options.env;
+            let opening = Opening::compose(self, &session, &cwd, variable)?;
+            let words = arguments::compose(self)?;
             let command = env.command(&self.program, &NEEDED, &self.context)?;
             let agent = start(command.args(&words)).await?;
             let link = Link::new(agent, NAME, &self.program, &self.context, None);
-            let (permissions, timeouts) = (self.options.permissions, self.options.timeouts);
+            let (permissions, timeouts) = (self.choices.permissions, self.choices.timeouts);
             let session = Session::new(opening, permissions, timeouts);
             let connection = CodexConnection::new(link, session);
             Ok(Box::new(Live(connection)) as Box<dyn Connection>)

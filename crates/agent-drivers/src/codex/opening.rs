@@ -1,6 +1,6 @@
 //! How a conversation begins: what the agent is told of it, and what its refusal means.
 
-use super::options::Options;
+use super::CodexDriver;
 use crate::duplex::not_started;
 use crate::mcp::{McpServer, McpServers};
 use agent_duplex::{EndReason, Error, Permissions, SessionChoice, TurnEnd};
@@ -20,21 +20,22 @@ impl Opening {
     /// Composes the request. What may be secret stands in it and not in the arguments of the process, where everybody could
     /// read it.
     pub(super) fn compose(
-        options: &Options,
+        driver: &CodexDriver,
         session: &SessionChoice,
         cwd: &Path,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Error> {
-        let (approval, sandbox, _) = words(options.permissions);
-        let mut config = options.config.clone();
-        if !options.mcp_servers.is_empty() {
-            let servers = options
+        let (approval, sandbox, _) = words(driver.choices.permissions);
+        let mut config = driver.options.config.0.clone();
+        if !driver.choices.mcp_servers.is_empty() {
+            let servers = driver
+                .choices
                 .mcp_servers
                 .expanded(variable)
                 .map_err(not_started)?;
             config.insert("mcp_servers".to_owned(), servers_of(&servers)?);
         }
-        if let Some(effort) = &options.effort {
+        if let Some(effort) = &driver.options.effort {
             config.insert("model_reasoning_effort".to_owned(), json!(effort));
         }
         let mut params = json!({
@@ -42,9 +43,12 @@ impl Opening {
             "config": config,
         });
         let texts = [
-            ("model", &options.model),
-            ("baseInstructions", &options.system_prompt),
-            ("developerInstructions", &options.append_system_prompt),
+            ("model", &driver.choices.model),
+            ("baseInstructions", &driver.options.system_prompt),
+            (
+                "developerInstructions",
+                &driver.options.append_system_prompt,
+            ),
         ];
         for (key, text) in texts {
             if let Some(text) = text {
@@ -60,7 +64,7 @@ impl Opening {
             params["threadId"] = json!(id);
             params["excludeTurns"] = json!(true);
         }
-        let model = options.model.clone();
+        let model = driver.choices.model.clone();
         Ok(Opening {
             method,
             params,
@@ -168,16 +172,15 @@ pub(super) fn servers_of(servers: &McpServers) -> Result<Value, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent_subprocess::Context;
 
     #[test]
     fn x124f_what_a_person_permits_is_done_outside_of_a_sandbox() {
         let opened = |permissions| {
-            let options = Options {
-                permissions,
-                ..Options::default()
-            };
+            let driver = CodexDriver::new(Vec::new(), Context::new("", ""));
+            let driver = driver.permissions(permissions);
             let fresh = SessionChoice::Fresh;
-            let opening = Opening::compose(&options, &fresh, Path::new("/"), |_| None);
+            let opening = Opening::compose(&driver, &fresh, Path::new("/"), |_| None);
             let mut opening = opening.unwrap();
             let (_, params) = opening.request();
             let next = opening.permissions(permissions);

@@ -1,64 +1,117 @@
-//! What can be chosen for an agent before it starts.
+//! The options that only this agent has, and what its driver takes besides.
 
 use super::CodexDriver;
-use crate::converse::Timeouts;
+use crate::choices::Choices;
+use crate::config::HandedOn;
 use crate::environment::Environment;
+use crate::hidden::Hidden;
 use crate::mcp::McpServers;
 use agent_duplex::Permissions;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
-/// What was chosen. Texts of people's and values of settings and variables are not shown.
-#[derive(Clone, Default)]
-pub(super) struct Options {
-    pub(super) model: Option<String>,
-    pub(super) effort: Option<String>,
-    pub(super) permissions: Permissions,
-    pub(super) system_prompt: Option<String>,
-    pub(super) append_system_prompt: Option<String>,
-    pub(super) config: Map<String, Value>,
-    pub(super) mcp_servers: McpServers,
-    pub(super) analytics: bool,
-    pub(super) env: Environment,
-    pub(super) args: Vec<OsString>,
-    pub(super) timeouts: Timeouts,
+/// The settings whose value is a command, or has one in it.
+const COMMANDS: [&str; 2] = ["notify", "mcp_servers"];
+
+/// What can be said to Codex besides its model and what it may do.
+///
+/// It is saved as it is, with values that may be secret; `Debug` shows neither those nor texts of people. An option that this version does not know is an error rather than nothing: it could
+/// be one that forbids something.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct CodexOptions {
+    /// How hard the model shall think, in the agent's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
+    /// The text in place of its own instructions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// A text behind its own instructions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub append_system_prompt: Option<String>,
+    /// Settings over those of its `config.toml`, in its own words.
+    #[serde(skip_serializing_if = "Hidden::is_empty")]
+    pub config: Hidden<Map<String, Value>>,
+    /// Whether it tells its makers what it does, if its settings want that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub analytics: bool,
+    /// Variables of its environment.
+    #[serde(skip_serializing_if = "Hidden::is_empty")]
+    pub env: Hidden<BTreeMap<String, String>>,
+    /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
+    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale,
+    /// proxies, certificates, and what begins with `XDG_`, `CODEX_` and `OPENAI_`. The key of another provider is not among that. By
+    /// default it inherits all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env_allow: Option<Vec<String>>,
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for CodexOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = |text: &Option<String>| text.as_ref().map(String::len);
-        let keys: Vec<&String> = self.config.keys().collect();
-        f.debug_struct("Options")
-            .field("model", &self.model)
+        f.debug_struct("CodexOptions")
             .field("effort", &self.effort)
-            .field("permissions", &self.permissions)
             .field("system_prompt", &length(&self.system_prompt))
             .field("append_system_prompt", &length(&self.append_system_prompt))
-            .field("config", &keys)
-            .field("mcp_servers", &self.mcp_servers)
+            .field("config", &self.config)
             .field("analytics", &self.analytics)
             .field("env", &self.env)
-            .field("args", &self.args.len())
-            .field("timeouts", &self.timeouts)
+            .field("env_allow", &self.env_allow)
             .finish()
+    }
+}
+
+impl CodexOptions {
+    pub(crate) fn hide_values(&mut self) {
+        self.env.hide();
+        self.config.hide();
+    }
+
+    /// Returns the names of what is chosen here that may keep the agent from something.
+    pub(crate) fn restrictions(&self) -> Vec<&'static str> {
+        let config = ["config"].into_iter();
+        config.filter(|_| !self.config.is_empty()).collect()
+    }
+
+    pub(crate) fn handed_on(&self) -> HandedOn<'_> {
+        HandedOn {
+            env: Some(&self.env.0),
+            settings: Some(&self.config.0),
+            commands: &COMMANDS,
+            hooks: None,
+        }
+    }
+
+    /// Returns the environment that the agent gets.
+    pub(super) fn environment(&self) -> Environment {
+        Environment::new(&self.env.0, self.env_allow.as_deref())
     }
 }
 
 /// What is chosen with these methods is checked when a connection is opened.
 impl CodexDriver {
-    /// Names the model; by default that of the agent's own settings.
+    /// Replaces the agent's own options.
     #[must_use]
-    pub fn model(mut self, model: impl Into<String>) -> Self {
-        self.options.model = Some(model.into());
+    pub fn options(mut self, options: CodexOptions) -> Self {
+        self.options = options;
         self
     }
 
-    /// Says how hard the model shall think, in the agent's words, such as `high`.
+    /// Replaces what is chosen for the conversation.
     #[must_use]
-    pub fn effort(mut self, effort: impl Into<String>) -> Self {
-        self.options.effort = Some(effort.into());
+    pub(crate) fn choices(mut self, choices: Choices) -> Self {
+        self.choices = choices;
+        self
+    }
+
+    /// Names the model; by default that of the agent's own settings.
+    #[must_use]
+    pub fn model(mut self, model: impl Into<String>) -> Self {
+        self.choices.model = Some(model.into());
         self
     }
 
@@ -76,62 +129,14 @@ impl CodexDriver {
     /// [`Permissions::Deny`] too.
     #[must_use]
     pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.options.permissions = permissions;
-        self
-    }
-
-    /// Replaces the agent's own instructions. They go by its standard input, so that nobody reads them in a list of
-    /// processes.
-    #[must_use]
-    pub fn system_prompt(mut self, text: impl Into<String>) -> Self {
-        self.options.system_prompt = Some(text.into());
-        self
-    }
-
-    /// Adds to the agent's own instructions, likewise.
-    #[must_use]
-    pub fn append_system_prompt(mut self, text: impl Into<String>) -> Self {
-        self.options.append_system_prompt = Some(text.into());
-        self
-    }
-
-    /// Puts settings over those of the agent's `config.toml`, in its own words, for this conversation. They go by its
-    /// standard input.
-    #[must_use]
-    pub fn config(mut self, config: Map<String, Value>) -> Self {
-        self.options.config = config;
+        self.choices.permissions = permissions;
         self
     }
 
     /// Hands MCP servers on, by standard input too. Codex knows programs and servers that speak HTTP.
     #[must_use]
     pub fn mcp_servers(mut self, servers: McpServers) -> Self {
-        self.options.mcp_servers = servers;
-        self
-    }
-
-    /// Leaves the agent's analytics as its settings want them. By default they are switched off: they are sent to its makers,
-    /// and without a network they hold up its end for seconds.
-    #[must_use]
-    pub fn analytics(mut self, analytics: bool) -> Self {
-        self.options.analytics = analytics;
-        self
-    }
-
-    /// Sets a variable of the agent's environment, over the host's and the context's.
-    #[must_use]
-    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.options.env.set(name, value);
-        self
-    }
-
-    /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
-    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale,
-    /// proxies, certificates, and what begins with `XDG_`, `CODEX_` and `OPENAI_`. The key of another provider is not among that. By
-    /// default it inherits all.
-    #[must_use]
-    pub fn env_allow(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.options.env.allow(names);
+        self.choices.mcp_servers = servers;
         self
     }
 
@@ -139,15 +144,14 @@ impl CodexDriver {
     /// agent may do is among that.
     #[must_use]
     pub fn args(mut self, args: Vec<OsString>) -> Self {
-        self.options.args.extend(args);
+        self.choices.args.extend(args);
         self
     }
 
-    /// Says how long the agent may take to open a conversation, and to answer any other request; 60 s each by default. Late
-    /// answers mean nothing. What the agent asks may wait for ever.
+    /// Sets how long the agent may take to answer: see [`Choices::request_timeouts`].
     #[must_use]
     pub fn request_timeouts(mut self, initialize: Duration, others: Duration) -> Self {
-        self.options.timeouts = Timeouts { initialize, others };
+        self.choices = self.choices.request_timeouts(initialize, others);
         self
     }
 }

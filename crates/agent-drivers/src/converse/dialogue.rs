@@ -135,7 +135,6 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
     }
 
     /// Keeps what came of something that we said, and writes what follows from it; `false` if a line is lost.
-    #[cfg(any(feature = "acp", feature = "codex"))]
     fn follow(&mut self, heard: super::Heard) -> bool {
         self.keep_events(heard.events);
         heard.lines.into_iter().all(|line| self.push(line))

@@ -67,7 +67,6 @@ impl Link {
     }
 
     /// Sees to it that an agent ends that is of no use any more.
-    #[cfg(any(feature = "acp", feature = "codex"))]
     pub(crate) fn dismiss(&mut self) {
         self.agent.close_stdin();
         self.waits.expect_end();

@@ -7,20 +7,17 @@ use std::time::{Duration, Instant};
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
 use loop_state::{StopCause, StopReason, StopRequest, When};
-use rlm_store::{
-    AgentSettings, PhaseSettings, Project, PromptSource, RunId, RunState, Settings, WorkTree,
-};
+use rlm_store::{PhaseSettings, Project, PromptSource, RunId, RunState, Settings, WorkTree};
 use tokio::sync::mpsc;
 
 use super::{DriverFactory, Options, Runner};
 use crate::check::RunningCheck;
 use crate::control::{self, Answer, Request};
 use crate::{Control, Error, News, Outcome};
+use agent_drivers::AgentConfig;
 
 fn settings() -> Settings {
-    let agent = AgentSettings::Command {
-        argv: vec!["never".into()],
-    };
+    let agent = AgentConfig::command(vec!["never".into()]);
     let mut phase = PhaseSettings::new("main", PromptSource::Text("x".into()), agent);
     phase.limits.max_iterations = Some(5);
     let mut settings = Settings::new("/", vec![phase]);

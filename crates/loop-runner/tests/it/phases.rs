@@ -43,7 +43,7 @@ fn settings(prompt: impl Fn(&str) -> Value) -> Settings {
     let time = |secs: u64| json!({"secs": secs, "nanos": 0});
     let phase = |name: &str, limit: u32| {
         json!({
-            "name": name, "prompt": prompt(name), "agent": {"Command": {"argv": ["never"]}},
+            "name": name, "prompt": prompt(name), "agent": {"options": "command", "program": ["never"]},
             "check_timeout": time(9), "limits": {"max_iterations": limit},
         })
     };

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use agent_drivers::mcp::{McpServer, McpServers};
 
-use crate::{AgentSettings, PhaseSettings, PromptSource, Settings};
+use crate::{PhaseSettings, PromptSource, Settings};
 
 /// Where the project lies now in place of where it was.
 #[derive(Debug)]
@@ -61,22 +61,11 @@ impl Places<'_> {
         if let PromptSource::File(path) = &mut phase.prompt {
             self.path(path);
         }
-        match &mut phase.agent {
-            AgentSettings::Command { argv } => argv.iter_mut().for_each(|word| self.word(word)),
-            AgentSettings::Claude {
-                program,
-                args,
-                options,
-                ..
-            } => {
-                program.iter_mut().chain(args).for_each(|it| self.word(it));
-                options.add_dirs.iter_mut().for_each(|path| self.path(path));
-            }
-            AgentSettings::Codex { program, args, .. }
-            | AgentSettings::Acp { program, args, .. } => {
-                program.iter_mut().chain(args).for_each(|it| self.word(it));
-            }
-        }
+        let agent = &mut phase.agent;
+        let words = agent.program.iter_mut().chain(&mut agent.args);
+        words.for_each(|word| self.word(word));
+        let directories = agent.directories_mut().iter_mut();
+        directories.for_each(|path| self.path(path));
         let mut servers = McpServers::default();
         for (name, server) in phase.mcp_servers.iter() {
             let mut server = server.clone();
@@ -113,17 +102,15 @@ pub(super) fn missing(settings: &Settings, is_there: impl Fn(&Path) -> bool) -> 
                 "the text that was read last serves until it is",
             );
         }
-        if let Some(program) = phase.agent.program().first() {
+        if let Some(program) = phase.agent.program.first() {
             need(
                 Path::new(program),
                 "the agent",
                 "install it there, or name another with resume --agent-bin PATH",
             );
         }
-        if let AgentSettings::Claude { options, .. } = &phase.agent {
-            for path in &options.add_dirs {
-                need(path, "the agent's directory", "make it");
-            }
+        for path in phase.agent.directories() {
+            need(path, "the agent's directory", "make it");
         }
         for (_, server) in phase.mcp_servers.iter() {
             if let McpServer::Stdio { command, .. } = server {
@@ -137,11 +124,12 @@ pub(super) fn missing(settings: &Settings, is_there: impl Fn(&Path) -> bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent_drivers::AgentConfig;
 
     #[test]
     fn x112j_paths_of_the_project_are_said_anew_and_others_are_named() {
         let argv = ["/old/agent.sh", "--in=/old", "/older/x"].map(OsString::from);
-        let agent = AgentSettings::Command { argv: argv.into() };
+        let agent = AgentConfig::command(argv.into());
         let prompt = PromptSource::File("/old/PROMPT.md".into());
         let mut phase = PhaseSettings::new("main", prompt, agent);
         phase.gates = vec!["cat /old/x".into()];
@@ -162,7 +150,7 @@ mod tests {
             "--in=/old".into(),
             "/older/x".into(),
         ];
-        assert_eq!(phase.agent.program(), argv);
+        assert_eq!(phase.agent.program, argv);
         let missing = missing(&settings, |path| path.ends_with("PROMPT.md"));
         assert_eq!(missing.len(), 1, "{missing:?}");
         assert!(

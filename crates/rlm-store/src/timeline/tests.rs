@@ -38,7 +38,7 @@ fn rules() -> Rules {
 fn head(machine: &Head) -> RunHead {
     let phase = |phase: &PhaseRules| {
         json!({
-            "name": phase.name, "prompt": {"Text": "do it"}, "agent": {"Command": {"argv": ["agent"]}},
+            "name": phase.name, "prompt": {"Text": "do it"}, "agent": {"options": "command", "program": ["agent"]},
             "gates": ["true"], "check_timeout": {"secs": 900, "nanos": 0}, "limits": phase.limits,
         })
     };

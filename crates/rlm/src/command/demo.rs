@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use rlm_store::{AgentSettings, Project, RunEntry};
+use rlm_store::{Project, RunEntry};
 use rlm_text::duration;
 
 use crate::args::{Args, Command, DEMO_AGENT, DemoArgs};
@@ -72,10 +72,9 @@ fn settings(directory: &Path, pace: Duration, sleep: Duration) -> Result<Resolve
         unreachable!("these are the words of a run")
     };
     let mut resolved = resolve::new_run(*args, &Layers::default(), directory, directory)?;
-    if let AgentSettings::Claude { program, .. } = &mut resolved.settings.phases[0].agent {
-        let pace = format!("--pace={}ms", pace.as_millis());
-        program.extend([DEMO_AGENT.into(), pace.into(), "--".into()]);
-    }
+    let program = &mut resolved.settings.phases[0].agent.program;
+    let pace = format!("--pace={}ms", pace.as_millis());
+    program.extend([DEMO_AGENT.into(), pace.into(), "--".into()]);
     Ok(resolved)
 }
 

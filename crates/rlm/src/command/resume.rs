@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use agent_drivers::AgentConfig;
 use loop_runner::control::Request;
 use loop_runner::{Options, Runner};
 use loop_state::Step;
-use rlm_store::{
-    AgentSettings, Loss, Moved, Project, RunEntry, RunHead, RunId, RunState, Settings, WorkTree,
-};
+use rlm_store::{Loss, Moved, Project, RunEntry, RunHead, RunId, RunState, Settings, WorkTree};
 
 use crate::alive::is_live;
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
@@ -98,7 +97,7 @@ struct Prepared {
     settings: Option<Settings>,
     from: Option<u32>,
     /// The agent that worked on it until now, if another one goes on.
-    before: Option<AgentSettings>,
+    before: Option<AgentConfig>,
     layers: Layers,
     feedback: Option<String>,
     /// What is asked before anything is made again, if that was not answered yet.
@@ -147,7 +146,7 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
 fn beginning(
     head: &RunHead,
     from: Option<u32>,
-    before: Option<AgentSettings>,
+    before: Option<AgentConfig>,
     starts: Starts,
 ) -> Beginning {
     let (at, cut) = head.machine.resumes_at();

@@ -3,9 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use rlm_store::AcpPreset;
-use rlm_store::AgentSettings;
-use rlm_store::ClaudeOptions;
+use agent_drivers::{AgentConfig, AgentOptions, acp::AcpPreset, claude::ClaudeOptions};
 
 use super::values::Config;
 use crate::agents::{self, AgentKind};
@@ -18,39 +16,27 @@ pub(crate) fn agent(
     bin: Option<OsString>,
     config: &Config,
     root: &Path,
-) -> Result<AgentSettings, Failure> {
+) -> Result<AgentConfig, Failure> {
     let of_file = config.agent_bin.clone().filter(|_| config.speaks_of(kind));
     let given = bin.or_else(|| agents::bin(of_file, root));
-    let named = || vec![given.clone().unwrap_or_else(|| kind.name().into())];
+    let named = |options| {
+        let program = given.clone().unwrap_or_else(|| kind.name().into());
+        AgentConfig::new(options, vec![program])
+    };
     Ok(match kind {
-        AgentKind::Command => AgentSettings::Command {
-            argv: config.command().unwrap_or_default(),
-        },
-        AgentKind::Claude => AgentSettings::Claude {
-            program: named(),
-            model: None,
-            args: Vec::new(),
-            options: Box::new(claude_options(config, root)),
-        },
-        AgentKind::Codex => AgentSettings::Codex {
-            program: named(),
-            model: None,
-            args: Vec::new(),
-            options: Box::new(config.codex.clone().unwrap_or_default()),
-        },
-        AgentKind::Gemini | AgentKind::Opencode => {
-            let (preset, options) = match kind {
-                AgentKind::Gemini => (AcpPreset::Gemini, &config.gemini),
-                _ => (AcpPreset::Opencode, &config.opencode),
-            };
-            AgentSettings::Acp {
-                preset,
-                program: named(),
-                model: None,
-                args: Vec::new(),
-                options: Box::new(options.clone().unwrap_or_default()),
-            }
-        }
+        AgentKind::Command => AgentConfig::command(config.command().unwrap_or_default()),
+        AgentKind::Claude => named(AgentOptions::Claude(Box::new(claude_options(config, root)))),
+        AgentKind::Codex => named(AgentOptions::Codex(Box::new(
+            config.codex.clone().unwrap_or_default(),
+        ))),
+        AgentKind::Gemini => named(AgentOptions::Acp {
+            preset: AcpPreset::Gemini,
+            options: Box::new(config.gemini.clone().unwrap_or_default()),
+        }),
+        AgentKind::Opencode => named(AgentOptions::Acp {
+            preset: AcpPreset::Opencode,
+            options: Box::new(config.opencode.clone().unwrap_or_default()),
+        }),
         AgentKind::Acp => {
             let section = config.acp.clone().unwrap_or_default();
             let program = match given {
@@ -62,13 +48,9 @@ pub(crate) fn agent(
                     "which agent? name the program that speaks the protocol: --agent-bin PATH, or in rlm.toml: acp = { program = [\"claude-agent-acp\"] }",
                 ));
             };
-            AgentSettings::Acp {
-                preset: AcpPreset::of_program(first),
-                program,
-                model: None,
-                args: Vec::new(),
-                options: Box::new(section.options()),
-            }
+            let preset = AcpPreset::of_program(first);
+            let options = Box::new(section.options());
+            AgentConfig::new(AgentOptions::Acp { preset, options }, program)
         }
     })
 }

@@ -399,6 +399,19 @@ const PRESSES: &[Key] = &[
     run("wait", PRESS, "While a rate limit is waited for."),
 ];
 
+/// Returns what the value at this path can be; `None` for a path that has no key of its own.
+pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
+    let find = |keys: &[Key], name| keys.iter().find(|key| key.name == name).map(|key| key.kind);
+    match path {
+        [name] => find(KEYS, *name),
+        [table, name] => match find(KEYS, *table)? {
+            Table(keys) => find(keys, *name),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Says why a key may not stand where it stands; a name that is none is for others to refuse.
 pub(super) fn refuses(name: &str, place: Of, whose: Whose) -> Option<String> {
     let key = KEYS.iter().find(|key| key.name == name)?;
@@ -426,9 +439,7 @@ pub(super) fn of_projects(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::config::values::{AcpSection, Config};
-    use rlm_store::AcpOptions;
-    use rlm_store::ClaudeOptions;
-    use rlm_store::CodexOptions;
+    use agent_drivers::{acp::AcpOptions, claude::ClaudeOptions, codex::CodexOptions};
     use rlm_terminal::PressActions;
     use serde::de::DeserializeOwned;
 

@@ -8,7 +8,7 @@ use loop_state::Autonomy;
 use serde::Deserialize;
 use toml::Value;
 
-use super::keys::{KEYS, Kind, Of};
+use super::keys::{self, KEYS, Kind, Of};
 use super::layers::{Layers, defaults};
 use super::tree::{Leaf, Origin, Tree};
 use crate::agents::{self, AgentKind};
@@ -138,7 +138,7 @@ fn without_secrets(path: &[&str], value: &Value) -> Value {
     let hidden = || Value::from("…");
     match path {
         [_, "env", _] => hidden(),
-        ["claude", "settings"] | ["codex", "config"] => {
+        path if matches!(keys::kind_of(path), Some(Kind::Free)) => {
             let names = value.as_table().into_iter().flat_map(toml::Table::keys);
             Value::Table(names.map(|name| (name.clone(), hidden())).collect())
         }

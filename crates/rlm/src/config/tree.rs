@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::Deserialize as _;
 use toml::Value;
 
+use super::keys::{self, Kind};
 use super::values::Config;
 
 /// Where a value comes from.
@@ -52,15 +53,10 @@ impl fmt::Debug for Tree {
     }
 }
 
-const AGENTS: [&str; 5] = ["claude", "codex", "gemini", "opencode", "acp"];
-
-/// Whether the keys of this table are merged one by one; any other value takes the place of the one below it as a whole.
+/// Tells whether the keys of this table are merged one by one; any other value replaces the one below it as a whole.
 fn is_section(path: &[&str]) -> bool {
-    match path {
-        [one] => AGENTS.contains(one) || ["mcp-servers", "on-press"].contains(one),
-        [one, "env"] => AGENTS.contains(one),
-        _ => false,
-    }
+    let kind = keys::kind_of(path);
+    matches!(kind, Some(Kind::Table(_) | Kind::Servers | Kind::Named))
 }
 
 impl Tree {

@@ -7,12 +7,10 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agent_drivers::Hidden;
 use agent_drivers::mcp::McpServers;
+use agent_drivers::{acp::AcpOptions, claude::ClaudeOptions, codex::CodexOptions};
 use loop_state::Autonomy;
-use rlm_store::AcpOptions;
-use rlm_store::ClaudeOptions;
-use rlm_store::CodexOptions;
-use rlm_store::Hidden;
 use rlm_terminal::PressActions;
 use rlm_text::{bytes, duration, money};
 use serde::de::{self, Visitor};

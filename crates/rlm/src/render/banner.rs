@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use agent_drivers::{AgentConfig, AgentOptions};
 use loop_state::{Autonomy, SessionPolicy};
-use rlm_store::{
-    AgentSettings, Permissions, PhaseSettings, Program, Project, RunHead, RunId, Settings,
-};
+use rlm_store::{Permissions, PhaseSettings, Program, Project, RunHead, RunId, Settings};
 use rlm_text::count;
 use rlm_text::duration::show;
 use rlm_text::escape::plain;
@@ -50,7 +49,7 @@ pub(crate) enum Beginning {
         /// Whether it was cut.
         cut: bool,
         /// The agent that it had, if it goes on with another one.
-        before: Option<AgentSettings>,
+        before: Option<AgentConfig>,
         starts: Starts,
     },
 }
@@ -269,7 +268,7 @@ fn money(head: &RunHead) -> String {
 }
 
 /// Says what is lost when another agent goes on.
-fn handover(before: &AgentSettings, head: &RunHead) -> String {
+fn handover(before: &AgentConfig, head: &RunHead) -> String {
     let session = head.machine.session.as_ref();
     let session = session.map_or_else(String::new, |id| format!(" (session {id})"));
     format!(
@@ -281,15 +280,13 @@ fn handover(before: &AgentSettings, head: &RunHead) -> String {
 
 /// Says what the agent may do.
 pub(crate) fn may(phase: &PhaseSettings) -> &'static str {
-    match (&phase.agent, phase.permissions) {
-        (AgentSettings::Command { .. }, _) => "may do what its own flags allow",
-        (AgentSettings::Codex { .. }, Permissions::Ask) => {
-            "asks you for every command and every edit"
-        }
-        (AgentSettings::Codex { .. }, Permissions::Edits) => {
+    match (&phase.agent.options, phase.permissions) {
+        (AgentOptions::Command, _) => "may do what its own flags allow",
+        (AgentOptions::Codex(_), Permissions::Ask) => "asks you for every command and every edit",
+        (AgentOptions::Codex(_), Permissions::Edits) => {
             "may edit files and run commands in its sandbox; the rest is denied"
         }
-        (AgentSettings::Codex { .. }, Permissions::Deny) => {
+        (AgentOptions::Codex(_), Permissions::Deny) => {
             "may run commands that only read, in its sandbox; the rest is denied"
         }
         (_, Permissions::Ask) => "asks you for what its own settings don't allow",
@@ -308,7 +305,7 @@ pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> 
         Beginning::Again { at, before, .. } => ("run_resumed", *at, before.as_ref()),
     };
     let starts = beginning.starts();
-    let before = before.map(AgentSettings::name);
+    let before = before.map(AgentConfig::name);
     let mut value = json!({
         "event": event,
         "run": head.run,

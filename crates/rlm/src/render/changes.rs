@@ -65,7 +65,11 @@ pub(crate) fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
                 });
             }
         };
-        note("model", was.agent.model(), phase.agent.model());
+        note(
+            "model",
+            was.agent.model.as_deref(),
+            phase.agent.model.as_deref(),
+        );
         let is_shown = |agent: &Value| agent["agent"].to_string();
         let hidden = was.agent != phase.agent && is_shown(&old) == is_shown(&new);
         let hidden = hidden || was.mcp_servers != phase.mcp_servers;

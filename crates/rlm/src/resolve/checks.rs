@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use agent_drivers::AgentConfig;
 use agent_drivers::mcp::McpServers;
-use rlm_store::AgentSettings;
 use rlm_store::PhaseSettings;
 use rlm_store::PromptSource;
 
@@ -47,9 +47,9 @@ pub(super) fn mcp_servers(config: &Config, root: &Path) -> Result<McpServers, Fa
 /// Says early what an agent could not be started without.
 pub(super) fn refuse_missing_variables(
     servers: &McpServers,
-    agent: &AgentSettings,
+    agent: &AgentConfig,
 ) -> Result<(), Failure> {
-    let own = agent.env();
+    let own = agent.handed_on().env;
     let variable = |name: &str| {
         let own = own.and_then(|own| own.get(name).cloned());
         own.or_else(|| std::env::var(name).ok())

@@ -5,8 +5,9 @@
 
 use std::path::Path;
 
+use agent_drivers::AgentConfig;
 use agent_drivers::mcp::McpServers;
-use rlm_store::{AgentSettings, Permissions, PhaseSettings, Program, PromptSource, Settings};
+use rlm_store::{Permissions, PhaseSettings, Program, PromptSource, Settings};
 
 use super::checks::{
     is_of_project, mcp_servers, prompt, refuse_driver_options, refuse_missing_variables,
@@ -131,11 +132,15 @@ fn over(
                 named.agent = agent.clone();
                 phase.agent = agent;
             }
-            None => named.agent = AgentSettings::Command { argv: Vec::new() },
+            None => named.agent = AgentConfig::command(Vec::new()),
         },
     }
     let is_same = phase.agent.is_same(&before);
-    if let Some(model) = before.model().filter(|_| is_same && config.model.is_none()) {
+    if let Some(model) = before
+        .model
+        .as_ref()
+        .filter(|_| is_same && config.model.is_none())
+    {
         agents::tell(&mut phase.agent, Some(model.to_owned()), Vec::new());
     }
     phase.mcp_servers = match phase.agent.is_driven() {
@@ -174,7 +179,7 @@ fn over(
 }
 
 /// Makes the agent that the line or a file names, as a new run does.
-fn agent(line: &Line<'_>, tree: &Tree, config: &Config) -> Result<AgentSettings, Failure> {
+fn agent(line: &Line<'_>, tree: &Tree, config: &Config) -> Result<AgentConfig, Failure> {
     let words = &line.args.agent_command;
     let command = config.command();
     let kind = agents::choose(config.agent, words, command.as_deref(), line.directory)?;
@@ -186,9 +191,9 @@ fn agent(line: &Line<'_>, tree: &Tree, config: &Config) -> Result<AgentSettings,
 }
 
 /// Returns what the files make of an agent of the saved kind, if that starts the saved program: a name that `rlm` knows, or what a file says.
-fn known(saved: &AgentSettings, config: &Config, root: &Path) -> Option<AgentSettings> {
+fn known(saved: &AgentConfig, config: &Config, root: &Path) -> Option<AgentConfig> {
     let agent = config::agent(AgentKind::of(saved), None, config, root).ok()?;
-    (agent.program() == saved.program()).then_some(agent)
+    (agent.program == saved.program).then_some(agent)
 }
 
 /// Returns what the agent may do. A file of the project can narrow that, and not widen it: the agent may have written it.
@@ -386,10 +391,7 @@ mod tests {
         let line = "rlm run -p text --until true";
         let named = |program: &'static str| {
             again(line, "", move |it| {
-                let AgentSettings::Claude { program: saved, .. } = &mut it.phases[0].agent else {
-                    unreachable!("it is typed")
-                };
-                *saved = vec![program.into()];
+                it.phases[0].agent.program = vec![program.into()];
             })
         };
         let refused = named("./claude").unwrap_err();
@@ -397,10 +399,7 @@ mod tests {
         // It is accepted, and then looked for: there may be none here.
         let file = "agent-bin = '/bin/sh'\n";
         let of_file = again(line, file, |it| {
-            let AgentSettings::Claude { program, .. } = &mut it.phases[0].agent else {
-                unreachable!("it is typed")
-            };
-            *program = vec!["/bin/sh".into()];
+            it.phases[0].agent.program = vec!["/bin/sh".into()];
         });
         assert_eq!(of_file, Ok(None));
         let known = named("claude").map_err(|why| why.contains("PATH"));

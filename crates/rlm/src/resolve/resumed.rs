@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use agent_drivers::AgentConfig;
 use loop_state::SessionPolicy;
-use rlm_store::{AgentSettings, Permissions, PhaseSettings, PromptSource, Settings, Start};
+use rlm_store::{Permissions, PhaseSettings, PromptSource, Settings};
 
 use super::checks::{mcp_servers, refuse_driver_options, refuse_missing_variables};
 use crate::agents::{self, AgentKind};
@@ -76,11 +77,10 @@ fn resumed_phase(given: &Given<'_>, phase: &mut PhaseSettings, at: &Path) -> Res
     let changes = other.is_some();
     if let Some(other) = other {
         hand_over(phase, other, given, &config)?;
-    } else if let (Some(bin), Some(start)) = (
-        agents::bin(args.agent_bin.clone(), given.directory),
-        phase.agent.start_mut(),
-    ) {
-        *start.program = vec![bin];
+    } else if let Some(bin) = agents::bin(args.agent_bin.clone(), given.directory)
+        && phase.agent.is_driven()
+    {
+        phase.agent.program = vec![bin];
     }
     agents::tell(
         &mut phase.agent,
@@ -110,8 +110,8 @@ fn resumed_phase(given: &Given<'_>, phase: &mut PhaseSettings, at: &Path) -> Res
 fn other_agent(
     given: &Given<'_>,
     config: &Config,
-    saved: &AgentSettings,
-) -> Result<Option<AgentSettings>, Failure> {
+    saved: &AgentConfig,
+) -> Result<Option<AgentConfig>, Failure> {
     let has = AgentKind::of(saved);
     let bin = agents::bin(given.what.agent_bin.clone(), given.directory);
     // An agent that is known by its program only is another one with another program.
@@ -138,16 +138,15 @@ fn other_agent(
 /// Gives the phase to another agent. What means the same to it is carried over.
 fn hand_over(
     phase: &mut PhaseSettings,
-    other: AgentSettings,
+    other: AgentConfig,
     given: &Given<'_>,
     config: &Config,
 ) -> Result<(), Failure> {
     let (section, to) = (AgentKind::of(&phase.agent).name(), other.name());
     let restriction = phase.agent.restrictions().first().copied();
     let restriction = restriction.map(|what| format!("`{what}` in [{section}]"));
-    let has_words = |start: Start<'_>| !start.args.is_empty();
-    let words = phase.agent.start_mut().is_some_and(has_words);
-    let restriction = restriction.or(words.then(|| "what stood behind --".to_owned()));
+    let has_words = !phase.agent.args.is_empty();
+    let restriction = restriction.or(has_words.then(|| "what stood behind --".to_owned()));
     let was_driven = phase.agent.is_driven();
     let idle = &mut phase.limits.idle_timeout;
     match (was_driven, other.is_driven()) {
@@ -197,6 +196,7 @@ fn hand_over(
 mod tests {
     use super::*;
     use crate::args::PermissionsArg;
+    use agent_drivers::AgentOptions;
     use std::time::Duration;
 
     /// A run of Claude Code, with what its file says of it.
@@ -249,15 +249,15 @@ mod tests {
         let phase = &changed.unwrap().unwrap().phases[0];
         assert_eq!(phase.permissions, Permissions::Deny);
         assert_eq!(phase.session, SessionPolicy::Continue);
-        let AgentSettings::Codex { model, options, .. } = &phase.agent else {
+        let AgentOptions::Codex(options) = &phase.agent.options else {
             panic!("{:?}", phase.agent)
         };
-        let told = (model.as_deref(), options.effort.as_deref());
+        let told = (phase.agent.model.as_deref(), options.effort.as_deref());
         assert_eq!(told, (Some("gpt"), Some("high")));
         // A model of another agent's is none of its.
         let other = Layers::of(Path::new("/"), "agent = 'claude'\nmodel = 'opus'\n");
         let changed = resumed(given(&other, Some(AgentKind::Codex), sh()), &saved);
-        assert_eq!(changed.unwrap().unwrap().phases[0].agent.model(), None);
+        assert_eq!(changed.unwrap().unwrap().phases[0].agent.model, None);
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
             .collect();
         assert_eq!(limits, [Some(7), Some(7)]);
         let models: Vec<_> = { changed.phases.iter() }
-            .map(|phase| phase.agent.model())
+            .map(|phase| phase.agent.model.as_deref())
             .collect();
         assert_eq!(models, [Some("opus"), None]);
         let refused = more(LoopArgs {

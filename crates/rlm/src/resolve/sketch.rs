@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use rlm_store::{AgentSettings, PhaseSettings, PromptSource, Settings};
+use agent_drivers::AgentConfig;
+use rlm_store::{PhaseSettings, PromptSource, Settings};
 
 use super::checks::mcp_servers;
 use crate::agents;
@@ -40,7 +41,7 @@ pub(super) fn phase(
     let kind = agents::choose(config.agent, words, config.command().as_deref(), directory);
     let agent = kind.and_then(|kind| config::agent(kind, bin, &config, root));
     let argv = Vec::new();
-    let mut agent = agent.unwrap_or(AgentSettings::Command { argv });
+    let mut agent = agent.unwrap_or(AgentConfig::command(argv));
     agents::tell(&mut agent, None, words.to_vec());
     let mut phase = PhaseSettings::new(name, PromptSource::Text(String::new()), agent);
     // A file of servers that can't be read is said where a run would begin.

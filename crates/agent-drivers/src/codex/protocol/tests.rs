@@ -7,8 +7,9 @@ mod properties;
 mod states;
 
 use super::*;
-use crate::codex::options::Options;
+use crate::codex::CodexDriver;
 use agent_duplex::{Decision, InputState, Message, SessionChoice, ToolOutcome};
+use agent_subprocess::Context;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -43,11 +44,9 @@ fn golden(name: &str) -> String {
 }
 
 fn session(choice: &SessionChoice, permissions: Permissions) -> Session {
-    let options = Options {
-        permissions,
-        ..Options::default()
-    };
-    let opening = Opening::compose(&options, choice, Path::new("/"), |_| None).unwrap();
+    let driver = CodexDriver::new(Vec::new(), Context::new("", ""));
+    let driver = driver.permissions(permissions);
+    let opening = Opening::compose(&driver, choice, Path::new("/"), |_| None).unwrap();
     Session::new(opening, permissions, TIMEOUTS)
 }
 

@@ -1,11 +1,23 @@
 //! What the driver is told before it starts the agent.
 
 use super::*;
+use agent_drivers::Hidden;
+use agent_drivers::acp::AcpOptions;
+
+fn with(name: &str, value: &str) -> AcpOptions {
+    AcpOptions {
+        env: Hidden([(name.into(), value.into())].into()),
+        ..AcpOptions::default()
+    }
+}
 
 #[tokio::test]
 async fn p32a_an_agent_inherits_what_it_is_allowed() {
     let scene = Scene::new();
-    let driver = driver(&scene, "env > environment").env_allow(["NO_SUCH_*"]);
+    let driver = driver(&scene, "env > environment").options(AcpOptions {
+        env_allow: Some(vec!["NO_SUCH_*".into()]),
+        ..AcpOptions::default()
+    });
     let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
     let environment = std::fs::read_to_string(scene.path("environment")).unwrap();
     assert!(
@@ -30,7 +42,7 @@ fn p31e_what_the_driver_says_is_refused_when_it_is_said_again() {
     insta::assert_snapshot!(refused.join("\n"));
     let other = AcpDriver::new(vec!["agent".into()], context(&scene));
     other.clone().args(vec!["-y".into()]).check().unwrap();
-    other.env("A=B", "1").check().unwrap_err();
+    other.options(with("A=B", "1")).check().unwrap_err();
 }
 
 #[tokio::test]
@@ -48,7 +60,7 @@ async fn x124f_opencode_is_made_to_ask_unless_all_is_allowed() {
         let driver = AcpDriver::opencode(program.into(), context(&scene));
         let mut driver = driver.permissions(permissions);
         if let Some(own) = own {
-            driver = driver.env("OPENCODE_PERMISSION", own);
+            driver = driver.options(with("OPENCODE_PERMISSION", own));
         }
         let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
         let environment = std::fs::read_to_string(scene.path("environment")).unwrap();

@@ -4,8 +4,9 @@ use super::start::{RECORDED, recorded};
 use super::*;
 use crate::changes::made;
 use crate::scene::wait_for;
+use agent_drivers::claude::ClaudeOptions;
 use agent_drivers::mcp::{McpServer, McpServers};
-use agent_drivers::{SessionHeld, SessionLocks};
+use agent_drivers::{Hidden, SessionHeld, SessionLocks};
 use agent_duplex::{Capability, Error};
 use std::os::unix::fs::PermissionsExt as _;
 use std::task::Poll;
@@ -36,10 +37,21 @@ fn servers() -> McpServers {
 fn with_secrets(scene: &Scene, functions: &str) -> ClaudeDriver {
     driver(scene, &format!("{RECORDED}{FILES}{functions}"))
         .mcp_servers(servers())
-        .env("TRACKER_TOKEN", "s3cret-token")
-        .system_prompt("be s3cret-brief")
-        .append_system_prompt("and s3cret-kind")
-        .settings(serde_json::from_str(r#"{"env": {"KEY": "s3cret-key"}}"#).unwrap())
+        .options(secrets())
+}
+
+fn secrets() -> ClaudeOptions {
+    ClaudeOptions {
+        env: Hidden([("TRACKER_TOKEN".into(), "s3cret-token".into())].into()),
+        system_prompt: Some("be s3cret-brief".into()),
+        append_system_prompt: Some("and s3cret-kind".into()),
+        settings: serde_json::from_str(r#"{"env": {"KEY": "s3cret-key"}}"#).unwrap(),
+        ..ClaudeOptions::default()
+    }
+}
+
+fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
+    texts.map(Into::into).into()
 }
 
 fn files_left(scene: &Scene) -> usize {
@@ -51,15 +63,18 @@ async fn l95d_l97a_l97c_l97d_l97e_l97g_p31a_every_option_is_a_word_of_its_own() 
     let scene = Scene::new();
     let driver = with_secrets(&scene, "")
         .model("m")
-        .fallback_model("f")
-        .effort("high")
-        .max_turns(3.try_into().unwrap())
-        .tools(["Bash", "Edit"])
-        .allowed_tools(["Bash(git log:*)"])
-        .disallowed_tools(["WebFetch", "Bash(rm *)"])
-        .setting_sources(["project", "local"])
-        .add_dirs(["../other", "-odd dir"])
-        .strict_mcp(true)
+        .options(ClaudeOptions {
+            fallback_model: Some("f".into()),
+            effort: Some("high".into()),
+            max_turns: 3.try_into().ok(),
+            tools: Some(texts(["Bash", "Edit"])),
+            allowed_tools: texts(["Bash(git log:*)"]),
+            disallowed_tools: texts(["WebFetch", "Bash(rm *)"]),
+            setting_sources: Some(texts(["project", "local"])),
+            add_dirs: ["../other", "-odd dir"].map(Into::into).into(),
+            strict_mcp: true,
+            ..secrets()
+        })
         .args(vec!["--betas=x".into()]);
     drop(open(&driver, SessionChoice::Fresh).await.unwrap());
     let (argv, _) = recorded(&scene);
@@ -121,7 +136,7 @@ async fn l95a_l95e_l95f_mcp_servers_go_by_a_private_file_that_is_gone_with_the_a
         assert_eq!(files_left(&scene), 0);
     }
     let nobody = ClaudeDriver::new(vec!["no-such-agent".into()], context(&scene));
-    let nobody = nobody.system_prompt("text");
+    let nobody = nobody.options(secrets());
     open(&nobody, SessionChoice::Fresh).await.unwrap_err();
     assert_eq!(files_left(&scene), 0);
 }
@@ -199,9 +214,11 @@ async fn p32a_p32b_an_agent_inherits_what_it_is_allowed_and_what_it_needs() {
         let (name, value) = pair.split_once('=').unwrap();
         set(name, value);
     }
-    let driver = ClaudeDriver::new(program.into(), context(&scene))
-        .env_allow(["CARGO_*", "AWS_REGION"])
-        .env("MINE", "1");
+    let driver = ClaudeDriver::new(program.into(), context(&scene)).options(ClaudeOptions {
+        env_allow: Some(texts(["CARGO_*", "AWS_REGION"])),
+        env: Hidden([("MINE".into(), "1".into())].into()),
+        ..ClaudeOptions::default()
+    });
     drop(open(&driver, SessionChoice::Fresh).await.unwrap());
     let (_, env) = recorded(&scene);
     let names: Vec<&str> = env

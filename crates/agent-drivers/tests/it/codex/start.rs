@@ -1,6 +1,8 @@
 //! What is said at the start, and what a start fails with.
 
 use super::*;
+use agent_drivers::Hidden;
+use agent_drivers::codex::CodexOptions;
 use agent_drivers::mcp::{McpServer, McpServers};
 use agent_duplex::ExitStatus;
 
@@ -15,8 +17,11 @@ async fn l95a_l95d_secrets_go_by_standard_input() {
     servers.insert("remote", http).unwrap();
     let driver = driver(&scene, functions)
         .mcp_servers(servers)
-        .env("SECRET", "hush-hush")
-        .append_system_prompt("be kind");
+        .options(CodexOptions {
+            env: Hidden([("SECRET".into(), "hush-hush".into())].into()),
+            append_system_prompt: Some("be kind".into()),
+            ..CodexOptions::default()
+        });
     assert!(!format!("{driver:?}").contains("hush"));
     let mut agent = driver.connect(SessionChoice::Fresh).await.unwrap();
     assert!(!format!("{agent:?}").contains("hush"));
@@ -121,7 +126,10 @@ async fn large_messages_pass_in_both_directions() {
 #[tokio::test]
 async fn p32a_an_agent_inherits_what_it_is_allowed() {
     let scene = Scene::new();
-    let driver = driver(&scene, "env > environment").env_allow(["NO_SUCH_*"]);
+    let driver = driver(&scene, "env > environment").options(CodexOptions {
+        env_allow: Some(vec!["NO_SUCH_*".into()]),
+        ..CodexOptions::default()
+    });
     let mut agent = open(&driver).await.unwrap();
     let environment = std::fs::read_to_string(scene.path("environment")).unwrap();
     assert!(environment.contains("GREETING=hello"), "{environment}");

@@ -46,7 +46,7 @@ fn phase(dice: &mut Dice, index: u64, count: u64) -> Value {
     json!({
         "name": format!("p{index}"),
         "prompt": {"Text": format!("Work for p{index}.")},
-        "agent": {"Claude": {"program": ["night"]}},
+        "agent": {"options": {"claude": {}}, "program": ["night"]},
         "session": dice.pick(&["fresh", "continue"]),
         "promise": dice.hits(if count == 1 { 400 } else { 100 }).then_some("DONE"),
         "gates": dice.pick(&[vec![], vec![], vec!["a"], vec!["a", "b"]]),

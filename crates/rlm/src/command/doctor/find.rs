@@ -110,7 +110,7 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
             .expect("an agent whose program is named has settings")
     };
     let (agent, of_user) = (settings(&said.all), settings(&said.of_user));
-    let is_run = said.runs_project || agent.program() == of_user.program();
+    let is_run = said.runs_project || agent.program == of_user.program;
     let unrun = (!is_run).then(|| {
         format!(
             "{} names it, so doctor doesn't run it; if you trust it: {} doctor {} --run-project-agent",
@@ -137,15 +137,15 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
             others.push(other);
         }
     }
-    let env = agent.env().cloned().unwrap_or_default();
+    let env = agent.handed_on().env.cloned().unwrap_or_default();
     let is_set = |name: &&&str| {
         let inherited = std::env::var_os(name).is_some_and(|value| !value.is_empty());
         inherited || env.contains_key(**name)
     };
     let variables = facts.variables.iter().filter(is_set);
-    let capabilities = drivers::capabilities(&agent);
+    let capabilities = agent.capabilities();
     // A variable can make a program run another one. Those by which the agent logs in can't.
-    let users = of_user.env();
+    let users = of_user.handed_on().env;
     let is_safe = |name: &String, value: &String| {
         let is_users = users.is_some_and(|users| users.get(name) == Some(value));
         said.runs_project || is_users || facts.variables.contains(&name.as_str())
@@ -157,7 +157,7 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
         .filter(|name| !given.iter().any(|(it, _)| it == *name));
     let unset = unset.cloned().collect();
     let program = first.map(|first| {
-        let words = agent.program().iter().skip(1).cloned();
+        let words = agent.program.iter().skip(1).cloned();
         let path = directory.join(first).into();
         Program {
             words: std::iter::once(path).chain(words).collect(),

@@ -1,6 +1,6 @@
 //! What is known of each agent that only the doctor needs.
 
-use rlm_store::{AcpPreset, AgentSettings};
+use agent_drivers::{AgentConfig, AgentOptions, acp::AcpPreset};
 
 use crate::agents::{AgentKind, KNOWN};
 
@@ -48,22 +48,22 @@ const CLAUDE_VARIABLES: &[&str] = &[
 ];
 
 /// Returns what is known of an agent.
-pub(super) fn facts(agent: &AgentSettings) -> Facts {
-    match agent {
-        AgentSettings::Claude { .. } => Facts {
+pub(super) fn facts(agent: &AgentConfig) -> Facts {
+    match &agent.options {
+        AgentOptions::Claude(_) => Facts {
             tried: Some("2.1.329"),
             question: Question::ClaudeStatus,
             log_in: "claude auth login",
             variables: CLAUDE_VARIABLES,
         },
-        AgentSettings::Codex { .. } => Facts {
+        AgentOptions::Codex(_) => Facts {
             tried: Some("0.169.0"),
             question: Question::CodexAccount,
             log_in: "codex login",
             variables: &[],
         },
-        AgentSettings::Acp { preset, .. } => protocol(*preset),
-        _ => Facts {
+        AgentOptions::Acp { preset, .. } => protocol(*preset),
+        AgentOptions::Command => Facts {
             tried: None,
             question: Question::None,
             log_in: "",

@@ -15,13 +15,13 @@ const HIDDEN: &str = "…";
 pub struct Hidden<T>(pub T);
 
 impl<T: Default + PartialEq> Hidden<T> {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0 == T::default()
     }
 }
 
 impl Hidden<BTreeMap<String, String>> {
-    pub(super) fn hide(&mut self) {
+    pub(crate) fn hide(&mut self) {
         for value in self.0.values_mut() {
             HIDDEN.clone_into(value);
         }
@@ -29,7 +29,7 @@ impl Hidden<BTreeMap<String, String>> {
 }
 
 impl Hidden<Map<String, Value>> {
-    pub(super) fn hide(&mut self) {
+    pub(crate) fn hide(&mut self) {
         for (_, value) in &mut self.0 {
             *value = HIDDEN.into();
         }

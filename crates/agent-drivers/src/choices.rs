@@ -1,0 +1,61 @@
+//! What the caller of a driver chooses for one conversation, whichever agent it is with.
+
+use crate::config::AgentConfig;
+use crate::converse::Timeouts;
+use crate::mcp::McpServers;
+use crate::session_locks::SessionLocks;
+use agent_duplex::Permissions;
+use std::ffi::OsString;
+use std::fmt;
+use std::time::Duration;
+
+/// What every driver of a conversing agent takes besides the agent's own options.
+///
+/// `Debug` counts arguments and does not show them: they may be secret.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Choices {
+    /// What the agent may do without asking; see each driver.
+    pub permissions: Permissions,
+    /// The MCP servers that the agent is handed.
+    pub mcp_servers: McpServers,
+    /// Locks sessions against other processes that use the same directory; without it nothing is locked. Codex locks its
+    /// sessions itself and leaves this alone.
+    ///
+    /// Where another agent writes the session, `connect` fails with an error for which
+    /// [`is_held`](agent_duplex::Error::is_held) is true, and whose source is a [`SessionHeld`](crate::SessionHeld).
+    pub session_locks: Option<SessionLocks>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) model: Option<String>,
+    pub(crate) args: Vec<OsString>,
+}
+
+impl Choices {
+    /// Sets how long the agent may take to answer its introduction, and any other request; 60 s each by default. A late
+    /// answer means nothing. A turn may take for ever, and so may what the agent asks.
+    #[must_use]
+    pub fn request_timeouts(mut self, initialize: Duration, others: Duration) -> Self {
+        self.timeouts = Timeouts { initialize, others };
+        self
+    }
+
+    /// Adds what the configuration of the agent says.
+    pub(crate) fn of(mut self, agent: &AgentConfig) -> Self {
+        self.model.clone_from(&agent.model);
+        self.args.clone_from(&agent.args);
+        self
+    }
+}
+
+impl fmt::Debug for Choices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Choices")
+            .field("permissions", &self.permissions)
+            .field("mcp_servers", &self.mcp_servers)
+            .field("session_locks", &self.session_locks)
+            .field("timeouts", &self.timeouts)
+            .field("model", &self.model)
+            .field("args", &self.args.len())
+            .finish()
+    }
+}

@@ -1,0 +1,333 @@
+//! An agent as a person configures it: saved with a run, and enough to make its driver.
+
+use crate::acp::{AcpDriver, AcpOptions, AcpPreset};
+use crate::choices::Choices;
+use crate::claude::{ClaudeDriver, ClaudeOptions};
+use crate::codex::{CodexDriver, CodexOptions};
+use crate::command::CommandDriver;
+use agent_duplex::{Capabilities, Driver, Error};
+use agent_subprocess::Context;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// One agent: its program, and what it is told for every conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentConfig {
+    /// Which driver speaks with it, and the options that only this agent has.
+    pub options: AgentOptions,
+    /// The program, and arguments that come before the driver's own. For a command, all of it.
+    #[serde(with = "words")]
+    pub program: Vec<OsString>,
+    /// The model; the agent's own choice when there is none. A command has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Arguments that come behind the driver's own. A command has none.
+    #[serde(with = "words", default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<OsString>,
+}
+
+/// The agents that have a driver, each with its own options.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentOptions {
+    /// Any program, one process a turn, with the prompt on its standard input.
+    Command,
+    /// Claude Code.
+    Claude(Box<ClaudeOptions>),
+    /// Codex.
+    Codex(Box<CodexOptions>),
+    /// An agent that speaks the Agent Client Protocol.
+    Acp {
+        /// Which one.
+        preset: AcpPreset,
+        /// What it is told.
+        options: Box<AcpOptions>,
+    },
+}
+
+/// What an agent's options hand on that may start programs or be secret, for those who show or check that.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct HandedOn<'a> {
+    /// Variables of its environment.
+    pub env: Option<&'a BTreeMap<String, String>>,
+    /// Settings in the agent's own words.
+    pub settings: Option<&'a Map<String, Value>>,
+    /// The settings whose value is a command, or has one in it; a key counts up to its first `.`.
+    pub commands: &'static [&'static str],
+    /// The sources of settings whose hooks run, if hooks run.
+    pub hooks: Option<String>,
+}
+
+impl AgentConfig {
+    /// Makes an agent of this program without a model or further arguments.
+    #[must_use]
+    pub fn new(options: AgentOptions, program: Vec<OsString>) -> Self {
+        Self {
+            options,
+            program,
+            model: None,
+            args: Vec::new(),
+        }
+    }
+
+    /// Makes a command out of a program and its arguments.
+    #[must_use]
+    pub fn command(argv: Vec<OsString>) -> Self {
+        Self::new(AgentOptions::Command, argv)
+    }
+
+    /// Returns the agent's short name, as its driver has it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match &self.options {
+            AgentOptions::Command => crate::command::NAME,
+            AgentOptions::Claude(_) => crate::claude::NAME,
+            AgentOptions::Codex(_) => crate::codex::NAME,
+            AgentOptions::Acp { preset, .. } => preset.name(),
+        }
+    }
+
+    /// Tells whether a driver speaks its protocol, so that it has permissions, a model, sessions and MCP servers.
+    #[must_use]
+    pub fn is_driven(&self) -> bool {
+        self.options != AgentOptions::Command
+    }
+
+    /// Tells whether both are one agent, perhaps of another version, so that one knows the sessions of the other.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let preset = AcpPreset::Other;
+        let unknown = |agent: &Self| matches!(agent.options, AgentOptions::Acp { preset: it, .. } if it == preset);
+        self.name() == other.name() && (!unknown(self) || self.program == other.program)
+    }
+
+    /// Returns the names of the chosen options that may keep the agent from something, which no other agent would
+    /// understand.
+    #[must_use]
+    pub fn restrictions(&self) -> Vec<&'static str> {
+        match &self.options {
+            AgentOptions::Command => Vec::new(),
+            AgentOptions::Claude(options) => options.restrictions(),
+            AgentOptions::Codex(options) => options.restrictions(),
+            AgentOptions::Acp { options, .. } => options.restrictions(),
+        }
+    }
+
+    /// Tells whether it reports what it costs, and whether it counts its tokens, so that budgets can be kept.
+    #[must_use]
+    pub fn reports(&self) -> (bool, bool) {
+        match &self.options {
+            AgentOptions::Command => (false, false),
+            AgentOptions::Claude(_) => (true, true),
+            AgentOptions::Codex(_) => (false, true),
+            AgentOptions::Acp { preset, .. } => preset.reports(),
+        }
+    }
+
+    /// Returns what its options hand on.
+    #[must_use]
+    pub fn handed_on(&self) -> HandedOn<'_> {
+        match &self.options {
+            AgentOptions::Command => HandedOn::default(),
+            AgentOptions::Claude(options) => options.handed_on(),
+            AgentOptions::Codex(options) => options.handed_on(),
+            AgentOptions::Acp { options, .. } => HandedOn {
+                env: Some(&options.env.0),
+                ..HandedOn::default()
+            },
+        }
+    }
+
+    /// Returns the directories that it may work in besides its own.
+    pub fn directories_mut(&mut self) -> &mut [PathBuf] {
+        match &mut self.options {
+            AgentOptions::Claude(options) => &mut options.add_dirs,
+            _ => &mut [],
+        }
+    }
+
+    /// Likewise, to be read.
+    #[must_use]
+    pub fn directories(&self) -> &[PathBuf] {
+        match &self.options {
+            AgentOptions::Claude(options) => &options.add_dirs,
+            _ => &[],
+        }
+    }
+
+    /// Replaces the values of variables and settings, which may be secret, by `…`.
+    pub fn hide_values(&mut self) {
+        match &mut self.options {
+            AgentOptions::Command => {}
+            AgentOptions::Claude(options) => options.hide_values(),
+            AgentOptions::Codex(options) => options.hide_values(),
+            AgentOptions::Acp { options, .. } => options.env.hide(),
+        }
+    }
+
+    /// Makes its driver, which holds configuration only: nothing is started.
+    #[must_use]
+    pub fn driver(&self, choices: Choices, context: Context) -> Box<dyn Driver> {
+        match self.made(choices, context) {
+            Made::Command(driver) => Box::new(driver),
+            Made::Claude(driver) => Box::new(driver),
+            Made::Codex(driver) => Box::new(driver),
+            Made::Acp(driver) => Box::new(driver),
+        }
+    }
+
+    /// Returns what it can do, as its driver declares it.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        let driver = self.driver(Choices::default(), Context::new("", ""));
+        driver.capabilities()
+    }
+
+    /// Refuses what could not be started.
+    ///
+    /// # Errors
+    /// Names the first such option or argument, and what to write instead.
+    pub fn check(&self, choices: Choices) -> Result<(), Error> {
+        match self.made(choices, Context::new("", "")) {
+            Made::Command(_) => Ok(()),
+            Made::Claude(driver) => driver.check(),
+            Made::Codex(driver) => driver.check(),
+            Made::Acp(driver) => driver.check(),
+        }
+    }
+
+    fn made(&self, choices: Choices, context: Context) -> Made {
+        let program = self.program.clone();
+        let choices = choices.of(self);
+        match &self.options {
+            AgentOptions::Command => Made::Command(CommandDriver::new(program, context)),
+            AgentOptions::Claude(options) => Made::Claude(
+                ClaudeDriver::new(program, context)
+                    .options((**options).clone())
+                    .choices(choices),
+            ),
+            AgentOptions::Codex(options) => Made::Codex(
+                CodexDriver::new(program, context)
+                    .options((**options).clone())
+                    .choices(choices),
+            ),
+            AgentOptions::Acp { preset, options } => Made::Acp(
+                AcpDriver::of_preset(*preset, program, context)
+                    .options((**options).clone())
+                    .choices(choices),
+            ),
+        }
+    }
+}
+
+/// A driver of some agent.
+enum Made {
+    Command(CommandDriver),
+    Claude(ClaudeDriver),
+    Codex(CodexDriver),
+    Acp(AcpDriver),
+}
+
+/// Arguments as text where they are text, so that people can read saved settings, and as bytes where they are not.
+mod words {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Word {
+        Text(String),
+        Bytes(Vec<u8>),
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        words: &[OsString],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let word = |word: &OsString| match word.clone().into_string() {
+            Ok(text) => Word::Text(text),
+            Err(word) => Word::Bytes(word.into_vec()),
+        };
+        serializer.collect_seq(words.iter().map(word))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<OsString>, D::Error> {
+        let words = Vec::<Word>::deserialize(deserializer)?;
+        let word = |word| match word {
+            Word::Text(text) => text.into(),
+            Word::Bytes(bytes) => OsString::from_vec(bytes),
+        };
+        Ok(words.into_iter().map(word).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    proptest! {
+        #[test]
+        fn any_arguments_are_saved_as_they_are(
+            argv in proptest::collection::vec(proptest::collection::vec(1u8.., 0..8), 0..4),
+        ) {
+            let argv: Vec<OsString> = argv.into_iter().map(OsString::from_vec).collect();
+            let agent = AgentConfig::command(argv);
+            let json = serde_json::to_string(&agent).unwrap();
+            prop_assert_eq!(serde_json::from_str::<AgentConfig>(&json).unwrap(), agent);
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_text_can_be_read() {
+        let agent = AgentConfig::command(vec!["claude".into(), "-p".into()]);
+        insta::assert_snapshot!(serde_json::to_string(&agent).unwrap(), @r#"{"options":"command","program":["claude","-p"]}"#);
+    }
+
+    #[test]
+    fn c64b_an_agent_is_read_as_it_was_saved() {
+        let saved = [
+            r#"{"options":"command","program":["a"]}"#,
+            r#"{"options":{"claude":{}},"program":["claude"]}"#,
+            r#"{"options":{"claude":{"effort":"high","settings":{"a":"s3cret"},"env":{"A":"s3cret"}}},"program":["claude"],"model":"m","args":["-x"]}"#,
+            r#"{"options":{"codex":{"config":{"a":"s3cret"},"env":{"A":"s3cret"}}},"program":["codex"]}"#,
+            r#"{"options":{"acp":{"preset":"gemini","options":{}}},"program":["gemini"]}"#,
+            r#"{"options":{"acp":{"preset":"other","options":{"auth-method":"k","env":{"A":"s3cret"}}}},"program":["a","b"],"model":"m"}"#,
+        ];
+        for text in saved {
+            let mut agent: AgentConfig = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::to_string(&agent).unwrap(), text);
+            assert!(!format!("{agent:?}").contains("s3cret"), "{agent:?}");
+            agent.hide_values();
+            let shown = serde_json::to_string(&agent).unwrap();
+            assert!(!shown.contains("s3cret"), "{shown}");
+            assert_eq!(shown.matches('…').count(), text.matches("s3cret").count());
+        }
+        let unknown = r#"{"options":{"codex":{"sandbox":"none"}},"program":["codex"]}"#;
+        serde_json::from_str::<AgentConfig>(unknown).unwrap_err();
+    }
+
+    #[test]
+    fn agents_are_the_same_by_what_they_know_of_each_other() {
+        let agent = |preset, program: &str| {
+            let options = Box::default();
+            let options = AgentOptions::Acp { preset, options };
+            AgentConfig::new(options, vec![program.into()])
+        };
+        let (one, two) = (agent(AcpPreset::Other, "a"), agent(AcpPreset::Other, "b"));
+        assert!(one.is_same(&one) && !one.is_same(&two));
+        let (old, new) = (agent(AcpPreset::Gemini, "a"), agent(AcpPreset::Gemini, "b"));
+        assert!(old.is_same(&new) && !old.is_same(&one));
+        assert!(!agent(AcpPreset::Claude, "a").is_same(&one));
+    }
+}
