@@ -216,7 +216,7 @@ impl Session {
             "user" => self.user(line, events),
             "stream_event" if !is_apart(line) => {
                 let event = line.object("event");
-                self.streamed(event, events);
+                self.streamed(&event, events);
                 self.unasked += u32::from(event.word("type") == "message_stop");
             }
             "assistant" => {
@@ -225,9 +225,9 @@ impl Session {
             }
             "result" => self.result(line, events),
             "control_request" => self.asked(line, heard),
-            "control_response" => self.answered(line.object("response"), events),
+            "control_response" => self.answered(&line.object("response"), events),
             "control_cancel_request" => self.withdrawn(&line.text("request_id"), events),
-            "rate_limit_event" => rate_limit(line.object("rate_limit_info"), events),
+            "rate_limit_event" => rate_limit(&line.object("rate_limit_info"), events),
             "tool_progress" => {
                 events.extend(self.turn.as_ref().and_then(|turn| turn.progress(line)))
             }

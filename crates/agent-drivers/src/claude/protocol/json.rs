@@ -1,71 +1,62 @@
 //! JSON objects of which only the fields that are asked for are understood.
 //!
-//! What nobody asks for is stepped over: most of what the agent writes is texts that are there twice, and lists that only
-//! its own screen needs. So a text is looked at for its end, and for nothing else, until it is wanted. Objects within
-//! objects are taken apart on the way, so that what stands deep is not read once for each level.
+//! Much of what the agent writes is texts that are there twice, and lists that only its own screen needs. So a field stays
+//! JSON text until it is read. The fields that hold the parts of a message are the exception: they are taken apart in the
+//! pass that finds them, so that a deep part is not scanned once for each level above it.
 
-mod text;
-
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fmt;
 use std::str::FromStr;
-use text::Reader;
 use uuid::Uuid;
 
-/// How deep objects within objects are taken apart; nothing that is asked for stands deeper.
+/// The fields that are taken apart at once.
+const PARTS: [&str; 6] = [
+    "content", "delta", "event", "message", "request", "response",
+];
+/// How deep they are; far below the 128 levels at which `serde_json` gives up. Text that is not taken apart may have any depth.
 const DEPTH: usize = 8;
 
 /// An object whose fields are understood when they are asked for: a field of a wrong type is a field that is not there.
-#[derive(Debug, Default)]
-pub(super) struct Object<'a>(Vec<Field<'a>>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Object<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
 
-#[derive(Debug)]
-struct Field<'a> {
-    name: Cow<'a, str>,
+#[derive(Clone, Debug)]
+enum Value<'a> {
     /// As it came.
-    value: &'a str,
-    /// What is in it, if it is an object and not too deep.
-    inside: Option<Object<'a>>,
+    Raw(&'a str),
+    Text(Cow<'a, str>),
+    Object(Object<'a>),
+    /// The objects of a list, without what is none.
+    List(Vec<Object<'a>>),
+    /// Neither text nor object nor list.
+    Other,
 }
 
 impl<'a> Object<'a> {
     /// Parses a text; `None` if it is no object.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
-        let mut reader = Reader::new(text);
-        let object = Object::read(&mut reader, DEPTH)?;
-        reader.is_at_end().then_some(object)
-    }
-
-    fn read(reader: &mut Reader<'a>, depth: usize) -> Option<Self> {
-        // Most lines have about as many, and what is in them fewer.
-        let mut fields = Vec::with_capacity(if depth == DEPTH { 8 } else { 4 });
-        reader.each(*b"{}", |reader| {
-            let name = reader.string()?;
-            reader.take(b':')?;
-            let (value, inside) = if depth > 0 && reader.peek() == Some(b'{') {
-                let begun = reader.at();
-                let inside = Object::read(reader, depth - 1)?;
-                (reader.since(begun), Some(inside))
-            } else {
-                (reader.value()?, None)
-            };
-            fields.push(Field {
-                name,
-                value,
-                inside,
-            });
-            Some(())
-        })?;
-        Some(Object(fields))
+        // Half a character in a text makes it none for `serde_json`: then nothing is taken apart before it is read.
+        let value = [DEPTH, 0].into_iter().find_map(|depth| read(text, depth));
+        match value? {
+            Value::Object(object) => Some(object),
+            _ => None,
+        }
     }
 
     /// Returns a field; of several of one name the last.
-    fn field(&self, key: &str) -> Option<&Field<'a>> {
-        self.0.iter().rev().find(|field| field.name == key)
+    fn field(&self, key: &str) -> Option<&Value<'a>> {
+        let mut fields = self.0.iter().rev();
+        fields.find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// Returns a field as it came.
+    /// Returns a field as it came; `None` if it was taken apart.
     pub(super) fn raw(&self, key: &str) -> Option<&'a str> {
-        self.field(key).map(|field| field.value)
+        match self.field(key)? {
+            Value::Raw(text) => Some(text),
+            _ => None,
+        }
     }
 
     pub(super) fn text(&self, key: &str) -> String {
@@ -74,12 +65,20 @@ impl<'a> Object<'a> {
 
     /// Returns a text without a copy where nothing is escaped in it; empty if it is none.
     pub(super) fn word(&self, key: &str) -> Cow<'a, str> {
-        self.raw(key).and_then(string).unwrap_or_default()
+        self.string_of(key).unwrap_or_default()
     }
 
     /// Returns a text; `None` if it is none.
     pub(super) fn string(&self, key: &str) -> Option<String> {
-        string(self.raw(key)?).map(Cow::into_owned)
+        self.string_of(key).map(Cow::into_owned)
+    }
+
+    fn string_of(&self, key: &str) -> Option<Cow<'a, str>> {
+        match self.field(key)? {
+            Value::Raw(text) => string(text),
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        }
     }
 
     pub(super) fn flag(&self, key: &str) -> bool {
@@ -88,9 +87,7 @@ impl<'a> Object<'a> {
 
     /// Returns a number; `None` if there is none that `T` can have.
     pub(super) fn get<T: FromStr>(&self, key: &str) -> Option<T> {
-        let is_of_number = |byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
-        let raw = self.raw(key)?;
-        raw.bytes().all(is_of_number).then(|| raw.parse().ok())?
+        self.raw(key)?.parse().ok()
     }
 
     /// Returns a number, also one that is written as a fraction or is negative, which counts as 0.
@@ -100,14 +97,20 @@ impl<'a> Object<'a> {
     }
 
     /// Returns an object within this one; one without fields if there is none.
-    pub(super) fn object(&self, key: &str) -> &Object<'a> {
-        let inside = self.field(key).and_then(|field| field.inside.as_ref());
-        inside.unwrap_or(const { &Object(Vec::new()) })
+    pub(super) fn object(&self, key: &str) -> Cow<'_, Object<'a>> {
+        match self.field(key) {
+            Some(Value::Object(object)) => Cow::Borrowed(object),
+            Some(Value::Raw(text)) => Cow::Owned(Object::parse(text).unwrap_or_default()),
+            _ => Cow::Owned(Object::default()),
+        }
     }
 
     /// Returns the objects of a list, leaving out what is none.
-    pub(super) fn list(&self, key: &str) -> Vec<Object<'a>> {
-        self.items(key, Object::parse)
+    pub(super) fn list(&self, key: &str) -> Cow<'_, [Object<'a>]> {
+        match self.field(key) {
+            Some(Value::List(list)) => Cow::Borrowed(list),
+            _ => Cow::Owned(self.items(key, Object::parse)),
+        }
     }
 
     /// Returns the strings of a list, leaving out what is none.
@@ -125,27 +128,256 @@ impl<'a> Object<'a> {
 
     /// Returns the fields of an object whose values are objects; `None` if there is no such object.
     pub(super) fn fields(&self, key: &str) -> Option<Vec<Object<'a>>> {
-        let fields = Object::parse(self.raw(key)?)?.0.into_iter();
-        Some(fields.filter_map(|field| field.inside).collect())
+        let fields = Object::parse(self.raw(key)?)?;
+        let keys = fields.0.iter().filter_map(|(_, value)| match value {
+            Value::Object(object) => Some(object.clone()),
+            Value::Raw(text) => Object::parse(text),
+            _ => None,
+        });
+        Some(keys.collect())
     }
 
     fn items<T>(&self, key: &str, item: impl Fn(&'a str) -> Option<T>) -> Vec<T> {
-        let mut items = Vec::new();
-        let list = self.raw(key).and_then(|raw| {
-            text::each(raw, *b"[]", |reader| {
-                items.extend(item(reader.value()?));
-                Some(())
-            })
-        });
-        list.map(|()| items).unwrap_or_default()
+        let list = self.raw(key);
+        let list = list.and_then(|text| serde_json::from_str::<Vec<&RawValue>>(text).ok());
+        let items = list.into_iter().flatten();
+        items.filter_map(|value| item(value.get())).collect()
     }
+}
+
+/// Reads a value that is all of the text, and takes its parts apart down to this depth.
+fn read(text: &str, depth: usize) -> Option<Value<'_>> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = Parts(depth).deserialize(&mut deserializer).ok()?;
+    deserializer.end().ok()?;
+    Some(value)
 }
 
 /// Understands a text; `None` if the value is none.
 fn string(value: &str) -> Option<Cow<'_, str>> {
-    let raw = value.strip_prefix('"')?.strip_suffix('"')?;
-    if memchr::memchr(b'\\', raw.as_bytes()).is_none() {
-        return Some(raw.into());
+    let inside = value.strip_prefix('"')?.strip_suffix('"')?;
+    if memchr::memchr(b'\\', inside.as_bytes()).is_none() {
+        return Some(inside.into());
     }
-    text::unescaped(raw).map(Cow::Owned)
+    let mut deserializer = serde_json::Deserializer::from_str(value);
+    deserializer.deserialize_bytes(Escaped).ok().map(Cow::Owned)
+}
+
+/// Takes a value apart, to so many levels.
+#[derive(Clone, Copy)]
+struct Parts(usize);
+
+impl<'de> DeserializeSeed<'de> for Parts {
+    type Value = Value<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value<'de>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Parts {
+    type Value = Value<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Value<'de>, M::Error> {
+        // Most lines have about as many fields, and their parts fewer.
+        let mut fields = Vec::with_capacity(if self.0 == DEPTH { 8 } else { 4 });
+        while let Some(key) = map.next_key_seed(Key)? {
+            let value = match self.0.checked_sub(1) {
+                Some(depth) if PARTS.contains(&&*key) => map.next_value_seed(Parts(depth))?,
+                _ => Value::Raw(map.next_value::<&RawValue>()?.get()),
+            };
+            fields.push((key, value));
+        }
+        Ok(Value::Object(Object(fields)))
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Value<'de>, S::Error> {
+        let mut objects = Vec::new();
+        while let Some(value) = seq.next_element_seed(Parts(self.0.saturating_sub(1)))? {
+            if let Value::Object(object) = value {
+                objects.push(object);
+            }
+        }
+        Ok(Value::List(objects))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Value<'de>, E> {
+        Ok(Value::Text(text.into()))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value<'de>, E> {
+        Ok(Value::Text(text.to_owned().into()))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Value<'de>, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Value<'de>, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Value<'de>, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Value<'de>, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_unit<E>(self) -> Result<Value<'de>, E> {
+        Ok(Value::Other)
+    }
+}
+
+/// The name of a field.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(text.to_owned().into())
+    }
+}
+
+/// A text with escapes in it. Half a character, as is left where another program cut one, is no reason to lose the rest:
+/// `serde_json` hands it on as bytes only.
+struct Escaped;
+
+impl Visitor<'_> for Escaped {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
+        let mut text = String::with_capacity(bytes.len());
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            // The first byte of each half of a character; the two behind it belong to it.
+            if chunk.invalid().first() == Some(&0xed) {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Object, string};
+    use proptest::prelude::*;
+    use serde_json::value::RawValue;
+    use serde_json::{Map, Value};
+
+    fn a_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            (-1000_i32..1000).prop_map(|n| Value::from(f64::from(n) / 8.0)),
+            any::<String>().prop_map(Value::from),
+            r#"[\\"a-z{}\[\],:\n\t\u{1f600}]{0,40}"#.prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::btree_map(r#"[a-z\\" ]{0,3}"#, inner, 0..5)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// An object, except that a name, a number or an escape may be wrong: about half of them are objects, and so are hardly any random characters.
+    fn almost_an_object() -> impl Strategy<Value = String> {
+        let field = r#" ?"[a-c ]{0,2}(\\[nu"])?" ?: ?(-?[01]{1,2}(\.0)?|"[a-c ]{0,3}"|\{\}|\[ ?\]|true|null) ?"#;
+        prop::collection::vec(field, 0..3).prop_map(|fields| format!("{{{}}}", fields.join(",")))
+    }
+
+    /// What `serde_json` makes of a field is what we make of it.
+    fn agrees(object: &Object<'_>, fields: &Map<String, Value>) {
+        for (key, value) in fields {
+            if let Some(raw) = object.raw(key) {
+                assert_eq!(serde_json::from_str::<Value>(raw).unwrap(), *value);
+                assert_eq!(object.flag(key), *value == Value::Bool(true));
+                assert_eq!(object.get::<f64>(key), value.as_f64());
+            }
+            assert_eq!(object.string(key).as_deref(), value.as_str());
+            let items = value.as_array().map_or(&[][..], Vec::as_slice);
+            let texts: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+            if object.raw(key).is_some() {
+                assert_eq!(object.texts(key), texts);
+            }
+            assert_eq!(
+                object.list(key).len(),
+                items.iter().filter(|item| item.is_object()).count()
+            );
+            if let Value::Object(fields) = value {
+                agrees(&object.object(key), fields);
+            }
+        }
+    }
+
+    #[test]
+    fn p13c_every_escape_is_understood() {
+        let raw = r#""\"\\\/\b\f\n\r\té""#;
+        assert_eq!(string(raw).unwrap(), "\"\\/\u{8}\u{c}\n\r\té");
+        assert_eq!(string(r#""\x""#), None);
+    }
+
+    proptest! {
+        #[test]
+        fn p13c_an_object_says_what_it_says_to_serde_json(
+            fields in prop::collection::btree_map("([a-z]{0,3}|content|delta|message)", a_value(), 0..6), pretty: bool,
+        ) {
+            let value = Value::Object(fields.clone().into_iter().collect());
+            let text = if pretty { format!("{value:#}") } else { value.to_string() };
+            agrees(&Object::parse(&text).unwrap(), &fields.into_iter().collect());
+        }
+
+        #[test]
+        fn p13c_what_serde_json_takes_is_taken(text in prop_oneof![almost_an_object(), r#"[{}\[\],:"\\a-cu01. -]{0,24}"#]) {
+            let known = serde_json::from_str::<std::collections::BTreeMap<String, &RawValue>>(&text);
+            let object = Object::parse(&text);
+            if let Ok(known) = known {
+                let object = object.unwrap();
+                for (key, value) in known {
+                    prop_assert_eq!(object.raw(&key), Some(value.get()));
+                }
+            }
+        }
+
+        #[test]
+        fn p13c_a_string_is_what_it_is_to_serde_json(raw in r#"(\\u[dD][89a-fA-F][0-9]{2}|\\u[0-9a-f]{4}|\\.|[a-z"é])*"#) {
+            let quoted = format!("\"{raw}\"");
+            let whole = serde_json::from_str::<String>(&quoted);
+            if let Ok(whole) = whole {
+                prop_assert_eq!(string(&quoted).unwrap(), whole);
+            } else if let Some(text) = string(&quoted) {
+                prop_assert!(raw.contains('"') || text.contains(char::REPLACEMENT_CHARACTER));
+            }
+        }
+    }
 }

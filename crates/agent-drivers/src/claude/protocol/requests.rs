@@ -23,7 +23,7 @@ impl Session {
         let tool = request.text("tool_name");
         let ask = Ask {
             id: id.clone(),
-            summary: summary(&tool, request),
+            summary: summary(&tool, &request),
             tool,
             reason: one_line(&reason.unwrap_or_default(), 400),
         };
@@ -73,7 +73,7 @@ impl Session {
                 self.ask_each = usage::each(answer.flag("rate_limits_available"));
                 let used = self
                     .totals
-                    .asked(answer.object("session"), self.turn.is_some());
+                    .asked(&answer.object("session"), self.turn.is_some());
                 events.extend(used.map(Event::Used));
             }
             (request, Some(why)) => {

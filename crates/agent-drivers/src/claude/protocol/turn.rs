@@ -86,12 +86,12 @@ impl Turn {
         if let (Some(text), false) = (message.string("content"), apart) {
             self.text(text, line.flag("aborted"), events);
         }
-        for block in message.list("content") {
+        for block in message.list("content").iter() {
             match &*block.word("type") {
                 // What an agent of the agent's says is no answer.
                 "text" if !apart => self.text(block.text("text"), line.flag("aborted"), events),
-                "tool_use" | "server_tool_use" | "mcp_tool_use" => self.call(&block, events),
-                _ => self.returned(&block, line, events),
+                "tool_use" | "server_tool_use" | "mcp_tool_use" => self.call(block, events),
+                _ => self.returned(block, line, events),
             }
         }
     }
@@ -115,8 +115,8 @@ impl Turn {
     }
 
     pub(super) fn user(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
-        for block in line.object("message").list("content") {
-            self.returned(&block, line, events);
+        for block in line.object("message").list("content").iter() {
+            self.returned(block, line, events);
         }
     }
 
@@ -127,10 +127,11 @@ impl Turn {
             return;
         };
         self.tools.swap_remove(n);
-        let meta = line.list("tool_result_meta").into_iter();
-        let meta = { meta }
+        let metas = line.list("tool_result_meta");
+        let none = Object::default();
+        let meta = { metas.iter() }
             .find(|meta| meta.text("id") == id)
-            .unwrap_or_default();
+            .unwrap_or(&none);
         let rejected = meta.object("permission_decision").text("decision") == "reject";
         let kind = meta.text("non_execution_kind");
         let outcome = match block.flag("is_error") {

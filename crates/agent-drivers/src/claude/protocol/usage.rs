@@ -60,7 +60,7 @@ impl Totals {
         let models = result.fields("modelUsage").unwrap_or_default();
         let tokens = if models.is_empty() {
             // Of this turn only.
-            let turn = of_turn(result.object("usage"));
+            let turn = of_turn(&result.object("usage"));
             add(self.last, turn)
         } else {
             models.iter().map(of_model).fold(Usage::default(), add)
