@@ -32,8 +32,8 @@
 //! [`Step`] names these places. After a resume with a check, a cut iteration goes through `Recheck` first: what it did may have been enough.
 //!
 //! The [`Head`] is the whole state: small, serialisable, rewritten at each save. Events are history: folding them over the first head gives the
-//! present one, and a test says so. What is true only of the live process (when the agent last gave a sign of life) stays out of the head; it can
-//! change the state only through an event, see [`Machine::due`].
+//! present one, and a test says so. What is true only of the live process (when the agent last gave a sign of life) stays out of the head, and its
+//! events out of the journal ([`Happening::is_transient`]).
 //!
 //! - *Cut.* A turn that did not come to its end is cut. Its iteration is done again as a new attempt; the number of an attempt is never used twice
 //!   for one iteration number, also when numbers begin anew with a phase.
@@ -48,6 +48,9 @@
 //! - *Rate limits* are waited for on the caller's clock, up to [`Rules::wait_on_limit`] for all waits in a row; without a time, 30 s, then twice as
 //!   long each time, up to 15 min. Each wait is up to a fifth longer than that, by chance, so that many runs do not ask at once. The iteration is refunded: its number stays, nothing counts as failed, only the attempt is another one.
 //! - *Tries.* [`TurnOutcome::Transient`] is tried again after 1, 4 and 16 s; the fourth failure of an iteration counts, as one.
+//! - *Attempts.* [`AttemptMachine`] goes from the prompt of an attempt to the outcome of its turn, and [`AgentState`] from the start of a process to the end
+//!   of its tree. They are not saved: a process dies with its host, and the [`Machine`] knows what that costs. [`StopDeadline`] only moves earlier; the
+//!   times that shape a stop are in [`times`].
 //! - *Another agent.* A resume may name the one before it ([`Resume::predecessor`]): its session is left behind, all that people said is told again,
 //!   and the briefs name it until a turn is over that had that before its eyes.
 //! - *Live rules.* [`Happening::RuleSet`] changes a rule; what the new one forbids ends at once, or is not begun.
@@ -64,8 +67,11 @@
 //! Text in the head is bounded: [`MAX_TEXT`] bytes for each piece, [`MAX_STEERS`] steers of [`MAX_STEER_BYTES`] together, [`MAX_PHASES`] phases with
 //! [`MAX_ERRORS`] errors each. Clocks are trusted: one that jumps forward ends waits early, one that jumps back makes them longer.
 
+mod agent;
+mod attempt;
 mod budget;
 mod counts;
+mod deadline;
 mod effect;
 mod event;
 mod handover;
@@ -80,10 +86,14 @@ mod step;
 mod stop;
 mod text;
 mod time;
+pub mod times;
 mod usage;
 
+pub use agent::{AgentEffect, AgentInput, AgentState};
+pub use attempt::{AttemptEffect, AttemptInput, AttemptMachine, Moment, TurnEndKind};
 pub use budget::Budget;
 pub use counts::{Counts, Streaks, Waits};
+pub use deadline::StopDeadline;
 pub use effect::{Brief, Effect, Notice};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
 pub use handover::Handover;

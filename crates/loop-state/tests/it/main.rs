@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod attempt;
+mod attempt_explore;
 mod changes;
+mod deadline;
 mod examples;
 mod explore;
 mod forks;

@@ -1,0 +1,111 @@
+//! The agent machine: where the process of an agent is, and what may be asked of it there.
+//!
+//! It knows no turn outcome, no deadline and no run: the attempt machine drives it. It is a machine of its own because a process may outlive its
+//! attempt: background work and leftovers of an attempt run on after the attempt is judged.
+
+/// Where the process of an agent is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AgentState {
+    /// No process runs: none was started yet, or the last one exited. Processes that it started may still run.
+    #[default]
+    None,
+    /// The process is being started.
+    Starting,
+    /// The process waits for an input.
+    Idle,
+    /// A turn runs.
+    InTurn,
+    /// A turn runs, and the agent was asked to end it.
+    Interrupting,
+    /// The process is being closed, and the attempt waits for that.
+    Closing,
+    /// The whole process tree is being ended.
+    Ending,
+    /// The whole process tree is gone. The conversation with the agent is over.
+    Gone,
+}
+
+/// What happens to the process of an agent, or is requested of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AgentInput {
+    /// The attempt needs a process.
+    Start,
+    /// The process runs.
+    Started,
+    /// A turn began.
+    TurnBegan,
+    /// The turn is over.
+    TurnEnded,
+    /// The turn should end; the process should stay.
+    Interrupt,
+    /// The process should end now, and the attempt waits for that.
+    Close,
+    /// The close is complete.
+    Closed,
+    /// The whole process tree has to end.
+    End,
+    /// The process exited.
+    Exited,
+    /// The whole process tree is gone.
+    TreeGone,
+}
+
+/// What has to be done with the process of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AgentEffect {
+    /// Start the process; report [`AgentInput::Started`].
+    Start,
+    /// Ask the agent to end its turn; report [`AgentInput::TurnEnded`].
+    Interrupt,
+    /// Close the process; report [`AgentInput::Closed`].
+    Close,
+    /// End the process tree; report [`AgentInput::TreeGone`].
+    End,
+}
+
+impl AgentState {
+    /// Takes an input and returns what has to be done; `None` where the input changes nothing or needs nothing.
+    pub fn step(&mut self, input: AgentInput) -> Option<AgentEffect> {
+        let (next, effect) = self.after(input);
+        *self = next;
+        effect
+    }
+
+    fn after(self, input: AgentInput) -> (Self, Option<AgentEffect>) {
+        use AgentInput as Input;
+        let next = match (self, input) {
+            (Self::None | Self::Gone, Input::Start) => {
+                return (Self::Starting, Some(AgentEffect::Start));
+            }
+            (Self::Starting, Input::Started)
+            | (Self::InTurn | Self::Interrupting, Input::TurnEnded) => Self::Idle,
+            (Self::Idle, Input::TurnBegan) => Self::InTurn,
+            (Self::InTurn | Self::Interrupting, Input::Interrupt) => {
+                return (Self::Interrupting, Some(AgentEffect::Interrupt));
+            }
+            (Self::Idle, Input::Close) => return (Self::Closing, Some(AgentEffect::Close)),
+            (Self::Closing, Input::Closed) => Self::None,
+            (Self::Ending | Self::Gone, Input::End) => self,
+            // Also without a process: what it started may run on.
+            (_, Input::End) => return (Self::Ending, Some(AgentEffect::End)),
+            (Self::Starting | Self::Idle | Self::InTurn | Self::Interrupting, Input::Exited) => {
+                Self::None
+            }
+            (Self::Ending, Input::TreeGone) => Self::Gone,
+            _ => self,
+        };
+        (next, None)
+    }
+
+    /// Returns whether a process of the agent is there, or is about to be.
+    #[must_use]
+    pub const fn is_alive(self) -> bool {
+        !matches!(self, Self::None | Self::Gone)
+    }
+
+    /// Returns whether the whole process tree is being ended, or is gone.
+    #[must_use]
+    pub const fn is_ended(self) -> bool {
+        matches!(self, Self::Ending | Self::Gone)
+    }
+}

@@ -1,0 +1,771 @@
+//! The attempt machine: from the prompt of an attempt to the outcome of its turn.
+//!
+//! It decides when an interrupted agent gets no more time, whether the end of a turn waits for background tasks, and when the outcome of a turn is
+//! reported. It reads no clock and knows no driver: its caller translates what a conversation publishes to [`AttemptInput`], and carries out each
+//! [`AttemptEffect`]. Each turn is reported exactly once.
+
+use std::time::{Duration, Instant};
+
+use crate::times::{INTERRUPTED_TURN, POLITE_STOP};
+use crate::{AgentInput, AgentState, TurnOutcome};
+
+/// The circumstances in which an input comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Moment {
+    /// The time, of a clock that does not jump.
+    pub now: Instant,
+    /// How long ending a process tree may take from now on.
+    pub budget: Duration,
+    /// Whether the run is suspended. Background tasks get no later by that.
+    pub frozen: bool,
+    /// Whether the run is to pause and nothing more urgent is requested.
+    pub pausing: bool,
+}
+
+/// What happens in an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AttemptInput {
+    /// The agent's process runs.
+    Started,
+    /// The agent could not be started, or does not take what it has to continue with.
+    NotStarted(TurnOutcome),
+    /// The agent answers for the first time.
+    Answered,
+    /// A turn began, or messages were added to the one that runs.
+    TurnBegan {
+        /// Whether a turn ran already.
+        injected: bool,
+        /// Whether somebody sent something; otherwise the agent began by itself.
+        has_inputs: bool,
+        /// The numbers of the steers that it got.
+        steers: Vec<u32>,
+    },
+    /// How many tools run now, and how many questions wait for an answer.
+    Open {
+        /// Tools.
+        tools: usize,
+        /// Questions.
+        asks: usize,
+    },
+    /// How many tasks the agent has in the background.
+    BackgroundTasks(u32),
+    /// All that the agent reported at once has been taken.
+    Heard,
+    /// A turn is over.
+    TurnEnded {
+        /// How, by the agent's report.
+        how: TurnEndKind,
+        /// What that comes to if nobody had requested anything.
+        outcome: TurnOutcome,
+        /// Whether messages wait that get a turn of their own.
+        pending: bool,
+        /// Whether the process exited with it.
+        exited: bool,
+    },
+    /// The agent's process exited.
+    Exited,
+    /// The conversation publishes nothing any more.
+    Silent,
+    /// The close that was requested is complete.
+    Closed,
+    /// The process tree that was to be ended is gone.
+    TreeGone,
+    /// The turn and the whole process tree have to end.
+    Stop {
+        /// Whether the agent is not asked first.
+        at_once: bool,
+    },
+    /// A stop that is under way has to be over by then.
+    Abort {
+        /// The new deadline, if it is earlier.
+        by: Instant,
+    },
+    /// The whole process tree has to end; nobody waits for the turn.
+    End,
+    /// A person wants the turn to end and its session to wait.
+    Interrupt {
+        /// Whether messages were sent that the agent has not taken.
+        unread: bool,
+    },
+    /// Whether a pause interrupts the turn as soon as no tool runs.
+    PauseAtTool(bool),
+    /// The interrupted session continues.
+    Continue,
+    /// Time passed; see [`AttemptMachine::deadline`].
+    Time,
+    /// The run was suspended for this long.
+    Thawed(Duration),
+}
+
+/// How a turn ended, by the agent's report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TurnEndKind {
+    /// The agent finished it.
+    Completed,
+    /// The agent ended it because it was asked to.
+    Interrupted,
+    /// The agent's process is gone and did not say how its turn ended.
+    Died,
+    /// The agent reported a failure.
+    Failed,
+}
+
+/// What has to be done in an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AttemptEffect {
+    /// Start a process in the session of the attempt.
+    Start {
+        /// Whether the conversation is over and another one replaces it.
+        replace: bool,
+    },
+    /// Send the agent the steers that it has not got; without any, a message to continue.
+    Continue,
+    /// Report that the agent has its prompt.
+    Prompted,
+    /// Report that the agent has read these steers.
+    SteersSeen(Vec<u32>),
+    /// Ask the agent to end its turn.
+    Interrupt {
+        /// Whether the messages that wait are dropped.
+        drop_queued: bool,
+    },
+    /// Close the agent politely once it has nothing more to do. Nobody waits for that.
+    Release,
+    /// Close the agent now, whatever it has in the background; report [`AttemptInput::Closed`].
+    Close {
+        /// How many background tasks are given up.
+        tasks: u32,
+    },
+    /// End the whole process tree by then; report [`AttemptInput::TreeGone`].
+    End {
+        /// When it has to be gone.
+        by: Instant,
+    },
+    /// Report that an interrupted turn took too long.
+    InterruptOverdue,
+    /// Report that the interrupted agent continues with what was sent before.
+    GoesOn,
+    /// Report that the end of the turn waits for background tasks.
+    Holding {
+        /// How many.
+        tasks: u32,
+    },
+    /// Record the end of a turn.
+    TurnOver {
+        /// What it came to.
+        outcome: TurnOutcome,
+        /// Whether a failure of it has to be reported, because the turn before it counts.
+        own: bool,
+        /// Whether the agent may have done nothing at all in it.
+        suspicious: bool,
+    },
+    /// Report what the turn came to: nothing that had to end with it is left.
+    Report(TurnOutcome),
+}
+
+/// How far the agent is with its prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Prompt {
+    Sent,
+    /// A turn began with it. An agent that dies before it answers may have read none of these steers.
+    Assigned(Vec<u32>),
+    Answered,
+}
+
+/// What is requested of the turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Wanted {
+    Nothing,
+    /// It is interrupted as soon as no tool runs, if the run is still to pause then.
+    PauseAtTool,
+    /// It may end by itself until then.
+    Interrupted {
+        until: Option<Instant>,
+    },
+    /// It may end by itself until the first time; the process tree has to be gone by the second.
+    Stopped {
+        until: Instant,
+        end_by: Instant,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Turn,
+    /// The turn is over, and its outcome waits for background tasks, or for a turn that the agent began by itself.
+    Holding {
+        by: Instant,
+        outcome: TurnOutcome,
+        own_turn: bool,
+    },
+    /// The outcome is known and waits for the end of processes.
+    Ended(TurnOutcome),
+    Judged,
+}
+
+/// The state of one attempt.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use loop_state::{AttemptEffect, AttemptInput, AttemptMachine, Moment};
+///
+/// let mut attempt = AttemptMachine::new(true, Duration::from_secs(600));
+/// let budget = Duration::from_secs(8);
+/// let moment = Moment { now: Instant::now(), budget, frozen: false, pausing: false };
+/// attempt.step(moment, AttemptInput::Started);
+/// let effects = attempt.step(moment, AttemptInput::Stop { at_once: false });
+/// assert_eq!(effects, [AttemptEffect::Interrupt { drop_queued: true }]);
+/// // An agent that does not end its turn is ended.
+/// let late = Moment { now: attempt.deadline(false).unwrap(), ..moment };
+/// let effects = attempt.step(late, AttemptInput::Time);
+/// assert_eq!(effects, [AttemptEffect::End { by: moment.now + budget }]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AttemptMachine {
+    /// Whether the driver understands what the agent reports.
+    understands: bool,
+    /// How long nothing has to come of background tasks before they are given up.
+    patience: Duration,
+    agent: AgentState,
+    phase: Phase,
+    prompt: Prompt,
+    wanted: Wanted,
+    tasks: u32,
+    tools: usize,
+    asks: usize,
+    /// Whether a tool was called.
+    worked: bool,
+}
+
+type Effects = Vec<AttemptEffect>;
+
+impl AttemptMachine {
+    /// Makes the state of an attempt whose prompt was sent and whose agent is being started.
+    ///
+    /// The driver of an agent that is not understood reports no answers: only delivery of the prompt is known then.
+    #[must_use]
+    pub fn new(understands: bool, patience: Duration) -> Self {
+        Self {
+            understands,
+            patience,
+            agent: AgentState::Starting,
+            phase: Phase::Turn,
+            prompt: Prompt::Sent,
+            wanted: Wanted::Nothing,
+            tasks: 0,
+            tools: 0,
+            asks: 0,
+            worked: false,
+        }
+    }
+
+    /// Returns where the agent's process is.
+    #[must_use]
+    pub const fn agent(&self) -> AgentState {
+        self.agent
+    }
+
+    /// Returns whether a turn runs, or is about to begin.
+    #[must_use]
+    pub const fn in_turn(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Turn | Phase::Holding { own_turn: true, .. }
+        )
+    }
+
+    /// Returns whether the first answer of the agent is still to come.
+    #[must_use]
+    pub fn awaits_answer(&self) -> bool {
+        self.prompt != Prompt::Answered
+    }
+
+    /// Returns how many background tasks the end of the turn waits for; `None` when it waits for none, or a turn runs.
+    #[must_use]
+    pub fn held_for(&self) -> Option<u32> {
+        let is_held = matches!(
+            self.phase,
+            Phase::Holding {
+                own_turn: false,
+                ..
+            }
+        );
+        (is_held && self.holds()).then_some(self.tasks)
+    }
+
+    /// Returns whether the agent waits for something else than its model: such silence is not idleness.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.held_for().is_some() || self.tools > 0 || self.asks > 0
+    }
+
+    /// Returns when [`AttemptInput::Time`] is due, if nothing else happens before.
+    #[must_use]
+    pub fn deadline(&self, frozen: bool) -> Option<Instant> {
+        match (&self.phase, self.wanted) {
+            (
+                Phase::Holding {
+                    by,
+                    own_turn: false,
+                    ..
+                },
+                _,
+            ) => (!frozen).then_some(*by),
+            _ if !self.in_turn() || self.agent.is_ended() => None,
+            (_, Wanted::Stopped { until, .. }) => Some(until),
+            (_, Wanted::Interrupted { until }) => until,
+            _ => None,
+        }
+    }
+
+    /// Takes an input and returns what has to be done, in order.
+    ///
+    /// Total: whatever comes in whatever state, it never panics, and an input that makes no sense changes nothing.
+    pub fn step(&mut self, moment: Moment, input: AttemptInput) -> Vec<AttemptEffect> {
+        let mut effects = Effects::new();
+        match input {
+            AttemptInput::Started => self.started(moment, &mut effects),
+            AttemptInput::NotStarted(outcome) => self.not_started(outcome, &mut effects),
+            AttemptInput::Answered => self.answered(&mut effects),
+            AttemptInput::TurnBegan {
+                injected,
+                has_inputs,
+                steers,
+            } => {
+                self.turn_began(!injected && has_inputs);
+                self.read(steers, &mut effects);
+            }
+            AttemptInput::Open { tools, asks } => self.open(tools, asks, moment, &mut effects),
+            AttemptInput::BackgroundTasks(tasks) => self.background(tasks, moment),
+            AttemptInput::Heard => self.heard(&mut effects),
+            AttemptInput::TurnEnded {
+                how,
+                outcome,
+                pending,
+                exited,
+            } => match self.goes_on(how, pending, exited) {
+                true => self.go_on(how, &mut effects),
+                false => self.turn_ended(how, outcome, exited, moment, &mut effects),
+            },
+            AttemptInput::Exited => {
+                self.agent.step(AgentInput::Exited);
+            }
+            AttemptInput::Silent => self.silent(moment, &mut effects),
+            AttemptInput::Closed => {
+                self.agent.step(AgentInput::Closed);
+                self.report(&mut effects);
+            }
+            AttemptInput::TreeGone => {
+                self.agent.step(AgentInput::TreeGone);
+                self.report(&mut effects);
+            }
+            AttemptInput::Stop { at_once } => self.stop(at_once, moment, &mut effects),
+            AttemptInput::Abort { by } => self.abort(by, moment),
+            AttemptInput::End => self.end(moment, &mut effects),
+            AttemptInput::Interrupt { unread } => self.interrupt(unread, moment, &mut effects),
+            AttemptInput::PauseAtTool(pause) => self.pause_at_tool(pause),
+            AttemptInput::Continue => self.continued(&mut effects),
+            AttemptInput::Time => self.time(moment, &mut effects),
+            AttemptInput::Thawed(frozen) => self.thawed(frozen),
+        }
+        effects
+    }
+
+    fn started(&mut self, moment: Moment, effects: &mut Effects) {
+        self.agent.step(AgentInput::Started);
+        if self.in_turn() {
+            self.agent.step(AgentInput::TurnBegan);
+        }
+        if let Wanted::Interrupted { until: Some(_) } = self.wanted {
+            // There was nothing to interrupt when it was requested.
+            self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
+        } else if !self.understands {
+            self.answered(effects);
+        }
+    }
+
+    fn not_started(&mut self, outcome: TurnOutcome, effects: &mut Effects) {
+        if self.agent.is_ended() {
+            return;
+        }
+        if self.agent == AgentState::Starting {
+            self.agent = AgentState::None;
+        }
+        if self.phase != Phase::Judged {
+            self.phase = Phase::Judged;
+            effects.push(AttemptEffect::Report(outcome));
+        }
+    }
+
+    fn answered(&mut self, effects: &mut Effects) {
+        let before = std::mem::replace(&mut self.prompt, Prompt::Answered);
+        if before == Prompt::Answered {
+            return;
+        }
+        effects.push(AttemptEffect::Prompted);
+        if let Prompt::Assigned(steers) = before
+            && !steers.is_empty()
+        {
+            effects.push(AttemptEffect::SteersSeen(steers));
+        }
+    }
+
+    fn turn_began(&mut self, is_requested: bool) {
+        if self.agent.is_ended() {
+            return;
+        }
+        self.agent.step(AgentInput::TurnBegan);
+        let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
+        match &mut self.phase {
+            Phase::Judged => self.phase = Phase::Turn,
+            // Somebody sent something: the end of this turn is that of the iteration.
+            Phase::Holding { .. } | Phase::Ended(_) if is_requested && !is_stopped => {
+                self.phase = Phase::Turn;
+            }
+            Phase::Holding { own_turn, .. } => *own_turn = true,
+            Phase::Turn | Phase::Ended(_) => {}
+        }
+    }
+
+    fn read(&mut self, steers: Vec<u32>, effects: &mut Effects) {
+        if self.prompt == Prompt::Sent {
+            self.prompt = Prompt::Assigned(steers);
+        } else if !steers.is_empty() {
+            effects.push(AttemptEffect::SteersSeen(steers));
+        }
+    }
+
+    fn open(&mut self, tools: usize, asks: usize, moment: Moment, effects: &mut Effects) {
+        let before = std::mem::replace(&mut self.tools, tools);
+        self.asks = asks;
+        self.worked |= tools > 0;
+        if before > 0 && tools == 0 && self.wanted == Wanted::PauseAtTool {
+            self.wanted = Wanted::Nothing;
+            if moment.pausing {
+                self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
+            }
+        }
+    }
+
+    /// A task that ends gives the others time.
+    fn background(&mut self, tasks: u32, moment: Moment) {
+        let before = std::mem::replace(&mut self.tasks, tasks);
+        if let (true, Phase::Holding { by, .. }) = (tasks < before, &mut self.phase) {
+            *by = moment.now + self.patience;
+        }
+    }
+
+    /// Returns whether a turn that is over has to wait for what the agent does by itself.
+    fn holds(&self) -> bool {
+        match self.agent {
+            AgentState::Idle => self.tasks > 0,
+            AgentState::InTurn | AgentState::Interrupting => true,
+            _ => false,
+        }
+    }
+
+    fn heard(&mut self, effects: &mut Effects) {
+        let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
+        if is_stopped || self.holds() {
+            return;
+        }
+        if let Phase::Holding { outcome, .. } = &self.phase {
+            self.phase = Phase::Ended(outcome.clone());
+            self.release(effects);
+            self.report(effects);
+        }
+    }
+
+    /// Returns whether messages that wait are answered in a turn of their own, which belongs to the same iteration.
+    fn goes_on(&self, how: TurnEndKind, pending: bool, exited: bool) -> bool {
+        let can = matches!(how, TurnEndKind::Completed | TurnEndKind::Interrupted);
+        let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
+        let lives = self.agent.is_alive() && !self.agent.is_ended() && !exited;
+        pending && can && lives && !is_stopped && self.in_turn()
+    }
+
+    fn go_on(&mut self, how: TurnEndKind, effects: &mut Effects) {
+        if let Wanted::Interrupted { until } = &mut self.wanted
+            && until.take().is_some()
+            && how == TurnEndKind::Interrupted
+        {
+            effects.push(AttemptEffect::GoesOn);
+        }
+        self.agent.step(AgentInput::TurnEnded);
+        self.agent.step(AgentInput::TurnBegan);
+    }
+
+    fn turn_ended(
+        &mut self,
+        how: TurnEndKind,
+        outcome: TurnOutcome,
+        exited: bool,
+        moment: Moment,
+        effects: &mut Effects,
+    ) {
+        self.agent.step(AgentInput::TurnEnded);
+        if exited {
+            self.agent.step(AgentInput::Exited);
+        }
+        self.tools = 0;
+        let before = match std::mem::replace(&mut self.phase, Phase::Judged) {
+            Phase::Judged => return,
+            Phase::Turn => None,
+            Phase::Holding { outcome, .. } | Phase::Ended(outcome) => Some(outcome),
+        };
+        let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
+        let outcome = self.judged(how, outcome);
+        let is_own = before.is_some();
+        effects.push(AttemptEffect::TurnOver {
+            outcome: outcome.clone(),
+            own: is_own && !is_stopped,
+            suspicious: how == TurnEndKind::Completed
+                && self.understands
+                && !self.worked
+                && self.tasks == 0
+                && !is_own,
+        });
+        let both = before.map_or_else(|| outcome.clone(), |turn| both(turn, &outcome));
+        let is_good = matches!(both, TurnOutcome::Completed | TurnOutcome::Claimed);
+        // Kill the process tree before a long wait.
+        let mends = matches!(
+            outcome,
+            TurnOutcome::RateLimited { .. } | TurnOutcome::Transient(_)
+        );
+        let is_held = is_good && !self.patience.is_zero() && self.holds();
+        if is_stopped || (mends && !is_own) {
+            self.phase = Phase::Ended(both);
+            self.end(moment, effects);
+        } else if is_held {
+            // Half-done work is no evidence: required checks and the check wait for it.
+            if !is_own {
+                effects.push(AttemptEffect::Holding { tasks: self.tasks });
+            }
+            let by = moment.now + self.patience;
+            self.phase = Phase::Holding {
+                by,
+                outcome: both,
+                own_turn: false,
+            };
+        } else {
+            self.phase = Phase::Ended(both);
+            if outcome != TurnOutcome::Interrupted {
+                self.release(effects);
+            }
+        }
+        self.report(effects);
+    }
+
+    /// Returns what a turn came to, in view of what was requested of it.
+    fn judged(&mut self, how: TurnEndKind, outcome: TurnOutcome) -> TurnOutcome {
+        if let Wanted::Interrupted { until } = &mut self.wanted {
+            *until = None;
+        }
+        let is_cut = matches!(how, TurnEndKind::Interrupted | TurnEndKind::Died);
+        match (outcome, self.wanted) {
+            (done @ (TurnOutcome::Completed | TurnOutcome::Claimed), _) => done,
+            (_, Wanted::Stopped { .. }) => TurnOutcome::Stopped,
+            (_, Wanted::Interrupted { .. }) if is_cut => TurnOutcome::Interrupted,
+            (outcome, _) => outcome,
+        }
+    }
+
+    fn silent(&mut self, moment: Moment, effects: &mut Effects) {
+        self.agent.step(AgentInput::Exited);
+        match std::mem::replace(&mut self.phase, Phase::Judged) {
+            Phase::Turn => {
+                self.phase = Phase::Ended(TurnOutcome::Stopped);
+                self.end(moment, effects);
+            }
+            Phase::Holding { outcome, .. } => {
+                self.phase = Phase::Ended(outcome);
+                self.release(effects);
+            }
+            phase => self.phase = phase,
+        }
+        self.report(effects);
+    }
+
+    fn stop(&mut self, at_once: bool, moment: Moment, effects: &mut Effects) {
+        let (mut until, mut end_by) = (
+            moment.now + POLITE_STOP.min(moment.budget / 2),
+            moment.now + moment.budget,
+        );
+        if let Wanted::Stopped {
+            until: earlier,
+            end_by: before,
+        } = self.wanted
+        {
+            (until, end_by) = (until.min(earlier), end_by.min(before));
+        }
+        self.wanted = Wanted::Stopped { until, end_by };
+        if self.phase == Phase::Judged {
+            self.phase = Phase::Ended(TurnOutcome::Stopped);
+        }
+        let asks = !at_once && self.in_turn();
+        if asks && self.agent.step(AgentInput::Interrupt).is_some() {
+            effects.push(AttemptEffect::Interrupt { drop_queued: true });
+        } else {
+            self.end(moment, effects);
+        }
+        self.report(effects);
+    }
+
+    fn abort(&mut self, by: Instant, moment: Moment) {
+        if let Wanted::Stopped { until, end_by } = &mut self.wanted {
+            *until = moment.now.min(*until);
+            *end_by = by.min(*end_by);
+        }
+    }
+
+    /// Ends the whole process tree, once.
+    fn end(&mut self, moment: Moment, effects: &mut Effects) {
+        if self.agent.step(AgentInput::End).is_some() {
+            let by = match self.wanted {
+                Wanted::Stopped { end_by, .. } => end_by,
+                _ => moment.now + moment.budget,
+            };
+            effects.push(AttemptEffect::End { by });
+        }
+    }
+
+    fn interrupt(&mut self, unread: bool, moment: Moment, effects: &mut Effects) {
+        if self.held_for().is_some() {
+            // What was sent begins a turn, which decides.
+            if !unread {
+                self.phase = Phase::Ended(TurnOutcome::Interrupted);
+                self.report(effects);
+            }
+            return;
+        }
+        let until = moment.now + INTERRUPTED_TURN;
+        let until = match self.wanted {
+            Wanted::Interrupted {
+                until: Some(earlier),
+            } => until.min(earlier),
+            _ => until,
+        };
+        self.interrupt_turn(until, effects);
+    }
+
+    fn interrupt_turn(&mut self, until: Instant, effects: &mut Effects) {
+        let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
+        if is_stopped || !self.in_turn() || self.agent.is_ended() {
+            return;
+        }
+        self.wanted = Wanted::Interrupted { until: Some(until) };
+        if self.agent.step(AgentInput::Interrupt).is_some() {
+            effects.push(AttemptEffect::Interrupt { drop_queued: false });
+        }
+    }
+
+    fn pause_at_tool(&mut self, pause: bool) {
+        match self.wanted {
+            Wanted::Stopped { .. } | Wanted::Interrupted { until: Some(_) } => {}
+            Wanted::Interrupted { until: None } if !pause => {}
+            _ if pause => self.wanted = Wanted::PauseAtTool,
+            _ => self.wanted = Wanted::Nothing,
+        }
+    }
+
+    fn continued(&mut self, effects: &mut Effects) {
+        if self.agent == AgentState::Ending {
+            return;
+        }
+        self.wanted = Wanted::Nothing;
+        self.phase = Phase::Turn;
+        let replace = self.agent == AgentState::Gone;
+        if replace {
+            (self.prompt, self.tasks, self.tools, self.asks) = (Prompt::Sent, 0, 0, 0);
+        }
+        if self.agent.step(AgentInput::Start).is_some() {
+            effects.push(AttemptEffect::Start { replace });
+        } else {
+            self.agent.step(AgentInput::TurnBegan);
+        }
+        effects.push(AttemptEffect::Continue);
+    }
+
+    fn time(&mut self, moment: Moment, effects: &mut Effects) {
+        let deadline = self.deadline(moment.frozen);
+        if deadline.is_none_or(|at| at > moment.now) {
+            return;
+        }
+        if let Phase::Holding {
+            outcome,
+            own_turn: false,
+            ..
+        } = &self.phase
+        {
+            self.phase = Phase::Ended(outcome.clone());
+            if self.agent.step(AgentInput::Close).is_some() {
+                effects.push(AttemptEffect::Close { tasks: self.tasks });
+            }
+            self.report(effects);
+            return;
+        }
+        if !matches!(self.wanted, Wanted::Stopped { .. }) {
+            effects.push(AttemptEffect::InterruptOverdue);
+        }
+        self.end(moment, effects);
+    }
+
+    /// Time in which everything was suspended counts for nothing.
+    fn thawed(&mut self, frozen: Duration) {
+        if let Phase::Holding { by, .. } = &mut self.phase {
+            *by += frozen;
+        }
+        match &mut self.wanted {
+            Wanted::Interrupted { until: Some(until) } => *until += frozen,
+            Wanted::Stopped { until, end_by } => {
+                *until += frozen;
+                *end_by += frozen;
+            }
+            _ => {}
+        }
+    }
+
+    fn release(&self, effects: &mut Effects) {
+        if !self.agent.is_ended() {
+            effects.push(AttemptEffect::Release);
+        }
+    }
+
+    /// Reports the outcome, once nothing that had to end with the turn is left.
+    fn report(&mut self, effects: &mut Effects) {
+        let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
+        let is_gone = self.agent == AgentState::Gone;
+        if matches!(self.agent, AgentState::Closing | AgentState::Ending)
+            || (is_stopped && !is_gone)
+        {
+            return;
+        }
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Judged) {
+            Phase::Holding { outcome, .. } if is_gone => {
+                effects.push(AttemptEffect::Report(outcome));
+                Phase::Judged
+            }
+            Phase::Ended(outcome) => {
+                effects.push(AttemptEffect::Report(outcome));
+                Phase::Judged
+            }
+            phase => phase,
+        };
+        if is_stopped && self.phase == Phase::Judged {
+            self.wanted = Wanted::Nothing;
+        }
+    }
+}
+
+/// Returns what a turn came to after which the agent began another one by itself.
+///
+/// The first turn counts, however the other one ended: its promise stays made, and may still be made. Only a person's interrupt leaves it open.
+fn both(turn: TurnOutcome, own: &TurnOutcome) -> TurnOutcome {
+    match (turn, own) {
+        (_, TurnOutcome::Interrupted) => TurnOutcome::Interrupted,
+        (TurnOutcome::Completed, TurnOutcome::Claimed) => TurnOutcome::Claimed,
+        (turn, _) => turn,
+    }
+}

@@ -1,0 +1,465 @@
+//! All histories of a small attempt: at most two turns after the first, one background task, one question, two presses, and times before, at and after
+//! each deadline. The promises are checked after each step, also for a machine that was sabotaged.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use loop_state::{
+    AgentState, AttemptEffect, AttemptInput, AttemptMachine, Moment, TurnEndKind, TurnOutcome,
+};
+
+const BUDGET: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(600);
+const MILLI: Duration = Duration::from_millis(1);
+
+/// What the world around the attempt did, and what it still may do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct World {
+    /// The time since the beginning.
+    now: Duration,
+    starting: bool,
+    process: bool,
+    turn: bool,
+    silent: bool,
+    tree: Tree,
+    closing: bool,
+    task: bool,
+    ask: bool,
+    turns_left: u8,
+    tasks_left: u8,
+    asks_left: u8,
+    presses_left: u8,
+    waits_left: u8,
+    /// How many turns have no report yet.
+    owed: u8,
+    prompted: bool,
+    /// By when a stop has to be over.
+    stop_by: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Tree {
+    Runs,
+    Ends { by: Duration },
+    Gone,
+}
+
+#[derive(Clone)]
+struct State {
+    machine: AttemptMachine,
+    world: World,
+}
+
+type Sabotage = fn(&AttemptInput, &mut Vec<AttemptEffect>);
+
+fn first() -> State {
+    State {
+        machine: AttemptMachine::new(true, PATIENCE),
+        world: World {
+            now: Duration::ZERO,
+            starting: true,
+            process: false,
+            turn: false,
+            silent: false,
+            tree: Tree::Runs,
+            closing: false,
+            task: false,
+            ask: false,
+            turns_left: 2,
+            tasks_left: 1,
+            asks_left: 1,
+            presses_left: 2,
+            waits_left: 2,
+            owed: 1,
+            prompted: false,
+            stop_by: None,
+        },
+    }
+}
+
+/// Returns what can happen in this world.
+fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
+    let (world, machine) = (&state.world, &state.machine);
+    let mut all = Vec::new();
+    let mut add = |input| all.push((world.now, input));
+    if world.starting {
+        add(AttemptInput::Started);
+        add(AttemptInput::NotStarted(TurnOutcome::NotStarted(
+            "no".into(),
+        )));
+    }
+    let speaks = world.process && !world.silent;
+    if speaks && !world.turn && world.turns_left > 0 && world.tree != Tree::Gone {
+        for has_inputs in [true, false] {
+            add(AttemptInput::TurnBegan {
+                injected: false,
+                has_inputs,
+                steers: vec![1],
+            });
+        }
+    }
+    if speaks && world.turn {
+        add(AttemptInput::Answered);
+        for (how, outcome) in [
+            (TurnEndKind::Completed, TurnOutcome::Completed),
+            (TurnEndKind::Interrupted, TurnOutcome::Failed("cut".into())),
+            (TurnEndKind::Failed, TurnOutcome::Transient("net".into())),
+        ] {
+            for pending in [false, true] {
+                add(AttemptInput::TurnEnded {
+                    how,
+                    outcome: outcome.clone(),
+                    pending,
+                    exited: false,
+                });
+            }
+        }
+        if world.asks_left > 0 || world.ask {
+            let asks = usize::from(!world.ask);
+            add(AttemptInput::Open { tools: 0, asks });
+        }
+        if world.tasks_left > 0 && !world.task {
+            add(AttemptInput::BackgroundTasks(1));
+        }
+    }
+    if speaks && world.task {
+        add(AttemptInput::BackgroundTasks(0));
+    }
+    if speaks {
+        add(AttemptInput::Heard);
+        add(AttemptInput::Exited);
+    }
+    if !world.process && world.turn && !world.silent && !world.starting {
+        add(AttemptInput::TurnEnded {
+            how: TurnEndKind::Died,
+            outcome: TurnOutcome::Failed("gone".into()),
+            pending: false,
+            exited: true,
+        });
+    }
+    if world.closing {
+        add(AttemptInput::Closed);
+    }
+    if let Tree::Ends { .. } = world.tree {
+        add(AttemptInput::TreeGone);
+    }
+    if world.tree == Tree::Gone && !world.silent {
+        if world.turn {
+            add(AttemptInput::TurnEnded {
+                how: TurnEndKind::Interrupted,
+                outcome: TurnOutcome::Failed("stopped".into()),
+                pending: false,
+                exited: true,
+            });
+        } else {
+            add(AttemptInput::Silent);
+        }
+    }
+    if world.presses_left > 0 {
+        if world.stop_by.is_none() {
+            add(AttemptInput::Interrupt { unread: false });
+            for at_once in [false, true] {
+                add(AttemptInput::Stop { at_once });
+            }
+            if world.owed == 0 {
+                add(AttemptInput::Continue);
+            }
+        } else {
+            let by = epoch + world.now + Duration::from_secs(1);
+            add(AttemptInput::Abort { by });
+        }
+    }
+    if let Some(at) = machine.deadline(false) {
+        let at = at.duration_since(epoch);
+        let before = at.saturating_sub(MILLI);
+        if world.waits_left > 0 {
+            for when in [before, at, at + MILLI] {
+                all.push((when.max(world.now), AttemptInput::Time));
+            }
+        } else {
+            all.push((at.max(world.now), AttemptInput::Time));
+        }
+    }
+    all
+}
+
+/// Lets the world take notice of an input.
+fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
+    world.now = at;
+    match input {
+        AttemptInput::Started => {
+            world.starting = false;
+            world.process = true;
+            world.turn = world.owed > 0;
+        }
+        AttemptInput::NotStarted(_) => world.starting = false,
+        AttemptInput::TurnBegan { .. } => {
+            world.turn = true;
+            world.turns_left -= 1;
+            world.owed = world.owed.max(1);
+        }
+        AttemptInput::TurnEnded { .. } => world.turn = false,
+        AttemptInput::Open { asks, .. } => {
+            world.ask = *asks > 0;
+            world.asks_left = 0;
+        }
+        AttemptInput::BackgroundTasks(tasks) => {
+            world.task = *tasks > 0;
+            world.tasks_left = 0;
+        }
+        AttemptInput::Exited => (world.process, world.task) = (false, false),
+        AttemptInput::Silent => world.silent = true,
+        AttemptInput::Closed => (world.closing, world.process) = (false, false),
+        AttemptInput::TreeGone => {
+            world.tree = Tree::Gone;
+            (world.starting, world.process, world.closing) = (false, false, false);
+        }
+        AttemptInput::Interrupt { .. } => world.presses_left -= 1,
+        AttemptInput::Continue => {
+            world.presses_left -= 1;
+            world.owed += 1;
+            world.turn = world.process && world.tree == Tree::Runs;
+        }
+        AttemptInput::Stop { .. } => {
+            world.presses_left -= 1;
+            world.stop_by = Some(at + BUDGET);
+            // Also a session that only waits has to say that it is stopped.
+            world.owed = world.owed.max(1);
+        }
+        AttemptInput::Abort { .. } => {
+            world.presses_left -= 1;
+            let sooner = at + Duration::from_secs(1);
+            world.stop_by = world.stop_by.map(|by| by.min(sooner));
+        }
+        AttemptInput::Time => world.waits_left = world.waits_left.saturating_sub(1),
+        _ => {}
+    }
+}
+
+fn keeps(is_kept: bool, promise: &'static str) -> Result<(), &'static str> {
+    is_kept.then_some(()).ok_or(promise)
+}
+
+/// Lets the world carry out an effect; says which promise that breaks.
+fn carry_out(
+    world: &mut World,
+    agent: AgentState,
+    effect: &AttemptEffect,
+    epoch: Instant,
+) -> Result<(), &'static str> {
+    match effect {
+        AttemptEffect::Report(_) => {
+            if matches!(world.tree, Tree::Ends { .. }) || world.closing {
+                return Err("an outcome waits for the end of processes");
+            }
+            if world.stop_by.is_some() && world.tree != Tree::Gone {
+                return Err("a stopped turn is reported when its tree is gone");
+            }
+            world.owed = { world.owed.checked_sub(1) }.ok_or("a turn is judged once")?;
+        }
+        AttemptEffect::Prompted => {
+            let is_first = !std::mem::replace(&mut world.prompted, true);
+            keeps(is_first, "a prompt is answered once")?;
+        }
+        AttemptEffect::Start { replace } => {
+            if world.process || world.starting {
+                return Err("an agent is started where none runs");
+            }
+            if *replace != (world.tree == Tree::Gone) {
+                return Err("a conversation is replaced when it is over");
+            }
+            if *replace {
+                (world.tree, world.silent) = (Tree::Runs, false);
+                (world.task, world.ask, world.prompted) = (false, false, false);
+            }
+            (world.starting, world.process) = (true, false);
+        }
+        AttemptEffect::Interrupt { .. } => {
+            let is_turn = matches!(agent, AgentState::InTurn | AgentState::Interrupting);
+            keeps(is_turn, "only a turn is interrupted")?;
+        }
+        AttemptEffect::Close { .. } => {
+            if agent != AgentState::Idle {
+                return Err("only an idle agent is closed");
+            }
+            world.closing = true;
+        }
+        AttemptEffect::End { by } => {
+            if world.tree != Tree::Runs {
+                return Err("a tree is ended once");
+            }
+            let by = by.duration_since(epoch);
+            if by > world.now + BUDGET || world.stop_by.is_some_and(|stop| by > stop) {
+                return Err("a tree is ended within the budget");
+            }
+            world.tree = Tree::Ends { by };
+        }
+        AttemptEffect::Release => {
+            keeps(!agent.is_ended(), "what is ended is not released")?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Returns the promise that a state breaks.
+fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
+    let (world, machine) = (&state.world, &state.machine);
+    let agent = machine.agent();
+    let is_stopped = world.stop_by.is_some() && world.owed > 0;
+    let deadline = machine.deadline(false).map(|at| at.duration_since(epoch));
+    if is_stopped && !agent.is_ended() {
+        // The agent was asked, and has at most half of the budget to end its turn.
+        let Some(deadline) = deadline else {
+            return Some("a press leads to the end in every state");
+        };
+        if world
+            .stop_by
+            .is_some_and(|by| deadline + BUDGET / 2 > by.max(world.now + BUDGET / 2))
+        {
+            return Some("a press leaves half of its budget to the end of the tree");
+        }
+    }
+    if agent == AgentState::Ending && !matches!(world.tree, Tree::Ends { .. }) {
+        return Some("what counts as being ended is being ended");
+    }
+    if agent == AgentState::Gone && world.silent && world.owed > 0 {
+        return Some("a turn is judged when its agent is gone");
+    }
+    if agent == AgentState::Interrupting && machine.in_turn() && deadline.is_none() {
+        return Some("an interrupt has a deadline");
+    }
+    if machine.held_for().is_some() && deadline.is_none() {
+        return Some("a hold has a deadline");
+    }
+    None
+}
+
+/// A state, and by what it was reached from which one.
+struct Node {
+    state: State,
+    from: Option<(usize, Duration, AttemptInput)>,
+}
+
+fn history(nodes: &[Node], mut at: usize) -> String {
+    let mut lines = Vec::new();
+    while let Some((from, when, input)) = &nodes[at].from {
+        lines.push(format!("{when:?} {input:?}"));
+        at = *from;
+    }
+    lines.reverse();
+    lines.join("\n")
+}
+
+/// Tries everything from the beginning; returns the number of states, or the history of the first broken promise.
+fn explore(sabotage: Sabotage) -> Result<usize, String> {
+    let epoch = Instant::now();
+    let (mut known, mut at) = (HashSet::new(), 0);
+    let mut nodes = vec![Node {
+        state: first(),
+        from: None,
+    }];
+    while let Some(node) = nodes.get(at) {
+        let state = node.state.clone();
+        for (when, input) in inputs(&state, epoch) {
+            let mut after = state.clone();
+            happen(&mut after.world, when, &input);
+            let moment = Moment {
+                now: epoch + when,
+                budget: match after.world.stop_by {
+                    Some(by) => by.saturating_sub(when),
+                    None => BUDGET,
+                },
+                frozen: false,
+                pausing: false,
+            };
+            let mut effects = after.machine.step(moment, input.clone());
+            sabotage(&input, &mut effects);
+            let agent = match input {
+                // The process and its turn are there only by this input.
+                AttemptInput::Started => after.machine.agent(),
+                _ => state.machine.agent(),
+            };
+            let done = { effects.iter() }
+                .try_for_each(|effect| carry_out(&mut after.world, agent, effect, epoch));
+            if let Some(promise) = done.err().or_else(|| broken(&after, epoch)) {
+                let before = history(&nodes, at);
+                return Err(format!(
+                    "{promise}: {before}\n{when:?} {input:?} -> {effects:?}\n{:#?}",
+                    after.machine
+                ));
+            }
+            if known.insert((after.machine.clone(), after.world.clone())) {
+                nodes.push(Node {
+                    state: after,
+                    from: Some((at, when, input)),
+                });
+            }
+        }
+        at += 1;
+    }
+    Ok(nodes.len())
+}
+
+#[test]
+fn every_history_of_an_attempt_keeps_its_promises() {
+    match explore(|_, _| {}) {
+        Ok(states) => {
+            println!("{states} states");
+            assert!(states > 10_000, "only {states} states");
+        }
+        Err(broken) => panic!("{broken}"),
+    }
+}
+
+/// Each promise can be broken: with effects that do not keep it, the same search finds it.
+#[test]
+fn a_sabotaged_attempt_is_found() {
+    let sabotages: [(&str, Sabotage); 6] = [
+        ("a turn is judged once", |input, effects| {
+            if let AttemptInput::TurnEnded { .. } = input {
+                let twice = effects
+                    .iter()
+                    .find(|it| matches!(it, AttemptEffect::Report(_)));
+                effects.extend(twice.cloned());
+            }
+        }),
+        (
+            "a turn is judged when its agent is gone",
+            |input, effects| {
+                if let AttemptInput::Silent | AttemptInput::TreeGone = input {
+                    effects.retain(|it| !matches!(it, AttemptEffect::Report(_)));
+                }
+            },
+        ),
+        ("a tree is ended within the budget", |_, effects| {
+            for effect in effects {
+                if let AttemptEffect::End { by } = effect {
+                    *by += MILLI;
+                }
+            }
+        }),
+        (
+            "what counts as being ended is being ended",
+            |input, effects| {
+                if let AttemptInput::Time = input {
+                    effects.clear();
+                }
+            },
+        ),
+        ("a prompt is answered once", |input, effects| {
+            if let AttemptInput::Heard = input {
+                effects.push(AttemptEffect::Prompted);
+            }
+        }),
+        ("only a turn is interrupted", |input, effects| {
+            if let AttemptInput::Heard = input {
+                effects.push(AttemptEffect::Interrupt { drop_queued: false });
+            }
+        }),
+    ];
+    for (promise, sabotage) in sabotages {
+        let found = explore(sabotage).unwrap_err();
+        assert!(found.starts_with(promise), "{promise}: {found}");
+    }
+}
