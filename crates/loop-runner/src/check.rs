@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent_duplex::{BoxFuture, ProcessName};
 use agent_subprocess::{Agent, AgentCommand, Containment, Context, Exit, Output};
 use cancellable_sleep::SleepGate;
-use loop_state::CheckResult;
+use loop_state::{CheckResult, times};
 use rlm_store::Command;
 use rlm_store::deadline::{Hurried, Hurry, left};
 use rlm_store::processes::{gone, names};
@@ -17,8 +17,6 @@ use tokio::time::Instant;
 
 /// How much of the output is kept: its end.
 const TAIL: usize = 8 * 1024;
-/// How long is waited until what runs stands still.
-pub(crate) const FREEZE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A gate or the check while it runs.
 #[derive(Debug)]
@@ -115,7 +113,7 @@ impl Freezer {
     pub(crate) async fn freeze(&self, frozen: bool) {
         let (done, is_done) = oneshot::channel();
         if self.0.try_send((frozen, done)).is_ok() {
-            let _later = tokio::time::timeout(FREEZE_PATIENCE, is_done).await;
+            let _later = tokio::time::timeout(times::FREEZE, is_done).await;
         }
     }
 }

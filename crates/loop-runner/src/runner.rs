@@ -6,8 +6,7 @@ use std::time::Duration;
 use agent_duplex::{Driver, ProcessName};
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
-use loop_state::{Happening, Head, Machine, StopReason, Timestamp, Usage};
-use rlm_store::deadline::left;
+use loop_state::{Happening, Head, Machine, StopDeadline, StopReason, Timestamp, Usage, times};
 use rlm_store::journal::Journal;
 use rlm_store::{Loss, PhaseSettings, RunHead, Settings, Uncommitted, WorkTree, runs};
 use tokio::sync::{mpsc, watch};
@@ -36,7 +35,6 @@ mod commit;
 mod footprint;
 mod halt;
 mod heal;
-mod hold;
 mod notify;
 mod perform;
 mod person;
@@ -58,9 +56,6 @@ mod time;
 mod waiting;
 mod wake;
 
-/// How long everything may take to end for a person who has no patience.
-pub(crate) const IMPATIENT: Duration = Duration::from_secs(1);
-
 /// Makes the driver of an attempt: what to run, and the context that its processes must carry.
 pub type DriverFactory =
     Box<dyn Fn(&PhaseSettings, Context) -> Result<Box<dyn Driver>, Error> + Send + Sync>;
@@ -80,7 +75,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            stop_budget: Duration::from_secs(8),
+            stop_budget: times::STOP_BUDGET,
             interactive: false,
             take_back: false,
         }
@@ -121,36 +116,59 @@ pub struct Runner {
     clock: Clock,
     gate: SleepGate,
     news: NewsSender,
+    agent_io: AgentIo,
+    control: Watched,
+    told: Told,
+    ends: Ends,
+    stop: StopDeadline,
+    frozen_at: Option<Timestamp>,
+    reload: reload::Reload,
+    heartbeat: Option<Heartbeat>,
+    hooks: Option<Hooks>,
+    tidying: tidy::Tidying,
+}
+
+/// What works for the run: the agent, the commands of the loop's own, and what they left running.
+#[derive(Debug)]
+struct AgentIo {
     attempt: Option<Attempt>,
     check: Option<RunningCheck>,
+    /// What plays gates and check instead of running them, in a test.
     commands: Option<commands::Commands>,
     settling: Option<settle::Settling>,
     kept: Kept,
     looks: rlm_store::git::looks::OwnLooks,
-    /// The stop of the run, for those who watch it.
-    shutdown: watch::Sender<Option<Shutdown>>,
     /// When the working tree was looked at, if nothing of the run has worked in it since.
     idle_look: Option<Instant>,
-    /// When the one budget of the run's stop is used up.
-    stop_by: Option<Instant>,
-    /// Whether what runs is ended without being asked first.
-    impatient: bool,
-    frozen_at: Option<Timestamp>,
-    /// When it was told last that the run waits.
-    waiting_told: Timestamp,
-    /// The index of the phase that was told last.
-    told_phase: Option<u32>,
+}
+
+/// What others see of the live run.
+#[derive(Debug)]
+struct Watched {
+    view: watch::Sender<Arc<View>>,
+    /// The stop of the run, for those who watch it.
+    shutdown: watch::Sender<Option<Shutdown>>,
+    socket: Option<Socket>,
+    pulse: Pulse,
+}
+
+/// What was reported and is not to be reported again.
+#[derive(Debug, Default)]
+struct Told {
+    /// When it was reported last that the run waits.
+    waiting: Timestamp,
+    /// The index of the phase that was reported last.
+    phase: Option<u32>,
     /// What the last agent said it was.
     identified: Option<agent_duplex::Event>,
-    view: watch::Sender<Arc<View>>,
-    socket: Option<Socket>,
-    reload: reload::Reload,
-    pulse: Pulse,
-    heartbeat: Option<Heartbeat>,
-    hooks: Option<Hooks>,
-    /// Whether it was told that this process has the run.
+    /// Whether it was reported that this process has the run.
     begun: bool,
-    tidying: tidy::Tidying,
+}
+
+/// What became of the processes that the run had started.
+#[derive(Debug)]
+struct Ends {
+    /// The processes that the last stop ended.
     ended: Vec<ProcessName>,
     survivors: Vec<ProcessName>,
     proven: bool,
@@ -278,31 +296,33 @@ impl Runner {
             clock: Clock::default(),
             gate: SleepGate::new(),
             news,
-            attempt: None,
-            check: None,
-            commands: None,
-            settling: None,
-            kept: Kept::default(),
-            looks,
-            shutdown: watch::channel(None).0,
-            idle_look: None,
-            stop_by: None,
-            impatient: false,
+            agent_io: AgentIo {
+                attempt: None,
+                check: None,
+                commands: None,
+                settling: None,
+                kept: Kept::default(),
+                looks,
+                idle_look: None,
+            },
+            control: Watched {
+                view,
+                shutdown: watch::channel(None).0,
+                socket: None,
+                pulse: Pulse::default(),
+            },
+            told: Told::default(),
+            ends: Ends {
+                ended: Vec::new(),
+                survivors: Vec::new(),
+                proven: true,
+            },
+            stop: StopDeadline::default(),
             frozen_at: None,
-            waiting_told: Timestamp::default(),
-            told_phase: None,
-            identified: None,
-            view,
-            socket: None,
             reload: reload::Reload::default(),
-            pulse: Pulse::default(),
             heartbeat: None,
             hooks: None,
-            begun: false,
             tidying,
-            ended: Vec::new(),
-            survivors: Vec::new(),
-            proven: true,
         };
         (runner, receiver)
     }
@@ -328,7 +348,7 @@ impl Runner {
     /// Returns a look at the run that stays up to date.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Arc<View>> {
-        self.view.subscribe()
+        self.control.view.subscribe()
     }
 
     /// Runs to an end: of the run, or by a stop. When it returns, what the run had started is ended, or named in the [`Outcome`].
@@ -349,7 +369,7 @@ impl Runner {
         control: mpsc::Receiver<Control>,
     ) -> Result<Outcome, Error> {
         let wishes = Wishes::new(control, self.open_socket());
-        let countdown = count_down(self.shutdown.subscribe(), self.news.clone());
+        let countdown = count_down(self.control.shutdown.subscribe(), self.news.clone());
         tokio::select! {
             biased;
             result = self.run_to_end(drivers, wishes) => result,
@@ -381,9 +401,9 @@ impl Runner {
     fn outcome(&self, reason: StopReason) -> Outcome {
         Outcome {
             reason,
-            ended: self.ended.clone(),
-            survivors: self.survivors.clone(),
-            proven: self.proven,
+            ended: self.ends.ended.clone(),
+            survivors: self.ends.survivors.clone(),
+            proven: self.ends.proven,
             usage: self.machine.head().usage,
             uncommitted: self.saved.uncommitted.clone(),
         }
@@ -393,15 +413,26 @@ impl Runner {
     fn refresh_view(&self) {
         let view = View {
             head: self.machine.head().clone(),
-            agent: self.attempt.as_ref().map(Attempt::view).unwrap_or_default(),
-            shutdown: *self.shutdown.borrow(),
+            agent: self
+                .agent_io
+                .attempt
+                .as_ref()
+                .map(Attempt::view)
+                .unwrap_or_default(),
+            shutdown: *self.control.shutdown.borrow(),
         };
-        self.view.send_replace(Arc::new(view));
+        self.control.view.send_replace(Arc::new(view));
     }
 
     /// How long something that is to end now may take.
     fn budget(&self) -> Duration {
-        self.stop_by.map_or(self.options.stop_budget, left)
+        let now = Instant::now().into_std();
+        self.stop.budget(now, self.options.stop_budget)
+    }
+
+    /// Returns when everything has to be gone, if the run is being stopped.
+    fn stop_by(&self) -> Option<Instant> {
+        self.stop.by().map(Instant::from_std)
     }
 
     fn tell(&mut self, news: News) {

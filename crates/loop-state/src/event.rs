@@ -94,6 +94,26 @@ pub enum Happening {
     Denied,
     /// The processes of the run stood still for this long, and go on.
     Thawed(Duration),
+    /// The process was told to stop before its first event: before [`Started`](Self::Started) or [`Resumed`](Self::Resumed). The run counts as
+    /// stopped by this request, unless it had come to an end of its own.
+    StoppedEarly(StopRequest),
+    /// The agent gave a sign of life. It postpones the idle timer.
+    #[serde(skip)]
+    Alive,
+    /// The agent announced to wait this long before it tries again. That is no silence, for an hour at most.
+    #[serde(skip)]
+    Retrying(Duration),
+    /// Whether the agent waits for a tool, for a person or for its background tasks. Such silence is not idleness.
+    #[serde(skip)]
+    Busy(bool),
+}
+
+impl Happening {
+    /// Returns whether this is true only of the live process: no later process needs to know it, so it is neither journalled nor serialised.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Alive | Self::Retrying(_) | Self::Busy(_))
+    }
 }
 
 /// How a run is taken over.

@@ -68,26 +68,6 @@ impl Machine {
         &self.head
     }
 
-    /// Notes that the agent gave a sign of life. Postpones the idle timer and changes nothing else.
-    pub fn alive(&mut self, at: Timestamp) {
-        self.alive_at = self.alive_at.max(at);
-    }
-
-    /// Notes that the agent announced to wait before it tries again, which is no silence for that long (an hour at most).
-    pub fn retrying(&mut self, at: Timestamp, delay: Duration) {
-        self.alive(at + delay.min(LONGEST_DELAY));
-    }
-
-    /// Notes that the run was told to stop before its first event in this process: it counts as stopped by whoever said so. One that came to
-    /// an end of its own stays as it is.
-    pub fn stopped_early(&mut self, request: StopRequest) {
-        match &mut self.head.end {
-            None => self.head.stopping = Some(request),
-            Some(end) if end.reason.is_stopped() => end.reason = StopReason::Stopped(request.by),
-            Some(_) => {}
-        }
-    }
-
     /// Returns the silence of the agent; `None` where it does not matter: no turn runs or it is being ended, there is no
     /// limit, or a tool or a person is waited for.
     #[must_use]
@@ -105,11 +85,6 @@ impl Machine {
         let since = self.alive_at.max(since);
         let until = since + limit;
         Some(Silence { since, until })
-    }
-
-    /// Notes whether the agent waits for a tool or for a person; such silence is not idleness.
-    pub fn busy(&mut self, busy: bool) {
-        self.busy = busy;
     }
 
     /// Returns what the passing of time alone brings about at `now`; feed it back as an event.
@@ -158,6 +133,21 @@ impl Machine {
     /// Total: whatever comes in whatever state, it never panics, and what makes no sense changes nothing.
     pub fn step(&mut self, event: Event) -> Vec<Effect> {
         let Event { at, what } = event;
+        match what {
+            Happening::Alive => self.alive(at),
+            Happening::Retrying(delay) => self.alive(at + delay.min(LONGEST_DELAY)),
+            Happening::Busy(busy) => self.busy = busy,
+            Happening::StoppedEarly(request) => return self.stopped_early(request),
+            what => return self.step_run(what, at),
+        }
+        Effects::new()
+    }
+
+    fn alive(&mut self, at: Timestamp) {
+        self.alive_at = self.alive_at.max(at);
+    }
+
+    fn step_run(&mut self, what: Happening, at: Timestamp) -> Effects {
         let live = self.head.counts.processes > 0 && self.head.end.is_none();
         match (what, self.head.step.clone()) {
             (Happening::Started, _) if self.head.counts.processes == 0 => self.started(at),
@@ -192,7 +182,18 @@ impl Machine {
         }
     }
 
+    fn stopped_early(&mut self, request: StopRequest) -> Effects {
+        match &mut self.head.end {
+            None => self.head.stopping = Some(request),
+            Some(end) if end.reason.is_stopped() => end.reason = StopReason::Stopped(request.by),
+            Some(_) => {}
+        }
+        vec![Effect::Save]
+    }
+
     fn started(&mut self, at: Timestamp) -> Effects {
+        // An earlier process may have been told to stop before it began.
+        self.head.stopping = None;
         self.head.started_at = at;
         self.head.taken_at = at;
         self.head.last_at = at;

@@ -7,7 +7,6 @@ use loop_state::{Head, SteerState, Step};
 use crate::View;
 use crate::control::protocol::{Answer, Request, StopAfter};
 use crate::control::wishes::Mark;
-use crate::runner::IMPATIENT;
 
 /// A request that the run has taken, and what it is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +103,7 @@ pub(crate) fn first(request: &Request, mark: Mark, stop_budget: Duration) -> Ans
         Request::Steer { .. } => recorded(Some(mark.steers)),
         Request::Stop { after } if *after != StopAfter::Now => recorded(None),
         Request::Stop { .. } => ending(stop_budget),
-        Request::Abort => ending(IMPATIENT),
+        Request::Abort => ending(loop_state::times::ABORT),
         Request::Pause { .. } | Request::Set(_) => recorded(None),
         _ => Answer::InEffect,
     }

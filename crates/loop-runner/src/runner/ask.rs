@@ -12,10 +12,10 @@ impl Runner {
     pub(super) async fn asked(&mut self, ask: Ask) -> Option<Happening> {
         let permissions = self.phase().permissions;
         let interactive = self.options.interactive || self.machine.head().attended;
-        let attempt = self.attempt.as_mut()?;
+        let attempt = self.agent_io.attempt.as_mut()?;
         let decision = match permissions {
             Permissions::Ask if interactive => {
-                attempt.asks.push(ask.clone());
+                attempt.heard.asks.push(ask.clone());
                 self.tell(News::Agent(Event::PermissionAsked(ask)));
                 self.refresh_view();
                 return None;
@@ -30,7 +30,11 @@ impl Runner {
 
     /// Takes notice that somebody is there who can be asked, or nobody any more: what is open is answered with no then.
     pub(super) async fn attended(&mut self, attended: bool) -> Happening {
-        let open = self.attempt.iter().flat_map(|attempt| attempt.asks.clone());
+        let open = self
+            .agent_io
+            .attempt
+            .iter()
+            .flat_map(|attempt| attempt.heard.asks.clone());
         // Who has the run's own terminal comes back to it.
         let has_nobody = !attended && !self.options.interactive;
         let open: Vec<Ask> = open.filter(|_| has_nobody).collect();
@@ -44,8 +48,8 @@ impl Runner {
 
     /// Answers a question; a denial is counted.
     pub(super) async fn answer(&mut self, ask: &Ask, decision: Decision) -> Option<Happening> {
-        let attempt = self.attempt.as_mut()?;
-        attempt.asks.retain(|open| open.id != ask.id);
+        let attempt = self.agent_io.attempt.as_mut()?;
+        attempt.heard.asks.retain(|open| open.id != ask.id);
         let denied = match &decision {
             Decision::Deny { message } => Some(message.clone()),
             _ => None,
@@ -53,8 +57,7 @@ impl Runner {
         if let Err(e) = attempt.conversation.answer(&ask.id, decision).await {
             self.tell(News::Warning(format!("the agent was not answered: {e}")));
         }
-        let at = self.clock.now();
-        self.machine.alive(at);
+        self.sign(Happening::Alive);
         self.note_busy();
         self.refresh_view();
         let message = denied?;

@@ -59,7 +59,7 @@ impl Runner {
 
     /// Shows that the loop turns.
     pub(super) async fn beat(&mut self) {
-        self.pulse.turn();
+        self.control.pulse.turn();
         let Some(mut heartbeat) = self.heartbeat.take() else {
             return;
         };

@@ -30,13 +30,13 @@ impl Runner {
         mut self,
         play: impl Fn(Command, Context) -> BoxFuture<'static, CheckResult> + Send + Sync + 'static,
     ) -> Self {
-        self.commands = Some(Commands(Box::new(play)));
+        self.agent_io.commands = Some(Commands(Box::new(play)));
         self
     }
 
     pub(super) fn run_command(&mut self, command: Command, text: String) {
         let (context, timeout) = (self.context("-check"), self.phase().check_timeout);
-        self.check = Some(match &self.commands {
+        self.agent_io.check = Some(match &self.agent_io.commands {
             Some(Commands(play)) => RunningCheck::play(command, play(command, context)),
             None => RunningCheck::start(command, text.clone(), context, timeout),
         });
@@ -44,7 +44,7 @@ impl Runner {
     }
 
     pub(super) fn check_ended(&mut self, end: CheckEnd) -> Happening {
-        let check = self.check.take().expect("its end was awaited");
+        let check = self.agent_io.check.take().expect("its end was awaited");
         self.tell(News::CommandEnded {
             command: check.command,
             result: end.result.clone(),
@@ -58,9 +58,9 @@ impl Runner {
             });
         }
         if end.result == CheckResult::Stopped {
-            self.ended.extend(end.ended);
+            self.ends.ended.extend(end.ended);
         }
-        self.proven &= end.proven;
+        self.ends.proven &= end.proven;
         self.note_survivors(end.survivors);
         match check.command {
             Command::Gate(_) => Happening::GateEnded(end.result),

@@ -128,7 +128,7 @@ impl Runner {
                 then: Then::Next | Then::Done(_)
             }
         );
-        if !settings.commit || !is_complete || self.stop_by.is_some() {
+        if !settings.commit || !is_complete || self.stop.is_stop() {
             return None;
         }
         let project = self.work_tree.project();
@@ -174,9 +174,9 @@ impl Runner {
                 });
             }
             if ran.result == CheckResult::Stopped {
-                self.ended.extend(ran.ended);
+                self.ends.ended.extend(ran.ended);
             }
-            self.proven &= ran.proven;
+            self.ends.proven &= ran.proven;
             self.note_survivors(ran.survivors);
         }
         let iteration = about.iteration;

@@ -14,7 +14,12 @@ const NAMED: usize = 4;
 impl Runner {
     /// Saves again, once, when the control socket was removed, and probably all that lies beside it, while nothing comes that would be saved.
     pub(super) async fn notice_removal(&mut self) -> Result<(), Error> {
-        if self.socket.as_ref().is_some_and(Socket::was_removed) {
+        if self
+            .control
+            .socket
+            .as_ref()
+            .is_some_and(Socket::was_removed)
+        {
             self.saved.advance(self.machine.head());
             self.work_tree.keep_state(&self.saved.run)?;
             self.journal.save(&self.saved).await?;

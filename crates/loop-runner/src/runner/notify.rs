@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loop_state::Timestamp;
+use loop_state::{StopDeadline, Timestamp, times};
 use tokio::time::Instant;
 
 use crate::check::CheckEnd;
@@ -11,11 +11,7 @@ use crate::hook::{self, Happened, Hook, Hooks, Moment};
 use crate::news::News;
 use crate::runner::Runner;
 use crate::{Awaited, Error, Outcome};
-
-/// How long a run that was told to stop waits for a command that is told so, within its budget.
-const STOPPED: Duration = Duration::from_secs(3);
-/// How much of that budget is left for what comes after.
-const RESERVE: Duration = Duration::from_secs(1);
+use rlm_store::deadline::left;
 
 impl Runner {
     /// Has a command told what becomes of the run, each thing once it is saved.
@@ -51,7 +47,7 @@ impl Runner {
 
     /// Has it told that the run begins, or goes on, once that is saved.
     pub(super) fn notify_begun(&mut self) {
-        if !std::mem::replace(&mut self.begun, true) {
+        if !std::mem::replace(&mut self.told.begun, true) {
             let again = matches!(self.first, loop_state::Happening::Resumed(_));
             let at = self.clock.now();
             self.notify(at, Happened::Began { again });
@@ -70,7 +66,7 @@ impl Runner {
                 processes: end.leftovers,
             });
         }
-        self.proven &= end.proven;
+        self.ends.proven &= end.proven;
         self.note_survivors(end.survivors);
     }
 
@@ -80,18 +76,19 @@ impl Runner {
         result: Result<&Outcome, &Error>,
         wishes: &mut Wishes,
     ) {
-        let left = match (self.impatient, self.stop_by) {
-            (true, _) => Duration::ZERO,
-            (false, Some(by)) => {
-                let left = by.saturating_duration_since(Instant::now());
-                left.saturating_sub(RESERVE).min(STOPPED)
+        let left = match self.stop {
+            StopDeadline::Abort { .. } => Duration::ZERO,
+            StopDeadline::Stop { by } => {
+                let left = left(Instant::from_std(by));
+                left.saturating_sub(times::NOTIFY_RESERVE)
+                    .min(times::NOTIFY_STOPPED)
             }
-            (false, None) => hook::LIMIT,
+            StopDeadline::Open => hook::LIMIT,
         };
         let Some(hooks) = &mut self.hooks else {
             return;
         };
-        if self.stop_by.is_some() {
+        if self.stop.is_stop() {
             hooks.clear();
         }
         if !left.is_zero() {

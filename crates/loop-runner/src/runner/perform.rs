@@ -2,7 +2,7 @@
 
 use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
-use loop_state::{Brief, Effect, Happening, Notice, SteerState, Step, TurnOutcome};
+use loop_state::{AttemptMachine, Brief, Effect, Happening, Notice, SteerState, Step, TurnOutcome};
 use rlm_store::deadline::Hurry;
 use rlm_store::processes::{MARKER, gone};
 use rlm_store::survivors::{REPORT, scope_in, scratch};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::control::{Control, Wishes};
 use crate::news::News;
 use crate::runner::attempt::Attempt;
-use crate::runner::{DriverFactory, IMPATIENT, Runner};
+use crate::runner::{DriverFactory, Runner};
 use crate::{Awaited, Error, prompt};
 
 /// How long a look at the working tree stays good while nothing of the run is at work in it.
@@ -51,16 +51,15 @@ impl Runner {
                 }
             }
             Effect::StartAttempt(brief) => {
-                self.idle_look = None;
+                self.agent_io.idle_look = None;
                 let happening = self.start_attempt(&brief, drivers, wishes).await?;
                 return Ok(happening.into_iter().collect());
             }
             Effect::StopAttempt => {
-                self.halt_turn();
-                return Ok(self.turn_ended().into_iter().collect());
+                return Ok(self.halt_turn());
             }
             Effect::Deliver(id) => return Ok(self.deliver(id).into_iter().collect()),
-            Effect::InterruptTurn => return Ok(self.interrupt_turn().into_iter().collect()),
+            Effect::InterruptTurn => return Ok(self.interrupt_turn()),
             Effect::GoOn => return Ok(self.go_on(drivers)),
             Effect::RunGate(index) => {
                 let text = self.phase().gates[index as usize].clone();
@@ -76,7 +75,7 @@ impl Runner {
             }
             Effect::StopCheck => {
                 let budget = self.budget();
-                if let Some(check) = &self.check {
+                if let Some(check) = &self.agent_io.check {
                     check.halt().within(budget);
                 }
             }
@@ -128,21 +127,21 @@ impl Runner {
         if !waits || head.end.is_some() {
             self.saved.pause_reason = None;
         }
-        if self.stop_by.is_none() {
+        if !self.stop.is_stop() {
             let patient = sealed || self.saved.machine.end.is_some();
             let git = self.work_tree.project().git();
-            let is_idle = self.attempt.is_none()
-                && self.check.is_none()
-                && self.commands.is_none()
-                && self.settling.is_none();
+            let is_idle = self.agent_io.attempt.is_none()
+                && self.agent_io.check.is_none()
+                && self.agent_io.commands.is_none()
+                && self.agent_io.settling.is_none();
             let now = Instant::now();
             let is_seen = |at| now.duration_since(at) < SEEN;
-            if is_idle && !patient && self.idle_look.is_some_and(is_seen) {
+            if is_idle && !patient && self.agent_io.idle_look.is_some_and(is_seen) {
                 let seen = git.last_glance();
                 (self.saved.git_commit, self.saved.git_changed) = (seen.commit, seen.changed);
                 return;
             }
-            self.idle_look = is_idle.then_some(now);
+            self.agent_io.idle_look = is_idle.then_some(now);
             tokio::select! {
                 biased;
                 seen = git.glance(patient) => {
@@ -167,7 +166,7 @@ impl Runner {
     fn tell_phase(&mut self) {
         let head = self.machine.head();
         let (at, of) = (head.phase, head.rules.phases.len());
-        if of > 1 && self.told_phase.replace(at) != Some(at) {
+        if of > 1 && self.told.phase.replace(at) != Some(at) {
             let name = head.phase_rules().name.clone();
             let (number, of) = (at + 1, u32::try_from(of).unwrap_or(u32::MAX));
             self.tell(News::Phase { name, number, of });
@@ -220,11 +219,12 @@ impl Runner {
         }
         let starting = conversation.clone();
         let starting = tokio::spawn(async move { starting.start(session).await });
-        self.ended.clear();
-        let mut attempt = Attempt::new(conversation, primary, transcript);
+        self.ends.ended.clear();
+        let machine = AttemptMachine::new(understands, self.phase().background_wait);
+        let mut attempt = Attempt::new(conversation, primary, transcript, machine);
         attempt.footprint = footprint;
-        attempt.starting = Some(starting);
-        self.attempt = Some(attempt);
+        attempt.tasks.starting = Some(starting);
+        self.agent_io.attempt = Some(attempt);
         Ok(None)
     }
 
@@ -301,19 +301,23 @@ impl Runner {
             let why = "kept running for later attempts".into();
             self.tell(News::Ended { why, processes });
         }
-        self.ended.extend(report.ended);
-        self.proven &= report.proven;
+        self.ends.ended.extend(report.ended);
+        self.ends.proven &= report.proven;
         self.note_survivors(report.survivors);
         ended
     }
 
     /// Returns what has everything end that runs.
     pub(super) fn hurries(&self) -> Vec<Hurry> {
-        let check = self.check.iter().map(|check| check.halt());
-        let settling = self.settling.iter().map(|settling| settling.hurry());
-        let attempt = self.attempt.iter().map(|attempt| &attempt.hurry);
+        let check = self.agent_io.check.iter().map(|check| check.halt());
+        let settling = self
+            .agent_io
+            .settling
+            .iter()
+            .map(|settling| settling.hurry());
+        let attempt = self.agent_io.attempt.iter().map(|attempt| &attempt.hurry);
         let all = check.chain(settling).chain(attempt);
-        all.chain(self.kept.halts()).cloned().collect()
+        all.chain(self.agent_io.kept.halts()).cloned().collect()
     }
 
     /// Leaves nothing alive, whatever the end was. Who loses patience meanwhile is obeyed; any other wish is answered with the end.
@@ -321,51 +325,47 @@ impl Runner {
         let hurries = self.hurries();
         let within = |budget| hurries.iter().for_each(|hurry| hurry.within(budget));
         within(self.budget());
-        let (budget, mut stop_by, mut impatient) = (self.options.stop_budget, self.stop_by, false);
+        let (usual, mut stop) = (self.options.stop_budget, self.stop);
         let listens = async {
             loop {
-                let budget = match wishes.next().await.what {
-                    Control::Stop(_) => budget,
-                    Control::Abort => {
-                        impatient = true;
-                        IMPATIENT
-                    }
+                let what = wishes.next().await.what;
+                let now = Instant::now().into_std();
+                match what {
+                    Control::Stop(_) => stop.stop(now, usual),
+                    Control::Abort => stop.abort(now),
                     _ => continue,
-                };
-
-                let by = Instant::now() + budget;
-                stop_by = Some(stop_by.map_or(by, |before| by.min(before)));
-                within(budget);
+                }
+                within(stop.budget(now, usual));
             }
         };
         tokio::select! {
             () = self.end_all() => {}
             () = listens => {}
         }
-        (self.stop_by, self.impatient) = (stop_by, self.impatient | impatient);
+        self.stop = stop;
     }
 
     async fn end_all(&mut self) {
         let budget = self.budget();
         let waits = self.awaited();
         self.show_end(budget, waits);
-        if let Some(check) = &mut self.check {
+        if let Some(check) = &mut self.agent_io.check {
             let end = check.ended().await;
-            self.check = None;
+            self.agent_io.check = None;
             self.note_survivors(end.survivors);
         }
-        if let Some(settling) = &mut self.settling {
+        if let Some(settling) = &mut self.agent_io.settling {
             let end = settling.ended().await;
             self.settled(end).await;
         }
-        if self.attempt.is_some() {
+        if self.agent_io.attempt.is_some() {
             self.stop_tree().await;
-            self.attempt = None;
+            self.agent_io.attempt = None;
         }
-        if self.kept.halts().next().is_some() {
+        if self.agent_io.kept.halts().next().is_some() {
             self.show_end(budget, Some(Awaited::Leftovers));
         }
-        while let Some(end) = self.kept.end_oldest(budget).await {
+        while let Some(end) = self.agent_io.kept.end_oldest(budget).await {
             self.tell_kept_ended(end);
         }
         self.show_end(budget, Some(Awaited::Git));

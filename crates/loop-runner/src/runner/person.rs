@@ -3,15 +3,17 @@
 use std::borrow::Cow;
 
 use agent_duplex::{Conversation, Input, SessionChoice};
-use loop_state::{Happening, SteerState, Step, StopCause, StopRequest, TurnOutcome, Verdict, When};
+use loop_state::{
+    AttemptEffect, AttemptInput, Happening, SteerState, Step, StopCause, StopRequest, TurnOutcome,
+    Verdict, When, times,
+};
 use tokio::time::{Instant, timeout};
 
-use crate::check::FREEZE_PATIENCE;
 use crate::control::{Coming, Control, Mark, PauseAfter, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
-use crate::runner::{Attempt, DriverFactory, IMPATIENT, Runner, resumption};
+use crate::runner::{Attempt, DriverFactory, Runner, resumption};
 
 /// What the machine must know of a message, or why it makes no sense.
 type Heard = Result<Option<Happening>, Cow<'static, str>>;
@@ -37,6 +39,7 @@ impl Runner {
     /// The first stop starts the one budget that everything it has to end shares.
     async fn understand(&mut self, message: Control) -> Result<Heard, Error> {
         let interruptible = self
+            .agent_io
             .attempt
             .as_ref()
             .is_none_or(|attempt| attempt.is_interruptible());
@@ -87,8 +90,9 @@ impl Runner {
             Control::Again(again) => Happening::AgainRequested(again),
             Control::FreshSession => Happening::FreshRequested,
             Control::Answer { ask, decision } => {
-                let attempt = self.attempt.as_ref();
-                let open = attempt.and_then(|a| a.asks.iter().find(|open| open.id == ask).cloned());
+                let attempt = self.agent_io.attempt.as_ref();
+                let open =
+                    attempt.and_then(|a| a.heard.asks.iter().find(|open| open.id == ask).cloned());
                 let Some(ask) = open else {
                     return Ok(Err("the agent does not ask that any more".into()));
                 };
@@ -119,9 +123,9 @@ impl Runner {
 
     /// Has the run wait. The newest reason counts, and the newest boundary, also where it waits already.
     async fn pause(&mut self, reason: Option<String>, after: PauseAfter) -> Result<Heard, Error> {
-        if let Some(attempt) = &mut self.attempt {
-            attempt.pause_at_tool = after == PauseAfter::Tool;
-        }
+        let at_tool = AttemptInput::PauseAtTool(after == PauseAfter::Tool);
+        // It reports nothing by itself.
+        let _none = self.step_attempt(at_tool);
         let Some(reason) = reason else {
             return Ok(Ok(Some(Happening::PauseRequested)));
         };
@@ -144,15 +148,10 @@ impl Runner {
 
     /// Leaves everything that ends, or will, no more than a moment.
     fn lose_patience(&mut self) {
-        let now = Instant::now();
-        let by = self
-            .stop_by
-            .map_or(now + IMPATIENT, |by| by.min(now + IMPATIENT));
-        self.impatient = true;
-        self.stop_by = Some(by);
-        if let Some(halting) = self.attempt.as_mut().and_then(|a| a.halting.as_mut()) {
-            halting.polite_until = now;
-            halting.end_by = halting.end_by.min(by);
+        self.stop.abort(Instant::now().into_std());
+        // The time that is over now ends the turn.
+        if let Some(by) = self.stop.by() {
+            let _none = self.step_attempt(AttemptInput::Abort { by });
         }
         self.show_awaited(self.awaited());
         let budget = self.budget();
@@ -162,9 +161,9 @@ impl Runner {
     fn hear_stop(&mut self, request: StopRequest) -> Happening {
         if request.when == When::Now {
             let budget = self.options.stop_budget;
-            self.stop_by.get_or_insert(Instant::now() + budget);
+            self.stop.stop(Instant::now().into_std(), budget);
             self.show_awaited(self.awaited());
-            if let Some(settling) = &self.settling {
+            if let Some(settling) = &self.agent_io.settling {
                 settling.hurry().within(budget);
             }
         }
@@ -212,7 +211,11 @@ impl Runner {
         let head = self.machine.head();
         let text = head.steers.iter().find(|steer| steer.id == id)?;
         let text = text.text.clone();
-        let attempt = self.attempt.as_ref().filter(|attempt| !attempt.gone);
+        let attempt = self
+            .agent_io
+            .attempt
+            .as_ref()
+            .filter(|it| it.machine.agent().is_alive());
         let is_steerable = attempt.is_some_and(Attempt::is_steerable);
         // Who can't be steered but talked to again gets it in a turn of its own, behind the one that runs.
         let said = attempt.filter(|attempt| attempt.is_interruptible());
@@ -228,7 +231,7 @@ impl Runner {
 
     fn say(&mut self, id: u32, text: &str) -> Result<Happening, agent_duplex::Error> {
         let at = self.clock.now();
-        let attempt = self.attempt.as_mut().expect("looked at before");
+        let attempt = self.agent_io.attempt.as_mut().expect("looked at before");
         let receipt = attempt.conversation.send(Input {
             id: format!("steer-{id}"),
             ..Input::new(prompt::steer_note(text))
@@ -239,61 +242,68 @@ impl Runner {
         Ok(Happening::SteerMoved { id, state })
     }
 
-    /// Goes on in the session of an interrupted turn, in the same process if that lives.
+    /// Continues in the session of an interrupted turn, in the same process if that lives.
     pub(super) fn go_on(&mut self, drivers: &DriverFactory) -> Vec<Happening> {
-        let failed = |why: String| vec![Happening::TurnEnded(TurnOutcome::Failed(why))];
-        let gone = self
-            .attempt
-            .as_ref()
-            .is_none_or(|attempt| attempt.gone || attempt.stopped);
-        if gone && let Err(why) = self.reconnect(drivers) {
-            return failed(why);
-        }
-        // What was sent and not taken is delivered by the conversation itself.
-        let sent = self
-            .attempt
-            .iter()
-            .flat_map(|attempt| attempt.sent.values());
-        let sent: Vec<u32> = sent.copied().collect();
-        let unseen = self.machine.head().unseen_steers();
-        let steers: Vec<_> = unseen.filter(|s| !sent.contains(&s.id)).cloned().collect();
-        let mut happenings = Vec::new();
-        for steer in &steers {
-            match self.say(steer.id, &steer.text) {
-                Ok(happening) => happenings.push(happening),
-                Err(e) => return failed(e.to_string()),
-            }
-        }
-        let Some(attempt) = self.attempt.as_mut() else {
-            return failed("there is no agent to go on with".into());
+        let moment = self.moment();
+        let Some(attempt) = &mut self.agent_io.attempt else {
+            let why = "there is no agent to go on with".into();
+            return vec![Happening::TurnEnded(TurnOutcome::Failed(why))];
         };
-        attempt.in_turn = true;
-        attempt.interrupted = false;
-        attempt.told = false;
-        if steers.is_empty()
-            && sent.is_empty()
-            && let Err(e) = attempt.conversation.send(Input::new(prompt::GO_ON))
-        {
-            return failed(e.to_string());
+        let mut happenings = Vec::new();
+        for effect in attempt.machine.step(moment, AttemptInput::Continue) {
+            let done = match effect {
+                AttemptEffect::Start { replace } => self.reconnect(drivers, replace),
+                AttemptEffect::Continue => self.say_unseen(&mut happenings),
+                effect => {
+                    happenings.extend(self.carry_out(effect));
+                    Ok(())
+                }
+            };
+            if let Err(why) = done {
+                let failed = AttemptInput::NotStarted(TurnOutcome::Failed(why));
+                return self.step_attempt(failed);
+            }
         }
         self.refresh_view();
         happenings
     }
 
+    /// Sends the agent the steers that it has not seen; without any, a message to continue.
+    fn say_unseen(&mut self, happenings: &mut Vec<Happening>) -> Result<(), String> {
+        // What was sent and not taken is delivered by the conversation itself.
+        let attempt = self.agent_io.attempt.iter();
+        let sent: Vec<u32> = attempt.flat_map(|it| it.sent.values().copied()).collect();
+        let unseen = self.machine.head().unseen_steers();
+        let steers: Vec<_> = unseen.filter(|s| !sent.contains(&s.id)).cloned().collect();
+        for steer in &steers {
+            let said = self.say(steer.id, &steer.text).map_err(|e| e.to_string())?;
+            happenings.push(said);
+        }
+        let attempt = self.agent_io.attempt.as_ref();
+        if let (true, Some(attempt)) = (steers.is_empty() && sent.is_empty(), attempt) {
+            let sent = attempt.conversation.send(Input::new(prompt::GO_ON));
+            sent.map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
     /// Begins to start a new process in the session of the present attempt. What is sent meanwhile is delivered then.
-    fn reconnect(&mut self, drivers: &DriverFactory) -> Result<(), String> {
+    fn reconnect(&mut self, drivers: &DriverFactory, replace: bool) -> Result<(), String> {
         let session = self.machine.head().session.clone();
         let session = session.ok_or("the agent is gone, and its session has no name")?;
         let driver = drivers(self.phase(), self.context("")).map_err(|e| e.to_string())?;
-        let attempt = self.attempt.as_mut().ok_or("the attempt is over")?;
-        if attempt.stopped {
+        let attempt = self
+            .agent_io
+            .attempt
+            .as_mut()
+            .ok_or("the attempt is over")?;
+        if replace {
             let (conversation, primary) = Conversation::new(driver, Default::default());
             attempt.replace(conversation, primary);
         }
-        attempt.gone = false;
         let conversation = attempt.conversation.clone();
         let session = SessionChoice::Resume(session);
-        attempt.starting = Some(tokio::spawn(
+        attempt.tasks.starting = Some(tokio::spawn(
             async move { conversation.start(session).await },
         ));
         Ok(())
@@ -301,13 +311,13 @@ impl Runner {
 
     /// Stops all that runs where it stands, or lets it go on; says for how long it stood.
     async fn freeze(&mut self, frozen: bool) -> Option<Happening> {
-        if let Some(check) = &self.check {
+        if let Some(check) = &self.agent_io.check {
             check.freeze(frozen).await;
         }
-        if let Some(settling) = &self.settling {
+        if let Some(settling) = &self.agent_io.settling {
             settling.freeze(frozen).await;
         }
-        if let Some(attempt) = &self.attempt {
+        if let Some(attempt) = &self.agent_io.attempt {
             freeze(&attempt.conversation, frozen).await;
         }
         let now = self.clock.now();
@@ -317,9 +327,8 @@ impl Runner {
         }
         let frozen = now.since(self.frozen_at.take()?);
         let _is_in_it = self.clock.take_jump();
-        if let Some(attempt) = &mut self.attempt {
-            attempt.be_patient(frozen);
-        }
+        // It only moves deadlines.
+        let _none = self.step_attempt(AttemptInput::Thawed(frozen));
         Some(Happening::Thawed(frozen))
     }
 }
@@ -327,5 +336,5 @@ impl Runner {
 /// Stops an agent where it stands, or lets it go on. One that is being started hears it when that is done, for which nobody waits.
 pub(super) async fn freeze(conversation: &Conversation, frozen: bool) {
     // One that is gone needs neither.
-    let _gone_or_later = timeout(FREEZE_PATIENCE, conversation.freeze(frozen)).await;
+    let _gone_or_later = timeout(times::FREEZE, conversation.freeze(frozen)).await;
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use loop_state::{Event, Happening, StopReason, Timestamp};
+use loop_state::{AttemptInput, Event, Happening, StopReason, Timestamp};
 
 use crate::Error;
 use crate::check::CheckEnd;
@@ -35,7 +35,14 @@ impl Runner {
             _ => None,
         });
         if let Some(request) = stop {
-            self.machine.stopped_early(request);
+            let at = self.clock.now();
+            let what = Happening::StoppedEarly(request);
+            self.journal.note(Event {
+                at,
+                what: what.clone(),
+            });
+            // The save below is all that it asks for.
+            let _save = self.machine.step(Event { at, what });
             self.saved.advance(self.machine.head());
             self.journal.save(&self.saved).await?;
             return Ok(StopReason::Stopped(request.by));
@@ -119,13 +126,9 @@ impl Runner {
         }
         let mut happened: Vec<Happening> = match self.wakeup(now, wishes).await {
             Wakeup::Wish(wish) => return Ok(self.hear(wish).await?.into_iter().collect()),
-            Wakeup::Agent(wake::Woken::Started(started)) => {
-                self.agent_started(started).into_iter().collect()
-            }
-            Wakeup::Agent(wake::Woken::Closed) => self.turn_ended().into_iter().collect(),
-            Wakeup::Agent(wake::Woken::Ended(report)) => {
-                self.tree_ended(report).into_iter().collect()
-            }
+            Wakeup::Agent(wake::Woken::Started(started)) => self.agent_started(started),
+            Wakeup::Agent(wake::Woken::Closed) => self.step_attempt(AttemptInput::Closed),
+            Wakeup::Agent(wake::Woken::Ended(report)) => self.tree_ended(report),
             Wakeup::Agent(wake::Woken::Published(published)) => {
                 self.agent_did(published, wishes).await
             }
@@ -141,7 +144,7 @@ impl Runner {
             }
             Wakeup::Time => {
                 self.notice_removal().await?;
-                self.time_passed().await.into_iter().collect()
+                self.time_passed()
             }
         };
         let is_over = |it: &Happening| matches!(it, Happening::TurnEnded(_));
@@ -154,12 +157,16 @@ impl Runner {
     /// Time goes before the agent, so that a flood of output can't hold a deadline up.
     async fn wakeup(&mut self, now: Timestamp, wishes: &mut Wishes) -> Wakeup {
         let wait = self.wait_from(now);
-        let (gate, attempt, check) = (&self.gate, &mut self.attempt, &mut self.check);
-        let settling = &mut self.settling;
+        let (gate, attempt, check) = (
+            &self.gate,
+            &mut self.agent_io.attempt,
+            &mut self.agent_io.check,
+        );
+        let settling = &mut self.agent_io.settling;
         let notifies = self.hooks.as_ref().is_some_and(Hooks::is_running);
         let hooks = &mut self.hooks;
-        let is_open = self.socket.is_some();
-        let socket = &mut self.socket;
+        let is_open = self.control.socket.is_some();
+        let socket = &mut self.control.socket;
         tokio::select! {
             biased;
             wish = wishes.next() => Wakeup::Wish(wish),

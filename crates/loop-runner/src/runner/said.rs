@@ -49,7 +49,7 @@ impl Runner {
     pub(super) fn said(&mut self, end: &TurnEnd) -> Option<Happening> {
         let head = self.machine.head();
         let is_last = head.phase as usize + 1 >= head.rules.phases.len();
-        let said = std::mem::take(&mut self.attempt.as_mut()?.said.0);
+        let said = std::mem::take(&mut self.agent_io.attempt.as_mut()?.heard.said.0);
         let is_told = !is_last && end.reason == EndReason::Completed && !said.trim().is_empty();
         is_told.then(|| Happening::Said(tail(&said).to_owned()))
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent_duplex::{Conversation, Event, ProcessName, Published, StopReport, What};
-use loop_state::{Happening, Tree};
+use loop_state::{AgentState, Happening, Tree};
 use rlm_store::Leftovers;
 use rlm_store::deadline::{Hurried, Hurry};
 use rlm_store::processes::gone;
@@ -138,17 +138,17 @@ impl Runner {
     pub(super) fn begin_settling(&mut self) -> Option<Happening> {
         let budget = self.budget();
         let commit = self.due_commit();
-        let attempt = self.attempt.take();
+        let attempt = self.agent_io.attempt.take();
         if attempt.is_none() && commit.is_none() {
             return Some(Happening::Settled(Tree::default()));
         }
-        self.idle_look = None;
-        let keep = self.saved.settings.leftovers == Leftovers::Keep && self.stop_by.is_none();
+        self.agent_io.idle_look = None;
+        let keep = self.saved.settings.leftovers == Leftovers::Keep && !self.stop.is_stop();
         let hurry = Hurry::default();
         let hurried = hurry.hurried();
         let (freezer, freezes) = Freezer::new();
         let conversation = attempt.as_ref().map(|it| it.conversation.clone());
-        let pid = attempt.as_ref().and_then(|it| it.pid);
+        let pid = attempt.as_ref().and_then(|it| it.heard.pid);
         let commits = Arc::new(AtomicBool::new(false));
         let is_committing = Arc::clone(&commits);
         let task = tokio::spawn(async move {
@@ -171,23 +171,23 @@ impl Runner {
             freezer,
             task,
         };
-        if self.stop_by.is_some() {
+        if self.stop.is_stop() {
             settling.hurry().within(budget);
         }
-        self.settling = Some(settling);
+        self.agent_io.settling = Some(settling);
         None
     }
 
     pub(super) async fn settled(&mut self, settled: Option<Box<Settled>>) -> Happening {
-        self.settling = None;
-        let before = self.survivors.len();
+        self.agent_io.settling = None;
+        let before = self.ends.survivors.len();
         let mut ended = 0;
         let (tree, commit) = settled.map_or((None, None), |it| (it.tree, it.commit));
         if let Some(settled) = tree {
             match settled.report {
                 None => {
                     let budget = self.budget();
-                    let oldest = self.kept.keep(settled.attempt, budget).await;
+                    let oldest = self.agent_io.kept.keep(settled.attempt, budget).await;
                     for end in oldest {
                         ended += self.tell_kept_ended(end);
                     }
@@ -201,9 +201,9 @@ impl Runner {
                             processes,
                         });
                     }
-                    if !settled.attempt.stopped {
-                        self.ended.extend(report.ended);
-                        self.proven &= report.proven;
+                    if settled.attempt.machine.agent() != AgentState::Gone {
+                        self.ends.ended.extend(report.ended);
+                        self.ends.proven &= report.proven;
                     }
                     self.note_survivors(report.survivors);
                 }
@@ -212,7 +212,7 @@ impl Runner {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let settled = Happening::Settled(Tree {
             ended: count(ended),
-            survivors: count(self.survivors.len() - before),
+            survivors: count(self.ends.survivors.len() - before),
         });
         if let Some(commit) = commit {
             self.committed(commit, &settled);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loop_state::Timestamp;
+use loop_state::{AgentState, Timestamp};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -14,26 +14,43 @@ use crate::{Awaited, Error, Shutdown, View};
 impl Runner {
     /// Returns what a stop of the run has to wait for.
     pub(super) fn awaited(&self) -> Option<Awaited> {
-        let check = self.check.as_ref().map(|check| check.command.into());
-        let settling = || self.settling.as_ref().map(|settling| settling.awaited());
-        let attempt = self.attempt.as_ref().filter(|attempt| !attempt.stopped);
-        let agent = || attempt.map(|attempt| Awaited::Agent { pid: attempt.pid });
+        let check = self
+            .agent_io
+            .check
+            .as_ref()
+            .map(|check| check.command.into());
+        let settling = || {
+            self.agent_io
+                .settling
+                .as_ref()
+                .map(|settling| settling.awaited())
+        };
+        let attempt = self
+            .agent_io
+            .attempt
+            .as_ref()
+            .filter(|it| it.machine.agent() != AgentState::Gone);
+        let agent = || {
+            attempt.map(|attempt| Awaited::Agent {
+                pid: attempt.heard.pid,
+            })
+        };
         check.or_else(settling).or_else(agent)
     }
 
     /// Notes what is waited for, if the run is being stopped.
     pub(super) fn show_awaited(&mut self, awaited: Option<Awaited>) {
-        if let Some(by) = self.stop_by {
+        if let Some(by) = self.stop_by() {
             let now = self.clock.now();
-            note(&self.shutdown, &self.view, by, awaited, now);
+            note(&self.control.shutdown, &self.control.view, by, awaited, now);
         }
     }
 
     /// Notes what the end of the run waits for, also where nobody has stopped it.
     pub(super) fn show_end(&mut self, budget: Duration, awaited: Option<Awaited>) {
-        let by = self.stop_by.unwrap_or_else(|| Instant::now() + budget);
+        let by = self.stop_by().unwrap_or_else(|| Instant::now() + budget);
         let now = self.clock.now();
-        note(&self.shutdown, &self.view, by, awaited, now);
+        note(&self.control.shutdown, &self.control.view, by, awaited, now);
     }
 
     /// Saves the run. A stop that is requested meanwhile begins at once, so that its countdown does not wait for the save.
@@ -46,10 +63,11 @@ impl Runner {
                 biased;
                 saved = &mut save => saved,
                 () = wishes.end_wanted() => {
-                    let by = Instant::now() + self.options.stop_budget;
-                    let by = *self.stop_by.get_or_insert(by);
+                    let (begun, budget) = (Instant::now(), self.options.stop_budget);
+                    self.stop.stop(begun.into_std(), budget);
+                    let by = begun + self.stop.budget(begun.into_std(), budget);
                     let now = self.clock.now();
-                    note(&self.shutdown, &self.view, by, Some(Awaited::Save), now);
+                    note(&self.control.shutdown, &self.control.view, by, Some(Awaited::Save), now);
                     save.await
                 }
             }

@@ -17,18 +17,18 @@ impl Runner {
             run,
             run_dir,
             &self.options,
-            self.view.subscribe(),
-            self.pulse.clone(),
+            self.control.view.subscribe(),
+            self.control.pulse.clone(),
             self.news.keep(),
         );
-        self.socket = Some(socket);
+        self.control.socket = Some(socket);
         self.ensure_socket();
         wishes
     }
 
     /// Makes it again when somebody removed it.
     pub(super) fn ensure_socket(&mut self) {
-        if let Some(Err(e)) = self.socket.as_mut().map(Socket::ensure) {
+        if let Some(Err(e)) = self.control.socket.as_mut().map(Socket::ensure) {
             self.tell(News::Warning(format!(
                 "this run can't be controlled from another terminal: {e}"
             )));
@@ -44,7 +44,7 @@ impl Runner {
 
     /// Tells those who wait for something that will not come any more how the run ended.
     pub(super) async fn close_socket(&mut self, result: &Result<Outcome, Error>) {
-        let Some(socket) = self.socket.take() else {
+        let Some(socket) = self.control.socket.take() else {
             return;
         };
         let ended = Ended {
@@ -52,9 +52,9 @@ impl Runner {
                 Ok(outcome) => outcome.reason.to_string(),
                 Err(e) => e.to_string(),
             },
-            ended: self.ended.len(),
-            survivors: processes::told(&self.survivors),
-            proven: self.proven,
+            ended: self.ends.ended.len(),
+            survivors: processes::told(&self.ends.survivors),
+            proven: self.ends.proven,
         };
         socket.close(ended).await;
     }

@@ -72,12 +72,12 @@ impl Runner {
 
     /// Ends what git still does for the run, and what it has left running if it had to be ended.
     pub(super) async fn end_looks(&mut self, budget: Duration) {
-        let looks = self.looks.0.clone();
+        let looks = self.agent_io.looks.0.clone();
         let end = tokio::task::spawn_blocking(move || looks.end(budget)).await;
         let end = end.expect("an end does not panic");
-        self.ended.extend(end.ended);
+        self.ends.ended.extend(end.ended);
         if !end.left.is_empty() {
-            self.ended.extend(end.left.iter().cloned());
+            self.ends.ended.extend(end.left.iter().cloned());
             self.tell(News::Ended {
                 why: "left running by git, its filters or its hooks".into(),
                 processes: end.left,
@@ -85,9 +85,9 @@ impl Runner {
         }
         if end.unproven {
             // By a group and a marker nothing is proven.
-            self.proven = false;
+            self.ends.proven = false;
             let swept = survivors::sweep(marker(&self.work_tree, &self.saved.scope)).await;
-            self.ended.extend(swept.ended);
+            self.ends.ended.extend(swept.ended);
             self.note_survivors(swept.survivors);
         }
         self.note_survivors(end.survivors);
@@ -106,10 +106,10 @@ impl Runner {
     pub(super) fn note_survivors(&mut self, survivors: Vec<ProcessName>) {
         let new: Vec<_> = survivors
             .into_iter()
-            .filter(|s| !self.survivors.contains(s))
+            .filter(|s| !self.ends.survivors.contains(s))
             .collect();
         if !new.is_empty() {
-            self.survivors.extend(new.iter().cloned());
+            self.ends.survivors.extend(new.iter().cloned());
             self.tell(News::Survivors(new));
         }
     }

@@ -4,17 +4,14 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
+use loop_state::times;
 use rlm_store::transcript::{Room, Tended};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::news::News;
 use crate::runner::Runner;
-
-/// How long the end of a run waits for a file that is being written: it is given up at the next piece, or another process does it again.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The tending of older transcripts, at most one at a time. Dropping it has that stop at the next piece.
 #[derive(Debug)]
@@ -100,7 +97,7 @@ impl Runner {
         self.tidying.stop.store(true, Ordering::Relaxed);
         if let Some(work) = self.tidying.work.take() {
             // What it does not come to is done by the next process.
-            let _late = timeout(PATIENCE, work).await;
+            let _late = timeout(times::TRANSCRIPTS_END, work).await;
         }
     }
 }

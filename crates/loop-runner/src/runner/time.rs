@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
 use crate::runner::{Attempt, Runner};
+use rlm_store::deadline::left;
 
 /// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed, and whether what
 /// is saved is still there. Less than who asks through the control socket waits.
@@ -39,15 +40,15 @@ impl Runner {
             .filter(|_| self.frozen_at.is_none())
             .map(|at| at.since(now));
         let flush = self
+            .agent_io
             .attempt
             .as_ref()
             .and_then(Attempt::flush_at)
             .map(|at| at.since(now));
-        let halt = self.attempt.as_ref().and_then(Attempt::patient_until);
-        let hold = self.attempt.as_ref().and_then(Attempt::hold_by);
-        let hold = hold.filter(|_| self.frozen_at.is_none());
-        let halt = { halt.into_iter().chain(hold).min() }
-            .map(|at| at.saturating_duration_since(Instant::now()));
+        let frozen = self.frozen_at.is_some();
+        let attempt = self.agent_io.attempt.as_ref();
+        let halt = { attempt.and_then(|it| it.machine.deadline(frozen)) }
+            .map(|at| left(Instant::from_std(at)));
         let silence = self.silence_at().map(|at| at.since(now));
         let beat = self.heartbeat.as_ref().and_then(Heartbeat::due_in);
         [deadline, flush, halt, silence, beat]

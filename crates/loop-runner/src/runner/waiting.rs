@@ -13,8 +13,8 @@ const TELL: Duration = Duration::from_secs(600);
 impl Runner {
     /// Says that the run still waits, if that was not said for a while.
     pub(super) fn tell_waiting(&mut self, now: Timestamp) {
-        if let Some(until) = due(self.machine.head(), self.waiting_told, now) {
-            self.waiting_told = now;
+        if let Some(until) = due(self.machine.head(), self.told.waiting, now) {
+            self.told.waiting = now;
             self.tell(News::StillWaiting {
                 until,
                 left: until.since(now),

@@ -1,6 +1,6 @@
 //! Waiting for what is heard of an agent.
 
-use agent_duplex::{Published, StopReport};
+use agent_duplex::{Primary, Published, StopReport};
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::runner::attempt::Attempt;
@@ -26,13 +26,21 @@ async fn joined<T>(task: &mut Option<JoinHandle<T>>) -> Option<Result<T, JoinErr
     }
 }
 
+/// Waits for what a conversation publishes; `None` where it publishes nothing any more.
+async fn published(primary: &mut Option<Primary>) -> Option<Option<Published>> {
+    match primary {
+        Some(primary) => Some(primary.next().await),
+        None => None,
+    }
+}
+
 impl Attempt {
     /// Waits for the next thing. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Published> {
         if self.first_words.is_some() {
             return self.first_words.take();
         }
-        self.primary.next().await
+        published(&mut self.primary).await.flatten()
     }
 
     /// Waits for the next thing, the start of the agent included. Cancel safe.
@@ -40,28 +48,30 @@ impl Attempt {
         if let Some(first) = self.first_words.take() {
             return Woken::Published(Some(first));
         }
-        let (starting, closing, ending) = (&mut self.starting, &mut self.closing, &mut self.ending);
+        let tasks = &mut self.tasks;
+        let (starting, closing, ending) =
+            (&mut tasks.starting, &mut tasks.closing, &mut tasks.ending);
         tokio::select! {
             biased;
             Some(started) = joined(starting) => {
-                self.starting = None;
+                *starting = None;
                 let lost = |e: JoinError| Err(agent_duplex::Error::gone(e.to_string()));
                 Woken::Started(started.unwrap_or_else(lost))
             }
             Some(ended) = joined(ending) => {
-                self.ending = None;
+                *ending = None;
                 Woken::Ended(ended.ok())
             }
-            published = self.primary.next(), if !self.over => Woken::Published(published),
+            Some(published) = published(&mut self.primary) => Woken::Published(published),
             // Last: the ends of the tasks and of their turn are told first.
             Some(_) = joined(closing) => {
-                self.closing = None;
+                *closing = None;
                 Woken::Closed
             }
         }
     }
 
     pub(crate) fn may_speak(&self) -> bool {
-        !self.over || self.closing.is_some() || self.ending.is_some() || self.starting.is_some()
+        self.primary.is_some() || !self.tasks.is_empty()
     }
 }

@@ -7,16 +7,24 @@ use loop_state::{Effect, Happening, Step, Timer, Timestamp, TurnOutcome};
 use crate::rules;
 use crate::traces::Trace;
 
+/// Lets the machine know what is true only of the live agent; that changes no head and needs nothing to be done.
+fn sign(trace: &mut Trace, at: u64, what: Happening) {
+    assert!(what.is_transient());
+    let before = trace.machine.head().clone();
+    assert_eq!(trace.machine.step(crate::at(at, what)), []);
+    assert_eq!(trace.machine.head(), &before);
+}
+
 #[test]
 fn s5d_a_running_tool_is_not_silence() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
     }));
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(2100)));
-    trace.machine.busy(true);
+    sign(&mut trace, 0, Happening::Busy(true));
     assert_eq!(trace.machine.due(Timestamp(60_000)), None);
-    trace.machine.busy(false);
-    trace.machine.alive(Timestamp(60_000));
+    sign(&mut trace, 0, Happening::Busy(false));
+    sign(&mut trace, 60_000, Happening::Alive);
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(62_000)));
 }
 
@@ -27,19 +35,21 @@ fn p49a_s5d_an_announced_wait_is_no_silence_and_is_bounded() {
     }));
     let silence = |trace: &Trace| trace.machine.silence().map(|s| (s.since.0, s.until.0));
     assert_eq!(silence(&trace), Some((100, 2100)));
-    trace
-        .machine
-        .retrying(Timestamp(1000), Duration::from_secs(30));
+    sign(
+        &mut trace,
+        1000,
+        Happening::Retrying(Duration::from_secs(30)),
+    );
     assert_eq!(trace.machine.due(Timestamp(32_999)), None);
     // What comes meanwhile takes nothing of it away.
-    trace.machine.alive(Timestamp(5000));
+    sign(&mut trace, 5000, Happening::Alive);
     assert_eq!(silence(&trace), Some((31_000, 33_000)));
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(33_000)));
-    trace.machine.retrying(Timestamp(40_000), Duration::MAX);
+    sign(&mut trace, 40_000, Happening::Retrying(Duration::MAX));
     assert_eq!(silence(&trace), Some((3_640_000, 3_642_000)));
-    trace.machine.busy(true);
+    sign(&mut trace, 0, Happening::Busy(true));
     assert_eq!(silence(&trace), None);
-    trace.machine.busy(false);
+    sign(&mut trace, 0, Happening::Busy(false));
     trace.then(Happening::TimeUp(Timer::Idle));
     assert_eq!(silence(&trace), None, "its turn is being ended");
 }

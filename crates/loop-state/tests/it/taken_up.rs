@@ -20,7 +20,7 @@ fn request(by: StopCause) -> StopRequest {
 #[test]
 fn who_stops_a_run_before_its_first_event_has_stopped_it() {
     let mut trace = Trace::new(rules(|_| {}));
-    trace.machine.stopped_early(request(StopCause::HungUp));
+    trace.then(Happening::StoppedEarly(request(StopCause::HungUp)));
     assert_eq!(
         trace.machine.head().stopping,
         Some(request(StopCause::HungUp))
@@ -30,14 +30,14 @@ fn who_stops_a_run_before_its_first_event_has_stopped_it() {
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     trace.then(Happening::Settled(Tree::default()));
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::HungUp));
-    trace.machine.stopped_early(request(StopCause::Terminated));
+    trace.then(Happening::StoppedEarly(request(StopCause::Terminated)));
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Terminated));
 
     // What came to an end of its own has that.
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(CheckResult::Passed);
     let done = trace.reason();
-    trace.machine.stopped_early(request(StopCause::Person));
+    trace.then(Happening::StoppedEarly(request(StopCause::Person)));
     assert_eq!(trace.reason(), done);
 }
 

@@ -128,7 +128,7 @@ fn s5a_s5b_a_silent_or_long_turn_is_ended_and_counts_as_failed() {
             r.phases[0].limits.idle_timeout = Some(Duration::from_millis(500));
         }));
         if timer == Timer::Iteration {
-            trace.machine.alive(Timestamp(900));
+            trace.machine.step(crate::at(900, Happening::Alive));
         }
         let due = Timestamp(100 + limit);
         assert_eq!(trace.machine.next_deadline(), Some(due));

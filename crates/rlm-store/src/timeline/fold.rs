@@ -4,7 +4,7 @@ mod attempts;
 
 use loop_state::{
     CheckResult, CutCause, Effect, Event, Happening, Head, Machine, Notice, SteerState, Step,
-    StopCause, StopReason, StopRequest, Streak, Timestamp, Usage, Wait as WaitKind, When,
+    StopRequest, Timestamp, Usage, Wait as WaitKind, When,
 };
 
 use super::{
@@ -123,27 +123,10 @@ impl Fold {
             machine: Machine::from(head),
         };
         fold.begin();
-        for (index, event) in events.iter().enumerate() {
-            fold.hear_early_stop(event, events.get(index + 1));
+        for event in events {
             fold.take(event);
         }
         fold
-    }
-
-    /// A process that was told to stop before its first event left no event behind, but what it took up did not count as a crash. That matters
-    /// where the next process would have given up otherwise, and did not.
-    fn hear_early_stop(&mut self, event: &Event, next: Option<&Event>) {
-        let is_resume = |event: &Event| matches!(event.what, Happening::Resumed(_));
-        if !is_resume(event) || next.is_none_or(is_resume) {
-            return;
-        }
-        let mut gives_up = self.machine.clone();
-        gives_up.step(event.clone());
-        let end = gives_up.head().end.as_ref().map(|end| &end.reason);
-        if matches!(end, Some(StopReason::Stuck(Streak::Crashes, _))) {
-            let (by, when) = (StopCause::Person, When::Now);
-            self.machine.stopped_early(StopRequest { by, when });
-        }
     }
 
     /// Takes over what a state that is not the first one is in the middle of.

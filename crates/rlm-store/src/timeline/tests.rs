@@ -257,8 +257,7 @@ fn a_process_that_was_stopped_before_its_first_event_is_no_crash() {
     let mut told = Told::new(rules);
     told.tell(resume(None));
     let (by, when) = (StopCause::Terminated, When::Now);
-    told.machine.stopped_early(StopRequest { by, when });
-    told.saved.advance(told.machine.head());
+    told.tell(Happening::StoppedEarly(StopRequest { by, when }));
     told.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
     let timeline = told.timeline(RunState::Running);
     assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);

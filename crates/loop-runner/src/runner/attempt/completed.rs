@@ -1,11 +1,12 @@
 //! What a completed turn comes to.
 
 use agent_duplex::{Completion, EndReason, TurnEnd};
-use loop_state::Happening;
+use loop_state::{AttemptEffect, AttemptInput, Happening, TurnEndKind, TurnOutcome};
 
 use crate::control::Wishes;
-use crate::news::News;
+use crate::limit;
 use crate::runner::Runner;
+use crate::runner::halt::{describe, timestamp};
 
 impl Runner {
     pub(super) async fn completed(
@@ -13,48 +14,85 @@ impl Runner {
         completion: Completion,
         wishes: &mut Wishes,
     ) -> Vec<Happening> {
-        let Some(attempt) = &mut self.attempt else {
+        let end = completion.end;
+        let input = AttemptInput::TurnEnded {
+            how: match end.reason {
+                EndReason::Completed => TurnEndKind::Completed,
+                EndReason::Interrupted => TurnEndKind::Interrupted,
+                EndReason::Died => TurnEndKind::Died,
+                _ => TurnEndKind::Failed,
+            },
+            outcome: self.outcome_of(&end),
+            pending: completion.pending > 0,
+            exited: end.exit.is_some(),
+        };
+        let moment = self.moment();
+        let Some(attempt) = &mut self.agent_io.attempt else {
             return Vec::new();
         };
-        let goes_on = matches!(
-            completion.end.reason,
-            EndReason::Completed | EndReason::Interrupted
-        );
-        let gone = attempt.gone || completion.end.exit.is_some();
-        if completion.pending > 0
-            && goes_on
-            && attempt.halting.is_none()
-            && attempt.ending.is_none()
-            && !gone
-        {
-            // What was said meanwhile is answered in a turn of its own, which belongs to the same iteration.
-            let interrupted = attempt.interrupt_by.take().is_some();
-            if interrupted && completion.end.reason == EndReason::Interrupted {
-                self.tell(News::GoesOn);
+        let mut happenings = Vec::new();
+        for effect in attempt.machine.step(moment, input) {
+            if let AttemptEffect::TurnOver { suspicious, .. } = effect {
+                happenings.extend(self.turn_over(suspicious, &end, wishes).await);
             }
-            return Vec::new();
+            happenings.extend(self.carry_out(effect));
         }
-        attempt.in_turn = false;
-        attempt.gone |= completion.end.exit.is_some();
-        attempt.tools.clear();
-        attempt.interrupt_by = None;
-        let idled = self.did_nothing(&completion.end, wishes).await;
-        let idled = idled.then_some(Happening::NothingDone);
-        let said = self.said(&completion.end);
-        let over = self.turn_over(completion.end);
-        idled.into_iter().chain(said).chain(over).collect()
+        self.note_busy();
+        self.refresh_view();
+        happenings
     }
 
-    /// Returns whether a completed turn left no trace. Of an agent whose tools are not reported nothing is said.
-    async fn did_nothing(&mut self, end: &TurnEnd, wishes: &mut Wishes) -> bool {
-        let Some(attempt) = &self.attempt else {
-            return false;
-        };
-        let suspicious =
-            end.reason == EndReason::Completed && attempt.understands() && attempt.tools_run == 0;
-        // Who has something in the background has done that, and what comes of it may be still to come.
-        let suspicious = suspicious && attempt.background == 0 && attempt.hold_by.is_none();
-        let before = attempt.footprint;
-        suspicious && self.footprint(wishes).await == before && !wishes.is_end_wanted()
+    async fn turn_over(
+        &mut self,
+        suspicious: bool,
+        end: &TurnEnd,
+        wishes: &mut Wishes,
+    ) -> Vec<Happening> {
+        if let Some(attempt) = &mut self.agent_io.attempt {
+            attempt.heard.tools.clear();
+        }
+        let idled = suspicious && self.did_nothing(wishes).await;
+        let idled = idled.then_some(Happening::NothingDone);
+        idled.into_iter().chain(self.said(end)).collect()
+    }
+
+    /// Returns whether a completed turn without a call of a tool left no trace.
+    async fn did_nothing(&mut self, wishes: &mut Wishes) -> bool {
+        let before = self.agent_io.attempt.as_ref().and_then(|it| it.footprint);
+        self.footprint(wishes).await == before && !wishes.is_end_wanted()
+    }
+
+    /// Returns what a turn comes to if nobody had requested anything.
+    fn outcome_of(&mut self, end: &TurnEnd) -> TurnOutcome {
+        let now = self.clock.now();
+        let promise = self.phase().promise.as_ref();
+        let attempt = self.agent_io.attempt.as_ref();
+        let claimed = attempt.is_some_and(|attempt| attempt.has_claimed(promise));
+        let limited_until = attempt.and_then(|attempt| attempt.heard.limited_until);
+        match end.reason {
+            EndReason::Completed if claimed => TurnOutcome::Claimed,
+            EndReason::Completed => TurnOutcome::Completed,
+            EndReason::NotLoggedIn => TurnOutcome::Hopeless(describe(end)),
+            EndReason::SessionNotFound => TurnOutcome::SessionLost,
+            EndReason::RateLimited => TurnOutcome::RateLimited {
+                reset: { limited_until.and_then(timestamp) }
+                    .or_else(|| limit::named(&end.detail).map(|time| now + time)),
+                why: describe(end),
+            },
+            EndReason::ServiceFailed => self.outage(end),
+            EndReason::ProtocolError => TurnOutcome::Transient(describe(end)),
+            _ => TurnOutcome::Failed(describe(end)),
+        }
+    }
+
+    /// Returns what becomes of a turn whose service failed. A service that has answered this run before is waited for as for the end of a limit, so
+    /// that a run continues overnight. A service that never answered may be a mistake in the settings, which a person wants to know soon.
+    fn outage(&self, end: &TurnEnd) -> TurnOutcome {
+        let (head, why) = (self.machine.head(), describe(end));
+        let works = head.usage.tokens() > 0 || head.counts.iterations > head.counts.failed;
+        match works && !head.rules.wait_on_limit.is_zero() {
+            true => TurnOutcome::RateLimited { reset: None, why },
+            false => TurnOutcome::Transient(why),
+        }
     }
 }
