@@ -21,6 +21,7 @@ mod resumes;
 mod saved;
 mod silence;
 mod taken_up;
+mod times;
 mod told;
 mod traces;
 
