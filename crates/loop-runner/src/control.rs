@@ -14,7 +14,6 @@
 
 mod attached;
 mod caller;
-mod change;
 mod client;
 mod desk;
 mod doing;
@@ -25,27 +24,22 @@ mod place;
 mod progress;
 mod protocol;
 mod recent;
-mod reviewed;
 mod server;
 mod show;
 mod standing;
 #[cfg(test)]
 mod tests;
-mod ways;
 mod wishes;
 
-use agent_duplex::Decision;
-use loop_state::{Again, StopRequest, Verdict};
+use loop_state::{Request, StopRequest, When};
 use tokio::sync::oneshot;
 
 pub use attached::{Attached, attach, attach_after};
-pub use change::Change;
 pub use client::{Answers, ask};
 pub use doing::Doing;
 pub use force::{Forced, end_by_force};
-pub use protocol::{Answer, Ended, PauseAfter, Redo, Request, Standing, StopAfter};
+pub use protocol::{Answer, Ended, Message, Query, Standing};
 pub(crate) use recent::Recent;
-pub use reviewed::Reviewed;
 pub(crate) use server::Socket;
 pub(crate) use wishes::{Coming, Mark, Wish, Wishes};
 
@@ -54,54 +48,12 @@ pub(crate) use wishes::{Coming, Mark, Wish, Wishes};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Control {
+    /// A person asks for something, from this process or from another one.
+    Request(Request),
     /// The run shall stop, within [`Options::stop_budget`](crate::Options::stop_budget) where that is now. A second one can only make it sooner.
     Stop(StopRequest),
-    /// The run shall stop now, for a person who has no patience with the agent: all that runs has a second to end, also where a stop is under way.
-    Abort,
-    /// A person has something to say to the agent. Where a phase or a batch waits for their word, that is [`Verdict::Revise`].
-    Steer {
-        /// What.
-        text: String,
-        /// Whether the turn that runs is to be interrupted for it, and gone on with in the same session.
-        now: bool,
-    },
-    /// The turn shall end and its session wait; the run goes on with [`Continue`](Self::Continue) or a steer.
-    Interrupt,
-    /// The run shall wait.
-    Pause {
-        /// Why, for whoever finds it waiting.
-        reason: Option<String>,
-        /// At which boundary.
-        after: PauseAfter,
-    },
-    /// A rule shall be another one.
-    Set(Change),
-    /// A waiting run shall go on, or one that would wait shall not.
-    Continue,
-    /// A person has looked at a phase or a batch that waits for their word.
-    Review(Verdict),
     /// Whether somebody is there, from now on, who can be asked what they think of a phase or a batch. When nobody is, none waits for that.
     Attended(bool),
-    /// What is slept or waited for shall begin now.
-    SkipSleep,
-    /// The iteration or the phase shall be done again, in a fresh session.
-    Again(Again),
-    /// The next attempt shall get a fresh session.
-    FreshSession,
-    /// The answer to a question of the agent's.
-    Answer {
-        /// The question's id.
-        ask: String,
-        /// The answer.
-        decision: Decision,
-    },
-    /// The new text of a prompt that comes from no file.
-    Prompt {
-        /// The index of the phase whose prompt it is.
-        phase: u32,
-        /// The text.
-        text: String,
-    },
     /// Everything that runs shall stand still, or go on.
     Freeze {
         /// Which of the two.
@@ -109,4 +61,27 @@ pub enum Control {
         /// Told when it is so.
         done: oneshot::Sender<()>,
     },
+}
+
+impl From<Request> for Control {
+    fn from(request: Request) -> Self {
+        Self::Request(request)
+    }
+}
+
+impl Control {
+    /// Returns the stop that it asks for, if it asks for one.
+    pub(crate) fn stop(&self) -> Option<StopRequest> {
+        match self {
+            Self::Stop(request) => Some(*request),
+            Self::Request(Request::Stop { after }) => Some(StopRequest::by_person(*after)),
+            Self::Request(Request::Abort) => Some(StopRequest::by_person(When::Now)),
+            _ => None,
+        }
+    }
+
+    /// Returns whether what runs has no more than a moment to end.
+    pub(crate) fn is_abort(&self) -> bool {
+        matches!(self, Self::Request(Request::Abort))
+    }
 }

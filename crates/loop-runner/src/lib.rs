@@ -22,7 +22,7 @@
 //! - *The guard*: [`agent_subprocess::guard::run_if_guard`] first in `main`. Where it was not called, and elsewhere than on Linux, an agent is in a
 //!   process group only: a daemon of its may get away, a `kill -9` of this process leaves all of it running, and [`Outcome::proven`] is false.
 //! - *The drivers*, by a [`DriverFactory`]: those of `agent-drivers`.
-//! - *Signals*, as messages: [`Control::Stop`] after the iteration or now, then [`Control::Abort`]. Agents are in sessions of their own, so that
+//! - *Signals*, as messages: [`Control::Stop`] after the iteration or now, then [`Request::Abort`](loop_state::Request::Abort). Agents are in sessions of their own, so that
 //!   a Ctrl-C of the terminal reaches this process only.
 //! - *A watcher* or none: the [`NewsReceiver`] may be dropped.
 //!

@@ -89,7 +89,7 @@ impl fmt::Display for Occasion {
 /// A person's word on what was done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "verdict", content = "text", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
     /// It is good: the run goes on.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::budget::dollars;
 use crate::{Autonomy, MAX_PHASES};
@@ -253,25 +253,47 @@ impl Rules {
 }
 
 /// One rule, changed while the run goes on. What is used up by the new rule ends what uses it.
+///
+/// In its serialised form times are milliseconds, and `null` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "key", content = "value", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RuleChange {
     /// The last iteration's number in the present phase.
     MaxIterations(Option<u32>),
     /// How long one turn of the present phase may take.
-    IterationTimeout(Option<Duration>),
+    IterationTimeout(
+        #[serde(with = "limit")]
+        #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+        Option<Duration>,
+    ),
     /// How long the agent of the present phase may give no sign of life.
-    IdleTimeout(Option<Duration>),
+    IdleTimeout(
+        #[serde(with = "limit")]
+        #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+        Option<Duration>,
+    ),
     /// How long a gate or the check of the present phase may take, from the next one on.
-    CheckTimeout(Duration),
+    CheckTimeout(
+        #[serde(with = "millis")]
+        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+        Duration,
+    ),
     /// How long the run may be active.
-    MaxDuration(Option<Duration>),
+    MaxDuration(
+        #[serde(with = "limit")]
+        #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+        Option<Duration>,
+    ),
     /// How many failures of one kind in a row end the run; 0 for no limit.
     MaxFailures(u32),
     /// The pause between two iterations, from the next one on.
-    Sleep(Duration),
+    Sleep(
+        #[serde(with = "millis")]
+        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+        Duration,
+    ),
     /// Where the run waits for a person's word, from the next such place on.
     Autonomy(Autonomy),
     /// What the run may cost, in millionths of a US dollar.
@@ -279,10 +301,26 @@ pub enum RuleChange {
     /// How many tokens the run may use.
     MaxTokens(Option<u64>),
     /// How long the run may wait for rate limits.
-    WaitOnLimit(Duration),
+    WaitOnLimit(
+        #[serde(with = "millis")]
+        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+        Duration,
+    ),
 }
 
 impl RuleChange {
+    /// Returns the time that it sets, if it sets one.
+    #[must_use]
+    pub fn time(&self) -> Option<Duration> {
+        match *self {
+            Self::IterationTimeout(time) | Self::IdleTimeout(time) | Self::MaxDuration(time) => {
+                time
+            }
+            Self::CheckTimeout(time) | Self::Sleep(time) | Self::WaitOnLimit(time) => Some(time),
+            _ => None,
+        }
+    }
+
     /// Returns whether it is a rule of a phase, rather than of the run.
     #[must_use]
     pub fn is_of_phase(&self) -> bool {
@@ -317,5 +355,41 @@ impl fmt::Display for RuleChange {
             Self::WaitOnLimit(max) => ("wait for rate limits", Some(time(max))),
         };
         write!(f, "{rule}: {}", value.as_deref().unwrap_or("no limit"))
+    }
+}
+
+/// A time in whole milliseconds, rounded up, so that no time becomes none.
+mod millis {
+    use super::{Deserialize, Deserializer, Duration, Serializer};
+
+    pub(super) fn count(time: Duration) -> u64 {
+        u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(count(*time))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_millis)
+    }
+}
+
+/// The same, or none.
+mod limit {
+    use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, millis};
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        time.map(millis::count).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let millis = Option::<u64>::deserialize(from)?;
+        Ok(millis.map(Duration::from_millis))
     }
 }

@@ -156,13 +156,15 @@ impl fmt::Display for StopCause {
 }
 
 /// When a stop takes effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum When {
     /// At once: what runs is ended.
+    #[default]
     Now,
     /// When the iteration is complete.
+    #[serde(rename = "iteration")]
     AfterIteration,
 }
 

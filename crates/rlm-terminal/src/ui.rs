@@ -468,8 +468,8 @@ impl Ui {
         }
     }
 
-    fn send(&mut self, control: Control) {
-        self.effects.push(Effect::Send(control));
+    fn send(&mut self, what: impl Into<Control>) {
+        self.effects.push(Effect::Send(what.into()));
     }
 
     fn notice(&mut self, answer: Answer) {

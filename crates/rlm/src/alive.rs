@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use loop_runner::control::{Answer, Request, Standing, ask};
+use loop_runner::control::{Answer, Query, Standing, ask};
 use rlm_store::Project;
 use rlm_store::RunEntry;
 use rlm_store::RunId;
@@ -38,7 +38,7 @@ impl Life {
         let by = Instant::now() + patience;
         loop {
             let left = by.saturating_duration_since(Instant::now());
-            let answer = ask(&project.run_dir(run), &Request::Status);
+            let answer = ask(&project.run_dir(run), Query::Status);
             match answer.and_then(|mut answers| answers.next(left)) {
                 Ok(Some(Answer::Status(standing))) => {
                     let age = Duration::from_millis(standing.turned_ms.unwrap_or_default());

@@ -14,7 +14,7 @@ use loop_state::Timestamp;
 use tokio::sync::watch;
 
 use crate::control::client;
-use crate::control::protocol::{self, Answer, Ended, MAX_LINE, Request};
+use crate::control::protocol::{self, Answer, Ended, MAX_LINE, Query};
 use crate::control::show::Told;
 use crate::news::{self, NewsReceiver};
 use crate::{Error, View};
@@ -54,7 +54,7 @@ pub fn attach(run_dir: &Path, attended: bool) -> Result<Attached, Error> {
 ///
 /// As [`attach`].
 pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<Attached, Error> {
-    let answers = client::ask(run_dir, &Request::Attach { attended })?;
+    let answers = client::ask(run_dir, Query::Attach { attended })?;
     let (path, mut from) = answers.into_parts();
     let failed = |e| rlm_store::Error::io("can't talk to", &path, e);
     from.get_ref()

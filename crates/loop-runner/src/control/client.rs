@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use crate::Error;
 use crate::control::place;
-use crate::control::protocol::{self, Answer, MAX_LINE, Request};
+use crate::control::protocol::{self, Answer, MAX_LINE, Message};
 
 /// How long an owner may take to take a connection, and a request.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -28,7 +28,7 @@ const MOST: usize = 2 * MAX_LINE;
 /// # Errors
 ///
 /// [`Error::is_nobody`] when no process listens there.
-pub fn ask(run_dir: &Path, request: &Request) -> Result<Answers, Error> {
+pub fn ask(run_dir: &Path, message: impl Into<Message>) -> Result<Answers, Error> {
     let path = place::socket(run_dir);
     let checked = place::check(run_dir);
     let stream = checked.and_then(|()| place::with_short_path(run_dir, reach));
@@ -46,7 +46,10 @@ pub fn ask(run_dir: &Path, request: &Request) -> Result<Answers, Error> {
         line: Vec::new(),
         read: 0,
     };
-    let sent = answers.from.get_mut().write_all(&protocol::line(request));
+    let sent = answers
+        .from
+        .get_mut()
+        .write_all(&protocol::line(&message.into()));
     match sent {
         Ok(()) => Ok(answers),
         // It says why before it hangs up.

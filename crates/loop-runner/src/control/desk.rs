@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agent_subprocess::ProcessId;
 use agent_subprocess::ancestry;
-use loop_state::Step;
+use loop_state::{Request, Step};
 use rlm_store::RunId;
 use tokio::io::BufReader;
 use tokio::net::UnixStream;
@@ -20,11 +20,10 @@ use tokio::time::timeout;
 use crate::control::caller;
 use crate::control::peer::{Peer, left, may_ask, own_uid, read_line};
 use crate::control::progress::{Taken, already, first};
-use crate::control::protocol::{self, Answer, Ended, Request};
+use crate::control::protocol::{self, Answer, Ended, Message, Query};
 use crate::control::recent::Recent;
 use crate::control::show::show;
 use crate::control::standing::standing;
-use crate::control::ways::control;
 use crate::control::wishes::{Reply, Wish};
 use crate::runner::Pulse;
 use crate::{Control, View};
@@ -63,7 +62,7 @@ pub(super) struct Desk {
 /// A request, and the peer that it came from.
 #[derive(Debug)]
 pub(super) struct Asked {
-    request: Request,
+    message: Message,
     caller: io::Result<ancestry::Peer>,
     from: BufReader<OwnedReadHalf>,
     to: OwnedWriteHalf,
@@ -92,9 +91,9 @@ impl Desk {
             line = read_line(&mut from) => line.ok()?,
             _ = over.changed() => return None,
         };
-        match protocol::request(&line) {
-            Ok(request) => Some(Asked {
-                request,
+        match protocol::message(&line) {
+            Ok(message) => Some(Asked {
+                message,
                 caller,
                 from,
                 to,
@@ -109,59 +108,71 @@ impl Desk {
 
     pub(super) async fn serve(&self, asked: Asked) -> io::Result<()> {
         let Asked {
-            request,
+            message,
             caller,
             mut from,
             mut to,
         } = asked;
         let over = self.over.clone();
         let mut peer = Peer::new(&mut to);
-        if request != Request::Status
-            && let Err(why) = self.check(caller, &request).await
+        if message != Message::Query(Query::Status)
+            && let Err(why) = self.check(caller, &message).await
         {
             return peer.tell(&Answer::Refused { why }).await;
         }
-        if let Request::Attach { attended } = request {
-            let Ok(place) = self.watchers.try_acquire() else {
-                return peer.tell(&Answer::Busy).await;
-            };
-            let asked = attended && !self.interactive;
-            if asked && self.persons.fetch_add(1, Ordering::SeqCst) == 0 {
-                self.attended(true).await;
+        let request = match message {
+            Message::Query(Query::Status) => return peer.tell(&self.standing()).await,
+            Message::Query(Query::Attach { attended }) => {
+                return self.attach(attended, over, &mut from, &mut peer).await;
             }
-            let shown = tokio::select! {
-                shown = show(self.view.clone(), over, &self.recent, &mut peer) => shown,
-                () = left(&mut from) => Ok(()),
-            };
-            drop(place);
-            if asked && self.persons.fetch_sub(1, Ordering::SeqCst) == 1 {
-                self.left_alone().await;
-            }
-            return shown;
-        }
-        let Some(what) = control(&request) else {
-            return peer.tell(&self.standing()).await;
+            Message::Request(request) => request,
         };
         // One that says more or hangs up is not told any further; what it wanted stays wanted.
         tokio::select! {
             biased;
-            told = timeout(LONGEST, self.follow(request, what, &mut peer)) => told?,
+            told = timeout(LONGEST, self.follow(request, &mut peer)) => told?,
             () = left(&mut from) => Ok(()),
         }
+    }
+
+    /// Shows the run until it is over, or the other end has left.
+    async fn attach(
+        &self,
+        attended: bool,
+        over: Over,
+        from: &mut BufReader<OwnedReadHalf>,
+        peer: &mut Peer<'_>,
+    ) -> io::Result<()> {
+        let Ok(place) = self.watchers.try_acquire() else {
+            return peer.tell(&Answer::Busy).await;
+        };
+        let asked = attended && !self.interactive;
+        if asked && self.persons.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.attended(true).await;
+        }
+        let shown = tokio::select! {
+            shown = show(self.view.clone(), over, &self.recent, peer) => shown,
+            () = left(from) => Ok(()),
+        };
+        drop(place);
+        if asked && self.persons.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.left_alone().await;
+        }
+        shown
     }
 
     /// Refuses a request of a process that an agent started, and reports that in the run's events, or says why.
     async fn check(
         &self,
         caller: io::Result<ancestry::Peer>,
-        request: &Request,
+        message: &Message,
     ) -> Result<(), String> {
         let owner = self.process;
         let checked = spawn_blocking(move || caller::check(caller, owner)).await;
         let Err(refusal) = checked.expect("a check does not panic") else {
             return Ok(());
         };
-        let mut text = refusal.report(&request.name());
+        let mut text = refusal.report(&message.name());
         let before = self.refused.fetch_add(1, Ordering::Relaxed);
         if before + 1 == REFUSALS {
             text += "; further refusals are not reported";
@@ -198,9 +209,10 @@ impl Desk {
     }
 
     /// Has the run do it, and tells how far it has come until nothing more comes.
-    async fn follow(&self, request: Request, what: Control, peer: &mut Peer<'_>) -> io::Result<()> {
+    async fn follow(&self, request: Request, peer: &mut Peer<'_>) -> io::Result<()> {
         let (mut view, mut over) = (self.view.clone(), self.over.clone());
         let (reply, verdict) = Reply::awaited();
+        let what = Control::from(request.clone());
         if self.to_run.send(Wish { what, reply }).await.is_err() {
             return peer.tell_end(&mut over).await;
         }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use loop_state::{Head, SteerState, Step};
+use loop_state::{Head, Request, SteerState, Step, When};
 
 use crate::View;
-use crate::control::protocol::{Answer, Request, StopAfter};
+use crate::control::protocol::Answer;
 use crate::control::wishes::Mark;
 
 /// A request that the run has taken, and what it is known by.
@@ -101,7 +101,7 @@ pub(crate) fn first(request: &Request, mark: Mark, stop_budget: Duration) -> Ans
     match request {
         Request::Interrupt => Answer::Delivered,
         Request::Steer { .. } => recorded(Some(mark.steers)),
-        Request::Stop { after } if *after != StopAfter::Now => recorded(None),
+        Request::Stop { after } if *after != When::Now => recorded(None),
         Request::Stop { .. } => ending(stop_budget),
         Request::Abort => ending(loop_state::times::ABORT),
         Request::Pause { .. } | Request::Set(_) => recorded(None),

@@ -1,13 +1,16 @@
 //! What is said through a control socket, as text. Pure.
 
+use std::time::Duration;
+
 use agent_subprocess::{ProcessId, ProcessName};
+use loop_state::{Request, Verdict};
 use rlm_store::{RunId, RunState};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::Shutdown;
-use crate::control::{Change, Doing, Reviewed};
+use crate::control::Doing;
 
 /// The version of the protocol; it stands in each line as `v`.
 const VERSION: u64 = 1;
@@ -15,30 +18,24 @@ const VERSION: u64 = 1;
 pub(crate) const MAX_LINE: usize = 1 << 20;
 /// The most bytes of the reason for a pause.
 const MAX_REASON: usize = 1000;
-/// What this version of the program can be asked for.
-const KNOWN: [&str; 15] = [
-    "status",
-    "attach",
-    "interrupt",
-    "pause",
-    "continue",
-    "steer",
-    "review",
-    "stop",
-    "set",
-    "skip",
-    "again",
-    "fresh",
-    "answer",
-    "prompt",
-    "abort",
-];
+/// The longest time that a rule can be set to: nobody waits longer than ten years, and dates beyond can't be shown.
+const LONGEST: Duration = Duration::from_secs(3650 * 86_400);
 
-/// What a live run is asked for: one line, one request a connection.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One line to a live run, one line a connection: a person's request, or a look at the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Message {
+    /// Look at it.
+    Query(Query),
+    /// Have it do something.
+    Request(Request),
+}
+
+/// What can be seen of a live run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Request {
+pub enum Query {
     /// How it stands. Answered by [`Answer::Status`].
     Status,
     /// What it tells and how it stands, until it is over; see [`attach`](super::attach).
@@ -47,105 +44,18 @@ pub enum Request {
         #[serde(default)]
         attended: bool,
     },
-    /// The turn shall end and its session wait.
-    Interrupt,
-    /// The run shall wait.
-    Pause {
-        /// Why, for whoever finds it waiting; at most 1000 bytes.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-        /// At which boundary.
-        #[serde(default)]
-        after: PauseAfter,
-    },
-    /// A waiting run shall go on, or one that would wait shall not.
-    Continue,
-    /// A person has something to say to the agent.
-    Steer {
-        /// What.
-        text: String,
-        /// Whether the turn that runs is to be interrupted for it.
-        #[serde(default)]
-        now: bool,
-    },
-    /// A person's word on a phase or a batch that waits for it.
-    Review {
-        /// Which.
-        verdict: Reviewed,
-        /// What is to be revised, and only then.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        text: String,
-    },
-    /// The run shall stop.
-    Stop {
-        /// When.
-        #[serde(default)]
-        after: StopAfter,
-    },
-    /// The run shall stop now, and what runs gets no time for it.
-    Abort,
-    /// A rule shall be another one.
-    Set(Change),
-    /// What is slept or waited for, a rate limit included, shall begin now.
-    Skip,
-    /// Something shall be done again, in a fresh session.
-    Again {
-        /// What.
-        what: Redo,
-    },
-    /// The next attempt shall get a fresh session.
-    Fresh,
-    /// The answer to a question of the agent's.
-    Answer {
-        /// The question's id.
-        ask: String,
-        /// Whether it may.
-        allow: bool,
-        /// What the agent is told that may not.
-        #[serde(default)]
-        message: String,
-    },
-    /// The new text of a prompt that comes from no file.
-    Prompt {
-        /// The index of the phase whose prompt it is.
-        #[serde(default)]
-        phase: u32,
-        /// The text.
-        text: String,
-    },
 }
 
-/// What is done again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Redo {
-    /// The iteration.
-    Iteration,
-    /// The phase.
-    Phase,
+impl From<Query> for Message {
+    fn from(query: Query) -> Self {
+        Self::Query(query)
+    }
 }
 
-/// The boundary at which a run pauses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum PauseAfter {
-    /// The iteration is complete.
-    #[default]
-    Iteration,
-    /// None of the agent's tools runs any more, or the iteration is complete: whatever comes first. The session waits then, as after an interrupt.
-    Tool,
-}
-
-/// When a run stops.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopAfter {
-    /// At once: what runs is ended.
-    #[default]
-    Now,
-    /// When the iteration is complete.
-    Iteration,
+impl From<Request> for Message {
+    fn from(request: Request) -> Self {
+        Self::Request(request)
+    }
 }
 
 /// What became of a request so far. Each line says more than the one before; behind one that [`is_last`](Self::is_last) comes nothing.
@@ -286,8 +196,8 @@ pub struct Ended {
     pub proven: bool,
 }
 
-impl Request {
-    /// Returns the name of the request in its line.
+impl Message {
+    /// Returns its name in its line.
     pub(crate) fn name(&self) -> String {
         let value = serde_json::to_value(self).unwrap_or_default();
         value["request"].as_str().unwrap_or("?").to_owned()
@@ -321,8 +231,8 @@ pub(crate) fn line<T: Serialize>(message: &T) -> Vec<u8> {
     line
 }
 
-/// Reads a request, or says what to answer to what is none.
-pub(crate) fn request(line: &[u8]) -> Result<Request, Answer> {
+/// Reads a message, or says what to answer to what is none.
+pub(crate) fn message(line: &[u8]) -> Result<Message, Answer> {
     let malformed = |why: String| Answer::Malformed { why };
     if line.len() >= MAX_LINE {
         return Err(malformed(format!(
@@ -345,30 +255,45 @@ pub(crate) fn request(line: &[u8]) -> Result<Request, Answer> {
     let Some(name) = value["request"].as_str() else {
         return Err(malformed("a request has a name: \"request\": …".into()));
     };
-    if !KNOWN.contains(&name) {
-        let name: String = name.chars().take(40).collect();
-        return unsupported(format!("`{}`", name.escape_debug()));
-    }
-    let request = serde_json::from_value(value).map_err(|e| malformed(e.to_string()))?;
-    match &request {
-        Request::Steer { text, .. } if text.trim().is_empty() => {
-            Err(malformed("a steer says something".into()))
-        }
-        Request::Review { verdict, text }
-            if (*verdict == Reviewed::Revise) == text.trim().is_empty() =>
+    let name: String = name.chars().take(40).collect();
+    let read = match name.as_str() {
+        "status" | "attach" => serde_json::from_value(value).map(Message::Query),
+        _ => serde_json::from_value(value).map(Message::Request),
+    };
+    let message = match read {
+        Ok(message) => message,
+        // So serde says that no variant has the name.
+        Err(e)
+            if e.to_string()
+                .starts_with(&format!("unknown variant `{name}")) =>
         {
-            Err(malformed(
-                "who wants a revision says which, and who wants none says nothing".into(),
-            ))
+            return unsupported(format!("`{}`", name.escape_debug()));
+        }
+        Err(e) => return Err(malformed(e.to_string())),
+    };
+    if let Message::Request(request) = &message {
+        check(request).map_err(malformed)?;
+    }
+    Ok(message)
+}
+
+/// Says what is wrong with a request that is one.
+fn check(request: &Request) -> Result<(), String> {
+    let wrong = match request {
+        Request::Steer { text, .. } if text.trim().is_empty() => "a steer says something".into(),
+        Request::Review(Verdict::Revise(text)) if text.trim().is_empty() => {
+            "a revision says what to revise".into()
         }
         Request::Pause {
             reason: Some(reason),
             ..
-        } if reason.len() > MAX_REASON => Err(malformed(format!(
-            "a reason has at most {MAX_REASON} bytes"
-        ))),
-        _ => Ok(request),
-    }
+        } if reason.len() > MAX_REASON => format!("a reason has at most {MAX_REASON} bytes"),
+        Request::Set(change) if change.time().is_some_and(|time| time > LONGEST) => {
+            "that is longer than 3650 days".into()
+        }
+        _ => return Ok(()),
+    };
+    Err(wrong)
 }
 
 /// Reads an answer; the text of an error says what is wrong with it.

@@ -7,16 +7,14 @@ use std::time::Duration;
 use loop_state::{
     Event, Happening, Head, Machine, Notice, PhaseRules, Rules, SteerState, Timestamp,
 };
-use loop_state::{Tree, TurnOutcome};
+use loop_state::{PauseAfter, Request, RuleChange, StopRequest, Tree, TurnOutcome, When};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
-use super::protocol::{self, Request};
-use super::{
-    Answer, Answers, Change, Control, Ended, Mark, PauseAfter, Recent, Socket, StopAfter, Wish,
-};
+use super::protocol::{self, Message, Query};
+use super::{Answer, Answers, Control, Ended, Mark, Recent, Socket, Wish};
 use super::{ask, place};
 use crate::{AgentView, News, Options, View};
 
@@ -102,12 +100,14 @@ impl Run {
     async fn hears(&mut self) {
         let Wish { what, reply } = self.wishes.recv().await.unwrap();
         let what = match what {
-            Control::Interrupt => Happening::InterruptRequested,
-            Control::Pause { .. } => Happening::PauseRequested,
-            Control::Continue => Happening::ContinueRequested,
-            Control::Steer { text, now } => Happening::SteerAdded { text, now },
-            Control::Stop(request) => Happening::StopRequested(request),
-            Control::Set(change) => Happening::RuleSet(change.into()),
+            Control::Request(Request::Interrupt) => Happening::InterruptRequested,
+            Control::Request(Request::Pause { .. }) => Happening::PauseRequested,
+            Control::Request(Request::Continue) => Happening::ContinueRequested,
+            Control::Request(Request::Steer { text, now }) => Happening::SteerAdded { text, now },
+            Control::Request(Request::Stop { after }) => {
+                Happening::StopRequested(StopRequest::by_person(after))
+            }
+            Control::Request(Request::Set(change)) => Happening::RuleSet(change),
             other => panic!("{other:?} does not come this way"),
         };
         let changed = self.happens(what);
@@ -122,15 +122,15 @@ impl Run {
         self.happens(Happening::Settled(Tree::default()));
     }
 
-    async fn connects(&self, request: Request) -> Answers {
-        let dir = self.dir.path().to_owned();
-        let peer = spawn_blocking(move || ask(&dir, &request).unwrap());
+    async fn connects(&self, message: impl Into<Message>) -> Answers {
+        let (dir, message): (_, Message) = (self.dir.path().to_owned(), message.into());
+        let peer = spawn_blocking(move || ask(&dir, message).unwrap());
         peer.await.unwrap()
     }
 
     fn asks(&self, request: Request) -> tokio::task::JoinHandle<Vec<Answer>> {
         let dir = self.dir.path().to_owned();
-        spawn_blocking(move || all(&dir, &request))
+        spawn_blocking(move || all(&dir, request))
     }
 }
 
@@ -141,7 +141,7 @@ async fn next(mut peer: Answers) -> (Option<Answer>, Answers) {
 }
 
 /// Asks, and returns all that is answered.
-fn all(dir: &Path, request: &Request) -> Vec<Answer> {
+fn all(dir: &Path, request: Request) -> Vec<Answer> {
     let mut answers = ask(dir, request).unwrap();
     std::iter::from_fn(|| answers.next(LONG).unwrap()).collect()
 }
@@ -201,7 +201,7 @@ async fn c75a_c75c_c75e_a_pause_is_followed_to_the_boundary_and_taken_back() {
 #[tokio::test]
 async fn a_rule_that_is_set_is_recorded_and_then_in_effect() {
     let mut run = Run::new(false);
-    let set = |max| Request::Set(Change::MaxIterations(max));
+    let set = |max| Request::Set(RuleChange::MaxIterations(max));
     let told = run.asks(set(Some(9)));
     run.hears().await;
     assert_eq!(
@@ -279,9 +279,7 @@ async fn x109a_a_steer_is_followed_until_it_is_seen() {
 #[tokio::test]
 async fn a_stop_is_told_its_time_and_its_end_and_nobody_is_kept_waiting() {
     let mut run = Run::new(false);
-    let stop = Request::Stop {
-        after: StopAfter::Now,
-    };
+    let stop = Request::Stop { after: When::Now };
     let told = run.asks(stop.clone());
     run.hears().await;
     // One more that the run will not take any more, and one that never says what it wants.
@@ -299,7 +297,7 @@ async fn a_stop_is_told_its_time_and_its_end_and_nobody_is_kept_waiting() {
     );
     assert_eq!(late.await.unwrap(), [Answer::Ended(over())]);
     assert!(!path.exists());
-    let nobody = spawn_blocking(move || ask(run.dir.path(), &Request::Status).unwrap_err());
+    let nobody = spawn_blocking(move || ask(run.dir.path(), Query::Status).unwrap_err());
     assert!(nobody.await.unwrap().is_nobody());
 }
 
@@ -313,13 +311,13 @@ async fn who_dies_with_the_run_tells_nothing_and_who_hangs_is_silent() {
     assert_eq!(told.await.unwrap(), [recorded(None, None)]);
     spawn_blocking(move || {
         let (listener, _) = place::bind(&dir).unwrap();
-        let mut waiting = ask(&dir, &Request::Status).unwrap();
+        let mut waiting = ask(&dir, Query::Status).unwrap();
         let wait = Duration::from_millis(20);
         assert!(waiting.next(wait).unwrap_err().is_silent());
         assert!(waiting.next(wait).unwrap_err().is_silent());
         drop(listener);
         assert!(
-            ask(&dir, &Request::Status).unwrap_err().is_nobody(),
+            ask(&dir, Query::Status).unwrap_err().is_nobody(),
             "it is stale"
         );
     })
@@ -341,7 +339,7 @@ async fn a_peer_that_does_not_come_to_its_point_is_dropped() {
     }
     // The answer is there for one that reads late.
     let mut peer = UnixStream::connect(&path).await.unwrap();
-    peer.write_all(&protocol::line(&Request::Status))
+    peer.write_all(&protocol::line(&Query::Status))
         .await
         .unwrap();
     let mut text = String::new();
@@ -388,7 +386,7 @@ async fn a_peer_that_has_said_all_and_goes_leaves_its_place_to_another() {
 async fn a_peer_that_hangs_up_takes_nothing_back() {
     let mut run = Run::new(false);
     let dir = run.dir.path().to_owned();
-    spawn_blocking(move || drop(ask(&dir, &pause()).unwrap()))
+    spawn_blocking(move || drop(ask(&dir, pause()).unwrap()))
         .await
         .unwrap();
     run.hears().await;

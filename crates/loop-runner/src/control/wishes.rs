@@ -121,11 +121,8 @@ impl Wishes {
 
     /// Returns whether somebody was found to want that.
     pub(crate) fn is_end_wanted(&self) -> bool {
-        self.early.iter().any(|wish| match &wish.what {
-            Control::Stop(request) => request.when == When::Now,
-            Control::Abort => true,
-            _ => false,
-        })
+        let is_now = |wish: &Wish| wish.what.stop().is_some_and(|it| it.when == When::Now);
+        self.early.iter().any(is_now)
     }
 
     async fn receive(&mut self) -> Wish {
@@ -141,7 +138,7 @@ impl Wishes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loop_state::{StopCause, StopRequest};
+    use loop_state::Request;
 
     /// What is asked of git can take long, and a press must not wait for it.
     #[tokio::test]
@@ -149,33 +146,32 @@ mod tests {
         let (own, receiver) = mpsc::channel(8);
         let (others, wishes) = mpsc::channel(8);
         let mut wishes = Wishes::new(receiver, wishes);
-        let steer = |text: &str| Control::Steer {
+        let steer = |text: &str| Request::Steer {
             text: text.into(),
             now: false,
         };
-        let later = StopRequest {
-            by: StopCause::Person,
-            when: When::AfterIteration,
+        let later = Request::Stop {
+            after: When::AfterIteration,
         };
-        let first = [steer("one"), Control::Stop(later)];
-        for what in first {
-            others.send(what.into()).await.unwrap();
+        for what in [steer("one"), later] {
+            others.send(Control::from(what).into()).await.unwrap();
         }
         let wanted = tokio::time::timeout(std::time::Duration::ZERO, wishes.end_wanted());
         assert!(wanted.await.is_err() && !wishes.is_end_wanted());
-        own.send(steer("two")).await.unwrap();
-        own.send(Control::Abort).await.unwrap();
+        own.send(steer("two").into()).await.unwrap();
+        own.send(Request::Abort.into()).await.unwrap();
         wishes.end_wanted().await;
         assert!(wishes.is_end_wanted());
         let mut heard = Vec::new();
         while let Some(wish) = wishes.try_next() {
             heard.push(match wish.what {
-                Control::Steer { text, .. } => text,
-                other => format!("{other:?}"),
+                Control::Request(Request::Steer { text, .. }) => text,
+                Control::Request(other) => format!("{other:?}"),
+                other => panic!("{other:?}"),
             });
         }
         assert_eq!(heard[0], "one");
-        assert!(heard[1].starts_with("Stop("), "{heard:?}");
+        assert!(heard[1].starts_with("Stop {"), "{heard:?}");
         assert_eq!(heard[2..], ["two", "Abort"]);
         assert!(!wishes.is_end_wanted());
     }

@@ -6,7 +6,7 @@ use loop_state::{StopDeadline, Timestamp, times};
 use tokio::time::Instant;
 
 use crate::check::CheckEnd;
-use crate::control::{Control, Wishes};
+use crate::control::Wishes;
 use crate::hook::{self, Happened, Hook, Hooks, Moment};
 use crate::news::News;
 use crate::runner::Runner;
@@ -105,7 +105,7 @@ impl Runner {
                 biased;
                 // That the reply is dropped says that the run is over.
                 wish = wishes.next(), if !is_late => {
-                    is_late = matches!(wish.what, Control::Stop(_) | Control::Abort);
+                    is_late = wish.what.stop().is_some();
                 }
                 _ = &mut clock, if !is_late => is_late = true,
                 end = hooks.ended() => {

@@ -11,7 +11,7 @@ use rlm_store::{Command, PhaseSettings, state_dir};
 use std::time::Duration;
 use tokio::time::Instant;
 
-use crate::control::{Control, Wishes};
+use crate::control::Wishes;
 use crate::news::News;
 use crate::runner::attempt::Attempt;
 use crate::runner::{DriverFactory, Runner};
@@ -328,12 +328,14 @@ impl Runner {
         let (usual, mut stop) = (self.options.stop_budget, self.stop);
         let listens = async {
             loop {
-                let what = wishes.next().await.what;
+                let wanted = wishes.next().await.what;
+                if wanted.stop().is_none() {
+                    continue;
+                }
                 let now = Instant::now().into_std();
-                match what {
-                    Control::Stop(_) => stop.stop(now, usual),
-                    Control::Abort => stop.abort(now),
-                    _ => continue,
+                match wanted.is_abort() {
+                    true => stop.abort(now),
+                    false => stop.stop(now, usual),
                 }
                 within(stop.budget(now, usual));
             }

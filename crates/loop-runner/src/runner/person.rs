@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use agent_duplex::{Conversation, Input, SessionChoice};
+use agent_duplex::{Conversation, Decision, Input, SessionChoice};
 use loop_state::{
-    AttemptEffect, AttemptInput, Happening, SteerState, Step, StopCause, StopRequest, TurnOutcome,
-    Verdict, When, times,
+    AttemptEffect, AttemptInput, Happening, PauseAfter, Request, SteerState, Step, StopRequest,
+    TurnOutcome, Verdict, When, times,
 };
 use tokio::time::{Instant, timeout};
 
-use crate::control::{Coming, Control, Mark, PauseAfter, Wish};
+use crate::control::{Coming, Control, Mark, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
@@ -38,38 +38,49 @@ impl Runner {
 
     /// The first stop starts the one budget that everything it has to end shares.
     async fn understand(&mut self, message: Control) -> Result<Heard, Error> {
+        Ok(Ok(Some(match message {
+            Control::Stop(request) => self.hear_stop(request),
+            Control::Attended(attended) => self.attended(attended).await,
+            Control::Freeze { frozen, done } => {
+                let thawed = self.freeze(frozen).await;
+                // Whoever asked may have given up waiting.
+                let _gone = done.send(());
+                return Ok(Ok(thawed));
+            }
+            Control::Request(request) => return self.requested(request).await,
+        })))
+    }
+
+    /// The one place at which what a person asks becomes what the machine must know, wherever they asked.
+    async fn requested(&mut self, request: Request) -> Result<Heard, Error> {
         let interruptible = self
             .agent_io
             .attempt
             .as_ref()
             .is_none_or(|attempt| attempt.is_interruptible());
-        Ok(Ok(Some(match message {
-            Control::Stop(request) => self.hear_stop(request),
-            Control::Abort => {
+        Ok(Ok(Some(match request {
+            Request::Stop { after } => self.hear_stop(StopRequest::by_person(after)),
+            Request::Abort => {
                 self.lose_patience();
-                self.hear_stop(StopRequest {
-                    by: StopCause::Person,
-                    when: When::Now,
-                })
+                self.hear_stop(StopRequest::by_person(When::Now))
             }
             // Nobody is at work who could be told: it is what the person thinks of what was done.
-            Control::Steer { text, .. } if self.is_reviewed() => {
+            Request::Steer { text, .. } if self.is_reviewed() => {
                 Happening::Reviewed(Verdict::Revise(text))
             }
-            Control::Review(verdict) => Happening::Reviewed(verdict),
-            Control::Attended(attended) => self.attended(attended).await,
-            Control::Steer { text, now } => Happening::SteerAdded {
+            Request::Review(verdict) => Happening::Reviewed(verdict),
+            Request::Steer { text, now } => Happening::SteerAdded {
                 text,
                 now: now && interruptible,
             },
-            Control::Interrupt if !interruptible => {
+            Request::Interrupt if !interruptible => {
                 return Ok(Err(
                     "this agent can't be interrupted within its turn: stop it, or restart the iteration"
                         .into(),
                 ));
             }
-            Control::Interrupt => Happening::InterruptRequested,
-            Control::Pause {
+            Request::Interrupt => Happening::InterruptRequested,
+            Request::Pause {
                 after: PauseAfter::Tool,
                 ..
             } if !interruptible => {
@@ -77,37 +88,40 @@ impl Runner {
                     "this agent can't be interrupted within its turn: pause it when the iteration is complete".into(),
                 ));
             }
-            Control::Pause { reason, after } => return self.pause(reason, after).await,
-            Control::Continue => Happening::ContinueRequested,
-            Control::Set(change) => {
-                let (head, rule) = (self.machine.head(), change.into());
-                match head.rules.with(head.phase, &rule) {
-                    Ok(_) => Happening::RuleSet(rule),
+            Request::Pause { reason, after } => return self.pause(reason, after).await,
+            Request::Continue => Happening::ContinueRequested,
+            Request::Set(change) => {
+                let head = self.machine.head();
+                match head.rules.with(head.phase, &change) {
+                    Ok(_) => Happening::RuleSet(change),
                     Err(e) => return Ok(Err(e.to_string().into())),
                 }
             }
-            Control::SkipSleep => Happening::SleepSkipped,
-            Control::Again(again) => Happening::AgainRequested(again),
-            Control::FreshSession => Happening::FreshRequested,
-            Control::Answer { ask, decision } => {
+            Request::Skip => Happening::SleepSkipped,
+            Request::Again { what } => Happening::AgainRequested(what),
+            Request::Fresh => Happening::FreshRequested,
+            Request::Answer {
+                ask,
+                allow,
+                message,
+            } => {
                 let attempt = self.agent_io.attempt.as_ref();
                 let open =
                     attempt.and_then(|a| a.heard.asks.iter().find(|open| open.id == ask).cloned());
                 let Some(ask) = open else {
                     return Ok(Err("the agent does not ask that any more".into()));
                 };
+                let decision = match allow {
+                    true => Decision::Allow,
+                    false => Decision::Deny { message },
+                };
                 return Ok(Ok(self.answer(&ask, decision).await));
             }
-            Control::Prompt { phase, text } => {
+            Request::Prompt { phase, text } => {
                 let replaced = self.replace_prompt(phase as usize, text).await?;
                 return Ok(replaced.map(|()| None).map_err(Cow::from));
             }
-            Control::Freeze { frozen, done } => {
-                let thawed = self.freeze(frozen).await;
-                // Whoever asked may have given up waiting.
-                let _gone = done.send(());
-                return Ok(Ok(thawed));
-            }
+            _ => return Ok(Err("this program can't do that".into())),
         })))
     }
 

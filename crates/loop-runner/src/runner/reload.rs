@@ -5,14 +5,13 @@ use std::fmt;
 use loop_state::{Happening, RuleChange};
 
 use super::Runner;
-use crate::control::Change;
 use crate::news::News;
 
 /// What has changed in the configuration of a run since it was last looked at; each thing once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
     /// The rules that are others now; those of a phase with the index of the phase, which is 0 for those of the run.
-    pub changes: Vec<(usize, Change)>,
+    pub changes: Vec<(usize, RuleChange)>,
     /// What people have to know: what can't change while a run goes on, or why the configuration can't be read.
     pub warnings: Vec<String>,
 }
@@ -32,7 +31,7 @@ impl fmt::Debug for Reload {
 
 impl Runner {
     /// Has the configuration looked at whenever a turn is over, before it is judged, and whenever a wait is. Its changes are set as by
-    /// [`Control::Set`](crate::Control::Set), also those of phases that are still to come, but none that raises a bound of the run: agents write files.
+    /// [`Request::Set`](loop_state::Request::Set), also those of phases that are still to come, but none that raises a bound of the run: agents write files.
     /// It is called by the run itself, so it must not take long.
     #[must_use]
     pub fn with_reload(mut self, look: impl FnMut() -> Reloaded + Send + 'static) -> Self {
@@ -48,8 +47,7 @@ impl Runner {
         let Reloaded { changes, warnings } = look();
         let (mut set, mut refusals) = (Vec::new(), Vec::new());
         let head = self.machine.head();
-        for (phase, change) in changes {
-            let rule = RuleChange::from(change);
+        for (phase, rule) in changes {
             let phase = match rule.is_of_phase() {
                 true => u32::try_from(phase).unwrap_or(u32::MAX),
                 false => head.phase,

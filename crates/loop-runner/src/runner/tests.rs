@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
-use loop_state::{StopCause, StopReason, StopRequest, When};
+use loop_state::{Request, StopCause, StopReason, StopRequest, When};
 use rlm_store::{PhaseSettings, Project, PromptSource, RunId, RunState, Settings, WorkTree};
 use tokio::sync::mpsc;
 
 use super::{DriverFactory, Options, Runner};
 use crate::check::RunningCheck;
-use crate::control::{self, Answer, Request};
+use crate::control::{self, Answer, Query};
 use crate::{Control, Error, News, Outcome};
 use agent_drivers::AgentConfig;
 
@@ -45,7 +45,7 @@ async fn x110b_a_stop_before_the_run_begins_is_known_by_who_said_it() {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let run: RunId = "r1".parse().unwrap();
-    let steer = Control::Steer {
+    let steer = Request::Steer {
         text: "use tabs".into(),
         now: false,
     };
@@ -54,7 +54,7 @@ async fn x110b_a_stop_before_the_run_begins_is_known_by_who_said_it() {
     let made = Runner::create(work_tree, settings(), Options::default());
     let (runner, _news) = made.await.unwrap();
     // A program that ends the run is no person.
-    let outcome = carry_out(runner, vec![steer, stop(StopCause::Terminated)]).await;
+    let outcome = carry_out(runner, vec![steer.into(), stop(StopCause::Terminated)]).await;
     assert_eq!(outcome.reason, StopReason::Stopped(StopCause::Terminated));
     let entry = project.run(&run).unwrap();
     assert_eq!(entry.state, RunState::Stopped);
@@ -166,7 +166,7 @@ async fn l90g_a_command_that_is_being_ended_is_hurried() {
 
 /// How long ago the loop of a run says that it turned.
 fn turned(run_dir: &Path) -> Option<u64> {
-    let mut answers = control::ask(run_dir, &Request::Status).ok()?;
+    let mut answers = control::ask(run_dir, Query::Status).ok()?;
     match answers.next(Duration::from_secs(2)).ok()?? {
         Answer::Status(standing) => standing.turned_ms,
         _ => None,

@@ -6,7 +6,7 @@ use agent_duplex::scripted::{Script, ScriptedDriver};
 use agent_duplex::{Capabilities, EndReason};
 use cancellable_sleep::SleepGate;
 use loop_runner::{Control, News, Options, Outcome, Runner};
-use loop_state::{Autonomy, Evidence, Notice, Occasion, StopCause, StopReason, Verdict};
+use loop_state::{Autonomy, Evidence, Notice, Occasion, Request, StopCause, StopReason, Verdict};
 use rlm_store::{Project, RunHead, Settings, WorkTree};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -141,15 +141,15 @@ async fn x119a_x119b_each_phase_has_its_agent_and_prompt_and_what_the_one_before
 #[tokio::test]
 async fn x120a_x120b_x120c_x120d_a_persons_word_on_a_phase_is_what_happens_next() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
-    let steer = Control::Steer {
+    let steer = Request::Steer {
         text: "shorter".into(),
         now: false,
     };
     let answers = vec![
-        steer,
-        Control::Review(Verdict::StartOver),
-        Control::Continue,
-        Control::Review(Verdict::Exit),
+        steer.into(),
+        Request::Review(Verdict::StartOver).into(),
+        Request::Continue.into(),
+        Request::Review(Verdict::Exit).into(),
     ];
     let (outcome, head, told) = carry_out(dir.path(), Some(texts()), true, &agents, answers).await;
     assert_eq!(outcome.reason, StopReason::Stopped(StopCause::Person));
@@ -166,7 +166,7 @@ async fn x120a_x120b_x120c_x120d_a_persons_word_on_a_phase_is_what_happens_next(
         (2, 0)
     );
     assert_eq!(head.machine.phase, 2, "what is over is over");
-    let asked = Control::Review(Verdict::Continue);
+    let asked = Request::Review(Verdict::Continue).into();
     let (outcome, _, told) = carry_out(dir.path(), None, true, &agents, vec![asked]).await;
     assert_eq!(outcome.reason, StopReason::Planned);
     assert_eq!(reviews(&told), [Occasion::Phase], "the same question");
@@ -175,7 +175,7 @@ async fn x120a_x120b_x120c_x120d_a_persons_word_on_a_phase_is_what_happens_next(
 
 #[tokio::test]
 async fn s23a_s23d_a_batch_is_not_a_phase_and_full_asks_nothing() {
-    let go_on = |n| (0..n).map(|_| Control::Continue).collect::<Vec<_>>();
+    let go_on = |n| (0..n).map(|_| Request::Continue.into()).collect::<Vec<_>>();
     let (batch, full) = (Autonomy::Batch(2), Autonomy::Full);
     for (autonomy, asked) in [(batch, vec![Occasion::Batch]), (full, vec![])] {
         let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
@@ -206,7 +206,7 @@ async fn x119c_a_resume_lands_in_its_phase_with_the_text_that_was_kept() {
         fs_err::write(file(name), format!("Do the {name}.")).unwrap();
     }
     let settings = settings(|name| json!({"File": file(name)}));
-    let exit = vec![Control::Review(Verdict::Exit)];
+    let exit = vec![Request::Review(Verdict::Exit).into()];
     carry_out(dir.path(), Some(settings), true, &agents, exit).await;
     fs_err::remove_file(file("check")).unwrap();
     fs_err::write(file("build"), "Do the build well.").unwrap();

@@ -221,6 +221,7 @@ fn schema_of_everything_that_is_serialised() {
     all.subschema_for::<Event>();
     all.subschema_for::<Notice>();
     all.subschema_for::<CheckResult>();
+    all.subschema_for::<Request>();
     let types: BTreeMap<_, _> = all.take_definitions(true).into_iter().collect();
     let text: String = types.iter().map(|(name, it)| lines(name, it)).collect();
     insta::assert_snapshot!(text);

@@ -2,7 +2,7 @@
 
 use interrupt_stack::{Cause, PressSource};
 use loop_runner::{Control, News};
-use loop_state::{StopCause, StopRequest, When};
+use loop_state::{Request, When};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::{Console, now};
@@ -21,7 +21,7 @@ impl Console {
             Effect::Say(text) if self.face.is_some() => self.to_face.push_str(&text),
             Effect::Say(text) => self.to_log.push_str(&text),
             Effect::Send(control) => {
-                if let Control::Prompt { phase, text } = &control
+                if let Control::Request(Request::Prompt { phase, text }) = &control
                     && let Some(prompt) = self.prompts.get_mut(*phase as usize)
                 {
                     *prompt = Subject::Text(text.clone());
@@ -30,7 +30,7 @@ impl Console {
                     && !self.is_over
                 {
                     self.ui.say("the run takes no orders now\n".into());
-                    if let Control::Answer { ask, .. } = error.into_inner() {
+                    if let Control::Request(Request::Answer { ask, .. }) = error.into_inner() {
                         self.ui.unanswered(&ask);
                     }
                 }
@@ -41,11 +41,8 @@ impl Console {
                 (notice, _) => drop(notice),
             },
             Effect::Exit if self.attached => {
-                let request = StopRequest {
-                    by: StopCause::Person,
-                    when: When::Now,
-                };
-                self.one(Effect::Send(Control::Stop(request)));
+                let stop = Request::Stop { after: When::Now };
+                self.one(Effect::Send(stop.into()));
             }
             Effect::Detach => self
                 .interrupts

@@ -1,8 +1,7 @@
 //! Questions of the agent's: one at a time, and no key answers one that could not be read yet.
 
 use agent_duplex::{Ask, Decision};
-use loop_runner::Control;
-use loop_state::Timestamp;
+use loop_state::{Request, Timestamp};
 use rlm_text::escape::plain;
 
 use super::Ui;
@@ -107,9 +106,15 @@ impl Ui {
         }
         let (id, seen) = (ask.id.clone(), false);
         self.answered.push(Answered { id, seen });
-        self.send(Control::Answer {
+        let (allow, message) = match decision {
+            Decision::Allow => (true, String::new()),
+            Decision::Deny { message } => (false, message),
+            _ => (false, String::new()),
+        };
+        self.send(Request::Answer {
             ask: ask.id,
-            decision,
+            allow,
+            message,
         });
     }
 

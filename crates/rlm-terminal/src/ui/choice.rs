@@ -1,7 +1,6 @@
 //! The menu while it is open, and what follows from each choice.
 
-use loop_runner::Control;
-use loop_state::{Again, Timestamp, Verdict};
+use loop_state::{Again, Request, Timestamp, Verdict};
 use rlm_text::escape::plain;
 
 use super::prompt::{Menu, Prompt, line};
@@ -40,10 +39,10 @@ impl Ui {
         self.notice(Answer::Handled);
         let is_review = scene.review().is_some();
         match choice {
-            Choice::Continue if is_review => self.send(Control::Review(Verdict::Continue)),
+            Choice::Continue if is_review => self.send(Request::Review(Verdict::Continue)),
             Choice::Continue => {
                 if scene.waits() {
-                    self.send(Control::Continue);
+                    self.send(Request::Continue);
                 }
             }
             Choice::Steer | Choice::Revise => {
@@ -58,14 +57,16 @@ impl Ui {
                 self.effects.push(Effect::Edit(phase));
                 return;
             }
-            Choice::SkipSleep => self.send(Control::SkipSleep),
-            Choice::Restart => self.send(Control::Again(Again::Iteration)),
-            Choice::StartOver if is_review => self.send(Control::Review(Verdict::StartOver)),
-            Choice::StartOver => self.send(Control::Again(Again::Phase)),
+            Choice::SkipSleep => self.send(Request::Skip),
+            Choice::Restart => self.send(Request::Again {
+                what: Again::Iteration,
+            }),
+            Choice::StartOver if is_review => self.send(Request::Review(Verdict::StartOver)),
+            Choice::StartOver => self.send(Request::Again { what: Again::Phase }),
             Choice::Detach => self.effects.push(Effect::Detach),
             Choice::Exit => self.effects.push(Effect::Exit),
             Choice::Abort => {
-                self.send(Control::Abort);
+                self.send(Request::Abort);
                 self.effects.push(Effect::Exit);
             }
         }
@@ -84,7 +85,7 @@ impl Ui {
                     _ => "the prompt was taken as it is now",
                 };
                 if let Edit::Text(text) = edit {
-                    self.send(Control::Prompt { phase, text });
+                    self.send(Request::Prompt { phase, text });
                 }
                 self.close();
                 if !self.closed {

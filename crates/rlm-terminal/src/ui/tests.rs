@@ -78,6 +78,7 @@ impl Play {
             Effect::Missed(lines) => format!("missed {lines}"),
             Effect::Print(text) => format!("print {:?}", plain_text(text)),
             Effect::Say(text) => format!("say {:?}", plain_text(text)),
+            Effect::Send(Control::Request(request)) => format!("{request:?}"),
             Effect::Send(control) => format!("{control:?}"),
             other => format!("{other:?}"),
         });
@@ -115,7 +116,7 @@ fn j48a_a_fixed_action_is_for_where_nothing_prompts() {
     assert!(effects.contains("Notice(Handled)") && !play.ui.is_prompting());
     assert_eq!(act(PressAction::Stop).0, "[Notice(Escalate)]");
     let (effects, _) = act(PressAction::Abort);
-    assert_eq!(effects, "[Notice(Handled), Send(Abort), Exit]");
+    assert_eq!(effects, "[Notice(Handled), Send(Request(Abort)), Exit]");
     let (effects, mut play) = act(PressAction::Steer);
     assert!(effects.contains("Notice(Handled)") && play.ui.wants() == Wants::Text);
     // From there a press leads to the menu, and the next one out.
@@ -172,10 +173,10 @@ fn s9b_s9c_s9e_each_choice_does_what_it_says() {
     Enter            Notice(Handled)
     c when paused    Notice(Handled); Continue
     Esc when paused  Notice(Handled)
-    K in the sleep   Notice(Handled); SkipSleep
+    K in the sleep   Notice(Handled); Skip
     k in a turn      
-    r                Notice(Handled); Again(Iteration)
-    o                Notice(Handled); Again(Phase)
+    r                Notice(Handled); Again { what: Iteration }
+    o                Notice(Handled); Again { what: Phase }
     e                Notice(Handled); Edit(0)
     s                Notice(Handled)
     x                Notice(Handled); Exit
@@ -309,8 +310,8 @@ fn x121a_x121b_x121c_x121d_x121e_x121f_commands_are_carried_out() {
     /interrupt      Interrupt
     /now stop that  say "you: stop that\n"; Steer { text: "stop that", now: true }
     /steer mind     say "you: mind\n"; Steer { text: "mind", now: false }
-    /new            FreshSession
-    /stop           Stop(StopRequest { by: Person, when: AfterIteration })
+    /new            Fresh
+    /stop           Stop { after: AfterIteration }
     /exit           Exit
     /status         say "run run-1: iteration 3, 2 complete, 1m30s in all\n  now      agent starts 10s\n"
     "#);
@@ -325,7 +326,7 @@ fn x121h_commands_that_come_together_are_carried_out_one_by_one() {
     play.line("/pause\n/new\n");
     assert_eq!(
         play.out(),
-        "Pause { reason: None, after: Iteration }\nFreshSession"
+        "Pause { reason: None, after: Iteration }\nFresh"
     );
     play.line("/pause\none\n/exit\n");
     assert_eq!(play.out(), "Pause { reason: None, after: Iteration }");
@@ -386,9 +387,9 @@ fn a_shutdown_closes_what_prompts_and_answers_what_was_asked() {
     play.line("text\n");
     insta::assert_snapshot!(play.out(), @r#"
     Notice(Drop)
-    Answer { ask: "1", decision: Deny { message: "nobody is there to answer" } }
+    Answer { ask: "1", allow: false, message: "nobody is there to answer" }
     print "held\n"
-    Answer { ask: "2", decision: Deny { message: "nobody is there to answer" } }
+    Answer { ask: "2", allow: false, message: "nobody is there to answer" }
     "#);
     assert_eq!(play.ui.wants(), Wants::Lines);
 }

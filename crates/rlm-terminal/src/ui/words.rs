@@ -1,8 +1,6 @@
 //! What a person types, as something to say to the agent or as a command.
 
-use loop_runner::Control;
-use loop_runner::control::PauseAfter;
-use loop_state::{StopCause, StopRequest, Timestamp, When};
+use loop_state::{PauseAfter, Request, Timestamp, When};
 
 use super::prompt::{Prompt, line};
 use super::{Effect, Ui};
@@ -75,18 +73,17 @@ impl Ui {
         run: &str,
     ) {
         match command {
-            Command::Pause => self.send(Control::Pause {
+            Command::Pause => self.send(Request::Pause {
                 reason: None,
                 after: PauseAfter::Iteration,
             }),
-            Command::Continue => self.send(Control::Continue),
-            Command::Interrupt => self.send(Control::Interrupt),
-            Command::Skip => self.send(Control::SkipSleep),
-            Command::New => self.send(Control::FreshSession),
-            Command::StopLater => self.send(Control::Stop(StopRequest {
-                by: StopCause::Person,
-                when: When::AfterIteration,
-            })),
+            Command::Continue => self.send(Request::Continue),
+            Command::Interrupt => self.send(Request::Interrupt),
+            Command::Skip => self.send(Request::Skip),
+            Command::New => self.send(Request::Fresh),
+            Command::StopLater => self.send(Request::Stop {
+                after: When::AfterIteration,
+            }),
             Command::Exit => self.effects.push(Effect::Exit),
             Command::Help => self.say(lines(&command::help())),
             Command::Status => self.say(lines(&status::report(run, scene, now))),
@@ -105,7 +102,7 @@ impl Ui {
         if self.said.len() > MAX_SAID {
             self.said.pop_front();
         }
-        self.send(Control::Steer { text, now });
+        self.send(Request::Steer { text, now });
     }
 
     /// Whether what a person said was said, and shown, here.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use loop_runner::Control;
-use loop_runner::control::{Answer, Attached, Ended, Request, ask, attach_after};
+use loop_runner::control::{Answer, Attached, Ended, ask, attach_after};
 use loop_state::Timestamp;
 use rlm_store::{PromptSource, RunState};
 use rlm_terminal::{PressActions, Shown, Subject};
@@ -146,10 +146,10 @@ fn carry(target: &Target, mut wanted: mpsc::Receiver<Control>, to_person: mpsc::
     let silent = target.silent(PATIENCE).message;
     std::thread::spawn(move || {
         while let Some(control) = wanted.blocking_recv() {
-            let Some(request) = Request::of(&control) else {
+            let Control::Request(request) = control else {
                 continue;
             };
-            let answers = ask(&run_dir, &request);
+            let answers = ask(&run_dir, request);
             let told = match answers.and_then(|mut answers| answers.next(PATIENCE)) {
                 Ok(Some(Answer::Busy)) => "too many ask the run at once; say it again",
                 Ok(None) => &silent,

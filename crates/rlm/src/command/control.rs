@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loop_runner::control::{Answer, PauseAfter, Request};
+use loop_runner::control::Answer;
+use loop_state::{PauseAfter, Request};
 use rlm_text::duration;
 
 use crate::args::{InterruptArgs, PauseAfterArg, PauseArgs, SteerArgs};

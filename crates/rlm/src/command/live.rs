@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use loop_runner::control::{Answer, Answers, Request, ask};
+use loop_runner::control::{Answer, Answers, ask};
+use loop_state::Request;
 use rlm_store::{Holder, Project, RunEntry, RunId, RunState};
 
 use crate::alive::is_live;
@@ -192,7 +193,7 @@ impl Target {
     fn reach(&self, request: &Request, by: Instant) -> Result<Option<Answers>, Failure> {
         let run_dir = self.project.run_dir(&self.run);
         loop {
-            match ask(&run_dir, request) {
+            match ask(&run_dir, request.clone()) {
                 Ok(answers) => return Ok(Some(answers)),
                 Err(e) if e.is_silent() => return Ok(None),
                 Err(e) if !e.is_nobody() => return Err(e.into()),

@@ -4,9 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use agent_drivers::AgentConfig;
-use loop_runner::control::Request;
 use loop_runner::{Options, Runner};
-use loop_state::Step;
+use loop_state::{Request, Step};
 use rlm_store::{Loss, Moved, Project, RunEntry, RunHead, RunId, RunState, Settings, WorkTree};
 
 use crate::alive::is_live;

@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::control::{Change, Request};
-use loop_state::RuleChange;
+use loop_state::{Request, RuleChange};
 
 use crate::args::SetArgs;
 use crate::command::control::request;
@@ -26,7 +25,7 @@ pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Fail
     let changes = words.iter().map(|word| change(word));
     let changes = changes.collect::<Result<Vec<_>, _>>()?;
     let target = Target::find(directory, run)?;
-    let of_phase = changes.iter().any(|it| RuleChange::from(*it).is_of_phase());
+    let of_phase = changes.iter().any(|it| it.is_of_phase());
     for (at, change) in changes.into_iter().enumerate() {
         let told = request(&target, &Request::Set(change), args.how.json, args.how.wait);
         told.map_err(|failure| stands(failure, &words[..at]))?;
@@ -61,7 +60,7 @@ fn tell_phase(target: &Target) -> Result<(), Failure> {
 }
 
 /// Reads what is to be set.
-fn change(word: &str) -> Result<Change, Failure> {
+fn change(word: &str) -> Result<RuleChange, Failure> {
     let Some((key, value)) = word.split_once('=') else {
         return Err(Failure::usage(format!(
             "`{word}` sets nothing: write KEY=VALUE"

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use agent_duplex::ProcessName;
-use loop_runner::control::{Answer, Ended, Request, StopAfter, end_by_force};
+use loop_runner::control::{Answer, Ended, end_by_force};
+use loop_state::{Request, When};
 use rlm_store::{Holder, RunEntry, RunState};
 use serde_json::json;
 
@@ -35,8 +36,8 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
     }
     let mut target = Target::find(directory, args.run.as_deref())?;
     let after = match args.after {
-        Some(StopAfterArg::Iteration) => StopAfter::Iteration,
-        _ => StopAfter::Now,
+        Some(StopAfterArg::Iteration) => When::AfterIteration,
+        _ => When::Now,
     };
     let request = match args.now {
         true => Request::Abort,
@@ -62,7 +63,7 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
     match outcome {
         Outcome::Told(Answer::Ended(ended)) => gone(&target, Some(&ended), Form::of(args.json)),
         Outcome::Gone => gone(&target, None, Form::of(args.json)),
-        Outcome::SoFar(Some(_)) if after == StopAfter::Iteration => Ok(Code::Done.into()),
+        Outcome::SoFar(Some(_)) if after == When::AfterIteration => Ok(Code::Done.into()),
         Outcome::SoFar(None) => Err(target.silent(wait)),
         Outcome::SoFar(Some(_)) => Err(unstopped(&target)),
         Outcome::Told(answer) => Err(target.refusal(&answer)),
@@ -157,9 +158,7 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     let by = Instant::now() + wait;
     let mut target = Target::find_by_force(directory, args.run.as_deref())?;
     let first = (wait / 2).clamp(LEAST, FIRST);
-    let stop = Request::Stop {
-        after: StopAfter::Now,
-    };
+    let stop = Request::Stop { after: When::Now };
     let asked = target.ask_within(&stop, args.json, first, wait, |_| None);
     let why = match &asked {
         Ok(Outcome::Told(Answer::Ended(_)) | Outcome::Gone) => {

@@ -1,7 +1,6 @@
 //! The limits that can change while a run goes on, once: `rlm set` with its help, and what follows the files, come from here.
 
-use loop_runner::control::Change;
-use loop_state::RulesError;
+use loop_state::{RuleChange, RulesError};
 use rlm_text::{duration, money};
 
 use super::values::Config;
@@ -12,12 +11,12 @@ pub(crate) struct Limit {
     /// Its key in the files and in `rlm set`.
     pub(crate) key: &'static str,
     /// Reads what a person sets it to.
-    pub(crate) read: fn(&str) -> Result<Change, String>,
+    pub(crate) read: fn(&str) -> Result<RuleChange, String>,
     /// What a file says of it; `None` where no file has a say.
-    pub(crate) said: Option<fn(&Config) -> Option<Change>>,
+    pub(crate) said: Option<fn(&Config) -> Option<RuleChange>>,
 }
 
-use Change::{
+use RuleChange::{
     Autonomy, CheckTimeout, IdleTimeout, IterationTimeout, MaxCost, MaxDuration, MaxFailures,
     MaxIterations, MaxTokens, Sleep, WaitOnLimit,
 };
@@ -114,7 +113,7 @@ mod tests {
 
     #[test]
     fn every_rule_that_a_live_run_takes_has_a_key_here() {
-        let e = serde_json::from_str::<Change>(r#"{"key": "no-such-rule"}"#).unwrap_err();
+        let e = serde_json::from_str::<RuleChange>(r#"{"key": "no-such-rule"}"#).unwrap_err();
         let e = e.to_string();
         let taken: BTreeSet<_> = e.split('`').skip(3).step_by(2).collect();
         assert_eq!(taken, LIMITS.iter().map(|limit| limit.key).collect());

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use loop_runner::Reloaded;
-use loop_runner::control::Change;
 use loop_state::RuleChange;
 use rlm_store::Settings;
 
@@ -32,7 +31,7 @@ struct Phase {
 
 /// What the files say of each of the [`LIMITS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Said([Option<Change>; LIMITS.len()]);
+struct Said([Option<RuleChange>; LIMITS.len()]);
 
 impl Watched {
     /// Takes what a run was made of. It can have been given more than that before it was resumed, so only what changes from now on counts.
@@ -88,7 +87,7 @@ impl Watched {
             let counts = said.over(phase.counts);
             let changes = phase.counts.changes_to(counts);
             // What is of the whole run is said once.
-            let once = changes.filter(|it| at == 0 || RuleChange::from(*it).is_of_phase());
+            let once = changes.filter(|it| at == 0 || it.is_of_phase());
             reloaded.changes.extend(once.map(|change| (at, change)));
             phase.counts = counts;
         }
@@ -125,7 +124,7 @@ impl Said {
         })
     }
 
-    fn changes_to(self, new: Self) -> impl Iterator<Item = Change> {
+    fn changes_to(self, new: Self) -> impl Iterator<Item = RuleChange> {
         let each = self.0.into_iter().zip(new.0);
         each.filter_map(|(before, new)| new.filter(|_| before != new))
     }
@@ -200,10 +199,10 @@ mod tests {
             "sleep = 2\nuntil = 'x'\nmax-duration = '1h'\nmax-iterations = 7\ncheck-timeout = '2m'\n",
         );
         let changes = watched.look().changes;
-        let hour = Change::MaxDuration(Some(Duration::from_secs(3600)));
-        let check = Change::CheckTimeout(Duration::from_secs(120));
-        let sleep = Change::Sleep(Duration::from_secs(2));
-        let seven = Change::MaxIterations(Some(7));
+        let hour = RuleChange::MaxDuration(Some(Duration::from_secs(3600)));
+        let check = RuleChange::CheckTimeout(Duration::from_secs(120));
+        let sleep = RuleChange::Sleep(Duration::from_secs(2));
+        let seven = RuleChange::MaxIterations(Some(7));
         assert_eq!(changes, [seven, hour, check, sleep].map(|it| (0, it)));
         assert_eq!(watched.look(), Reloaded::default());
         write(
@@ -220,7 +219,7 @@ mod tests {
         write(root, "until = 'x'\nmax-iterations = 6\n");
         assert_eq!(
             watched.look().changes,
-            [(0, Change::MaxIterations(Some(6)))]
+            [(0, RuleChange::MaxIterations(Some(6)))]
         );
     }
 
@@ -268,9 +267,9 @@ mod tests {
         };
         let mut watched = watched(root, &phases(3), "rlm run");
         write(root, &phases(4));
-        let four = Change::MaxIterations(Some(4));
-        let idle = Change::IdleTimeout(Some(Duration::from_secs(4)));
-        let failures = Change::MaxFailures(4);
+        let four = RuleChange::MaxIterations(Some(4));
+        let idle = RuleChange::IdleTimeout(Some(Duration::from_secs(4)));
+        let failures = RuleChange::MaxFailures(4);
         let changes = [(0, failures), (1, four), (2, four), (2, idle)];
         assert_eq!(watched.look().changes, changes);
         assert_eq!(watched.look(), Reloaded::default());

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::Path;
 
 use loop_runner::Shutdown;
-use loop_runner::control::{Answer, Doing, PauseAfter, Request, Standing, StopAfter};
-use loop_state::RuleChange;
+use loop_runner::control::{Answer, Doing, Standing};
+use loop_state::{PauseAfter, Request, When};
 use rlm_store::{Holder, RunEntry, RunHead, RunId, RunState};
 use rlm_terminal::background;
 use rlm_terminal::style::{GOOD, styled};
@@ -55,14 +55,14 @@ impl fmt::Display for Told<'_> {
                 write!(f, "{run}: recorded; what runs has {} to end", show(budget))
             }
             (Request::Set(change), Answer::Recorded { .. }) => {
-                write!(f, "{run}: recorded: {}", RuleChange::from(*change))
+                write!(f, "{run}: recorded: {}", change)
             }
             (Request::Set(change), Answer::InEffect) => {
-                write!(f, "{run}: in effect: {}", RuleChange::from(*change))
+                write!(f, "{run}: in effect: {}", change)
             }
             (
                 Request::Stop {
-                    after: StopAfter::Iteration,
+                    after: When::AfterIteration,
                 },
                 Answer::Recorded { .. },
             ) => {
@@ -281,7 +281,7 @@ pub(super) const fn column(name: &'static str, spare: u8) -> Column {
 
 #[cfg(test)]
 mod tests {
-    use loop_runner::control::{Ended, PauseAfter};
+    use loop_runner::control::Ended;
 
     use super::*;
 
@@ -351,9 +351,9 @@ mod tests {
             (&Request::Interrupt, Answer::InEffect),
             (&pause, recorded(None, None)),
             (&pause, Answer::InEffect),
-            (&stop(StopAfter::Now), recorded(None, Some(8000))),
-            (&stop(StopAfter::Iteration), recorded(None, None)),
-            (&stop(StopAfter::Now), Answer::Ended(ended)),
+            (&stop(When::Now), recorded(None, Some(8000))),
+            (&stop(When::AfterIteration), recorded(None, None)),
+            (&stop(When::Now), Answer::Ended(ended)),
             (&Request::Continue, Answer::InEffect),
         ];
         let lines = told.map(|(request, answer)| {

@@ -1,24 +1,23 @@
 //! The lines of the protocol as text, older and newer ones, and what is refused.
 
 use super::*;
+use loop_state::{Again, PauseAfter, RuleChange, When};
 use proptest::prelude::*;
-use std::time::Duration;
 
 fn any_request() -> impl Strategy<Value = Request> {
     let stop = |iteration| Request::Stop {
         after: match iteration {
-            true => StopAfter::Iteration,
-            false => StopAfter::Now,
+            true => When::AfterIteration,
+            false => When::Now,
         },
     };
     prop_oneof![
-        Just(Request::Status),
         Just(Request::Skip),
-        Just(Request::Again { what: Redo::Phase }),
+        Just(Request::Again { what: Again::Phase }),
         proptest::option::of(any::<u32>())
             .prop_map(|time| time.map(u64::from).map(Duration::from_millis))
-            .prop_map(|time| Request::Set(Change::IdleTimeout(time))),
-        any::<u32>().prop_map(|max| Request::Set(Change::MaxFailures(max))),
+            .prop_map(|time| Request::Set(RuleChange::IdleTimeout(time))),
+        any::<u32>().prop_map(|max| Request::Set(RuleChange::MaxFailures(max))),
         Just(Request::Interrupt),
         Just(Request::Fresh),
         Just(Request::Abort),
@@ -34,10 +33,7 @@ fn any_request() -> impl Strategy<Value = Request> {
             reason,
             after: PauseAfter::Iteration
         }),
-        "[^\\s]\\PC{0,40}".prop_map(|text| Request::Review {
-            verdict: Reviewed::Revise,
-            text
-        }),
+        "[^\\s]\\PC{0,40}".prop_map(|text| Request::Review(Verdict::Revise(text))),
         ("[^\\s]\\PC{0,40}", any::<bool>()).prop_map(|(text, now)| Request::Steer { text, now }),
     ]
 }
@@ -47,10 +43,7 @@ proptest! {
     fn a_request_is_one_line_and_is_read_again(asked in any_request()) {
         let text = line(&asked);
         prop_assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1);
-        prop_assert_eq!(request(&text), Ok(asked.clone()));
-        let meant = crate::control::ways::control(&asked);
-        let again = meant.as_ref().and_then(Request::of);
-        prop_assert_eq!(again, Some(asked).filter(|asked| *asked != Request::Status));
+        prop_assert_eq!(message(&text), Ok(Message::from(asked)));
     }
 
     /// Whatever comes is a request or is answered by a short line that says what is wrong.
@@ -58,7 +51,7 @@ proptest! {
     fn x117h_whatever_comes_is_answered(text in "(\\PC|[\u{0}-\u{1f}]){0,60}", field in "\\PC{0,60}", number in any::<i64>()) {
         let object = |v: Value, name: &str| serde_json::json!({"v": v, "request": name, "text": field, "after": number}).to_string();
         for text in [text.clone(), object(1.into(), &field), object(number.into(), "stop"), object(1.into(), "pause")] {
-            if let Err(refusal) = request(text.as_bytes()) {
+            if let Err(refusal) = message(text.as_bytes()) {
                 prop_assert!(refusal.is_last());
                 let told = line(&refusal);
                 prop_assert!(told.len() < 2000);
@@ -84,14 +77,14 @@ fn the_lines_of_version_1() {
     let recorded = |steer, budget_ms| Answer::Recorded { steer, budget_ms };
     insta::assert_snapshot!(
         [
-            text(line(&Request::Status)),
-            text(line(&Request::Stop { after: StopAfter::Iteration })),
+            text(line(&Query::Status)),
+            text(line(&Request::Stop { after: When::AfterIteration })),
             text(line(&Request::Pause { reason: Some("lunch".into()), after: PauseAfter::Iteration })),
             text(line(&steer)),
-            text(line(&Request::Set(Change::MaxIterations(None)))),
-            text(line(&Request::Set(Change::Sleep(Duration::from_secs(2))))),
+            text(line(&Request::Set(RuleChange::MaxIterations(None)))),
+            text(line(&Request::Set(RuleChange::Sleep(Duration::from_secs(2))))),
             text(line(&Request::Answer { ask: "a1".into(), allow: true, message: String::new() })),
-            text(line(&Request::Review { verdict: Reviewed::StartOver, text: String::new() })),
+            text(line(&Request::Review(Verdict::StartOver))),
             text(line(&recorded(Some(3), None))),
             text(line(&recorded(None, Some(8000)))),
             text(line(&Answer::NextPrompt)),
@@ -130,7 +123,7 @@ fn what_is_not_built_is_said_to_be_unsupported() {
         r#"{"v":1}"#,
         "stop",
     ];
-    let told = lines.map(|line| request(line.as_bytes()).unwrap_err());
+    let told = lines.map(|line| message(line.as_bytes()).unwrap_err());
     insta::assert_debug_snapshot!(told);
     let newer = answer(br#"{"v":1,"answer":"forwarded","to":"elsewhere"}"#);
     assert_eq!(newer, Ok(Answer::Unknown));

@@ -79,7 +79,7 @@ async fn who_does_not_read_holds_nobody_up_and_is_told_what_is_missing() {
     let mut silent = UnixStream::connect(place::socket(run.dir.path()))
         .await
         .unwrap();
-    let asked = protocol::line(&Request::Attach { attended: false });
+    let asked = protocol::line(&Query::Attach { attended: false });
     silent.write_all(&asked).await.unwrap();
     let line = "x".repeat(10_000);
     for _ in 0..20_000 {
@@ -87,7 +87,7 @@ async fn who_does_not_read_holds_nobody_up_and_is_told_what_is_missing() {
         run.recent.push(Timestamp(5), &News::Warning(line.clone()));
         tokio::task::yield_now().await;
     }
-    let mut first = run.connects(Request::Status).await;
+    let mut first = run.connects(Query::Status).await;
     let told = spawn_blocking(move || first.next(LONG).unwrap());
     assert!(matches!(told.await.unwrap(), Some(Answer::Status(_))));
     run.socket.close(over()).await;

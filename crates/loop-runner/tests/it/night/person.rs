@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use loop_runner::Control;
-use loop_runner::control::{Change, PauseAfter};
-use loop_state::{Again, Head, Step, StopCause, StopRequest, Verdict, When};
+use loop_state::{
+    Again, Head, PauseAfter, Request, RuleChange, Step, StopCause, StopRequest, Verdict, When,
+};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -86,7 +87,7 @@ impl Person {
         }
         if head.is_waiting() {
             return Some(match self.dice.hits(700) {
-                true => Control::Continue,
+                true => Request::Continue.into(),
                 false => self.steer(),
             });
         }
@@ -95,19 +96,21 @@ impl Person {
         }
         Some(match self.dice.below(100) {
             0..30 => self.steer(),
-            30..42 => Control::Interrupt,
-            42..54 => Control::Pause {
-                reason: self.dice.hits(500).then(|| "breakfast".into()),
-                after: self.dice.pick(&[PauseAfter::Iteration, PauseAfter::Tool]),
-            },
+            30..42 => Request::Interrupt.into(),
+            42..54 => {
+                let reason = self.dice.hits(500).then(|| "breakfast".into());
+                let after = self.dice.pick(&[PauseAfter::Iteration, PauseAfter::Tool]);
+                Request::Pause { reason, after }.into()
+            }
             54..64 => {
                 lock(&self.world).waits = None;
-                Control::SkipSleep
+                Request::Skip.into()
             }
-            64..70 => Control::FreshSession,
+            64..70 => Request::Fresh.into(),
             70..74 if matches!(head.step, Step::Turn { .. }) => {
                 lock(&self.world).goes_back();
-                Control::Again(self.dice.pick(&[Again::Iteration, Again::Phase]))
+                let what = self.dice.pick(&[Again::Iteration, Again::Phase]);
+                Request::Again { what }.into()
             }
             74..82 => self.freeze(true),
             82..84 => self.stop(StopCause::Person, When::AfterIteration),
@@ -117,16 +120,14 @@ impl Person {
                 let mut world = lock(&self.world);
                 world.hurried = true;
                 world.asked.push(StopCause::Person);
-                Control::Abort
+                Request::Abort.into()
             }
-            88..90 => Control::Prompt {
-                phase: head.phase,
-                text: format!(
-                    "Work for p{}. Do it better ({}).",
-                    head.phase,
-                    self.dice.below(100)
-                ),
-            },
+            88..90 => {
+                let phase = head.phase;
+                let better = self.dice.below(100);
+                let text = format!("Work for p{phase}. Do it better ({better}).");
+                Request::Prompt { phase, text }.into()
+            }
             90..97 => self.set(head),
             97..98 => self.attend(),
             _ => return None,
@@ -139,7 +140,7 @@ impl Person {
         lock(&self.world).review.open = false;
         let verdict = match self.dice.below(100) {
             0..60 => Verdict::Continue,
-            60..65 => return Control::Continue,
+            60..65 => return Request::Continue.into(),
             65..75 => Verdict::StartOver,
             75..80 => {
                 lock(&self.world).goes_back();
@@ -155,7 +156,7 @@ impl Person {
         if matches!(verdict, Verdict::StartOver | Verdict::Revise(_)) {
             lock(&self.world).goes_back();
         }
-        Control::Review(verdict)
+        Request::Review(verdict).into()
     }
 
     /// Somebody comes, or goes.
@@ -173,21 +174,21 @@ impl Person {
         let dice = &mut self.dice;
         let time = |secs: u64| Duration::from_secs(secs);
         let change = match dice.below(10) {
-            0 => Change::MaxIterations(Some(head.iteration.max(1) + dice.below(60) as u32)),
-            1 => Change::MaxIterations(None),
-            2 => Change::IterationTimeout(Some(time(600 + dice.below(3600)))),
-            3 => Change::IdleTimeout(dice.hits(700).then(|| time(200 + dice.below(1000)))),
-            4 => Change::MaxDuration(dice.hits(500).then(|| time(HOUR + dice.below(7 * HOUR)))),
-            5 => Change::MaxFailures(dice.pick(&[0, 3, 5])),
-            6 => Change::Sleep(time(dice.pick(&[0, 10, 120]))),
-            8 => Change::MaxTokens(dice.hits(500).then(|| 50_000 + dice.below(800_000))),
-            7 => Change::MaxCost(dice.hits(500).then(|| 500_000 + dice.below(8_000_000))),
-            _ => Change::WaitOnLimit(time(dice.pick(&[21600, 3600, 600, 0]))),
+            0 => RuleChange::MaxIterations(Some(head.iteration.max(1) + dice.below(60) as u32)),
+            1 => RuleChange::MaxIterations(None),
+            2 => RuleChange::IterationTimeout(Some(time(600 + dice.below(3600)))),
+            3 => RuleChange::IdleTimeout(dice.hits(700).then(|| time(200 + dice.below(1000)))),
+            4 => RuleChange::MaxDuration(dice.hits(500).then(|| time(HOUR + dice.below(7 * HOUR)))),
+            5 => RuleChange::MaxFailures(dice.pick(&[0, 3, 5])),
+            6 => RuleChange::Sleep(time(dice.pick(&[0, 10, 120]))),
+            8 => RuleChange::MaxTokens(dice.hits(500).then(|| 50_000 + dice.below(800_000))),
+            7 => RuleChange::MaxCost(dice.hits(500).then(|| 500_000 + dice.below(8_000_000))),
+            _ => RuleChange::WaitOnLimit(time(dice.pick(&[21600, 3600, 600, 0]))),
         };
         let mut world = lock(&self.world);
-        world.sets.push(change.into());
+        world.sets.push(change);
         world.floor = head.usage;
-        Control::Set(change)
+        Request::Set(change).into()
     }
 
     fn words(&mut self) -> String {
@@ -198,7 +199,7 @@ impl Person {
     fn steer(&mut self) -> Control {
         let text = self.words();
         let now = self.dice.hits(300);
-        Control::Steer { text, now }
+        Request::Steer { text, now }.into()
     }
 
     fn freeze(&mut self, frozen: bool) -> Control {

@@ -1,6 +1,6 @@
 //! Keys, news, presses and sizes in any order: the screen keeps its promises.
 
-use loop_state::Occasion;
+use loop_state::{Occasion, Request};
 use proptest::prelude::*;
 
 use super::*;
@@ -94,7 +94,7 @@ proptest! {
             for effect in play.ui.effects() {
                 match effect {
                     Effect::Print(text) => printed.push_str(&text),
-                    Effect::Send(Control::Answer { ask, .. }) => answered.push(ask),
+                    Effect::Send(Control::Request(Request::Answer { ask, .. })) => answered.push(ask),
                     Effect::Notice(_) => open_notices = 0,
                     _ => {}
                 }

@@ -21,7 +21,7 @@ fn x124g_questions_are_asked_one_after_the_other() {
     play.keys("yy");
     insta::assert_snapshot!(play.out(), @r#"
     say "allowed: Bash: rm -rf build\n"
-    Answer { ask: "1", decision: Allow }
+    Answer { ask: "1", allow: true, message: "" }
     "#);
     insta::assert_snapshot!(play.screen(), @r"
     may it? Bash: cargo publish\u{1b}[2J
@@ -30,7 +30,7 @@ fn x124g_questions_are_asked_one_after_the_other() {
     play.keys("\x1b");
     insta::assert_snapshot!(play.out(), @r#"
     say "skipped: Bash: cargo publish\\u{1b}[2J\n"
-    Answer { ask: "2", decision: Deny { message: "the person skipped this question" } }
+    Answer { ask: "2", allow: false, message: "the person skipped this question" }
     "#);
     assert_eq!(play.ui.wants(), Wants::Lines);
 }
@@ -51,7 +51,7 @@ fn x124g_a_question_takes_no_key_before_it_could_be_read() {
     assert_eq!(key(&mut play, 6499), "");
     assert!(play.screen().contains("read it first"));
     assert_eq!(key(&mut play, 6998), "", "the person is still typing");
-    assert!(key(&mut play, 7498).contains("Allow"));
+    assert!(key(&mut play, 7498).contains("allow: true"));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn x124g_an_id_that_is_used_again_is_a_new_question() {
         play.asks("1", "make");
         assert_eq!(play.ui.wants(), Wants::Choice);
         play.keys("y");
-        assert!(play.out().contains("Allow"));
+        assert!(play.out().contains("allow: true"));
     }
     // An answer that did not get through leaves the question open.
     play.stand.agent.asks.push(ask("1", "make"));
@@ -98,7 +98,7 @@ fn x124g_a_question_that_does_not_fit_must_be_seen_to_its_end() {
     y allow once, n or Esc …
     ");
     play.keys("y");
-    assert!(play.out().contains("Allow"));
+    assert!(play.out().contains("allow: true"));
 }
 
 #[test]
