@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use uuid::Uuid;
 
-/// The variable that carries the mark of a [`Sandbox`] in the environment of every process started in it.
+/// The variable that carries the mark of a `Sandbox` in the environment of every process started in it.
 pub const MARK_VARIABLE: &str = "RLM_TEST_MARK";
 
 /// Children whose handle someone holds: never reaped as orphans.

@@ -27,3 +27,7 @@ pub use json::json;
 pub use page::{is_of, page};
 pub use report::{Report, Wording};
 pub use words::{removed, uncommitted};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

@@ -25,7 +25,7 @@ pub struct Wording {
     pub exit_code: Option<u8>,
 }
 
-/// All that a page is made of; see [`gather`](crate::gather).
+/// All that a page is made of; see [`gather`](crate::gather()).
 #[derive(Debug)]
 pub struct Report {
     pub(crate) timeline: Timeline,

@@ -45,3 +45,7 @@ pub use status::{background, tried};
 pub use talk::said;
 pub use terminal::{Terminal, columns, fitted};
 pub use tty::{block_terminal_signals, restore, restore_on_panic};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
