@@ -1,5 +1,6 @@
 //! What goes wrong while a run moves: archives that are none, presses, and no room.
 
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
@@ -13,7 +14,13 @@ use crate::scene::{Scene, expect_in_order, stop};
 
 /// A run that was stopped in its second iteration, after a commit.
 pub(crate) fn stopped() -> Scene {
+    stopped_with(|_| ())
+}
+
+/// The same, of a run that begins in a repository with more in it.
+fn stopped_with(more: impl FnOnce(&Scene)) -> Scene {
     let scene = Scene::new("@2 print ready\n@2 hang\nappend work {start}");
+    more(&scene);
     scene.sandbox.git(&["config", "user.name", "A. Tester"]);
     scene
         .sandbox
@@ -417,7 +424,15 @@ fn x112f_a_full_disk_loses_neither_the_run_nor_room() {
 
 #[test]
 fn x112f_a_pipe_that_breaks_takes_no_run_away() {
-    let scene = stopped();
+    // More than a pipe holds: otherwise all is written before the reader leaves.
+    let scene = stopped_with(|scene| {
+        let mut noise = vec![0; 300_000];
+        let mut source = fs_err::File::open("/dev/urandom").unwrap();
+        source.read_exact(&mut noise).unwrap();
+        fs_err::write(scene.file("noise"), noise).unwrap();
+        scene.sandbox.git(&["add", "."]);
+        scene.sandbox.git(&["commit", "-q", "-m", "noise"]);
+    });
     let line = format!(
         "{} checkpoints export r1 -o - | head -c 100 >../part",
         crate::RLM
