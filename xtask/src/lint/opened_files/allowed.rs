@@ -132,6 +132,11 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It makes and removes a private directory of a random name in the user's runtime or temporary directory, with a link in it.",
     },
     Allowed {
+        file: "crates/loop-runner/src/runner/footprint.rs",
+        calls: &["std::fs::read_dir", "std::fs::symlink_metadata"],
+        reason: "It looks up times and lengths of the files that git reports as changed, and opens no file.",
+    },
+    Allowed {
         file: "crates/rlm-store/src/git/bundle.rs",
         calls: &["fs_err::canonicalize"],
         reason: "It resolves two paths to compare them, and opens nothing.",
@@ -173,11 +178,6 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It resolves the directory that the user works in, and tries whether it can be listed.",
     },
     Allowed {
-        file: "crates/loop-runner/src/runner/footprint.rs",
-        calls: &["std::fs::read_dir", "std::fs::symlink_metadata"],
-        reason: "It looks up times and lengths of the files that git reports as changed, and opens no file.",
-    },
-    Allowed {
         file: "crates/rlm-store/src/survivors.rs",
         calls: &["fs_err::metadata"],
         reason: "It looks up which directory the working tree is.",
@@ -206,11 +206,6 @@ pub(super) const ALLOWED: &[Allowed] = &[
         file: "crates/rlm/src/command/checkpoints/pipes.rs",
         calls: &["fs_err::File::open", "fs_err::metadata"],
         reason: "It opens the input that the user names, which may be a pipe on purpose; Ctrl-C ends the wait.",
-    },
-    Allowed {
-        file: "crates/rlm/src/detach.rs",
-        calls: &["fs_err::File::open", "fs_err::read_dir"],
-        reason: "It opens /dev/null, and lists /dev/fd.",
     },
     Allowed {
         file: "crates/rlm/src/command/doctor/find.rs",
@@ -256,6 +251,11 @@ pub(super) const ALLOWED: &[Allowed] = &[
             "fs_err::write",
         ],
         reason: "It makes the project of `rlm demo`, in a directory that must be new or empty.",
+    },
+    Allowed {
+        file: "crates/rlm/src/detach.rs",
+        calls: &["fs_err::File::open", "fs_err::read_dir"],
+        reason: "It opens /dev/null, and lists /dev/fd.",
     },
     Allowed {
         file: "crates/rlm/src/index.rs",
