@@ -176,8 +176,6 @@ enum Prompt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Wanted {
     Nothing,
-    /// It is interrupted as soon as no tool runs, if the run is still to pause then.
-    PauseAtTool,
     /// It may end by itself until then.
     Interrupted {
         until: Option<Instant>,
@@ -232,6 +230,8 @@ pub struct AttemptMachine {
     phase: Phase,
     prompt: Prompt,
     wanted: Wanted,
+    /// Whether the turn is interrupted as soon as no tool runs, if the run is still to pause then. An interrupt for another reason leaves it.
+    pauses_at_tool: bool,
     tasks: u32,
     tools: usize,
     asks: usize,
@@ -254,6 +254,7 @@ impl AttemptMachine {
             phase: Phase::Turn,
             prompt: Prompt::Sent,
             wanted: Wanted::Nothing,
+            pauses_at_tool: false,
             tasks: 0,
             tools: 0,
             asks: 0,
@@ -365,7 +366,7 @@ impl AttemptMachine {
             AttemptInput::Abort { by } => self.abort(by, moment),
             AttemptInput::End => self.end(moment, &mut effects),
             AttemptInput::Interrupt { unread } => self.interrupt(unread, moment, &mut effects),
-            AttemptInput::PauseAtTool(pause) => self.pause_at_tool(pause),
+            AttemptInput::PauseAtTool(pause) => self.pauses_at_tool = pause,
             AttemptInput::Continue => self.continued(&mut effects),
             AttemptInput::Time => self.time(moment, &mut effects),
             AttemptInput::Thawed(frozen) => self.thawed(frozen),
@@ -441,11 +442,14 @@ impl AttemptMachine {
         let before = std::mem::replace(&mut self.tools, tools);
         self.asks = asks;
         self.worked |= tools > 0;
-        if before > 0 && tools == 0 && self.wanted == Wanted::PauseAtTool {
-            self.wanted = Wanted::Nothing;
-            if moment.pausing {
-                self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
-            }
+        let is_asked = matches!(
+            self.wanted,
+            Wanted::Stopped { .. } | Wanted::Interrupted { until: Some(_) }
+        );
+        let has_ended = before > 0 && tools == 0;
+        let pauses = has_ended && !is_asked && std::mem::take(&mut self.pauses_at_tool);
+        if pauses && moment.pausing {
+            self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
         }
     }
 
@@ -581,7 +585,10 @@ impl AttemptMachine {
             }
             Phase::Holding { outcome, .. } => {
                 self.phase = Phase::Ended(outcome);
-                self.release(effects);
+                match self.wanted {
+                    Wanted::Stopped { .. } => self.end(moment, effects),
+                    _ => self.release(effects),
+                }
             }
             phase => self.phase = phase,
         }
@@ -661,26 +668,21 @@ impl AttemptMachine {
         }
     }
 
-    fn pause_at_tool(&mut self, pause: bool) {
-        match self.wanted {
-            Wanted::Stopped { .. } | Wanted::Interrupted { until: Some(_) } => {}
-            Wanted::Interrupted { until: None } if !pause => {}
-            _ if pause => self.wanted = Wanted::PauseAtTool,
-            _ => self.wanted = Wanted::Nothing,
-        }
-    }
-
     fn continued(&mut self, effects: &mut Effects) {
-        if self.agent == AgentState::Ending {
+        // What ends now reports what its turn came to; unsent messages come with the next prompt.
+        if matches!(self.agent, AgentState::Ending | AgentState::Closing) {
             return;
         }
         self.wanted = Wanted::Nothing;
+        self.pauses_at_tool = false;
         self.phase = Phase::Turn;
         let replace = self.agent == AgentState::Gone;
         if replace {
-            (self.prompt, self.tasks, self.tools, self.asks) = (Prompt::Sent, 0, 0, 0);
+            self.prompt = Prompt::Sent;
         }
         if self.agent.step(AgentInput::Start).is_some() {
+            // Those of the process before it are gone.
+            (self.tasks, self.tools, self.asks) = (0, 0, 0);
             effects.push(AttemptEffect::Start { replace });
         } else {
             self.agent.step(AgentInput::TurnBegan);

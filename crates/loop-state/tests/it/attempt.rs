@@ -225,6 +225,49 @@ fn a_pause_interrupts_the_turn_when_the_last_tool_ends() {
 }
 
 #[test]
+fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
+    let open = |tools| AttemptInput::Open { tools, asks: 0 };
+    let pause = AttemptInput::PauseAtTool(true);
+    let interrupt = AttemptInput::Interrupt { unread: true };
+    for requests in [[pause.clone(), interrupt.clone()], [interrupt, pause]] {
+        let mut trace = Trace::new();
+        trace.moment.pausing = true;
+        for request in requests {
+            trace.then(request);
+        }
+        // The message gets a turn of its own.
+        trace.then(AttemptInput::TurnEnded {
+            how: TurnEndKind::Interrupted,
+            outcome: TurnOutcome::Failed("cut".into()),
+            pending: true,
+            exited: false,
+        });
+        trace.then(open(1));
+        let drop_queued = false;
+        assert_eq!(
+            trace.then(open(0)),
+            [AttemptEffect::Interrupt { drop_queued }]
+        );
+    }
+}
+
+#[test]
+fn a_session_that_is_being_closed_continues_nothing() {
+    let mut trace = Trace::new();
+    trace.then(AttemptInput::BackgroundTasks(1));
+    trace.then(AttemptInput::TurnEnded {
+        how: TurnEndKind::Completed,
+        outcome: TurnOutcome::Completed,
+        pending: false,
+        exited: false,
+    });
+    assert_eq!(trace.at_deadline(), [AttemptEffect::Close { tasks: 1 }]);
+    assert_eq!(trace.then(AttemptInput::Continue), []);
+    let effects = trace.then(AttemptInput::Closed);
+    assert_eq!(reports(&effects), [&TurnOutcome::Completed]);
+}
+
+#[test]
 fn suspended_time_moves_every_deadline() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::Stop { at_once: false });

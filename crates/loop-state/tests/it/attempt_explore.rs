@@ -161,7 +161,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
             for at_once in [false, true] {
                 add(AttemptInput::Stop { at_once });
             }
-            if world.owed == 0 {
+            if world.owed == 0 || world.closing {
                 add(AttemptInput::Continue);
             }
         } else {
@@ -217,8 +217,8 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
         AttemptInput::Interrupt { .. } => world.presses_left -= 1,
         AttemptInput::Continue => {
             world.presses_left -= 1;
-            world.owed += 1;
-            world.turn = world.process && world.tree == Tree::Runs;
+            world.owed = world.owed.max(1);
+            world.turn = world.process && world.tree == Tree::Runs && !world.closing;
         }
         AttemptInput::Stop { .. } => {
             world.presses_left -= 1;
