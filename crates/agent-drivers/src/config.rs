@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 
 /// One agent: its program, and what it is told for every conversation.
@@ -50,7 +51,7 @@ pub enum AgentOptions {
 }
 
 /// What an agent's options hand on that may start programs or be secret, for those who show or check that.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[non_exhaustive]
 pub struct HandedOn<'a> {
     /// Variables of its environment.
@@ -61,6 +62,22 @@ pub struct HandedOn<'a> {
     pub commands: &'static [&'static str],
     /// The sources of settings whose hooks run, if hooks run.
     pub hooks: Option<String>,
+}
+
+/// Shows names only: values may be secret.
+impl fmt::Debug for HandedOn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let env = self.env.map(|env| env.keys().collect::<Vec<_>>());
+        let settings = self
+            .settings
+            .map(|settings| settings.keys().collect::<Vec<_>>());
+        f.debug_struct("HandedOn")
+            .field("env", &env)
+            .field("settings", &settings)
+            .field("commands", &self.commands)
+            .field("hooks", &self.hooks)
+            .finish()
+    }
 }
 
 impl AgentConfig {
@@ -136,10 +153,7 @@ impl AgentConfig {
             AgentOptions::Command => HandedOn::default(),
             AgentOptions::Claude(options) => options.handed_on(),
             AgentOptions::Codex(options) => options.handed_on(),
-            AgentOptions::Acp { options, .. } => HandedOn {
-                env: Some(&options.env.0),
-                ..HandedOn::default()
-            },
+            AgentOptions::Acp { options, preset: _ } => options.handed_on(),
         }
     }
 
@@ -295,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn c64b_an_agent_is_read_as_it_was_saved() {
+    fn an_agent_is_read_as_it_was_saved() {
         let saved = [
             r#"{"options":"command","program":["a"]}"#,
             r#"{"options":{"claude":{}},"program":["claude"]}"#,

@@ -144,11 +144,17 @@ fn of_phase(phase: &PhaseSettings) -> Vec<Program> {
 }
 
 fn of_agent(agent: &AgentConfig, add: &mut impl FnMut(ProgramKind, String)) {
-    if agent.program.is_empty() {
+    let AgentConfig {
+        options: _, // `handed_on` takes them apart
+        program,
+        model: _,
+        args,
+    } = agent;
+    if program.is_empty() {
         return;
     }
     // What stands behind it goes to nobody but the agent, and the user typed it: a secret in it is in the list of processes already.
-    let words = agent.program.iter().chain(&agent.args);
+    let words = program.iter().chain(args);
     let words: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
     let handed_on = agent.handed_on();
     let settings = || handed_on.settings.into_iter().flatten();

@@ -2,6 +2,7 @@
 
 use super::AcpDriver;
 use crate::choices::Choices;
+use crate::config::HandedOn;
 use crate::environment::Environment;
 use crate::hidden::Hidden;
 use crate::mcp::McpServers;
@@ -32,6 +33,21 @@ pub struct AcpOptions {
     /// OpenCode can use are not among that. By default it inherits all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env_allow: Option<Vec<String>>,
+}
+
+impl AcpOptions {
+    /// Takes all options apart: a new one doesn't compile here until somebody decides whether it starts a program or may be secret.
+    pub(crate) fn handed_on(&self) -> HandedOn<'_> {
+        let Self {
+            env,
+            auth_method: _,
+            env_allow: _,
+        } = self;
+        HandedOn {
+            env: Some(&env.0),
+            ..HandedOn::default()
+        }
+    }
 }
 
 impl fmt::Debug for AcpOptions {

@@ -126,14 +126,32 @@ impl ClaudeOptions {
         chosen.map(|(name, _)| name).collect()
     }
 
+    /// Takes all options apart: a new one doesn't compile here until somebody decides whether it starts a program or may be secret.
     pub(crate) fn handed_on(&self) -> HandedOn<'_> {
-        let sources = self.setting_sources.as_ref().map(|them| them.join(", "));
+        let Self {
+            setting_sources,
+            settings,
+            hooks,
+            env,
+            fallback_model: _,
+            effort: _,
+            max_turns: _,
+            tools: _,
+            allowed_tools: _,
+            disallowed_tools: _,
+            system_prompt: _,
+            append_system_prompt: _,
+            add_dirs: _,
+            strict_mcp: _,
+            env_allow: _,
+        } = self;
+        let sources = setting_sources.as_ref().map(|them| them.join(", "));
         let sources = sources.unwrap_or_else(|| "user, project, local".to_owned());
         HandedOn {
-            env: Some(&self.env.0),
-            settings: Some(&self.settings.0),
+            env: Some(&env.0),
+            settings: Some(&settings.0),
             commands: &COMMANDS,
-            hooks: self.hooks.then_some(sources),
+            hooks: hooks.then_some(sources),
         }
     }
 

@@ -77,10 +77,20 @@ impl CodexOptions {
         config.filter(|_| !self.config.is_empty()).collect()
     }
 
+    /// Takes all options apart: a new one doesn't compile here until somebody decides whether it starts a program or may be secret.
     pub(crate) fn handed_on(&self) -> HandedOn<'_> {
+        let Self {
+            config,
+            env,
+            effort: _,
+            system_prompt: _,
+            append_system_prompt: _,
+            analytics: _,
+            env_allow: _,
+        } = self;
         HandedOn {
-            env: Some(&self.env.0),
-            settings: Some(&self.config.0),
+            env: Some(&env.0),
+            settings: Some(&config.0),
             commands: &COMMANDS,
             hooks: None,
         }
