@@ -277,15 +277,17 @@ mod tests {
             let never_saved = checkpoint_store::Seq::new(9999);
             writer.truncate_to(never_saved).map(|_| ())
         };
-        assert!(poll(journal.on_thread(0, fails), 1).await.is_none());
-        go.send(()).unwrap();
+        // The save that fails has an event with it, which stays to be saved.
         journal.note(event(2));
+        assert!(poll(journal.on_thread(1, fails), 1).await.is_none());
+        go.send(()).unwrap();
+        journal.note(event(3));
         let failed = journal.save(&head).await.unwrap_err().to_string();
         assert!(failed.contains("9999"), "{failed}");
         journal.save(&head).await.unwrap();
         drop(journal);
         let (_, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
-        assert_eq!(loaded.events, [event(1), event(2)]);
+        assert_eq!(loaded.events, [event(1), event(2), event(3)]);
     }
 
     /// The runtime ends while saves are under way.
