@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 }
 
 /// Where kept figures lie.
-const KEPT: &str = "bench/kept.json";
+const KEPT: &str = "lab/bench/kept.json";
 
 /// Relative to where the maintainer stands, not to the root of the workspace.
 pub(crate) fn absolute(path: &str) -> std::io::Result<PathBuf> {
