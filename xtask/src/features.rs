@@ -10,7 +10,7 @@ use crate::workspace::{Package, Workspace};
 /// The choices that are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// None, and the default ones: `lint` checks all.
+    /// None, and the default ones, of the crates that have features: `lint` checks all.
     Usual,
     /// Also each alone, each pair, and all.
     Pairs,
@@ -18,7 +18,8 @@ pub(crate) enum Choice {
 
 pub(crate) fn run(workspace: &Workspace, choice: Choice) -> Tally {
     let mut tally = Tally::default();
-    for package in workspace.published() {
+    let has_choice = |package: &&Package| choice == Choice::Pairs || !package.features.is_empty();
+    for package in workspace.published().filter(has_choice) {
         for features in sets(package, choice) {
             let features: Vec<&str> = features.into_iter().collect();
             let features = features.join(",");
