@@ -180,7 +180,7 @@ fn x126c_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
     let gate = waits("gate");
     let (shell, terminal, line) = shell(
         &scene,
-        &format!("--once --commit --check-timeout 3s --gate '{gate}'"),
+        &format!("--once --commit --check-timeout 8s --gate '{gate}'"),
     );
     terminal.send(format!("{line}\r"));
     for name in ["gate", "hook"] {
@@ -201,7 +201,7 @@ fn x126c_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
         };
         terminal.send(b"\x1a");
         wait_for("its stop", LONG, || (state() == Some('T')).then_some(()));
-        assert!(poll_until(std::time::Duration::from_secs(4), || None::<()>).is_none());
+        assert!(poll_until(std::time::Duration::from_secs(9), || None::<()>).is_none());
         fs_err::write(scene.file(&format!("{name}-goes")), "").unwrap();
         terminal.send("fg\r");
         wait_for("its end", LONG, || state().is_none().then_some(()));
