@@ -1,4 +1,4 @@
-//! What the caller of a driver chooses for one conversation, whichever agent it is with.
+//! The options of one conversation that all drivers share.
 
 use crate::config::AgentConfig;
 use crate::converse::Timeouts;
@@ -9,13 +9,13 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
-/// What every driver of a conversing agent takes besides the agent's own options.
+/// The options of one conversation that all drivers share, beside the agent's own options.
 ///
 /// `Debug` counts arguments and does not show them: they may be secret.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Choices {
-    /// What the agent may do without asking; see each driver.
+    /// The permissions that the agent has without asking; see each driver.
     pub permissions: Permissions,
     /// The MCP servers that the agent is handed.
     pub mcp_servers: McpServers,

@@ -74,7 +74,7 @@ impl AcpOptions {
     }
 }
 
-/// What is chosen with these methods is checked when a connection is opened.
+/// The driver checks these options when it opens a connection.
 impl AcpDriver {
     /// Replaces the agent's own options.
     #[must_use]

@@ -161,7 +161,7 @@ impl ClaudeOptions {
     }
 }
 
-/// What is chosen with these methods is checked when a connection is opened.
+/// The driver checks these options when it opens a connection.
 impl ClaudeDriver {
     /// Replaces the agent's own options.
     #[must_use]
@@ -186,7 +186,7 @@ impl ClaudeDriver {
 
     /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
     ///
-    /// What it is not allowed it asks: [`Event::PermissionAsked`](agent_duplex::Event::PermissionAsked) wants an answer
+    /// The agent asks for everything else: answer each [`Event::PermissionAsked`](agent_duplex::Event::PermissionAsked),
     /// under [`Permissions::Edits`] and [`Permissions::Deny`] too. [`Permissions::All`] is refused as root.
     #[must_use]
     pub fn permissions(mut self, permissions: Permissions) -> Self {

@@ -102,7 +102,7 @@ impl CodexOptions {
     }
 }
 
-/// What is chosen with these methods is checked when a connection is opened.
+/// The driver checks these options when it opens a connection.
 impl CodexDriver {
     /// Replaces the agent's own options.
     #[must_use]
