@@ -47,6 +47,56 @@ impl Choices {
     }
 }
 
+/// The methods of a driver whose options are the same for every agent.
+macro_rules! shared_options {
+    ($driver:ident, $options:ident) => {
+        /// The driver checks these options when it opens a connection.
+        impl $driver {
+            /// Replaces the agent's own options.
+            #[must_use]
+            pub fn options(mut self, options: $options) -> Self {
+                self.options = options;
+                self
+            }
+
+            /// Replaces the options that all drivers share.
+            #[must_use]
+            pub(crate) fn choices(mut self, choices: $crate::choices::Choices) -> Self {
+                self.choices = choices;
+                self
+            }
+
+            /// Names the model; by default the agent's own settings do.
+            #[must_use]
+            pub fn model(mut self, model: impl Into<String>) -> Self {
+                self.choices.model = Some(model.into());
+                self
+            }
+
+            /// Adds arguments at the end. The driver refuses an argument that repeats one of its own, such as one for
+            /// permissions, if it knows the agent's arguments.
+            #[must_use]
+            pub fn args(mut self, args: Vec<std::ffi::OsString>) -> Self {
+                self.choices.args.extend(args);
+                self
+            }
+
+            /// Sets how long the agent may take to answer: see
+            /// [`Choices::request_timeouts`](crate::Choices::request_timeouts).
+            #[must_use]
+            pub fn request_timeouts(
+                mut self,
+                initialize: std::time::Duration,
+                others: std::time::Duration,
+            ) -> Self {
+                self.choices = self.choices.request_timeouts(initialize, others);
+                self
+            }
+        }
+    };
+}
+pub(crate) use shared_options;
+
 impl fmt::Debug for Choices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Choices")

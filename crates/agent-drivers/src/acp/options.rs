@@ -1,7 +1,7 @@
 //! The options that only this agent has, and what its driver takes besides.
 
 use super::AcpDriver;
-use crate::choices::Choices;
+use crate::choices::shared_options;
 use crate::config::HandedOn;
 use crate::environment::Environment;
 use crate::hidden::Hidden;
@@ -10,9 +10,7 @@ use crate::session_locks::SessionLocks;
 use agent_duplex::Permissions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt;
-use std::time::Duration;
 
 /// What can be said to an agent that speaks the Agent Client Protocol besides its model and what it may do.
 ///
@@ -74,29 +72,10 @@ impl AcpOptions {
     }
 }
 
+shared_options!(AcpDriver, AcpOptions);
+
 /// The driver checks these options when it opens a connection.
 impl AcpDriver {
-    /// Replaces the agent's own options.
-    #[must_use]
-    pub fn options(mut self, options: AcpOptions) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Replaces what is chosen for the conversation.
-    #[must_use]
-    pub(crate) fn choices(mut self, choices: Choices) -> Self {
-        self.choices = choices;
-        self
-    }
-
-    /// Names the model; by default that of the agent's own settings.
-    #[must_use]
-    pub fn model(mut self, model: impl Into<String>) -> Self {
-        self.choices.model = Some(model.into());
-        self
-    }
-
     /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
     ///
     /// An agent that has a mode for it is put into that mode. What it asks all the same is allowed by the driver under
@@ -117,22 +96,7 @@ impl AcpDriver {
         self
     }
 
-    /// Adds arguments at the end, in the agent's own words. What the driver chooses of an agent that it knows is answered with an
-    /// error when it is said here again; what the agent may do is among that.
-    #[must_use]
-    pub fn args(mut self, args: Vec<OsString>) -> Self {
-        self.choices.args.extend(args);
-        self
-    }
-
-    /// Sets how long the agent may take to answer: see [`Choices::request_timeouts`].
-    #[must_use]
-    pub fn request_timeouts(mut self, initialize: Duration, others: Duration) -> Self {
-        self.choices = self.choices.request_timeouts(initialize, others);
-        self
-    }
-
-    /// Locks sessions against other processes that use the same directory: see [`Choices::session_locks`].
+    /// Locks sessions against other processes that use the same directory: see [`Choices::session_locks`](crate::Choices::session_locks).
     #[must_use]
     pub fn session_locks(mut self, locks: SessionLocks) -> Self {
         self.choices.session_locks = Some(locks);

@@ -1,7 +1,7 @@
 //! The options that only this agent has, and what its driver takes besides.
 
 use super::ClaudeDriver;
-use crate::choices::Choices;
+use crate::choices::shared_options;
 use crate::config::HandedOn;
 use crate::environment::Environment;
 use crate::hidden::Hidden;
@@ -11,11 +11,9 @@ use agent_duplex::Permissions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// The settings whose value is a command, or has one in it.
 const COMMANDS: [&str; 6] = [
@@ -161,29 +159,10 @@ impl ClaudeOptions {
     }
 }
 
+shared_options!(ClaudeDriver, ClaudeOptions);
+
 /// The driver checks these options when it opens a connection.
 impl ClaudeDriver {
-    /// Replaces the agent's own options.
-    #[must_use]
-    pub fn options(mut self, options: ClaudeOptions) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Replaces what is chosen for the conversation.
-    #[must_use]
-    pub(crate) fn choices(mut self, choices: Choices) -> Self {
-        self.choices = choices;
-        self
-    }
-
-    /// Names the model; by default that of the agent's own settings.
-    #[must_use]
-    pub fn model(mut self, model: impl Into<String>) -> Self {
-        self.choices.model = Some(model.into());
-        self
-    }
-
     /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
     ///
     /// The agent asks for everything else: answer each [`Event::PermissionAsked`](agent_duplex::Event::PermissionAsked),
@@ -201,22 +180,7 @@ impl ClaudeDriver {
         self
     }
 
-    /// Adds arguments at the end. What the driver chooses is answered with an error when it is said here again; what the
-    /// agent may do is among that.
-    #[must_use]
-    pub fn args(mut self, args: Vec<OsString>) -> Self {
-        self.choices.args.extend(args);
-        self
-    }
-
-    /// Sets how long the agent may take to answer: see [`Choices::request_timeouts`].
-    #[must_use]
-    pub fn request_timeouts(mut self, initialize: Duration, others: Duration) -> Self {
-        self.choices = self.choices.request_timeouts(initialize, others);
-        self
-    }
-
-    /// Locks sessions against other processes that use the same directory: see [`Choices::session_locks`].
+    /// Locks sessions against other processes that use the same directory: see [`Choices::session_locks`](crate::Choices::session_locks).
     #[must_use]
     pub fn session_locks(mut self, locks: SessionLocks) -> Self {
         self.choices.session_locks = Some(locks);

@@ -1,7 +1,7 @@
 //! The options that only this agent has, and what its driver takes besides.
 
 use super::CodexDriver;
-use crate::choices::Choices;
+use crate::choices::shared_options;
 use crate::config::HandedOn;
 use crate::environment::Environment;
 use crate::hidden::Hidden;
@@ -10,9 +10,7 @@ use agent_duplex::Permissions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt;
-use std::time::Duration;
 
 /// The settings whose value is a command, or has one in it.
 const COMMANDS: [&str; 2] = ["notify", "mcp_servers"];
@@ -102,29 +100,10 @@ impl CodexOptions {
     }
 }
 
+shared_options!(CodexDriver, CodexOptions);
+
 /// The driver checks these options when it opens a connection.
 impl CodexDriver {
-    /// Replaces the agent's own options.
-    #[must_use]
-    pub fn options(mut self, options: CodexOptions) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Replaces what is chosen for the conversation.
-    #[must_use]
-    pub(crate) fn choices(mut self, choices: Choices) -> Self {
-        self.choices = choices;
-        self
-    }
-
-    /// Names the model; by default that of the agent's own settings.
-    #[must_use]
-    pub fn model(mut self, model: impl Into<String>) -> Self {
-        self.choices.model = Some(model.into());
-        self
-    }
-
     /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
     ///
     /// | | it asks | its sandbox |
@@ -147,21 +126,6 @@ impl CodexDriver {
     #[must_use]
     pub fn mcp_servers(mut self, servers: McpServers) -> Self {
         self.choices.mcp_servers = servers;
-        self
-    }
-
-    /// Adds arguments at the end. What the driver chooses is answered with an error when it is said here again; what the
-    /// agent may do is among that.
-    #[must_use]
-    pub fn args(mut self, args: Vec<OsString>) -> Self {
-        self.choices.args.extend(args);
-        self
-    }
-
-    /// Sets how long the agent may take to answer: see [`Choices::request_timeouts`].
-    #[must_use]
-    pub fn request_timeouts(mut self, initialize: Duration, others: Duration) -> Self {
-        self.choices = self.choices.request_timeouts(initialize, others);
         self
     }
 }
