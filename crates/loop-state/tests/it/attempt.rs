@@ -235,6 +235,8 @@ fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
         for request in requests {
             trace.then(request);
         }
+        trace.then(open(1));
+        assert_eq!(trace.then(open(0)), [], "the turn is already to end");
         // The message gets a turn of its own.
         trace.then(AttemptInput::TurnEnded {
             how: TurnEndKind::Interrupted,
