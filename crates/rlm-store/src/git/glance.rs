@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::call::{PATIENCE, Refusal};
+use super::run::run;
 use super::written::is_line_of_written;
-use super::{Git, HEAD_COMMIT, PATIENCE, Refusal, ask, run};
+use super::{Git, HEAD_COMMIT, ask};
 
 /// How long a save waits for a new look when there is an older one.
 const BRIEF: Duration = Duration::from_millis(50);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use agent_duplex::ProcessName;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::Refusal;
+use super::call::Refusal;
 use crate::deadline::Hurry;
 
 /// How long git may take for its end: it removes its locks then, and what it has half made.

@@ -1,4 +1,4 @@
-//! git under a guard, because git starts filters, hooks, drivers and other programs that the repository names.
+//! Runs one git command to its end: under a guard, because git starts filters, hooks, drivers and other programs that the repository names.
 //!
 //! An agent may write the configuration and the attributes of its repository at any time, so no look at them beforehand tells what git is going to start.
 //! Therefore every git runs under a guard, which ends what git left running and proves that nothing is left. A git that [`only_reads`] runs without one
@@ -6,20 +6,31 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
 use agent_subprocess::{
-    Agent, AgentCommand, Containment, Exit, Marker, Output, StopPolicy, Stream,
+    Agent, AgentCommand, Containment, Exit, Marker, Output, StopPolicy, Stream, childless,
 };
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::runtime::{Builder, Handle};
 use tokio::time::{Instant, timeout};
 
-use super::looks::{self, Ends, Left, Look, Looks};
-use super::{Call, MAX_ANSWER, Refusal, TOO_MUCH, complaint};
+use super::call::{Call, Hooks, MAX_ANSWER, PATIENCE, POINTERS, Refusal, TOO_MUCH, complaint};
+use super::looks::{Ends, GRACE, Left, Look, Looks, Told};
 use crate::deadline::{Hurried, Hurry, left};
 use crate::processes::{MARKER, names};
+
+/// Switches off what a command that only reads could start: a check of signatures, and the fetch of what a partial clone lacks.
+const READ_ONLY: [&str; 2] = ["-c", "log.showSignature=false"];
+const READ_ONLY_VARIABLES: [(&str, &str); 2] =
+    [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
 
 /// How long the kill of what git left running may take, and the guard's report of it.
 const KILL: Duration = Duration::from_secs(1);
@@ -42,7 +53,7 @@ const READS: [&str; 10] = [
 ];
 
 /// Returns whether git writes nothing for these words.
-pub(super) fn only_reads<S: AsRef<OsStr>>(words: &[S]) -> bool {
+fn only_reads<S: AsRef<OsStr>>(words: &[S]) -> bool {
     let mut words = words.iter().filter_map(|word| word.as_ref().to_str());
     let mut command = words.next();
     while command == Some("-c") {
@@ -57,8 +68,147 @@ pub(super) fn only_reads<S: AsRef<OsStr>>(words: &[S]) -> bool {
     }
 }
 
+/// Runs git to its end on this thread, without hooks: what it printed, or why not; see [`run_with`].
+pub(crate) fn run<S: AsRef<OsStr>>(
+    directory: &Path,
+    arguments: &[S],
+    patience: Duration,
+    looks: Option<&Looks>,
+) -> Result<String, Refusal> {
+    let call = Call {
+        directory,
+        arguments,
+        environment: &[],
+        hooks: Hooks::Off,
+        patience,
+    };
+    run_with(&call, looks)
+}
+
+/// Runs git to its end on this thread: under a guard, or so that it can start no other program. It asks nothing, and what takes too long is ended.
+pub(crate) fn run_with<S: AsRef<OsStr>>(
+    call: &Call<'_, S>,
+    looks: Option<&Looks>,
+) -> Result<String, Refusal> {
+    // A filter, a wrapper around git, or a system that can't forbid it: from then on a guard is the shorter way.
+    static NEEDS_A_GUARD: AtomicBool = AtomicBool::new(false);
+    let mut alone = None;
+    if only_reads(call.arguments) && !NEEDS_A_GUARD.load(Ordering::Relaxed) {
+        alone = run_alone(call, looks)?;
+        if alone.is_none() {
+            NEEDS_A_GUARD.store(true, Ordering::Relaxed);
+        }
+    }
+    let said = match alone {
+        Some(said) => said,
+        None => run_contained(call, looks)?,
+    };
+    let text = String::from_utf8_lossy(&said);
+    Ok(text.trim_end_matches('\n').to_owned())
+}
+
+/// Runs a git that the kernel kills if it starts another program; nothing is returned if it did, or can't be run so. It is ended with its process group
+/// where it has one.
+fn run_alone<S: AsRef<OsStr>>(
+    call: &Call<'_, S>,
+    looks: Option<&Looks>,
+) -> Result<Option<Vec<u8>>, Refusal> {
+    let patience = call.patience;
+    let (tell, told) = mpsc::channel();
+    let look = looks
+        .map(|looks| looks.begin(Ends::Alone(tell.clone())))
+        .transpose()?;
+    let mut git = Command::new("git");
+    if childless::enforce(&mut git).is_err() {
+        return Ok(None);
+    }
+    POINTERS.iter().for_each(|name| {
+        git.env_remove(name);
+    });
+    if let Some(looks) = looks {
+        git.process_group(0);
+        looks.marker.iter().for_each(|marker| {
+            git.env(MARKER, marker);
+        });
+    }
+    let git = git
+        .args(READ_ONLY)
+        .args(call.words())
+        .current_dir(call.directory)
+        .envs(call.variables())
+        .envs(READ_ONLY_VARIABLES)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut git) = git else {
+        return Ok(None);
+    };
+    if let Some(look) = &look {
+        look.started(git.id());
+    }
+    let pid = Pid::from_raw(git.id().cast_signed());
+    let stdout = git.stdout.take().expect("it was piped");
+    std::thread::spawn(move || {
+        let said = read(stdout);
+        // It stays a zombie until it is waited for, so that its group's number stays its own.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let _gone = pid.map(|pid| retry_on_intr(|| waitid(WaitId::Pid(pid), options)));
+        // Nobody waits any longer for an answer that comes too late.
+        let _late = tell.send(Told::Over(said));
+    });
+    let complained = git.stderr.take().map(reading);
+    let (said, grace) = match told.recv_timeout(patience) {
+        Ok(Told::Over(said)) => (Ok(said), None),
+        Ok(Told::End(grace)) => (Err(Refusal::Stopped), Some(grace)),
+        Err(_) => (Err(Refusal::Silent(patience)), Some(GRACE)),
+    };
+    match (&look, grace) {
+        (Some(look), Some(grace)) => look.cut(&git, grace, &told),
+        (Some(look), None) => look.clear(&git),
+        (None, Some(_)) => {
+            let _gone_already = git.kill();
+        }
+        (None, None) => {}
+    }
+    let status = git.wait().map_err(Refusal::NotRun)?;
+    drop(look);
+    if childless::was_broken(status) {
+        return Ok(None);
+    }
+    let said = said?;
+    if said.len() as u64 >= MAX_ANSWER {
+        return Err(Refusal::Said(TOO_MUCH.into()));
+    }
+    if status.success() {
+        return Ok(Some(said));
+    }
+    // A hook that was left running may hold it open.
+    let complained = complained.and_then(|said| said.recv_timeout(PATIENCE).ok());
+    let complained = complained.unwrap_or_default();
+    Err(Refusal::Said(complaint(&String::from_utf8_lossy(
+        &complained,
+    ))))
+}
+
+/// Reads to the end, on a thread of its own.
+fn reading(from: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
+    let (answered, answer) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Nobody waits any longer for an answer that comes too late.
+        let _late = answered.send(read(from));
+    });
+    answer
+}
+
+fn read(from: impl Read) -> Vec<u8> {
+    let mut text = Vec::new();
+    let read = from.take(MAX_ANSWER).read_to_end(&mut text);
+    read.map_or(Vec::new(), |_| text)
+}
+
 /// Runs git to its end under a guard, and returns what it printed. Blocks.
-pub(super) fn run<S: AsRef<OsStr>>(
+fn run_contained<S: AsRef<OsStr>>(
     call: &Call<'_, S>,
     looks: Option<&Looks>,
 ) -> Result<Vec<u8>, Refusal> {
@@ -94,7 +244,7 @@ fn runtime() -> Result<&'static Handle, Refusal> {
 
 fn command<S: AsRef<OsStr>>(call: &Call<'_, S>, looks: Option<&Looks>) -> AgentCommand {
     let mut command = AgentCommand::new("git").args(call.words());
-    for name in super::POINTERS {
+    for name in POINTERS {
         command = command.env_remove(name);
     }
     for (name, value) in call.variables() {
@@ -176,7 +326,7 @@ async fn contained(
         by = hurried.told() => (Err(Refusal::Stopped), by.unwrap_or_else(Instant::now)),
         ended = timeout(patience, heard.until_end(&mut git)) => match ended {
             Ok(ended) => (ended, Instant::now()),
-            Err(_) => (Err(Refusal::Silent(patience)), Instant::now() + looks::GRACE),
+            Err(_) => (Err(Refusal::Silent(patience)), Instant::now() + GRACE),
         },
     };
     let report = loop {
