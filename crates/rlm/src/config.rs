@@ -78,7 +78,8 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 
 #[cfg(test)]
 mod tests {
-    use super::file::{File, Whose};
+    use super::file::File;
+    use super::keys::Whose;
     use super::*;
     use std::path::Path;
     use std::time::Duration;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use toml::Value;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use super::keys::{self, Of};
+use super::keys::{self, Of, Whose};
 use super::read::{FILE_NAME, content};
 use super::tree::{Origin, Tree};
 use super::values::Config;
@@ -28,14 +28,6 @@ pub(super) struct File {
     pub(super) text: String,
     pub(super) tree: Tree,
     pub(super) phases: Vec<(String, Tree)>,
-}
-
-/// Whose file it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
-    /// What it names by a path counts from where it lies, as its reader does it.
-    Project,
-    User,
 }
 
 impl File {

@@ -1,7 +1,5 @@
 //! All keys that settings can have, once: the schema, the lists that people see and the refusals come from here.
 
-use super::file::Whose;
-
 /// Where a key may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
@@ -12,6 +10,14 @@ pub(crate) enum Of {
     /// In a phase only.
     PhaseOnly,
     /// In the user's own file only: a project has no say in it.
+    User,
+}
+
+/// Whose file a key is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// What it names by a path counts from where it lies, as its reader does it.
+    Project,
     User,
 }
 

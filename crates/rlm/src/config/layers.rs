@@ -8,7 +8,8 @@ use rlm_text::{bytes, duration};
 use toml::Value;
 
 use super::built_in;
-use super::file::{self, File, Whose};
+use super::file::{self, File};
+use super::keys::Whose;
 use super::tree::{Origin, Tree};
 use crate::agents::AgentKind;
 use crate::args::{LoopArgs, PermissionsArg, RunArgs};
