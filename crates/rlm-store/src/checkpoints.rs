@@ -4,7 +4,7 @@ use checkpoint_store::verify::{Verification, verify};
 use checkpoint_store::{LoadReport, PhaseInfo, Seq, reader};
 use loop_state::{CutCause, Event, Head, Step, Timestamp};
 
-use crate::journal::options;
+use crate::runs::options;
 use crate::{Committed, Error, Mend, Project, RunHead, RunId, runs};
 
 /// The saved states of a run: the coarse ones, one a phase, and the fine ones.

@@ -3,24 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
-use checkpoint_store::{Healed, Loaded, Meta, Options, Writer};
+use checkpoint_store::{Healed, Loaded, Meta, Writer};
 use loop_state::Event;
 use tokio::task::JoinHandle;
 
+use crate::runs::options;
 use crate::{Error, Project, RunHead, RunId};
-
-/// The schema of a run's head and events. A reader of another version refuses, naming both.
-const SCHEMA: &str = "rlm-run";
-const SCHEMA_VERSION: u32 = 1;
-
-pub(crate) fn options(create: bool) -> Options {
-    Options {
-        schema: SCHEMA.into(),
-        schema_version: SCHEMA_VERSION,
-        create,
-        ..Options::default()
-    }
-}
 
 /// The run's store, and the events that it does not have yet.
 #[derive(Debug)]

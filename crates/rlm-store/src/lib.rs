@@ -3,9 +3,9 @@
 //! It keeps the project's private folder `.rlm`, the locks, the journal, the transcripts and the timeline, asks git, and takes a run elsewhere.
 //! It must not know the loop that is live: it starts no agent, holds no rule of the loop, prints nothing and installs no signal handler.
 //! It is a part of [`rlm`](https://docs.rs/rlm-loop) and promises nothing to other programs; `loop-runner` runs what is kept here.
-//! Read [`state_dir`] first (every file below `.rlm` is hostile input), then [`Project`], [`RunId`] and [`RunHead`] (what is saved), [`journal`] and
-//! [`transcript`] (how it is written), [`Checkpoints`] and [`timeline`] (how it is read), [`WorkTree`], [`locks`] and [`holder`] (who has it), [`git`],
-//! and at last [`moving`] (export, import, fork) and removal.
+//! Read [`state_dir`] first (every file below `.rlm` is hostile input), then [`git`], [`Project`], [`Settings`] and [`RunHead`] (what is saved),
+//! [`journal`] (how it is written), [`Checkpoints`] and [`timeline`] (how it is read), [`locks`], [`WorkTree`] and [`holder`] (which process has the
+//! run), and at last [`moving`] (export, import, fork) and removal.
 //!
 //! # Files
 //!
@@ -31,6 +31,23 @@
 //! | [`is_usage`](Error::is_usage) | settings, names or a prompt file that make no run; a name that is taken; also each that was moved | ask differently |
 //! | none of them | a file can't be read or written, or a state is damaged beyond use: the text names it | [`Project::verify`] says what is left of the run |
 
+// The modules in reading order; each takes from those above it:
+//   deadline, processes, time   a shared deadline, the names of processes, the wall clock
+//   state_dir                   files below `.rlm`, which an agent may have planted
+//   run_id, error               the name of a run, and all messages
+//   git                         git commands under a guard, the repository of a working tree, commits, bundles
+//   project                     where runs and their files are
+//   prompt_file, settings       what a run was asked to do
+//   programs                    which programs that starts
+//   transcript, loss            what the agent said, and what a damage took
+//   runs                        what is saved of a run, and the runs of a project
+//   journal                     how it is saved
+//   checkpoints, timeline       the saves one by one, and all that happened
+//   worktrees, space            working trees of runs' own, and the disk that all takes
+//   survivors                   processes that a run left alive
+//   locks, work_tree, holder    which process has a run
+//   moving                      export, import, fork
+//   removal                     `clean`
 mod checkpoints;
 mod command;
 pub mod deadline;

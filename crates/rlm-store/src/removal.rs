@@ -7,10 +7,9 @@ use checkpoint_store::reader::{self, KeptOut};
 use uuid::Uuid;
 
 use crate::moving;
-use crate::space::TRANSCRIPTS;
 use crate::state_dir;
 use crate::timestamp;
-use crate::transcript::{Removed, files};
+use crate::transcript::{self, Removed, files};
 use crate::{Error, Project, RunId};
 
 /// What the name of a directory begins with that is being removed.
@@ -74,7 +73,7 @@ impl Project {
     pub fn remove_transcripts(&self, run: &RunId, by: &str) -> Result<(), Error> {
         let dir = self.existing(run)?;
         let _kept_out = self.keep_out(run, &dir)?;
-        let place = dir.join(TRANSCRIPTS);
+        let place = dir.join(transcript::FOLDER);
         let fail = |e| Error::io("can't remove", &place, e);
         let all = files(&dir).map_err(fail)?;
         Removed::note(&dir, timestamp(SystemTime::now()), by).map_err(fail)?;

@@ -3,16 +3,30 @@
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use checkpoint_store::{Loaded, reader};
+use checkpoint_store::{Loaded, Options, reader};
 use loop_state::{Event, Head, StopCause, StopReason, Timestamp};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::journal::options;
 use crate::prompt_file::{self, MAX_PROMPT};
-use crate::space::TRANSCRIPTS;
 use crate::state_dir::Metadata;
-use crate::{Error, Loss, PhaseSettings, Project, PromptSource, RunId, Settings, state_dir};
+use crate::{
+    Error, Loss, PhaseSettings, Project, PromptSource, RunId, Settings, state_dir, transcript,
+};
+
+/// The schema of a run's head and events. A reader of another version refuses, naming both.
+const SCHEMA: &str = "rlm-run";
+const SCHEMA_VERSION: u32 = 1;
+
+/// Returns how the store of a run is opened, and made if it may be.
+pub(crate) fn options(create: bool) -> Options {
+    Options {
+        schema: SCHEMA.into(),
+        schema_version: SCHEMA_VERSION,
+        create,
+        ..Options::default()
+    }
+}
 
 /// What is saved of a run: the machine's head and what the runner must know to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -368,7 +382,7 @@ fn changed_at(dir: &Path) -> Timestamp {
 
 /// Whether an attempt was made. Something was saved before it, so what is missing there was lost.
 fn was_begun(run_dir: &Path) -> bool {
-    state_dir::exists(&run_dir.join(TRANSCRIPTS))
+    state_dir::exists(&run_dir.join(transcript::FOLDER))
 }
 
 /// Says of a run without a saved state what became of that.

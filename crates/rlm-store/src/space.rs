@@ -3,10 +3,8 @@
 use serde::Serialize;
 
 use crate::git::tree;
-use crate::{Project, RunId, state_dir};
+use crate::{Project, RunId, state_dir, transcript};
 
-/// The directory of a run that holds its transcripts.
-pub const TRANSCRIPTS: &str = "transcripts";
 /// What a detached run printed.
 const OUTPUT: &str = "output.log";
 /// How many files of working trees are looked at, all together.
@@ -52,7 +50,7 @@ impl Project {
         for path in state_dir::entries(&dir).unwrap_or_default() {
             let name = path.file_name().and_then(|name| name.to_str());
             let of = match name {
-                Some(TRANSCRIPTS) => &mut space.transcripts,
+                Some(transcript::FOLDER) => &mut space.transcripts,
                 Some(name) if name.starts_with(OUTPUT) => &mut space.output,
                 _ => &mut space.state,
             };
@@ -86,7 +84,7 @@ mod tests {
         let project = Project::find(dir.path()).unwrap();
         let run: RunId = "r1".parse().unwrap();
         let place = project.run_dir(&run);
-        fs_err::create_dir_all(place.join(TRANSCRIPTS)).unwrap();
+        fs_err::create_dir_all(place.join(transcript::FOLDER)).unwrap();
         let write = |name: &str, bytes| fs_err::write(place.join(name), vec![7; bytes]).unwrap();
         write("transcripts/1-1.ndjson", 50_000);
         write("output.log", 20_000);

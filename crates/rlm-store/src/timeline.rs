@@ -19,7 +19,7 @@ use loop_state::{
     Timestamp, Usage, Verdict,
 };
 
-use crate::journal::options;
+use crate::runs::options;
 use crate::{Committed, Error, Fate, Project, RunHead, RunId, RunState, runs};
 
 mod commits;

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use agent_duplex::{Event, Line, Observation, Stream};
 use loop_state::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::state_dir;
+use records::{MAX_BYTES, is_zero};
+
 pub(crate) use list::files;
-pub use list::{by_age, transcripts};
-pub use list::{path, unknown};
-pub use records::Records;
-pub use removed::{Removed, removed_transcripts};
+pub use list::{FOLDER, path, transcripts};
+pub use records::{Record, Records, by_age};
+pub use removed::{Removed, removed_transcripts, unknown};
 pub use room::{Room, Tended};
 
 mod list;
@@ -25,29 +26,9 @@ mod room;
 
 /// How old unflushed text may get: what a hard kill can lose (J51).
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// A transcript stops growing here, so that an agent that floods doesn't fill the disk.
-const MAX_BYTES: u64 = 64 << 20;
-/// A file of more bytes is no transcript of ours: the last record of one may begin just below the limit.
-const MOST: u64 = 2 * MAX_BYTES;
 /// Lines that come within so long are one record, up to so many bytes: each for itself, a short one takes twenty times its length.
 const AT_ONCE: Duration = Duration::from_millis(100);
 const JOINED: usize = 8 << 10;
-
-/// One line of a transcript.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// When it happened, in milliseconds since the Unix epoch.
-    pub at: Timestamp,
-    /// What it is: `prompt`, `steer`, `end`, `truncated`, `reduced` where something was left out later; of a plain agent `stdout` and `stderr`; of one whose driver understands it `text` (as it was
-    /// streamed), `message`, `tool`, `result`, `ask`, `note`, and `raw`, the line behind them.
-    pub kind: String,
-    /// Its text, several lines where they came at once; bytes that are not UTF-8 stand as U+FFFD.
-    #[serde(default)]
-    pub text: String,
-    /// How many bytes were left out of the middle of the line.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub omitted: u64,
-}
 
 /// A [`Record`] that borrows its text.
 #[derive(Serialize)]
@@ -74,14 +55,6 @@ impl Write for Counted<'_> {
     fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde asks for a reference"
-)]
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 /// A record that more may come to: text that is streamed, or lines that come at once.

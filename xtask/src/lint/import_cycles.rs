@@ -16,7 +16,6 @@ const STILL: &[(&str, usize, usize)] = &[
     ("agent-drivers", 24, 5),
     ("loop-runner", 24, 7),
     ("loop-state", 9, 9),
-    ("rlm-store", 21, 0),
 ];
 
 /// How many re-exports a name may go through.

@@ -5,9 +5,8 @@ use std::time::Duration;
 use agent_duplex::ProcessName;
 use rlm_store::git::looks::{Looks, OwnLooks};
 use rlm_store::runs::RunHead;
-use rlm_store::space::TRANSCRIPTS;
 use rlm_store::survivors::{self, Swept};
-use rlm_store::{WorkTree, state_dir};
+use rlm_store::{WorkTree, state_dir, transcript};
 
 use crate::news::News;
 use crate::runner::Runner;
@@ -51,7 +50,11 @@ impl Runner {
     pub(super) fn remove_orphans(&mut self, of_store: usize) {
         let project = self.work_tree.project();
         let run_dir = project.run_dir(&self.saved.run);
-        let places = [project.state_dir(), run_dir.join(TRANSCRIPTS), run_dir];
+        let places = [
+            project.state_dir(),
+            run_dir.join(transcript::FOLDER),
+            run_dir,
+        ];
         let removed = places.iter().map(|place| state_dir::remove_orphans(place));
         let files = match removed.sum::<usize>() + of_store {
             0 => return,

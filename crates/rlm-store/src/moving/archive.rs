@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tar::{EntryType, Header};
 
 use super::manifest::{self, Entry, MAX_BYTES, Manifest};
-use super::{Halt, Meter};
+use super::work::{Halt, Meter};
 use crate::{Error, state_dir};
 
 /// How much is copied at a time.

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::Arrival;
 use super::incoming::Incoming;
 use super::manifest::{BUNDLE, Manifest, Tip};
 use crate::git::bundle::{self, Refs};
@@ -13,6 +12,20 @@ use crate::git::tree::Worktree;
 use crate::git::written::is_archive;
 use crate::git::{Git, Hooks};
 use crate::{Project, RunHead, RunId, state_dir};
+
+/// Where the files of a run that was imported are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrival {
+    /// In a repository that was made for them.
+    Made,
+    /// In the project's own working tree, which stood at its commit, or was brought there.
+    InPlace,
+    /// In a working tree of the run's own.
+    Worktree,
+    /// They did not come along.
+    None,
+}
 
 /// Where the files are.
 pub(super) struct Arrived {

@@ -18,11 +18,11 @@ use checkpoint_store::Writer;
 use loop_state::Event;
 use uuid::Uuid;
 
-use super::import::refuse_damaged;
+use super::archive;
 use super::incoming::{Incoming, lock_left};
 use super::manifest::{self, BUNDLE, Entry, FORMAT, Manifest, Tip};
-use super::{Halt, Meter, archive, halting};
-use crate::journal::options;
+use super::work::{Halt, Meter, halting, refuse_damaged};
+use crate::runs::options;
 use crate::timestamp;
 use crate::{
     Error, Mend, Moved, Project, RunHead, RunId, RunState, WorkTree, runs, state_dir, survivors,

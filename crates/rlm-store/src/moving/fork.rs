@@ -8,11 +8,11 @@ use loop_state::{Event, Lineage, StopReason};
 use uuid::Uuid;
 
 use super::incoming::Incoming;
-use super::{Halt, halting};
+use super::work::{Halt, halting};
 use crate::git::Hooks;
 use crate::git::tree::Worktree;
-use crate::journal::options;
 use crate::runs::Origin;
+use crate::runs::options;
 use crate::{Error, Fate, Mend, Place, Progress, Project, RunHead, RunId, runs};
 
 /// From where a fork goes on, and what it is called.

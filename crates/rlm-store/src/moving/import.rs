@@ -8,18 +8,18 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use cancellable_sleep::SleepGate;
-use checkpoint_store::verify::{Condition, Next, verify};
 use checkpoint_store::{Writer, reader};
 use loop_state::{Event, Lineage};
 use uuid::Uuid;
 
-use super::arrive::{Arrived, arrive};
+use super::archive;
+use super::arrive::{Arrival, Arrived, arrive};
 use super::incoming::Incoming;
 use super::manifest::{self, BUNDLE, Manifest};
 use super::paths::{self, Places};
-use super::{Halt, Meter, archive, halting};
-use crate::journal::options;
+use super::work::{Halt, Meter, halting, refuse_damaged};
 use crate::runs::Origin;
+use crate::runs::options;
 use crate::{Error, Mend, Project, RunHead, RunId, state_dir};
 
 /// What a run is called that is imported.
@@ -29,20 +29,6 @@ pub struct ImportOptions {
     pub run: Option<RunId>,
     /// The name of a copy for which nobody chose one.
     pub fresh: RunId,
-}
-
-/// Where the files of a run that was imported are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Arrival {
-    /// In a repository that was made for them.
-    Made,
-    /// In the project's own working tree, which stood at its commit, or was brought there.
-    InPlace,
-    /// In a working tree of the run's own.
-    Worktree,
-    /// They did not come along.
-    None,
 }
 
 /// A run that was imported.
@@ -243,20 +229,6 @@ fn look(dir: &Path, manifest: &Manifest) -> Result<RunHead, String> {
         true => Ok(head),
         // It is what processes of the run are found by: one that fits too much would end others.
         false => Err(bad(&"its marker is none")),
-    }
-}
-
-/// Says why a store is not one that a run can travel with: in all of it nothing may be damaged.
-pub(super) fn refuse_damaged(dir: &Path) -> Result<(), String> {
-    let found = verify(dir).map_err(|e| e.to_string())?;
-    let is_whole =
-        |condition: &Condition| matches!(condition, Condition::Whole | Condition::Torn { .. });
-    if let Some(file) = found.files.iter().find(|file| !is_whole(&file.condition)) {
-        return Err(format!("{}: {}", file.name, file.condition));
-    }
-    match found.next {
-        Next::Resume { .. } => Ok(()),
-        other => Err(other.to_string()),
     }
 }
 

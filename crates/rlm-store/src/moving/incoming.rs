@@ -8,7 +8,7 @@ use checkpoint_store::Writer;
 use loop_state::Event;
 use uuid::Uuid;
 
-use crate::journal::options;
+use crate::runs::options;
 use crate::state_dir;
 use crate::{Error, Project, RunHead, RunId};
 

@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use loop_state::Head;
-
-use super::{Records, pack, removed_transcripts};
 use crate::state_dir;
 
+/// The directory of a run that holds its transcripts.
+pub const FOLDER: &str = "transcripts";
 /// What the name of a transcript ends with that was compressed.
 const PACKED: &str = "ndjson.zst";
 const PLAIN: &str = "ndjson";
+/// What the name of a file ends with that is being written.
+pub(super) const PART: &str = "part";
 
 /// Returns the path of an attempt's transcript as it is written.
 pub fn path(run_dir: &Path, iteration: u32, attempt: u32) -> PathBuf {
     run_dir
-        .join("transcripts")
+        .join(FOLDER)
         .join(format!("{iteration}-{attempt}.{PLAIN}"))
 }
 
@@ -41,7 +42,7 @@ pub(crate) fn is_packed(path: &Path) -> bool {
 ///
 /// When the directory can't be read. That there is none is an empty list.
 pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
-    let entries = match state_dir::entries(&run_dir.join("transcripts")) {
+    let entries = match state_dir::entries(&run_dir.join(FOLDER)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
     };
@@ -59,29 +60,14 @@ pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
     Ok(found.into_iter().map(flat).collect())
 }
 
-/// Sorts transcripts by when their attempts began. Their numbers alone don't tell where a run has several phases, each of which counts anew.
-#[must_use]
-pub fn by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBuf)> {
-    let first = |path: &PathBuf| Some(Records::open(path).ok()?.next()?.ok()?.at);
-    if all.iter().any(|(_, attempt, _)| *attempt > 1) {
-        all.sort_by_cached_key(|(iteration, attempt, path)| {
-            let began = first(path);
-            // One that nothing was written to yet has just begun.
-            (began.is_none(), began, *iteration, *attempt)
-        });
-    }
-    all
-}
-
 /// Lists every file of transcripts in a run's directory: both forms of one whose compressing was cut, and what was begun.
 pub(crate) fn files(run_dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match state_dir::entries(&run_dir.join("transcripts")) {
+    let entries = match state_dir::entries(&run_dir.join(FOLDER)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
     };
-    let is_ours = |path: &PathBuf| {
-        numbers(path).is_some() || path.extension().is_some_and(|it| it == pack::PART)
-    };
+    let is_ours =
+        |path: &PathBuf| numbers(path).is_some() || path.extension().is_some_and(|it| it == PART);
     Ok(entries.into_iter().filter(is_ours).collect())
 }
 
@@ -90,22 +76,6 @@ fn numbers(path: &Path) -> Option<(u32, u32)> {
     let (iteration, attempt) = stem.split_once('-')?;
     let is_ours = extension == PLAIN || extension == PACKED;
     is_ours.then_some((iteration.parse().ok()?, attempt.parse().ok()?))
-}
-
-/// Returns the iterations and attempts that have transcripts and that a run's saved state does not know of, as after a damage.
-pub fn unknown(run_dir: &Path, saved: &Head) -> Vec<(u32, u32)> {
-    let all = transcripts(run_dir).unwrap_or_default();
-    let present = (saved.iteration, saved.attempt);
-    let is_newer = |(iteration, attempt): &(u32, u32)| {
-        let is_later = *attempt >= saved.first_attempt && (*iteration, *attempt) > present;
-        is_later || *attempt > saved.highest_attempt
-    };
-    let numbers = all
-        .into_iter()
-        .map(|(iteration, attempt, _)| (iteration, attempt));
-    let removed = removed_transcripts(run_dir).map(|it| it.attempts);
-    let numbers = numbers.chain(removed.into_iter().flatten());
-    numbers.filter(is_newer).collect()
 }
 
 #[cfg(test)]

@@ -9,12 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use uuid::Uuid;
 use zstd::stream::write::Encoder;
 
-use super::list::{is_packed, packed, unpacked};
-use super::{MOST, Records};
-use crate::{Record, state_dir};
+use super::list::{PART, is_packed, packed, unpacked};
+use super::records::{MOST, Record, Records};
+use crate::state_dir;
 
-/// What the name of a file ends with that is being written.
-pub(super) const PART: &str = "part";
 const LEVEL: i32 = 3;
 /// How much is done before it is asked again whether to stop.
 const CHUNK: usize = 256 << 10;

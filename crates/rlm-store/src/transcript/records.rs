@@ -1,21 +1,49 @@
-//! The one way to read a transcript, be it compressed, cut, or still growing.
+//! What a line of a transcript is, and the one way to read one, be it compressed, cut, or still growing.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use loop_state::Timestamp;
+use serde::{Deserialize, Serialize};
 use zstd::stream::read::Decoder;
 
-use super::MOST;
 use super::list::{is_packed, packed, unpacked};
-use crate::Record;
 use crate::state_dir::{self, Identity};
 
+/// A transcript stops growing here, so that an agent that floods doesn't fill the disk.
+pub(super) const MAX_BYTES: u64 = 64 << 20;
+/// A file of more bytes is no transcript of ours: the last record of one may begin just below the limit.
+pub(super) const MOST: u64 = 2 * MAX_BYTES;
 /// More than a record takes of the longest line that there is, with all of it escaped; what has more is no line of ours.
 const MAX_LINE: u64 = 100 << 20;
 /// More than the text of a record of ours has.
 const MAX_TEXT: usize = 20 << 20;
 /// The largest memory of an unpacker, as a power of two; more than any transcript is packed with.
 const WINDOW: u32 = 24;
+
+/// One line of a transcript.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// When it happened, in milliseconds since the Unix epoch.
+    pub at: Timestamp,
+    /// What it is: `prompt`, `steer`, `end`, `truncated`, `reduced` where something was left out later; of a plain agent `stdout` and `stderr`; of one whose driver understands it `text` (as it was
+    /// streamed), `message`, `tool`, `result`, `ask`, `note`, and `raw`, the line behind them.
+    pub kind: String,
+    /// Its text, several lines where they came at once; bytes that are not UTF-8 stand as U+FFFD.
+    #[serde(default)]
+    pub text: String,
+    /// How many bytes were left out of the middle of the line.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted: u64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+pub(super) fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
 
 /// The records of a transcript, read as they are asked for, whether it is compressed or not.
 ///
@@ -166,6 +194,20 @@ impl Records {
             }
         }
     }
+}
+
+/// Sorts transcripts by when their attempts began. Their numbers alone don't tell where a run has several phases, each of which counts anew.
+#[must_use]
+pub fn by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBuf)> {
+    let first = |path: &PathBuf| Some(Records::open(path).ok()?.next()?.ok()?.at);
+    if all.iter().any(|(_, attempt, _)| *attempt > 1) {
+        all.sort_by_cached_key(|(iteration, attempt, path)| {
+            let began = first(path);
+            // One that nothing was written to yet has just begun.
+            (began.is_none(), began, *iteration, *attempt)
+        });
+    }
+    all
 }
 
 #[cfg(test)]

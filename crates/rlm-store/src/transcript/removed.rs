@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use loop_state::Timestamp;
+use loop_state::{Head, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::list::transcripts;
+use super::list::{FOLDER, transcripts};
 use crate::state_dir;
 
 /// The file that says so, beside those that are left.
@@ -53,8 +53,24 @@ pub fn removed_transcripts(run_dir: &Path) -> Option<Removed> {
     (!this.attempts.is_empty()).then_some(this)
 }
 
+/// Returns the iterations and attempts that have transcripts and that a run's saved state does not know of, as after a damage.
+pub fn unknown(run_dir: &Path, saved: &Head) -> Vec<(u32, u32)> {
+    let all = transcripts(run_dir).unwrap_or_default();
+    let present = (saved.iteration, saved.attempt);
+    let is_newer = |(iteration, attempt): &(u32, u32)| {
+        let is_later = *attempt >= saved.first_attempt && (*iteration, *attempt) > present;
+        is_later || *attempt > saved.highest_attempt
+    };
+    let numbers = all
+        .into_iter()
+        .map(|(iteration, attempt, _)| (iteration, attempt));
+    let removed = removed_transcripts(run_dir).map(|it| it.attempts);
+    let numbers = numbers.chain(removed.into_iter().flatten());
+    numbers.filter(is_newer).collect()
+}
+
 fn path(run_dir: &Path) -> PathBuf {
-    run_dir.join("transcripts").join(NAME)
+    run_dir.join(FOLDER).join(NAME)
 }
 
 /// Reads it; what can't be read says nothing.

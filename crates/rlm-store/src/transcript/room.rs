@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use super::list::{self, is_packed, packed, transcripts};
+use super::list::{self, FOLDER, PART, is_packed, packed, transcripts};
 use super::pack::{self, Less};
-use super::{Records, by_age};
+use super::records::{Records, by_age};
 use crate::state_dir;
 
 /// How many of a run's newest transcripts are left as they are.
@@ -118,8 +118,8 @@ impl Room {
 
     /// Looks at what earlier processes left, and removes what one of them had begun to write.
     fn look(&mut self) -> io::Result<()> {
-        for path in state_dir::entries(&self.run_dir.join("transcripts"))? {
-            if path.extension().is_some_and(|it| it == pack::PART) {
+        for path in state_dir::entries(&self.run_dir.join(FOLDER))? {
+            if path.extension().is_some_and(|it| it == PART) {
                 state_dir::remove_file(&path)?;
             }
         }
