@@ -24,7 +24,7 @@ mod words;
 
 pub use gather::gather;
 pub use json::json;
-pub use page::{is_of, page};
+pub use page::page;
 pub use report::{Report, Wording};
 pub use words::{removed, uncommitted};
 

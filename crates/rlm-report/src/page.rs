@@ -1,9 +1,10 @@
-//! The page of a report as a whole: its head, its sections, and the mark by which it is recognised.
+//! The page of a report as a whole: its head and its sections.
 
 use std::time::Duration;
 
 use loop_state::{Evidence, StopReason};
 use maud::{Markup, PreEscaped, html};
+use rlm_store::git::written::report_mark;
 use rlm_store::{Fate, PhaseSettings, RunState};
 use rlm_text::money::dollars;
 
@@ -36,25 +37,13 @@ pub fn page(report: &Report) -> String {
     visible(&page.into_string())
 }
 
-/// Returns the mark of a page of this run; see [`is_of`].
-fn mark(run: &str) -> String {
-    format!("rlm-report {run}")
-}
-
-/// Returns whether a file that begins so is a report of this run.
-#[must_use]
-pub fn is_of(beginning: &str, run: &str) -> bool {
-    let mark = format!("<meta name=\"generator\" content=\"{}\">", mark(run));
-    beginning.starts_with("<!doctype html>") && beginning.contains(&mark)
-}
-
 fn head(report: &Report) -> Markup {
-    let run = report.timeline.head.run.as_str();
+    let run = &report.timeline.head.run;
     html! {
         head {
             meta charset="utf-8";
             meta http-equiv="Content-Security-Policy" content=(POLICY);
-            meta name="generator" content=(mark(run));
+            (PreEscaped(report_mark(run)))
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="referrer" content="no-referrer";
             meta name="robots" content="noindex";

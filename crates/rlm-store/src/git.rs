@@ -15,7 +15,7 @@ mod glance;
 pub mod looks;
 mod run;
 pub(crate) mod tree;
-pub(crate) mod written;
+pub mod written;
 
 pub(crate) use call::{Call, Hooks};
 pub use call::{LIMIT, POINTERS, Refusal, complaint};

@@ -8,13 +8,14 @@ use std::path::Path;
 use tar::Header;
 use uuid::Uuid;
 
-use crate::state_dir;
+use crate::{RunId, state_dir};
 
-/// As much of a file is looked at to see whether it is a report.
-const BEGINNING: u64 = 2048;
+/// How many bytes of a file tell whether it is a report.
+pub const BEGINNING: u64 = 2048;
+/// How the element begins that marks a page as a report.
+const REPORT: &str = "<meta name=\"generator\" content=\"rlm-report ";
 /// The name of the first file of an archive.
 pub(crate) const MANIFEST: &str = "manifest.json";
-const REPORT: &str = "<meta name=\"generator\" content=\"rlm-report ";
 
 /// Returns whether a file that git does not know is one of those, by its name and by how it begins. Those that are being written have random names, and
 /// are known by how they begin as well: a name alone hides nothing.
@@ -57,9 +58,21 @@ pub(crate) fn is_archive(path: &Path) -> bool {
 
 fn is_report(path: &Path) -> bool {
     let mut beginning = Vec::new();
-    let read = state_dir::open(path)
-        .ok()
-        .map(|file| file.take(BEGINNING).read_to_end(&mut beginning));
-    let beginning = String::from_utf8_lossy(&beginning);
-    read.is_some() && beginning.starts_with("<!doctype html>") && beginning.contains(REPORT)
+    let read =
+        state_dir::open(path).and_then(|file| file.take(BEGINNING).read_to_end(&mut beginning));
+    read.is_ok() && begins_report(&beginning, None)
+}
+
+/// Returns the element that marks a page as a report of this run.
+#[must_use]
+pub fn report_mark(run: &RunId) -> String {
+    format!("{REPORT}{run}\">")
+}
+
+/// Returns whether a file that begins so is a report: of this run, or of any.
+#[must_use]
+pub fn begins_report(beginning: &[u8], run: Option<&RunId>) -> bool {
+    let mark = run.map_or_else(|| REPORT.to_owned(), report_mark);
+    let beginning = String::from_utf8_lossy(beginning);
+    beginning.starts_with("<!doctype html>") && beginning.contains(&mark)
 }

@@ -4,7 +4,8 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use rlm_report::{Wording, gather, is_of, json, page};
+use rlm_report::{Wording, gather, json, page};
+use rlm_store::git::written::{BEGINNING, begins_report};
 use rlm_store::{RunId, RunState, Timeline, state_dir};
 use rlm_text::escape::plain;
 use uuid::Uuid;
@@ -18,9 +19,6 @@ use crate::hint::quoted;
 use crate::output;
 use crate::render::{json_line, may};
 use crate::session::refuse_inside;
-
-/// As much of a file is looked at to see whether it is a report.
-const BEGINNING: u64 = 2048;
 
 pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, Failure> {
     let (project, run) = meant::named_or_newest(directory, args.run.as_deref())?;
@@ -112,7 +110,7 @@ fn refuse_other(target: &Path, run: &RunId) -> Result<(), Failure> {
     let mut beginning = Vec::new();
     let read = file.take(BEGINNING).read_to_end(&mut beginning);
     read.map_err(|e| unwritable(target, &e))?;
-    match beginning.is_empty() || is_of(&String::from_utf8_lossy(&beginning), run.as_str()) {
+    match beginning.is_empty() || begins_report(&beginning, Some(run)) {
         true => Ok(()),
         false => Err(Failure::usage(format!(
             "`{}` is there and is no report of run `{run}`: name another file by -o, or replace it by --force",
