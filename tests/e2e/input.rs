@@ -349,8 +349,13 @@ fn x117g_a_state_directory_that_is_none_is_left_alone() {
 
     fs_err::remove_file(&state).unwrap();
     symlink(&outside, &state).unwrap();
+    let link = "`.rlm` is a symbolic link, which rlm does not follow; remove the link, or put the directory itself in its place";
     let ended = scene.run(&["--once"]).run(LONG).expect_code(1);
-    assert!(ended.stderr.contains(".rlm"), "{ended}");
+    assert!(ended.stderr.contains(link), "{ended}");
+    let ended = scene.rlm(&["status"]).run(LONG).expect_code(1);
+    assert!(ended.stderr.contains(link), "{ended}");
+    let ended = scene.rlm(&["doctor"]).run(LONG);
+    assert!(ended.stdout.contains(link), "{ended}");
     assert_eq!(
         fs_err::read_dir(&outside).unwrap().count(),
         0,

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::owner;
@@ -71,13 +71,24 @@ pub(super) fn directory(path: &Path) -> io::Result<OwnedFd> {
 /// Opens a directory in another one; not through a link.
 pub(super) fn open_directory(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat(parent, name, flags | OFlags::NONBLOCK, Mode::empty());
+    let opened = rustix::fs::openat(&parent, name, flags | OFlags::NONBLOCK, Mode::empty());
     opened.map_err(|e| match e {
-        Errno::LOOP | Errno::NOTDIR => io::Error::new(
-            io::ErrorKind::NotADirectory,
-            "it is not a directory, or a link to one",
-        ),
+        Errno::LOOP | Errno::NOTDIR => not_a_directory(parent, name),
         e => e.into(),
+    })
+}
+
+/// Says what is in the place of a directory, and what to do. The name is in it, since a caller knows the path as a whole only.
+fn not_a_directory(parent: impl AsFd, name: &OsStr) -> io::Error {
+    let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    let is_link = stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink());
+    let shown = name.to_string_lossy();
+    let shown = shown.escape_debug();
+    io::Error::other(match is_link {
+        true => format!(
+            "`{shown}` is a symbolic link, which rlm does not follow; remove the link, or put the directory itself in its place"
+        ),
+        false => format!("`{shown}` is not a directory; move it away"),
     })
 }
 

@@ -139,8 +139,9 @@ pub(super) fn state(project: &Project) -> Seen {
     let (there, place) = match kind {
         Ok(true) => (true, &*state),
         Ok(false) => {
-            let what = format!("{} is not a directory; move it away", state.display());
-            return (Health::Problem, what);
+            let why = state_dir::open_directory(&state).err();
+            let why = why.map_or_else(|| "it changed just now".into(), |e| e.to_string());
+            return (Health::Problem, format!("{}: {why}", state.display()));
         }
         Err(_) => (false, project.root()),
     };
