@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use agent_duplex::{Event, Line, ProcessName, Stream};
-use loop_state::{CheckResult, Notice, Timestamp};
-use rlm_store::Command;
+use loop_state::{CheckResult, Command, Notice, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 

@@ -1,6 +1,6 @@
 //! What an attempt is told.
 
-use loop_state::{Brief, CutCause, FeedbackSource};
+use loop_state::{Brief, Command, CutCause};
 use rlm_store::PhaseSettings;
 
 /// Returns the whole prompt: first what is special about this attempt, then the phase's own text. `before` is the name of the phase before it.
@@ -45,8 +45,8 @@ pub(crate) fn compose(
     }
     if let Some(feedback) = &brief.feedback {
         let (what, command) = match feedback.source {
-            FeedbackSource::Gate(index) => ("gate", phase.gates.get(index as usize)),
-            FeedbackSource::Check => ("check", phase.until.as_ref()),
+            Command::Gate(index) => ("gate", phase.gates.get(index as usize)),
+            Command::Check => ("check", phase.until.as_ref()),
         };
         let command = command.map(|c| format!(" `{c}`")).unwrap_or_default();
         parts.push(format!(
@@ -160,7 +160,7 @@ mod tests {
                 cause: CutCause::Crash,
             }),
             feedback: Some(Feedback {
-                source: FeedbackSource::Check,
+                source: Command::Check,
                 text: "1 failed\n".into(),
             }),
             steers: vec![Steer {

@@ -6,8 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
-use loop_state::Timestamp;
-use rlm_store::Command;
+use loop_state::{Command, Timestamp};
 use rlm_store::deadline::left;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;

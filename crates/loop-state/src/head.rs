@@ -268,16 +268,16 @@ impl Head {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Feedback {
     /// Which command.
-    pub source: FeedbackSource,
+    pub source: Command,
     /// The tail of what it printed.
     pub text: String,
 }
 
-/// A command whose output goes into the next prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A command of the loop's own: a gate, or the check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum FeedbackSource {
+pub enum Command {
     /// The gate with this index.
     Gate(u32),
     /// The check.

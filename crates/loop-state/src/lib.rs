@@ -98,7 +98,7 @@ pub use deadline::StopDeadline;
 pub use effect::{Brief, Effect, Notice};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
 pub use handover::Handover;
-pub use head::{End, Feedback, FeedbackSource, Head, Last};
+pub use head::{Command, End, Feedback, Head, Last};
 pub use lineage::Lineage;
 pub use machine::{Machine, Silence};
 pub use pipeline::{Autonomy, Failure, Finished, Occasion, Verdict};

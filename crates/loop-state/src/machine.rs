@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Brief, Effect, End, Event, FeedbackSource, Happening, Head, Notice, Rules, RulesError,
-    SessionPolicy, SteerState, Step, StopReason, StopRequest, Timer, Timestamp, Usage, Wait, When,
+    Brief, Command, Effect, End, Event, Happening, Head, Notice, Rules, RulesError, SessionPolicy,
+    SteerState, Step, StopReason, StopRequest, Timer, Timestamp, Usage, Wait, When,
 };
 
 mod iteration;
@@ -164,10 +164,10 @@ impl Machine {
                     ) => self.turn_ended(outcome, at),
                     (Happening::GateEnded(result), Step::Gate { index })
                     | (Happening::GateEnded(result), Step::Recheck { gate: index }) => {
-                        self.command_ended(FeedbackSource::Gate(index), result, at)
+                        self.command_ended(Command::Gate(index), result, at)
                     }
                     (Happening::CheckEnded(result), Step::Check | Step::Recheck { .. }) => {
-                        self.command_ended(FeedbackSource::Check, result, at)
+                        self.command_ended(Command::Check, result, at)
                     }
                     (Happening::Settled(tree), Step::Settling { then }) => {
                         self.settled(then, tree, at)

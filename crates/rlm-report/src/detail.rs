@@ -229,14 +229,14 @@ pub(crate) fn named<'a>(
         .phases
         .get(attempt.phase as usize);
     match command.command {
-        rlm_store::Command::Gate(index) => {
+        loop_state::Command::Gate(index) => {
             let gate = phase.and_then(|phase| phase.gates.get(index as usize));
             (
                 format!("Gate {}", index + 1),
                 gate.map_or("", String::as_str),
             )
         }
-        rlm_store::Command::Check => {
+        loop_state::Command::Check => {
             let check = phase.and_then(|phase| phase.until.as_deref());
             ("The check".to_owned(), check.unwrap_or_default())
         }

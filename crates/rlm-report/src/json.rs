@@ -38,8 +38,8 @@ pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
             "denied": it.denied, "nothing_done": it.idle, "leftovers_ended": it.leftovers, "survivors": it.survivors,
             "commands": it.commands.iter().map(|it| json!({
                 "command": match it.command {
-                    rlm_store::Command::Gate(index) => format!("gate {}", index + 1),
-                    rlm_store::Command::Check => "check".to_owned(),
+                    loop_state::Command::Gate(index) => format!("gate {}", index + 1),
+                    loop_state::Command::Check => "check".to_owned(),
                 },
                 "began_at": utc(it.began), "ended_at": utc(it.ended),
                 "outcome": match it.result { CheckResult::Passed => "passed", CheckResult::Failed(_) => "failed", CheckResult::NotRun(_) => "not_run", _ => "stopped" },

@@ -49,7 +49,6 @@
 //   moving                      export, import, fork
 //   removal                     `clean`
 mod checkpoints;
-mod command;
 pub mod deadline;
 mod error;
 pub mod git;
@@ -76,7 +75,6 @@ mod work_tree;
 mod worktrees;
 
 pub use checkpoints::{Checkpoints, Fate, Place, Progress, SavedState};
-pub use command::Command;
 pub use error::{Error, Mend};
 pub use git::looks::{end_git, watch_git};
 pub use git::tree::{Worktree, WorktreeState};

@@ -116,7 +116,7 @@ pub struct Attempt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     /// Which one.
-    pub command: crate::Command,
+    pub command: loop_state::Command,
     /// When it began.
     pub began: Timestamp,
     /// When it ended.

@@ -70,7 +70,7 @@ mod tests {
     use crate::AgentView;
     use agent_duplex::Ask;
     use loop_state::{
-        Failure, Feedback, FeedbackSource, Finished, Head, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES,
+        Command, Failure, Feedback, Finished, Head, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES,
         MAX_STEERS, MAX_TEXT, PhaseRules, Rules, Steer, Timestamp,
     };
     use proptest::prelude::*;
@@ -106,7 +106,7 @@ mod tests {
         head.failure = Some(text(MAX_TEXT));
         head.said = Some(text(MAX_TEXT));
         head.feedback = Some(Feedback {
-            source: FeedbackSource::Check,
+            source: Command::Check,
             text: text(MAX_TEXT),
         });
         head.errors = errors();

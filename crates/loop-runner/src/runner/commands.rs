@@ -4,8 +4,7 @@ use std::fmt;
 
 use agent_duplex::BoxFuture;
 use agent_subprocess::Context;
-use loop_state::{CheckResult, Happening};
-use rlm_store::Command;
+use loop_state::{CheckResult, Command, Happening};
 
 use crate::check::{CheckEnd, RunningCheck};
 use crate::news::News;

@@ -2,12 +2,14 @@
 
 use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
-use loop_state::{AttemptMachine, Brief, Effect, Happening, Notice, SteerState, Step, TurnOutcome};
+use loop_state::{
+    AttemptMachine, Brief, Command, Effect, Happening, Notice, SteerState, Step, TurnOutcome,
+};
 use rlm_store::deadline::Hurry;
 use rlm_store::processes::{MARKER, gone};
 use rlm_store::survivors::{REPORT, scope_in, scratch};
 use rlm_store::transcript::Transcript;
-use rlm_store::{Command, PhaseSettings, state_dir};
+use rlm_store::{PhaseSettings, state_dir};
 use std::time::Duration;
 use tokio::time::Instant;
 

@@ -126,7 +126,7 @@ async fn x127d_the_end_of_a_check_is_none_of_the_agents() {
         .unwrap();
     let text = "sleep 600 & sleep 600".to_owned();
     let mut check = RunningCheck::start(
-        rlm_store::Command::Check,
+        loop_state::Command::Check,
         text,
         check,
         Duration::from_millis(200),
@@ -147,7 +147,7 @@ async fn l90g_a_command_that_is_being_ended_is_hurried() {
     let text = "trap 'echo >told' INT TERM; echo >up; while :; do sleep 0.05; done";
     let mut context = Context::new(dir.path(), dir.path());
     (context.stop.budget, context.stop.interrupt) = (day, day);
-    let command = rlm_store::Command::Gate(0);
+    let command = loop_state::Command::Gate(0);
     let mut gate = RunningCheck::start(command, text.into(), context, day);
     let is_there = async |name| {
         while !dir.path().join(name).exists() {

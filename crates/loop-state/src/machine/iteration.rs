@@ -6,7 +6,7 @@ use super::wait::TRIES;
 use super::{Effects, Machine, once_saved};
 use crate::text::{error, tail};
 use crate::{
-    Again, CheckResult, Cut, CutCause, Effect, Evidence, Failure, Feedback, FeedbackSource, Last,
+    Again, CheckResult, Command, Cut, CutCause, Effect, Evidence, Failure, Feedback, Last,
     MAX_ERRORS, Notice, SessionPolicy, SteerState, Step, StopReason, StopRequest, Streak, Then,
     Timestamp, Tree, TurnOutcome, When,
 };
@@ -217,7 +217,7 @@ impl Machine {
 
     pub(super) fn command_ended(
         &mut self,
-        source: FeedbackSource,
+        source: Command,
         result: CheckResult,
         at: Timestamp,
     ) -> Effects {
@@ -238,7 +238,7 @@ impl Machine {
             }
             return self.settle(Then::End(reason));
         }
-        if source == FeedbackSource::Check {
+        if source == Command::Check {
             self.count_unrun(&result);
         }
         let text = match result {
@@ -251,7 +251,7 @@ impl Machine {
         if recheck {
             return self.begin_attempt(at);
         }
-        if let (FeedbackSource::Gate(index), None) = (source, &self.head.failure) {
+        if let (Command::Gate(index), None) = (source, &self.head.failure) {
             self.head.streaks.gates += 1;
             self.head.failure = Some(format!("gate {} failed", index + 1));
         }
@@ -271,18 +271,18 @@ impl Machine {
         }
     }
 
-    fn command_passed(&mut self, source: FeedbackSource, recheck: bool) -> Effects {
+    fn command_passed(&mut self, source: Command, recheck: bool) -> Effects {
         // What no agent has read yet is out of date now.
         let feedback = self.head.feedback.take();
         self.head.feedback = feedback.filter(|it| it.source != source);
         match source {
-            FeedbackSource::Check => self.settle(Then::Done(Evidence::Check)),
-            FeedbackSource::Gate(index) if recheck => self.recheck_from(index + 1),
-            FeedbackSource::Gate(index) if index + 1 < self.head.phase_rules().gates => {
+            Command::Check => self.settle(Then::Done(Evidence::Check)),
+            Command::Gate(index) if recheck => self.recheck_from(index + 1),
+            Command::Gate(index) if index + 1 < self.head.phase_rules().gates => {
                 self.head.step = Step::Gate { index: index + 1 };
                 vec![Effect::RunGate(index + 1)]
             }
-            FeedbackSource::Gate(_) => {
+            Command::Gate(_) => {
                 self.head.streaks.gates = 0;
                 self.ask_check()
             }

@@ -67,7 +67,7 @@ fn full() -> Head {
         cause: CutCause::Crash,
     });
     h.feedback = Some(Feedback {
-        source: FeedbackSource::Gate(1),
+        source: Command::Gate(1),
         text: "1 test failed".into(),
     });
     h.steers = vec![

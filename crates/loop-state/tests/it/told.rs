@@ -1,8 +1,8 @@
 //! What an agent was told that may never have read it.
 
 use loop_state::{
-    CheckResult, Effect, Feedback, FeedbackSource, Happening, MAX_STEER_BYTES, Resume,
-    SessionPolicy, SteerState, Tree, TurnOutcome, When,
+    CheckResult, Command, Effect, Feedback, Happening, MAX_STEER_BYTES, Resume, SessionPolicy,
+    SteerState, Tree, TurnOutcome, When,
 };
 
 use crate::person::{started, steer};
@@ -43,7 +43,7 @@ fn x105b_the_output_of_a_check_is_told_until_an_agent_has_read_it() {
     trace.then(Happening::TurnEnded(TurnOutcome::Claimed));
     trace.then(Happening::CheckEnded(failed("it is red")));
     let feedback = Feedback {
-        source: FeedbackSource::Check,
+        source: Command::Check,
         text: "it is red".into(),
     };
     let mut effects = trace.then(Happening::Settled(Tree::default()));

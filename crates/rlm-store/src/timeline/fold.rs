@@ -3,14 +3,14 @@
 mod attempts;
 
 use loop_state::{
-    CheckResult, CutCause, Effect, Event, Happening, Head, Machine, Notice, SteerState, Step,
-    StopRequest, Timestamp, Usage, Wait as WaitKind, When,
+    CheckResult, Command as Which, CutCause, Effect, Event, Happening, Head, Machine, Notice,
+    SteerState, Step, StopRequest, Timestamp, Usage, Wait as WaitKind, When,
 };
 
 use super::{
     Attempt, Command, Moment, Phase, Process, ProcessEnd, Steer, Timeline, Wait, WaitFor, What,
 };
-use crate::{Command as Which, Fate, RunHead, RunState};
+use crate::{Fate, RunHead, RunState};
 
 /// The most bytes of output and failures that are kept in full.
 const MAX_OUTPUT: usize = 4 << 20;

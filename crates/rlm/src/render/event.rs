@@ -8,8 +8,9 @@ use std::time::Duration;
 use agent_duplex::{ProcessName, Stream};
 use jiff::tz::TimeZone;
 use loop_runner::{Awaited, News};
-use loop_state::{Again, CheckResult, Notice, SteerState, Timestamp, Usage, Verdict, Wait};
-use rlm_store::Command;
+use loop_state::{
+    Again, CheckResult, Command, Notice, SteerState, Timestamp, Usage, Verdict, Wait,
+};
 use rlm_terminal::said;
 use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, MIND, styled};
 use rlm_text::duration::show;

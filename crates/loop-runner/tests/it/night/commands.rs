@@ -2,8 +2,7 @@
 
 use agent_duplex::BoxFuture;
 use agent_subprocess::Context;
-use loop_state::{CheckResult, Rules};
-use rlm_store::Command;
+use loop_state::{CheckResult, Command, Rules};
 
 use super::agent::rest;
 use super::bent::Bent;
