@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use agent_subprocess::ProcessId;
@@ -38,7 +37,7 @@ fn parse(text: &str) -> BTreeSet<u32> {
 /// Names the living process of another user that took the `flock` on a directory. This is for a person only: the numbers of the file in `/proc/locks`
 /// decide, and some file systems write others there. `None` where no line fits.
 pub(crate) fn describe_stranger(tree: &Path) -> Option<String> {
-    let inode = std::fs::metadata(tree).ok()?.ino().to_string();
+    let inode = Identity::at(tree).ok()?.inode.to_string();
     let mut text = Vec::new();
     let file = std::fs::File::open("/proc/locks").ok()?;
     file.take(LONGEST).read_to_end(&mut text).ok()?;
@@ -99,7 +98,7 @@ fn held_by(pid: u32) -> io::Result<Vec<Held>> {
             && let Ok(path) = std::fs::read_link(entry.path())
         {
             held.push(Held {
-                identity: identity(&meta),
+                identity: Identity::from(&meta),
                 is_dir: meta.is_dir(),
                 path,
             });
@@ -169,20 +168,13 @@ impl Owner {
     }
 }
 
-fn identity(meta: &std::fs::Metadata) -> Identity {
-    Identity {
-        device: meta.dev(),
-        inode: meta.ino(),
-    }
-}
-
 /// Finds the process that took the lock on the directory `tree`.
 ///
 /// # Errors
 ///
 /// When `/proc/locks`, or the directory, can't be read.
 pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
-    let tree = identity(&std::fs::metadata(tree)?);
+    let tree = Identity::at(tree)?;
     let mut hidden = Vec::new();
     for pid in takers()? {
         // The start time first: should the number be used again meanwhile, no signal goes to the new process.
@@ -239,10 +231,9 @@ pub fn still_holds(owner: &Owner) -> bool {
 
 /// Whether a process runs the program of this one.
 fn is_same_program(pid: u32) -> bool {
-    let program = |pid: &str| std::fs::metadata(format!("/proc/{pid}/exe")).ok();
-    let (own, other) = (program("self"), program(&pid.to_string()));
-    own.zip(other)
-        .is_some_and(|(own, other)| (own.dev(), own.ino()) == (other.dev(), other.ino()))
+    let program = |pid: &str| Identity::at(Path::new(&format!("/proc/{pid}/exe"))).ok();
+    let own = program("self");
+    own.is_some() && own == program(&pid.to_string())
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -10,11 +10,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 pub use owner::{Foreign, check_owner, trust};
 pub use temporary::remove_orphans;
@@ -31,7 +33,7 @@ const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 const DEEPEST: usize = 256;
 
 /// Tells two files apart, whatever their names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The device that has the file.
     pub device: u64,
@@ -39,7 +41,25 @@ pub struct Identity {
     pub inode: u64,
 }
 
+impl From<&std::fs::Metadata> for Identity {
+    fn from(meta: &std::fs::Metadata) -> Self {
+        Self {
+            device: meta.dev(),
+            inode: meta.ino(),
+        }
+    }
+}
+
 impl Identity {
+    /// Returns which file is at a path of the user's or the system's, through links.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self::from(&fs_err::metadata(path)?))
+    }
+
     fn of(stat: &rustix::fs::Stat) -> Self {
         Self {
             device: stat.st_dev,

@@ -1,7 +1,6 @@
 //! What earlier processes of a run left alive: found by the run's random marker, never by a name.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +8,8 @@ use agent_duplex::ProcessName;
 use agent_subprocess::sweep::{self, SweepReport};
 
 use crate::processes::{MARKER, names};
-use crate::{Project, RunId, state_dir};
+use crate::state_dir::{self, Identity};
+use crate::{Project, RunId};
 
 /// The file in the run's directory to which a guard writes what it found after the death of the run's process.
 pub const REPORT: &str = "survivors";
@@ -72,8 +72,8 @@ pub fn scratch(project: &Project, run: &RunId) -> PathBuf {
 /// Returns the scope of a run's processes in this working tree. A copy of the tree has the run too, and may be at work on it.
 pub fn scope_in(tree: &Path, scope: &str) -> String {
     // Moved, it is the same directory.
-    match fs_err::metadata(tree) {
-        Ok(root) => format!("{scope}-{:x}-{:x}", root.dev(), root.ino()),
+    match Identity::at(tree) {
+        Ok(root) => format!("{scope}-{:x}-{:x}", root.device, root.inode),
         Err(_) => scope.to_owned(),
     }
 }

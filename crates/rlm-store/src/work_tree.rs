@@ -3,7 +3,6 @@
 use std::fmt;
 use std::fs::{File, TryLockError};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -76,24 +75,7 @@ struct Signed {
     #[serde(flatten)]
     holder: Holder,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    tree: Option<Place>,
-}
-
-/// Which directory it is, wherever it is moved.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Place {
-    device: u64,
-    inode: u64,
-}
-
-impl Place {
-    fn of(tree: &Path) -> Option<Self> {
-        let tree = fs_err::metadata(tree).ok()?;
-        Some(Self {
-            device: tree.dev(),
-            inode: tree.ino(),
-        })
-    }
+    tree: Option<Identity>,
 }
 
 impl fmt::Display for Holder {
@@ -217,7 +199,7 @@ impl WorkTree {
     fn sign(&self) -> Result<(), Error> {
         let signed = Signed {
             holder: self.holder.clone(),
-            tree: Place::of(self.project.tree()),
+            tree: Identity::at(self.project.tree()).ok(),
         };
         let text = serde_json::to_string(&signed).expect("a holder is plain data");
         let path = holder_path(&self.project, self.project.tree());
@@ -276,7 +258,7 @@ fn holder_path(project: &Project, tree: &Path) -> PathBuf {
 fn read_holder(project: &Project, tree: &Path) -> Option<Holder> {
     let text = state_dir::read(&holder_path(project, tree), MOST).ok()?;
     let signed: Signed = serde_json::from_slice(&text).ok()?;
-    let is_here = signed.tree.is_none() || signed.tree == Place::of(tree);
+    let is_here = signed.tree.is_none() || signed.tree == Identity::at(tree).ok();
     is_here.then_some(signed.holder)
 }
 

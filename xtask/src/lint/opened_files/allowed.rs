@@ -160,7 +160,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
             "std::fs::read_link",
             "std::fs::read_to_string",
         ],
-        reason: "It reads /proc, and looks up which file the working tree is.",
+        reason: "It reads /proc.",
     },
     Allowed {
         file: "crates/rlm-store/src/moving/arrive.rs",
@@ -176,16 +176,6 @@ pub(super) const ALLOWED: &[Allowed] = &[
         file: "crates/rlm-store/src/project.rs",
         calls: &["fs_err::canonicalize", "fs_err::read_dir"],
         reason: "It resolves the directory that the user works in, and tries whether it can be listed.",
-    },
-    Allowed {
-        file: "crates/rlm-store/src/survivors.rs",
-        calls: &["fs_err::metadata"],
-        reason: "It looks up which directory the working tree is.",
-    },
-    Allowed {
-        file: "crates/rlm-store/src/work_tree.rs",
-        calls: &["fs_err::metadata"],
-        reason: "It looks up which directory the working tree is.",
     },
     Allowed {
         file: "crates/rlm-terminal/src/console/job.rs",
