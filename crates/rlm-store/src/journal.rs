@@ -278,6 +278,117 @@ mod tests {
         assert_eq!(loaded.events, [event(1), event(2), event(3)]);
     }
 
+    #[tokio::test]
+    async fn d11_a_failed_append_is_reported_by_the_next_call_and_leaves_no_gap() {
+        let (_dir, project, mut journal, head) = journal();
+        let run: RunId = "r1".parse().unwrap();
+        journal.note(event(1));
+        journal.save(&head).await.unwrap();
+        // A file is in the place of the run's directory: nothing can be appended there.
+        let place = project.run_dir(&run);
+        let away = place.with_extension("away");
+        fs_err::rename(&place, &away).unwrap();
+        fs_err::write(&place, "").unwrap();
+        journal.note(event(2));
+        let dropped = poll(journal.save(&head), 1).await;
+        assert!(dropped.is_none(), "it has begun, and is not done");
+        journal.note(event(3));
+        let reported = journal.put_blob("b", "behind it").await.unwrap_err();
+        let why = "was replaced by another directory";
+        assert!(reported.to_string().contains(why), "{reported}");
+        // What it would append now may have a gap before it, also when the directory is there again.
+        fs_err::remove_file(&place).unwrap();
+        fs_err::rename(&away, &place).unwrap();
+        for _ in 0..2 {
+            let refused = journal.save(&head).await.unwrap_err();
+            assert!(refused.to_string().contains(why), "{refused}");
+        }
+        drop(journal);
+        let blob = checkpoint_store::reader::blob(&place, "b").unwrap_err();
+        assert!(blob.is_not_found(), "{blob}");
+        // The save that failed may be on disk; nothing behind it is.
+        let (_, loaded) = Journal::open(&project, &run, false).unwrap();
+        let events = loaded.events;
+        assert!(events == [event(1)] || events == [event(1), event(2)]);
+    }
+
+    #[tokio::test]
+    async fn d11_a_dropped_phase_or_blob_is_whole_or_absent_and_never_after_a_newer_save() {
+        // None, one, two, four … so that each point at which it waits is met, however long the syncs take.
+        for polls in (0..14).map(|power| (1 << power) / 2) {
+            let (_dir, project, mut journal, mut head) = journal();
+            let run: RunId = "r1".parse().unwrap();
+            journal.note(event(1));
+            head.scope = "phase".into();
+            let sealed = poll(journal.save_phase("p".into(), &head, None), polls).await;
+            sealed.transpose().unwrap();
+            let kept = poll(journal.put_blob("b", "a text"), polls).await;
+            let is_kept = kept.transpose().unwrap().is_some();
+            journal.note(event(2));
+            head.scope = "last".into();
+            journal.save(&head).await.unwrap();
+            drop(journal);
+            let (_, loaded) = Journal::open(&project, &run, false).unwrap();
+            assert_eq!(loaded.events, [event(1), event(2)], "{polls} polls");
+            assert_eq!(loaded.head.unwrap().scope, "last", "{polls} polls");
+            let place = project.run_dir(&run);
+            match checkpoint_store::reader::blob(&place, "b") {
+                Ok(bytes) => assert_eq!(bytes, b"a text"),
+                Err(error) => assert!(error.is_not_found() && !is_kept, "{error}"),
+            }
+            for phase in checkpoint_store::reader::phases(&place).unwrap() {
+                let found = checkpoint_store::reader::load_phase_with::<RunHead, Event>(
+                    &place,
+                    &phase.phase,
+                    &options(false),
+                );
+                found.unwrap();
+            }
+        }
+    }
+
+    /// Removes the keys of a map but for these.
+    fn keep(map: &mut serde_json::Value, keys: &[&str]) {
+        let map = map.as_object_mut().unwrap();
+        map.retain(|key, _| keys.contains(&key.as_str()));
+        assert_eq!(map.len(), keys.len(), "all of {keys:?} are saved");
+    }
+
+    /// A store with the keys that each version has written, and no other: a key that comes later needs a default.
+    #[tokio::test]
+    async fn c64b_a_run_that_was_saved_before_a_key_was_added_is_read_and_saved_again() {
+        let (_dir, project, journal, head) = journal();
+        drop(journal);
+        let mut old = serde_json::to_value(&head).unwrap();
+        keep(
+            &mut old,
+            &["run", "machine", "settings", "scope", "prompts"],
+        );
+        let settings = &mut old["settings"];
+        keep(settings, &["directory", "phases", "max_failures", "sleep"]);
+        keep(
+            &mut settings["phases"][0],
+            &["name", "prompt", "agent", "check_timeout", "limits"],
+        );
+        let run: RunId = "r1".parse().unwrap();
+        let place = project.run_dir(&run);
+        let (mut writer, _) =
+            Writer::<serde_json::Value, Event>::open(&place, options(false)).unwrap();
+        writer.append(&old, &[event(1)]).unwrap();
+        drop(writer);
+        let (mut journal, loaded) = Journal::open(&project, &run, false).unwrap();
+        let mut read = loaded.head.unwrap();
+        assert_eq!(read.settings.phases[0].until, None, "it was not saved");
+        read.settings.phases[0].until = Some("true".into());
+        assert_eq!((&read, loaded.events), (&head, vec![event(1)]));
+        journal.note(event(2));
+        journal.save(&read).await.unwrap();
+        drop(journal);
+        let (_, loaded) = Journal::open(&project, &run, false).unwrap();
+        assert_eq!(loaded.head, Some(head));
+        assert_eq!(loaded.events, [event(1), event(2)]);
+    }
+
     /// The runtime ends while saves are under way.
     #[test]
     fn d11_acknowledged_saves_survive_the_end_of_the_runtime() {
