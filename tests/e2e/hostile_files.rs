@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use rlm_tests::{Ended, Rlm};
+use rlm_tests::{Effort, Ended, Rlm};
 
 use crate::LONG;
 use crate::scene::{PROMPT, Scene};
@@ -42,6 +42,19 @@ const COMMANDS: [&[&str]; 16] = [
     &["checkpoints", "export", "base", "-o", "../exported"],
     &["run", "-n", "1", "-p", PROMPT, "--", "true"],
 ];
+
+/// How many of the commands meet a kind of thing at a name.
+const H9_COMMANDS: Effort = Effort { ci: 4, nightly: 16 };
+const KINDS: [&str; 5] = ["link", "dangling", "fifo", "device", "sparse"];
+
+/// The commands that meet the kind at the name: all, or a share of them that shifts with both, so that each command meets each kind, and each command
+/// meets something at each name.
+fn commands(kind: &str, name: usize) -> impl Iterator<Item = &'static [&'static str]> {
+    let kind = KINDS.iter().position(|it| *it == kind).unwrap();
+    let step = COMMANDS.len() / usize::try_from(H9_COMMANDS.number()).unwrap();
+    let first = (kind + name) % step;
+    COMMANDS.into_iter().skip(first).step_by(step)
+}
 
 /// A file outside of `.rlm` that must stay as it is.
 struct Target {
@@ -119,7 +132,7 @@ fn names(scene: &Scene) -> Vec<String> {
     names
 }
 
-/// Plants one kind of thing at each name, before each command and in mid-run. The commands have ten times their 2 s, then they are killed. Returns what
+/// Plants one kind of thing at each name, before commands and in mid-run. The commands have ten times their 2 s, then they are killed. Returns what
 /// was tried, and the slowest.
 fn table(kind: &str) -> String {
     if kind == "device" && !rustix::process::geteuid().is_root() {
@@ -144,11 +157,11 @@ fn table(kind: &str) -> String {
             slowest = took;
         }
     };
-    for name in names(&scene) {
+    for (number, name) in names(&scene).into_iter().enumerate() {
         let path = format!(".rlm/{name}");
         shell(&scene, "rm -rf .rlm ../exported; cp -a ../kept .rlm", &[]);
         shell(&scene, &plant, &[&path]);
-        for words in COMMANDS {
+        for words in commands(kind, number) {
             tried(format!("{kind} at {name}: {words:?}"), scene.rlm(words));
         }
         shell(&scene, "rm -rf .rlm; cp -a ../kept .rlm", &[]);
@@ -163,6 +176,19 @@ fn table(kind: &str) -> String {
     }
     let all = beginning.elapsed();
     format!("{kind}: {count} commands in {all:?}; slowest {slowest:?}")
+}
+
+#[test]
+fn each_command_meets_each_kind_and_each_name() {
+    let of = |kind: &str, name| commands(kind, name).collect::<Vec<_>>();
+    for command in COMMANDS {
+        for kind in KINDS {
+            assert!((0..8).any(|name| of(kind, name).contains(&command)));
+        }
+        for name in 0..8 {
+            assert!(KINDS.iter().any(|kind| of(kind, name).contains(&command)));
+        }
+    }
 }
 
 #[test]

@@ -12,7 +12,8 @@ use crate::{ci, crash_test, features, fuzz, lint, live, loom, mutants, night, su
 const FULL: (&str, &str) = ("RLM_TEST_EFFORT", "nightly");
 
 /// The tests that have two numbers in `tests/acceptance.md`: the item, and where its tests are.
-pub(crate) const NUMBERS: [(&str, Tests); 5] = [
+pub(crate) const NUMBERS: [(&str, Tests); 6] = [
+    ("h9", Tests::new("rlm-tests", "e2e", "hostile_files::h")),
     ("x103", Tests::new("interrupt-stack", "it", "x103::")),
     ("c60", Tests::new("checkpoint-store", "it", "kill::c60")),
     ("l84", Tests::new("rlm-tests", "e2e", "steering::l84")),
