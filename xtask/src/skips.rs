@@ -1,12 +1,8 @@
-//! The tests that passed and yet show nothing: those that skipped themselves, each of which says why in a line of its own, `skipped: …`, and those that
-//! failed before they passed.
+//! The tests that passed and yet show nothing: each of them skipped itself, and says why in a line of its own, `skipped: …`.
 
 use crate::command::skip_of;
 
-/// What nextest puts into the case of a test that passed at its second try.
-const FLAKES: [&str; 2] = ["<flakyFailure ", "<flakyError "];
-
-/// What nextest puts into the case of a test that failed to its last try.
+/// What nextest puts into the case of a test that failed.
 const FAILURES: [&str; 4] = ["<failure ", "<failure>", "<error ", "<error>"];
 
 /// One test in the report of nextest.
@@ -29,15 +25,13 @@ pub(crate) fn cases(report: &str) -> impl Iterator<Item = Case> {
             let (_, value) = case.split_once(&format!("{name}=\""))?;
             Some(unescaped(value.split_once('"')?.0))
         };
-        let has = |marks: &[&str]| marks.iter().any(|mark| case.contains(mark));
-        let flaky = has(&FLAKES).then(|| "failed, and passed when it was tried again".to_owned());
         let said = case.lines().map(str::trim_start).filter_map(said);
         Some(Case {
             // `name="` is a part of `classname="`, and stands before it.
             test: attribute("name")?,
             binary: attribute("classname")?,
-            has_failed: has(&FAILURES),
-            reasons: flaky.into_iter().chain(said.map(unescaped)).collect(),
+            has_failed: FAILURES.iter().any(|mark| case.contains(mark)),
+            reasons: said.map(unescaped).collect(),
         })
     })
 }
@@ -118,17 +112,6 @@ mod tests {
                 "b::e2e two: no strace",
                 "b::e2e two: nor this"
             ]
-        );
-    }
-
-    #[test]
-    fn a_test_that_failed_before_it_passed_is_told() {
-        let report = "<testsuite>\n<testcase name=\"one\" classname=\"b::e2e\" time=\"1\">\n<flakyFailure timestamp=\"2026-11-22T08:00:00Z\" type=\"test failure\">\
-            <system-out>no &lt;flakyFailure &gt;</system-out></flakyFailure></testcase>\n\
-            <testcase name=\"two\" classname=\"b::e2e\"><system-out>&lt;flakyFailure &gt;</system-out></testcase>";
-        assert_eq!(
-            of_junit(report),
-            ["b::e2e one: failed, and passed when it was tried again"]
         );
     }
 
