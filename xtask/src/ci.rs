@@ -1,8 +1,11 @@
-//! All stages one after the other; a red one does not keep the next from running.
+//! All stages. The tests run beside the stages that compile, since most tests wait; a red stage does not keep the others from running.
 
-use std::time::Instant;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{env, fmt, thread};
 
-use crate::command::Show;
+use crate::command::{self, Show};
 use crate::features::Choice;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
@@ -10,20 +13,62 @@ use crate::{acceptance, docs, features, lint, live, release, snapshots, test};
 
 pub(crate) type Stage = fn(&Workspace) -> Tally;
 
-const STAGES: [(&str, Stage); 8] = [
+const STAGES: [(&str, Stage); 10] = [
+    ("build", test::build),
     ("lint", |workspace| {
         lint::run(workspace, &lint::Arguments::default())
     }),
     ("docs", docs::run),
+    ("doctests", |_| test::doctests(Show::OnFailure)),
     ("snapshots", snapshots::stage),
     ("features", |workspace| {
         features::run(workspace, Choice::Usual)
     }),
-    ("test", |workspace| test::run(workspace, Show::OnFailure)),
-    ("acceptance", acceptance::stage),
     ("package", release::package),
-    ("live", |_| live::quick()),
+    ("test", test::run_built),
+    ("live", live::quick),
+    ("acceptance", acceptance::stage),
 ];
+
+/// Stages that run one after the other.
+type Lane = &'static [&'static str];
+
+/// The lanes of a group run beside each other, and a group begins when the one before it has ended: only one stage at a time may wait for cargo's lock of
+/// the target folder.
+const GROUPS: [&[Lane]; 3] = [
+    &[&["build"]],
+    &[&["test"], &["live"], COMPILES],
+    &[&["acceptance"]],
+];
+
+/// This lane yields the processors to the tests, which have deadlines.
+const COMPILES: Lane = &[
+    "lint",
+    "docs",
+    "doctests",
+    "snapshots",
+    "features",
+    "package",
+];
+
+/// How a stage ended.
+struct Row<'a> {
+    stage: &'a str,
+    tally: Tally,
+    took: Duration,
+    ended: Instant,
+}
+
+impl fmt::Display for Row<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            stage, tally, took, ..
+        } = self;
+        let verdict = if tally.is_red() { "FAILED" } else { "ok" };
+        let took = took.as_secs_f64();
+        write!(f, "{stage:<10} {verdict:<6} {took:>5.0} s  {tally}")
+    }
+}
 
 /// What the help says of the whole.
 pub(crate) fn about() -> String {
@@ -31,37 +76,106 @@ pub(crate) fn about() -> String {
     format!("Runs all stages: {}", names.join(", "))
 }
 
-pub(crate) fn run(workspace: &Workspace, strict: bool) -> Tally {
-    let names = STAGES.iter().map(|(name, _)| *name);
-    run_stages(names, strict, |name| {
-        let stage = STAGES.iter().find(|(stage, _)| *stage == name);
-        match stage {
-            Some((_, stage)) => stage(workspace),
-            None => Tally::failed(format!("ci: {name} is no stage")),
-        }
-    })
+pub(crate) fn run(strict: bool) -> Tally {
+    let this = match env::current_exe() {
+        Ok(this) => this,
+        Err(error) => return Tally::failed(format!("ci: this program is not found: {error}")),
+    };
+    let mut rows = Vec::new();
+    for lanes in GROUPS {
+        thread::scope(|scope| {
+            let lanes = lanes
+                .iter()
+                .map(|lane| scope.spawn(|| follow(&this, lane, strict)));
+            // All of them run before the first is waited for.
+            for lane in lanes.collect::<Vec<_>>() {
+                rows.extend(lane.join().expect("a lane that does not panic"));
+            }
+        });
+    }
+    rows.sort_by_key(|row| STAGES.iter().position(|(name, _)| *name == row.stage));
+    summed_up(rows)
+}
+
+/// Runs the stages of a lane, each as a process of its own, and prints the whole output of each when it has ended.
+fn follow(this: &Path, lane: Lane, strict: bool) -> Vec<Row<'static>> {
+    let rows = lane.iter().map(|stage| {
+        println!("-- {stage} begins");
+        let begun = Instant::now();
+        let level = if lane == COMPILES { "10" } else { "0" };
+        let mut process = Command::new("nice");
+        process.args(["-n", level]).arg(this).args(["stage", stage]);
+        let ended = command::finish(&mut process, Show::Never);
+        let (output, tally) = match Tally::of_stage(&ended.output) {
+            Some((output, tally)) => (output, tally),
+            None => {
+                let failed = Tally::failed(format!("{stage}: it ended before it counted"));
+                (ended.output.as_str(), failed)
+            }
+        };
+        let row = Row {
+            stage,
+            tally: tally.judged(strict),
+            took: begun.elapsed(),
+            ended: Instant::now(),
+        };
+        // In one call, so that no other lane prints in between.
+        println!("== {row}\n{}", output.trim_end());
+        row
+    });
+    rows.collect()
+}
+
+/// Runs one stage in this process, for [`run`].
+pub(crate) fn run_stage(workspace: &Workspace, name: &str) -> Tally {
+    match STAGES.iter().find(|(stage, _)| *stage == name) {
+        Some((_, stage)) => stage(workspace),
+        None => Tally::failed(format!("ci: {name} is no stage")),
+    }
 }
 
 /// Runs stages one after the other, and prints a line for each at the end.
 pub(crate) fn run_stages<'a>(
     names: impl Iterator<Item = &'a str>,
     strict: bool,
-    stage: impl Fn(&str) -> Tally,
+    run: impl Fn(&str) -> Tally,
 ) -> Tally {
-    let mut total = Tally::default();
-    let mut lines = Vec::new();
-    for name in names {
+    let rows = names.map(|stage| {
+        println!("== {stage}");
         let begun = Instant::now();
-        println!("== {name}");
-        let tally = stage(name).judged(strict);
-        let verdict = if tally.is_red() { "FAILED" } else { "ok" };
-        lines.push(format!(
-            "{name:<10} {verdict:<6} {:>5.0} s  {tally}",
-            begun.elapsed().as_secs_f64()
-        ));
-        total += tally;
-    }
+        Row {
+            stage,
+            tally: run(stage).judged(strict),
+            took: begun.elapsed(),
+            ended: Instant::now(),
+        }
+    });
+    summed_up(rows.collect())
+}
+
+fn summed_up(rows: Vec<Row<'_>>) -> Tally {
     println!("==");
-    lines.iter().for_each(|line| println!("{line}"));
-    total
+    rows.iter().for_each(|row| println!("{row}"));
+    let red = rows.iter().filter(|row| row.tally.is_red());
+    if let Some(first) = red.min_by_key(|row| row.ended) {
+        println!("the first red stage: {}", first.stage);
+    }
+    rows.into_iter().fold(Tally::default(), |mut total, row| {
+        total += row.tally;
+        total
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stage_is_in_one_lane() {
+        let mut planned: Vec<&str> = GROUPS.concat().concat();
+        let mut stages = STAGES.map(|(name, _)| name);
+        planned.sort_unstable();
+        stages.sort_unstable();
+        assert_eq!(planned, stages);
+    }
 }

@@ -1,7 +1,10 @@
 //! Builds and runs the live checks, which are a program of `rlm-tests`.
 
+use std::process::Command;
+
 use crate::command::{self, Show};
 use crate::tally::Tally;
+use crate::workspace::Workspace;
 
 /// Which checks.
 #[derive(Debug, Default, clap::Args)]
@@ -13,12 +16,9 @@ pub(crate) struct Arguments {
     quick: bool,
 }
 
-/// One check of each agent.
-pub(crate) fn quick() -> Tally {
-    run(&Arguments {
-        quick: true,
-        ..Arguments::default()
-    })
+/// One check of each agent, with the programs that the stage `build` left.
+pub(crate) fn quick(workspace: &Workspace) -> Tally {
+    judged(Command::new(workspace.target.join("debug/live")).arg("--quick"))
 }
 
 /// Builds what the checks start, and runs them.
@@ -34,7 +34,11 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
     let mut words = vec!["run", "--quiet", "-p", "rlm-tests", "--bin", "live", "--"];
     words.extend(arguments.quick.then_some("--quick"));
     words.extend(arguments.names.iter().map(String::as_str));
-    let ended = command::run("cargo", &words, Show::WithoutSkips);
+    judged(Command::new("cargo").args(words))
+}
+
+fn judged(checks: &mut Command) -> Tally {
+    let ended = command::finish(checks, Show::WithoutSkips);
     let mut tally = Tally::of_live(&ended.output);
     if !ended.success && !tally.is_red() {
         tally += Tally::failed("live: it ended before its checks did");

@@ -63,6 +63,9 @@ struct Arguments {
 enum Command {
     #[command(about = ci::about())]
     Ci,
+    /// Runs one stage of `ci`, and closes with what `ci` reads.
+    #[command(hide = true)]
+    Stage { name: String },
     /// Checks formatting, clippy and the rules of the house.
     Lint(lint::Arguments),
     /// Runs all tests and doctests.
@@ -126,7 +129,12 @@ fn main() -> ExitCode {
     };
     let strict = arguments.strict;
     let tally = match arguments.command {
-        Command::Ci => ci::run(&workspace, strict),
+        Command::Ci => ci::run(strict),
+        Command::Stage { name } => {
+            let tally = ci::run_stage(&workspace, &name);
+            println!("{}", tally::COUNTS);
+            tally
+        }
         Command::Lint(arguments) => lint::run(&workspace, &arguments),
         Command::Test => test::run(&workspace, Show::AsItComes),
         Command::Acceptance { missing } => acceptance::run(&workspace, missing),

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::ops::AddAssign;
 
+/// The line behind which a stage of `ci` names its failures, its skips and its counts.
+pub(crate) const COUNTS: &str = "-- counts";
+
 /// What came of a stage.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
@@ -99,6 +102,26 @@ impl Tally {
         found.then_some(tally)
     }
 
+    /// Splits the output of a stage of `ci` into what it printed and what came of it.
+    pub(crate) fn of_stage(output: &str) -> Option<(&str, Self)> {
+        let (output, counts) = output.rsplit_once(&format!("{COUNTS}\n"))?;
+        let mut lines = counts.lines().rev();
+        let (passed, rest) = lines.next()?.split_once(" passed, ")?;
+        let (failed, _) = rest.split_once(" failed, ")?;
+        let named = |what: &str| {
+            let lines = counts.lines().filter_map(|line| line.strip_prefix(what));
+            lines.map(Into::into).collect::<Vec<String>>()
+        };
+        let failures = named("failed: ");
+        let tally = Self {
+            passed: passed.parse().ok()?,
+            failed: failed.parse::<usize>().ok()?.checked_sub(failures.len())?,
+            failures,
+            skipped: named("skipped: "),
+        };
+        Some((output, tally))
+    }
+
     /// Reads the lines of the live checks: `ok: …`, `failed: …`, `skipped: …`.
     pub(crate) fn of_live(output: &str) -> Self {
         let mut tally = Self::default();
@@ -163,6 +186,21 @@ mod tests {
             "4 passed, 2 failed, 0 skipped"
         );
         assert_eq!(Tally::of_libtest(""), None);
+    }
+
+    #[test]
+    fn a_stage_of_ci_is_read_as_it_was_counted() {
+        let tally = Tally {
+            passed: 3,
+            failed: 2,
+            failures: vec!["docs: links".into()],
+            skipped: vec!["live: two: no npm".into()],
+        };
+        let printed = "failed: live said this by itself\n";
+        let skips = "skipped: live: two: no npm\nfailed: docs: links\n";
+        let output = format!("{printed}{COUNTS}\n{skips}{tally}\n");
+        assert_eq!(Tally::of_stage(&output), Some((printed, tally)));
+        assert_eq!(Tally::of_stage("thread main panicked\n"), None);
     }
 
     #[test]

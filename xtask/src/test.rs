@@ -16,14 +16,70 @@ use crate::workspace::Workspace;
 /// What nextest writes of each test for the profile `ci`, in its own folder wherever cargo builds.
 pub(crate) const REPORT: &str = "target/nextest/ci/junit.xml";
 
+/// What nextest notes of the test binaries, so that `ci` runs them without cargo, which would wait for the lock of another stage.
+const BINARIES: &str = "target/nextest/binaries.json";
+
+/// All tests, and the one example that a test starts: the others would be linked for nothing, and clippy compiles them.
+const ALL: [&str; 5] = [
+    "--workspace",
+    "--all-features",
+    "--tests",
+    "--example",
+    "tree",
+];
+
 pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
-    let mut tally = match of_nextest(workspace, show) {
+    let mut tally = run_selected(workspace, &[&["--cargo-quiet"], &ALL[..]].concat(), show);
+    tally += doctests(show);
+    tally
+}
+
+/// Runs the tests that [`build`] compiled.
+pub(crate) fn run_built(workspace: &Workspace) -> Tally {
+    run_selected(
+        workspace,
+        &["--binaries-metadata", BINARIES],
+        Show::OnFailure,
+    )
+}
+
+fn run_selected(workspace: &Workspace, selection: &[&str], show: Show) -> Tally {
+    match of_nextest(workspace, selection, show) {
         Ok(tally) => tally,
         Err(why) => {
             println!("{why}: the tests of a binary share a process");
             of_cargo(show)
         }
-    };
+    }
+}
+
+/// Compiles all tests, and the programs that they and the live checks start.
+pub(crate) fn build(workspace: &Workspace) -> Tally {
+    let list = [
+        "list",
+        "--cargo-quiet",
+        "--list-type",
+        "binaries-only",
+        "--message-format",
+        "json",
+    ];
+    let built = Tool::Nextest.run(workspace, &[&list[..], &ALL].concat(), Show::OnFailure);
+    let built = built.unwrap_or_else(|_absent| {
+        let build = [&["test", "--no-run"], &ALL[..]].concat();
+        command::run("cargo", &build, Show::OnFailure)
+    });
+    // A list of an earlier build would name other binaries.
+    let noted = fs::create_dir_all(workspace.root.join("target/nextest"))
+        .and_then(|()| fs::write(workspace.root.join(BINARIES), &built.stdout));
+    match noted {
+        _ if !built.success => Tally::failed("build: the tests do not compile"),
+        Err(error) => Tally::failed(format!("build: {error}")),
+        Ok(()) => Tally::default(),
+    }
+}
+
+/// Runs the examples of the documentation and of the READMEs.
+pub(crate) fn doctests(show: Show) -> Tally {
     let ended = command::run(
         "cargo",
         &[
@@ -35,11 +91,10 @@ pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
         ],
         show,
     );
-    tally += counted(Tally::of_libtest(&ended.output), &ended, "the doctests");
-    tally
+    counted(Tally::of_libtest(&ended.output), &ended, "the doctests")
 }
 
-fn of_nextest(workspace: &Workspace, show: Show) -> Result<Tally, String> {
+fn of_nextest(workspace: &Workspace, selection: &[&str], show: Show) -> Result<Tally, String> {
     // One of an earlier run would tell of other tests.
     let report = workspace.root.join(REPORT);
     match fs::remove_file(&report) {
@@ -47,17 +102,8 @@ fn of_nextest(workspace: &Workspace, show: Show) -> Result<Tally, String> {
         _ => {}
     }
     let threads = threads().to_string();
-    let nextest = [
-        "run",
-        "--cargo-quiet",
-        "--workspace",
-        "--all-features",
-        "--profile",
-        "ci",
-        "--test-threads",
-        &threads,
-    ];
-    let ended = Tool::Nextest.run(workspace, &nextest, show)?;
+    let run = ["run", "--profile", "ci", "--test-threads", &threads];
+    let ended = Tool::Nextest.run(workspace, &[&run[..], selection].concat(), show)?;
     let mut tally = counted(Tally::of_nextest(&ended.output), &ended, "the tests");
     match fs::read_to_string(&report) {
         Ok(report) => skip(&mut tally, skips::of_junit(&report)),
@@ -75,17 +121,10 @@ fn threads() -> usize {
 }
 
 fn of_cargo(show: Show) -> Tally {
+    let test = [&["test", "--no-fail-fast"], &ALL[..]].concat();
     let ended = command::run(
         "cargo",
-        &[
-            "test",
-            "--workspace",
-            "--all-features",
-            "--all-targets",
-            "--no-fail-fast",
-            "--",
-            "--show-output",
-        ],
+        &[&test[..], &["--", "--show-output"]].concat(),
         show,
     );
     let mut tally = counted(Tally::of_libtest(&ended.output), &ended, "the tests");
