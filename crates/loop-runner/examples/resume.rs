@@ -30,7 +30,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let project = Project::find(dir.path())?;
     let run: RunId = "first".parse()?;
-    let options = Options::default();
+    let options = Options::new(SleepGate::new());
 
     let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await?;
     let settings = settings(project.directory());

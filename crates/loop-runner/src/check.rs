@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use agent_duplex::{BoxFuture, ProcessName};
 use agent_subprocess::{Agent, AgentCommand, Containment, Context, Exit, Output};
-use cancellable_sleep::SleepGate;
 use loop_state::{CheckResult, Command, times};
-use rlm_store::deadline::{Hurried, Hurry, left};
+use rlm_store::deadline::{Hurried, Hurry, left, until};
 use rlm_store::processes::{gone, names};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -177,10 +176,7 @@ pub(crate) async fn run(
         Err(e) => return CheckEnd::not_run(e),
     };
     let mut tail = Vec::new();
-    let gate = SleepGate::new();
     let mut due = Instant::now() + timeout;
-    let clock = gate.sleep(timeout);
-    tokio::pin!(clock);
     let mut frozen_at = None;
     let mut not_run = false;
     let mut is_silent = false;
@@ -203,7 +199,6 @@ pub(crate) async fn run(
                     (false, Some(since)) => {
                         // What stands still is not slow.
                         due += since.elapsed();
-                        clock.set(gate.sleep(due - Instant::now()));
                         frozen_at = None;
                     }
                     _ => {}
@@ -211,7 +206,7 @@ pub(crate) async fn run(
                 // Whoever asked may have given up waiting.
                 let _gone = done.send(());
             }
-            _ = &mut clock, if frozen_at.is_none() => break Some(format!("it took longer than {timeout:?}")),
+            () = until(due), if frozen_at.is_none() => break Some(format!("it took longer than {timeout:?}")),
             heard = heard => match heard {
                 Heard::Said(Some(output)) => push_line(&mut tail, &output.line.bytes),
                 Heard::Said(None) => is_silent = true,

@@ -24,6 +24,8 @@
 //! - *The drivers*, by a [`DriverFactory`]: those of `agent-drivers`.
 //! - *Signals*, as messages: [`Control::Stop`] after the iteration or now, then [`Request::Abort`](loop_state::Request::Abort). Agents are in sessions of their own, so that
 //!   a Ctrl-C of the terminal reaches this process only.
+//! - *A gate*, in [`Options`]: the run's waits for work hang on it, so that a shutdown of the program wakes and stops the run. A program that has none
+//!   passes a new one.
 //! - *A watcher* or none: the [`NewsReceiver`] may be dropped.
 //!
 //! The README has a whole program, and `examples/resume.rs` is one that ends by itself: a run that is stopped, and taken up again.

@@ -70,14 +70,23 @@ pub struct Options {
     pub interactive: bool,
     /// Whether a run that was exported, and goes on elsewhere, is taken up here all the same: its first save lifts the seal. By default it is not.
     pub take_back: bool,
+    /// What every wait for work hangs on: the sleep between two iterations, a pause, a rate limit, a back-off.
+    ///
+    /// Shut down, it stops the run as [`Control::Stop`] now does. Who shuts it sends that too, for the reason; where none comes within a second, the reason
+    /// is [`StopCause::Terminated`](loop_state::StopCause::Terminated). Nothing begins in between.
+    pub gate: SleepGate,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl Options {
+    /// Makes the usual ones for a run whose waits hang on `gate`: a child of the one that ends when the program shuts down. A program that has no such
+    /// gate, because it stops its runs by [`Control::Stop`] alone, makes one of its own.
+    #[must_use]
+    pub fn new(gate: SleepGate) -> Self {
         Self {
             stop_budget: times::STOP_BUDGET,
             interactive: false,
             take_back: false,
+            gate,
         }
     }
 }
@@ -114,7 +123,6 @@ pub struct Runner {
     /// What a damage took, in words.
     loss: Option<String>,
     clock: Clock,
-    gate: SleepGate,
     news: NewsSender,
     agent_io: AgentIo,
     control: Watched,
@@ -294,7 +302,6 @@ impl Runner {
             first,
             loss: None,
             clock: Clock::default(),
-            gate: SleepGate::new(),
             news,
             agent_io: AgentIo {
                 attempt: None,

@@ -5,9 +5,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use cancellable_sleep::SleepGate;
 use loop_state::{Command, Timestamp};
-use rlm_store::deadline::left;
+use rlm_store::deadline::{left, until};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -124,7 +123,7 @@ pub(crate) async fn count_down(
     let Some(since) = since(&mut stop).await else {
         return std::future::pending().await;
     };
-    let (began, gate) = (Instant::now(), SleepGate::new());
+    let began = Instant::now();
     let (mut due, mut told, mut told_at) = (FIRST, None, Duration::ZERO);
     loop {
         tokio::select! {
@@ -139,7 +138,7 @@ pub(crate) async fn count_down(
                 }
                 continue;
             }
-            _ = gate.sleep((began + due).saturating_duration_since(Instant::now())) => {}
+            () = until(began + due) => {}
         }
         let elapsed = began.elapsed();
         let state = *stop.borrow_and_update();
@@ -171,6 +170,8 @@ fn key(shutdown: Option<Shutdown>) -> Option<(Option<Awaited>, Timestamp)> {
 
 #[cfg(test)]
 mod tests {
+    use cancellable_sleep::SleepGate;
+
     use super::*;
     use crate::news;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 /// Has something end.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +47,12 @@ impl Hurried {
             None => std::future::pending().await,
         }
     }
+}
+
+/// Waits until then: for bounded waits of a stop, which a shutdown must not cut short. Waits for work hang on a gate. Cancel safe.
+pub async fn until(by: Instant) {
+    // There is nothing to wait for but the time.
+    let _elapsed = timeout_at(by, std::future::pending::<()>()).await;
 }
 
 /// Returns how much is left until then.

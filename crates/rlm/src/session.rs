@@ -48,6 +48,8 @@ static RUN: OnceLock<String> = OnceLock::new();
 #[derive(Debug)]
 pub(crate) struct Session {
     interrupts: Installed,
+    /// What every wait for work of this process hangs on: a shutdown wakes all of them.
+    gate: SleepGate,
     runtime: tokio::runtime::Runtime,
     /// How long a stop may take.
     shutdown_budget: Cell<Duration>,
@@ -96,6 +98,7 @@ impl Session {
         let settled = detached.then(|| detach::end_with_parent(interrupts.deref().clone()));
         let settled = settled.transpose();
         Ok(Self {
+            gate: SleepGate::from_token(interrupts.token()),
             interrupts,
             runtime,
             shutdown_budget: Cell::new(shutdown_budget),
@@ -106,7 +109,7 @@ impl Session {
 
     /// Returns a gate whose sleeps end when this process shuts down.
     pub(crate) fn gate(&self) -> SleepGate {
-        SleepGate::from_token(self.interrupts.token())
+        self.gate.child()
     }
 
     /// Takes what options, the environment and the files say of presses and stops.
@@ -124,7 +127,7 @@ impl Session {
         Options {
             stop_budget: self.shutdown_budget.get(),
             interactive: self.terminal.can_ask(),
-            ..Options::default()
+            ..Options::new(self.gate())
         }
     }
 

@@ -3,15 +3,15 @@
 use std::io;
 use std::time::Duration;
 
-use cancellable_sleep::SleepGate;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::control::desk::Over;
 use crate::control::protocol::{self, Answer, MAX_LINE};
+use rlm_store::deadline::until;
 
 /// How long a peer may take for its request, and to read an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -51,10 +51,9 @@ pub(super) async fn left(from: &mut BufReader<OwnedReadHalf>) {
     if !matches!(from.read(&mut more).await, Ok(0)) {
         return;
     }
-    let gate = SleepGate::new();
     let stream: &UnixStream = from.get_ref().as_ref();
     while !has_hung_up(stream) {
-        let _elapsed = gate.sleep(LOOK).await;
+        until(Instant::now() + LOOK).await;
     }
 }
 

@@ -8,12 +8,12 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use agent_subprocess::ProcessId;
-use cancellable_sleep::SleepGate;
+use rlm_store::deadline::until;
 use rlm_store::{RunId, state_dir};
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle, yield_now};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::control::desk::{Asked, Desk};
 use crate::control::place::{self, Identity};
@@ -151,7 +151,6 @@ impl Drop for Socket {
 }
 
 async fn accept(listener: UnixListener, desk: Arc<Desk>) {
-    let gate = SleepGate::new();
     let mut unread = VecDeque::<AbortHandle>::new();
     loop {
         match listener.accept().await {
@@ -173,7 +172,7 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
                 // A flood of connections must leave each a chance to be read.
                 yield_now().await;
             }
-            Err(_) => drop(gate.sleep(RECOVERY).await),
+            Err(_) => until(Instant::now() + RECOVERY).await,
         }
     }
 }

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cancellable_sleep::SleepGate;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -17,6 +16,7 @@ use crate::control::protocol::{self, Answer, MAX_LINE};
 use crate::control::recent::Recent;
 use crate::news::News;
 use loop_state::Timestamp;
+use rlm_store::deadline::until;
 
 /// How often it is told how the run stands, at most.
 const VIEW_EVERY: Duration = Duration::from_millis(100);
@@ -38,7 +38,6 @@ pub(super) async fn show(
     recent: &Recent,
     peer: &mut Peer<'_>,
 ) -> io::Result<()> {
-    let gate = SleepGate::new();
     let mut more = recent.subscribe();
     let mut viewed = Instant::now();
     tell_view(&mut view, peer).await?;
@@ -64,14 +63,14 @@ pub(super) async fn show(
         if let Some(ended) = ended {
             return peer.tell(&Answer::Ended(ended)).await;
         }
-        let wait = VIEW_EVERY.saturating_sub(viewed.elapsed());
+        let due = viewed + VIEW_EVERY;
         tokio::select! {
             _ = more.changed() => {}
             changed = over.changed() => if changed.is_err() {
                 return Ok(());
             },
             // Its sender stays as long as the run does.
-            _ = async { let _slept = gate.sleep(wait).await; view.changed().await } => view.mark_changed(),
+            _ = async { until(due).await; view.changed().await } => view.mark_changed(),
         }
     }
 }

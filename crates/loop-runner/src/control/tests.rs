@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cancellable_sleep::SleepGate;
 use loop_state::{
     Event, Happening, Head, Machine, Notice, PhaseRules, Rules, SteerState, Timestamp,
 };
@@ -56,7 +57,7 @@ impl Run {
         };
         let (view, watched) = watch::channel(look(machine.head()));
         let run = "r1".parse().unwrap();
-        let options = Options::default();
+        let options = Options::new(SleepGate::new());
         let recent = Arc::new(Recent::default());
         let (mut socket, wishes) = Socket::new(
             run,

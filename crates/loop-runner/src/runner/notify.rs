@@ -11,7 +11,7 @@ use crate::hook::{self, Happened, Hook, Hooks, Moment};
 use crate::news::News;
 use crate::runner::Runner;
 use crate::{Awaited, Error, Outcome};
-use rlm_store::deadline::left;
+use rlm_store::deadline::{left, until};
 
 impl Runner {
     /// Has a command told what becomes of the run, each thing once it is saved.
@@ -96,9 +96,7 @@ impl Runner {
             self.notify(at, Happened::Ended(result));
         }
         self.show_awaited(Some(Awaited::Notify));
-        let gate = self.gate.clone();
-        let clock = gate.sleep(left);
-        tokio::pin!(clock);
+        let by = Instant::now() + left;
         let mut is_late = false;
         while let Some(hooks) = self.hooks.as_mut().filter(|it| it.is_running()) {
             tokio::select! {
@@ -107,7 +105,7 @@ impl Runner {
                 wish = wishes.next(), if !is_late => {
                     is_late = wish.what.stop().is_some();
                 }
-                _ = &mut clock, if !is_late => is_late = true,
+                () = until(by), if !is_late => is_late = true,
                 end = hooks.ended() => {
                     self.notified(end);
                     continue;

@@ -203,7 +203,7 @@ impl Runner {
             true => self.footprint(wishes).await,
             false => None,
         };
-        if wishes.is_end_wanted() {
+        if wishes.is_end_wanted() || self.options.gate.is_shutdown() {
             return Ok(Some(Happening::TurnEnded(TurnOutcome::Stopped)));
         }
         let settings = &self.saved.settings;

@@ -172,7 +172,7 @@ impl Runner {
         self.hurries().iter().for_each(|it| it.within(budget));
     }
 
-    fn hear_stop(&mut self, request: StopRequest) -> Happening {
+    pub(super) fn hear_stop(&mut self, request: StopRequest) -> Happening {
         if request.when == When::Now {
             let budget = self.options.stop_budget;
             self.stop.stop(Instant::now().into_std(), budget);

@@ -1,8 +1,14 @@
 //! The loop around the machine: what wakes the run, what the machine makes of it, and what is done then.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use loop_state::{AttemptInput, Event, Happening, StopReason, Timestamp};
+use cancellable_sleep::SleepGate;
+use loop_state::{
+    AttemptInput, Event, Happening, StopCause, StopReason, StopRequest, Timestamp, When,
+};
+use rlm_store::deadline::until;
+use tokio::time::{Instant, timeout};
 
 use crate::Error;
 use crate::check::CheckEnd;
@@ -10,6 +16,9 @@ use crate::control::{Coming, Mark, Wish, Wishes};
 use crate::hook::Hooks;
 use crate::news::News;
 use crate::runner::{Attempt, DriverFactory, Runner, settle, wake};
+
+/// How long a shutdown may be without its reason.
+const REASON: Duration = Duration::from_secs(1);
 
 /// What woke the run.
 enum Wakeup {
@@ -30,6 +39,7 @@ impl Runner {
     ) -> Result<StopReason, Error> {
         let mut happenings = VecDeque::new();
         self.hear_all(wishes, &mut happenings).await?;
+        self.heed_shutdown(wishes, &mut happenings).await?;
         let stop = happenings.iter().find_map(|it| match it.what {
             Happening::StopRequested(request) => Some(request),
             _ => None,
@@ -62,6 +72,7 @@ impl Runner {
                 None => {
                     self.show_awaited(self.awaited());
                     happenings.extend(self.next(wishes).await?);
+                    self.heed_shutdown(wishes, &mut happenings).await?;
                     continue;
                 }
             };
@@ -92,7 +103,27 @@ impl Runner {
             }
             // What people want goes before what follows from earlier effects: a stop must not start anything.
             self.hear_all(wishes, &mut happenings).await?;
+            self.heed_shutdown(wishes, &mut happenings).await?;
         }
+    }
+
+    /// Has a shutdown stop the run before anything else happens: it wakes what waits for work, and none of that may begin now. Its reason is on its way.
+    async fn heed_shutdown(
+        &mut self,
+        wishes: &mut Wishes,
+        happenings: &mut VecDeque<Coming>,
+    ) -> Result<(), Error> {
+        if !self.options.gate.is_shutdown() || self.stop.is_stop() {
+            return Ok(());
+        }
+        let is_told = timeout(REASON, wishes.end_wanted()).await.is_ok();
+        self.hear_all(wishes, happenings).await?;
+        if !is_told {
+            let (by, when) = (StopCause::Terminated, When::Now);
+            let stop = self.hear_stop(StopRequest { by, when });
+            happenings.push_front(stop.into());
+        }
+        Ok(())
     }
 
     async fn hear_all(
@@ -157,11 +188,8 @@ impl Runner {
     /// Time goes before the agent, so that a flood of output can't hold a deadline up.
     async fn wakeup(&mut self, now: Timestamp, wishes: &mut Wishes) -> Wakeup {
         let wait = self.wait_from(now);
-        let (gate, attempt, check) = (
-            &self.gate,
-            &mut self.agent_io.attempt,
-            &mut self.agent_io.check,
-        );
+        let gate = &self.options.gate;
+        let (attempt, check) = (&mut self.agent_io.attempt, &mut self.agent_io.check);
         let settling = &mut self.agent_io.settling;
         let notifies = self.hooks.as_ref().is_some_and(Hooks::is_running);
         let hooks = &mut self.hooks;
@@ -170,7 +198,7 @@ impl Runner {
         tokio::select! {
             biased;
             wish = wishes.next() => Wakeup::Wish(wish),
-            _ = gate.sleep(wait) => Wakeup::Time,
+            () = rest(gate, wait) => Wakeup::Time,
             end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
             end = async { settling.as_mut().expect("a tree is ended").ended().await }, if settling.is_some() => Wakeup::Settled(end),
             end = async { hooks.as_mut().expect("a hook runs").ended().await }, if notifies => Wakeup::Notified(end),
@@ -178,5 +206,14 @@ impl Runner {
             event = async { attempt.as_mut().expect("an attempt runs").wake().await },
                 if attempt.as_ref().is_some_and(Attempt::may_speak) => Wakeup::Agent(event),
         }
+    }
+}
+
+/// Waits for work, unless the gate was shut before: from then on the only waits are those of the stop, which have their own ends.
+async fn rest(gate: &SleepGate, wait: Duration) {
+    match gate.is_shutdown() {
+        true => until(Instant::now() + wait).await,
+        // Who is woken by a shutdown heeds it next.
+        false => drop(gate.sleep(wait).await),
     }
 }

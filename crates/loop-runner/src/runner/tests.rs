@@ -51,7 +51,7 @@ async fn x110b_a_stop_before_the_run_begins_is_known_by_who_said_it() {
     };
     let gate = SleepGate::new();
     let work_tree = WorkTree::take(&project, &run, &gate).await.unwrap();
-    let made = Runner::create(work_tree, settings(), Options::default());
+    let made = Runner::create(work_tree, settings(), Options::new(SleepGate::new()));
     let (runner, _news) = made.await.unwrap();
     // A program that ends the run is no person.
     let outcome = carry_out(runner, vec![steer.into(), stop(StopCause::Terminated)]).await;
@@ -62,7 +62,7 @@ async fn x110b_a_stop_before_the_run_begins_is_known_by_who_said_it() {
 
     let work_tree = WorkTree::take(&project, &run, &gate).await.unwrap();
     let (runner, _news) =
-        { Runner::open(work_tree, None, None, Options::default()).await }.unwrap();
+        { Runner::open(work_tree, None, None, Options::new(SleepGate::new())).await }.unwrap();
     carry_out(runner, vec![stop(StopCause::Person)]).await;
     let entry = project.run(&run).unwrap();
     assert_eq!(entry.state, RunState::Stopped);
@@ -80,8 +80,21 @@ async fn a_run_whose_state_is_gone_is_neither_gone_on_with_nor_begun_anew() {
     let work_tree = WorkTree::take(&project, &run, &SleepGate::new())
         .await
         .unwrap();
-    let open = || Runner::open(work_tree.clone(), None, None, Options::default());
-    let create = || Runner::create(work_tree.clone(), settings(), Options::default());
+    let open = || {
+        Runner::open(
+            work_tree.clone(),
+            None,
+            None,
+            Options::new(SleepGate::new()),
+        )
+    };
+    let create = || {
+        Runner::create(
+            work_tree.clone(),
+            settings(),
+            Options::new(SleepGate::new()),
+        )
+    };
     assert!(open().await.unwrap_err().is_not_found());
     drop(create().await.unwrap());
     let run_dir = project.run_dir(&run);
@@ -112,7 +125,11 @@ async fn x127d_the_end_of_a_check_is_none_of_the_agents() {
     let project = Project::find(dir.path()).unwrap();
     let gate = SleepGate::new();
     let work_tree = WorkTree::take(&project, &"r1".parse().unwrap(), &gate).await;
-    let made = Runner::create(work_tree.unwrap(), settings(), Options::default());
+    let made = Runner::create(
+        work_tree.unwrap(),
+        settings(),
+        Options::new(SleepGate::new()),
+    );
     let (runner, _news) = made.await.unwrap();
     let (agent, check) = (runner.context(""), runner.context("-check"));
     let marker = agent.marker.unwrap();
@@ -179,7 +196,11 @@ async fn x113d_a_loop_that_hangs_is_seen_though_its_process_answers() {
     let project = Project::find(dir.path()).unwrap();
     let run: RunId = "r1".parse().unwrap();
     let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await;
-    let made = Runner::create(work_tree.unwrap(), settings(), Options::default());
+    let made = Runner::create(
+        work_tree.unwrap(),
+        settings(),
+        Options::new(SleepGate::new()),
+    );
     let (runner, _news) = made.await.unwrap();
     let beat = dir.path().join("beat");
     let runner = runner.with_heartbeat(beat.clone(), |beat| {
@@ -221,7 +242,11 @@ async fn what_a_guard_wrote_and_nobody_can_read_is_told() {
     let project = Project::find(dir.path()).unwrap();
     let run: RunId = "r1".parse().unwrap();
     let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await;
-    let made = Runner::create(work_tree.unwrap(), settings(), Options::default());
+    let made = Runner::create(
+        work_tree.unwrap(),
+        settings(),
+        Options::new(SleepGate::new()),
+    );
     let (mut runner, mut news) = made.await.unwrap();
     fs_err::create_dir(project.run_dir(&run).join(rlm_store::survivors::REPORT)).unwrap();
     runner.sweep_before().await;

@@ -9,3 +9,4 @@ mod examples;
 mod moving;
 mod night;
 mod phases;
+mod shutdown;

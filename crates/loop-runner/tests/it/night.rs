@@ -189,7 +189,7 @@ impl Night {
             let is_there = { project.run(&run) }.is_ok_and(|it| it.state != RunState::Empty);
             let options = Options {
                 interactive,
-                ..Options::default()
+                ..Options::new(SleepGate::new())
             };
             let (runner, news) = if is_there {
                 let forgotten = (bent == Bent::Rules).then_some(settings);

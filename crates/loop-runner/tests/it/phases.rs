@@ -71,7 +71,7 @@ pub(crate) async fn carry_out(
         .unwrap();
     let options = Options {
         interactive,
-        ..Options::default()
+        ..Options::new(SleepGate::new())
     };
     let (runner, mut news) = match settings {
         Some(settings) => Runner::create(work_tree, settings, options).await.unwrap(),
@@ -228,7 +228,8 @@ async fn x117c_names_that_phases_can_not_have_are_refused() {
         let refused = settings.validate().unwrap_err();
         assert!(refused.is_usage(), "{refused}");
         let work_tree = WorkTree::take(&project, &"r1".parse().unwrap(), &SleepGate::new()).await;
-        let made = Runner::create(work_tree.unwrap(), settings, Options::default()).await;
+        let made =
+            Runner::create(work_tree.unwrap(), settings, Options::new(SleepGate::new())).await;
         assert_eq!(made.unwrap_err().to_string(), refused.to_string());
     }
 }

@@ -1,0 +1,181 @@
+//! A shutdown wakes a run that waits for work, through the gate that the program gave it, and stops the run before any of that work begins.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use agent_duplex::scripted::{Script, ScriptedDriver};
+use agent_duplex::{Capabilities, EndReason};
+use cancellable_sleep::SleepGate;
+use loop_runner::{Control, NewsReceiver, Options, Outcome, Runner, View};
+use loop_state::{PauseAfter, Request, Step, StopCause, StopReason, StopRequest, Wait, When};
+use rlm_store::{Project, RunId, RunState, Settings, WorkTree};
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn settings() -> Settings {
+    let time = |time: Duration| json!({"secs": time.as_secs(), "nanos": 0});
+    let phase = json!({
+        "name": "main", "prompt": {"Text": "Do it."}, "agent": {"options": "command", "program": ["never"]},
+        "check_timeout": time(HOUR), "limits": {"max_iterations": 5},
+    });
+    let settings =
+        json!({"directory": "/", "phases": [phase], "max_failures": 3, "sleep": time(HOUR)});
+    serde_json::from_value(settings).unwrap()
+}
+
+/// A run of a program whose waits all hang on one gate.
+struct Waits {
+    dir: tempfile::TempDir,
+    root: SleepGate,
+    driver: ScriptedDriver,
+    control: mpsc::Sender<Control>,
+    view: watch::Receiver<Arc<View>>,
+    running: JoinHandle<Result<Outcome, loop_runner::Error>>,
+    began: Instant,
+    _news: NewsReceiver,
+}
+
+fn run() -> RunId {
+    "r1".parse().unwrap()
+}
+
+impl Waits {
+    /// Begins a run whose agent ends each turn like this.
+    async fn begin(turn: EndReason, told: Option<Request>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::find(dir.path()).unwrap();
+        let root = SleepGate::new();
+        let work_tree = { WorkTree::take(&project, &run(), &root.child()).await }.unwrap();
+        let options = Options::new(root.child());
+        let made = Runner::create(work_tree, settings(), options).await;
+        let (runner, news) = made.unwrap();
+        let began = Instant::now();
+        let wall = SystemTime::now();
+        let runner = runner.with_wall_clock(move || wall + began.elapsed());
+        let script = Script::new().message().begin().say("so far").end(turn);
+        let driver = ScriptedDriver::new(Capabilities::none()).repeats(script);
+        let drivers = driver.clone();
+        let factory =
+            Box::new(
+                move |_: &_, _| Ok(Box::new(drivers.clone()) as Box<dyn agent_duplex::Driver>),
+            );
+        let (control, wishes) = mpsc::channel(8);
+        if let Some(request) = told {
+            control.send(request.into()).await.unwrap();
+        }
+        Self {
+            dir,
+            root,
+            driver,
+            control,
+            view: runner.watch(),
+            running: tokio::spawn(runner.run(factory, wishes)),
+            began,
+            _news: news,
+        }
+    }
+
+    /// Waits until the run does, and returns since when.
+    async fn until(&mut self, step: impl Fn(&Step) -> bool) -> Duration {
+        let found = self.view.wait_for(|view| step(&view.head.step)).await;
+        let is_found = found.map(drop);
+        if is_found.is_err() {
+            panic!("it comes to wait: {:?}", (&mut self.running).await);
+        }
+        self.began.elapsed()
+    }
+
+    /// Returns how the run ended, and its reason as it is saved.
+    async fn ended(self) -> (StopReason, RunState, usize) {
+        let outcome = self.running.await.unwrap().unwrap();
+        assert!(self.began.elapsed() < HOUR / 2, "nothing was waited for");
+        let entry = Project::find(self.dir.path()).unwrap().run(&run()).unwrap();
+        let end = entry.head.unwrap().machine.end;
+        // A run that never began has no end, and is stopped all the same.
+        let saved = end.map_or(outcome.reason.clone(), |end| end.reason);
+        assert_eq!(saved, outcome.reason);
+        (outcome.reason, entry.state, self.driver.messages().len())
+    }
+}
+
+fn sleeps(step: &Step) -> bool {
+    matches!(step, Step::Sleeping { .. })
+}
+
+fn waits_for(what: Wait) -> impl Fn(&Step) -> bool {
+    move |step| matches!(step, Step::Waiting { why, .. } if *why == what)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_each_wait_for_work_and_the_run_before_a_stop_is_heard() {
+    let pause = Request::Pause {
+        reason: None,
+        after: PauseAfter::Iteration,
+    };
+    let paused = |step: &Step| matches!(step, Step::Paused { .. });
+    type IsIt = Box<dyn Fn(&Step) -> bool>;
+    let cases: [(EndReason, Option<Request>, IsIt); 4] = [
+        (EndReason::Completed, None, Box::new(sleeps)),
+        (EndReason::Completed, Some(pause), Box::new(paused)),
+        (
+            EndReason::RateLimited,
+            None,
+            Box::new(waits_for(Wait::Limit)),
+        ),
+        (
+            EndReason::ServiceFailed,
+            None,
+            Box::new(waits_for(Wait::Retry)),
+        ),
+    ];
+    for (turn, told, is_it) in cases {
+        let mut waits = Waits::begin(turn, told).await;
+        let at = waits.until(is_it).await;
+        waits.root.shutdown();
+        let began = waits.began;
+        let (reason, state, turns) = waits.ended().await;
+        assert_eq!(reason, StopReason::Stopped(StopCause::Terminated));
+        assert_eq!((state, turns), (RunState::Stopped, 1), "{turn:?}");
+        let took = began.elapsed() - at;
+        assert!(took < Duration::from_secs(3), "{turn:?}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reason_of_a_shutdown_is_that_of_the_stop_that_follows() {
+    let mut waits = Waits::begin(EndReason::Completed, None).await;
+    waits.until(sleeps).await;
+    waits.root.shutdown();
+    tokio::time::advance(Duration::from_millis(500)).await;
+    let (by, when) = (StopCause::HungUp, When::Now);
+    let stop = Control::Stop(StopRequest { by, when });
+    waits.control.send(stop).await.unwrap();
+    let (reason, ..) = waits.ended().await;
+    assert_eq!(reason, StopReason::Stopped(StopCause::HungUp));
+}
+
+/// The shutdown comes first, by the least that there is.
+#[tokio::test(start_paused = true)]
+async fn an_iteration_that_is_due_as_the_program_shuts_down_does_not_begin() {
+    let mut waits = Waits::begin(EndReason::Completed, None).await;
+    waits.until(sleeps).await;
+    waits.root.shutdown();
+    tokio::time::advance(2 * HOUR).await;
+    waits.began += 2 * HOUR;
+    let (reason, state, turns) = waits.ended().await;
+    assert_eq!(reason, StopReason::Stopped(StopCause::Terminated));
+    assert_eq!((state, turns), (RunState::Stopped, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_program_has_shut_down_does_not_begin() {
+    let waits = Waits::begin(EndReason::Completed, None).await;
+    waits.root.shutdown();
+    let (reason, state, turns) = waits.ended().await;
+    assert_eq!(reason, StopReason::Stopped(StopCause::Terminated));
+    assert_eq!((state, turns), (RunState::Stopped, 0));
+}
