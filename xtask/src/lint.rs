@@ -4,6 +4,8 @@ mod dependencies;
 mod files;
 mod import_cycles;
 mod opened_files;
+mod shipped;
+mod sleep_gates;
 mod unsafe_code;
 
 use std::path::Path;
@@ -35,7 +37,7 @@ impl Verdict {
 
 type Check = fn(&Workspace) -> Verdict;
 
-const CHECKS: [(&str, Check); 13] = [
+const CHECKS: [(&str, Check); 14] = [
     ("formatting", |_| {
         cargo(&["fmt", "--all", "--check", "--", "--color=never"])
     }),
@@ -72,6 +74,9 @@ const CHECKS: [(&str, Check); 13] = [
     }),
     ("opened files", |workspace| {
         Verdict::of(opened_files::wrong(workspace))
+    }),
+    ("sleep gates", |workspace| {
+        Verdict::of(sleep_gates::wrong(workspace))
     }),
     ("packages", |_| Verdict::of(release::wrong())),
     ("cargo-deny", |workspace| by_deny(workspace, deny)),

@@ -1,18 +1,15 @@
 //! Refuses ways to open files other than the modules that expect a hostile project: elsewhere a link, a FIFO or a huge file of an agent would be
 //! followed, waited for or read whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::str::FromStr as _;
-
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::lint::opened_files::allowed::{ALLOWED, Allowed};
-use crate::sources::{self, Source};
+use crate::lint::shipped::{self, Seen};
+use crate::sources::Source;
 use crate::workspace::Workspace;
 
 mod allowed;
-mod tokens;
 
 /// The modules that open files safely; everything else goes through them.
 const MODULES: &[&str] = &[
@@ -62,33 +59,15 @@ struct Call {
 
 /// Names each such call that no entry of the list allows, and each entry that allows nothing.
 pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
-    let sources = sources::read(&workspace.root);
-    let crates: Vec<PathBuf> = { workspace.published() }
-        .filter_map(|package| package.folder.strip_prefix(&workspace.root).ok())
-        .map(|folder| folder.join("src"))
-        .collect();
-    let of_crates = |source: &&Source| crates.iter().any(|it| source.path.starts_with(it));
-    let sources: Vec<&Source> = sources.iter().filter(of_crates).collect();
-    judge(&sources, ALLOWED)
+    let sources = shipped::sources(workspace);
+    judge(&sources.iter().collect::<Vec<_>>(), ALLOWED)
 }
 
 fn judge(sources: &[&Source], allowed: &[Allowed]) -> Vec<String> {
-    let (mut wrong, mut found) = (Vec::new(), BTreeMap::new());
-    let mut of_tests = Vec::new();
-    for source in sources {
-        let Ok(tokens) = TokenStream::from_str(&source.text) else {
-            wrong.push(format!("{}: it can't be read", source.path.display()));
-            continue;
-        };
-        let seen = tokens::seen(tokens);
-        of_tests.extend(seen.test_modules.iter().map(|it| folder(&source.path, it)));
-        found.insert(source.path.as_path(), calls(&seen));
-    }
-    let is_test = |path: &Path| {
-        let mut tests = of_tests.iter();
-        tests.any(|it| path.starts_with(it) || path == it.with_extension("rs"))
-    };
-    found.retain(|path, _| !is_test(path) && !MODULES.iter().any(|it| path.starts_with(it)));
+    let (read, mut wrong) = shipped::read(sources);
+    let is_module = |path: &Path| MODULES.iter().any(|it| path.starts_with(it));
+    let found = read.into_iter().filter(|(path, _)| !is_module(path));
+    let found = found.map(|(path, seen)| (path, calls(&seen)));
     let mut used = BTreeSet::new();
     for (path, calls) in found {
         for call in calls {
@@ -120,22 +99,7 @@ fn judge(sources: &[&Source], allowed: &[Allowed]) -> Vec<String> {
     wrong
 }
 
-/// The folder of a module's own files, as `mod tests;` in a file names it, or `#[path = "tests.rs"]` above it.
-fn folder(file: &Path, module: &tokens::Module) -> PathBuf {
-    let beside = file.parent().unwrap_or(file);
-    match &module.path {
-        Some(path) => beside.join(path).with_extension(""),
-        None if ["lib.rs", "main.rs", "mod.rs"]
-            .iter()
-            .any(|it| file.ends_with(it)) =>
-        {
-            beside.join(&module.name)
-        }
-        None => file.with_extension("").join(&module.name),
-    }
-}
-
-fn calls(seen: &tokens::Seen) -> BTreeSet<Call> {
+fn calls(seen: &Seen) -> BTreeSet<Call> {
     let mut calls = BTreeSet::new();
     for (path, line) in &seen.paths {
         let full: Vec<Vec<String>> = match seen.imports.get(&path[0]) {

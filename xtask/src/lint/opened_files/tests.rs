@@ -1,5 +1,9 @@
 //! The rule on small sources.
 
+use std::str::FromStr as _;
+
+use proc_macro2::TokenStream;
+
 use super::*;
 
 fn judged(files: &[(&str, &str)], allowed: &[Allowed]) -> Vec<String> {
@@ -15,7 +19,7 @@ fn judged(files: &[(&str, &str)], allowed: &[Allowed]) -> Vec<String> {
 
 /// The calls that the rule finds in a source.
 fn found(text: &str) -> Vec<String> {
-    let seen = tokens::seen(TokenStream::from_str(text).unwrap());
+    let seen = shipped::seen(TokenStream::from_str(text).unwrap());
     calls(&seen).into_iter().map(|call| call.name).collect()
 }
 

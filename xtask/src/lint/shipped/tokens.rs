@@ -5,31 +5,31 @@ use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-use super::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 type Tokens = Peekable<IntoIter<TokenTree>>;
 
 /// Whatever a source names outside of its test code.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// Each path as it is written, with its line.
-    pub(super) paths: Vec<(Vec<String>, usize)>,
+    pub(crate) paths: Vec<(Vec<String>, usize)>,
     /// Each method that is called, with its line.
-    pub(super) methods: Vec<(String, usize)>,
+    pub(crate) methods: Vec<(String, usize)>,
     /// The full paths that a name may have by a `use`.
-    pub(super) imports: BTreeMap<String, Vec<Vec<String>>>,
+    pub(crate) imports: BTreeMap<String, Vec<Vec<String>>>,
     /// The modules in other files that only tests have.
-    pub(super) test_modules: Vec<Module>,
+    pub(crate) test_modules: Vec<Module>,
 }
 
 /// `mod NAME;`, with its `#[path = "…"]`.
 #[derive(Debug)]
-pub(super) struct Module {
-    pub(super) name: String,
-    pub(super) path: Option<String>,
+pub(crate) struct Module {
+    pub(crate) name: String,
+    pub(crate) path: Option<String>,
 }
 
-pub(super) fn seen(tokens: TokenStream) -> Seen {
+pub(crate) fn seen(tokens: TokenStream) -> Seen {
     let mut seen = Seen::default();
     seen.read(tokens);
     seen

@@ -1,0 +1,60 @@
+//! The code that is shipped, as the rules on it read it: the sources of the published crates without what only their tests have.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+
+use proc_macro2::TokenStream;
+
+use crate::sources::{self, Source};
+use crate::workspace::Workspace;
+
+mod tokens;
+
+pub(super) use tokens::{Seen, seen};
+
+/// Returns the sources of the published crates.
+pub(super) fn sources(workspace: &Workspace) -> Vec<Source> {
+    let crates: Vec<PathBuf> = { workspace.published() }
+        .filter_map(|package| package.folder.strip_prefix(&workspace.root).ok())
+        .map(|folder| folder.join("src"))
+        .collect();
+    let mut sources = sources::read(&workspace.root);
+    sources.retain(|source| crates.iter().any(|it| source.path.starts_with(it)));
+    sources
+}
+
+/// Reads them, but for the modules that only tests have; what can't be read comes as complaints.
+pub(super) fn read<'a>(sources: &[&'a Source]) -> (BTreeMap<&'a Path, Seen>, Vec<String>) {
+    let (mut found, mut of_tests, mut unread) = (BTreeMap::new(), Vec::new(), Vec::new());
+    for source in sources {
+        let Ok(tokens) = TokenStream::from_str(&source.text) else {
+            unread.push(format!("{}: it can't be read", source.path.display()));
+            continue;
+        };
+        let seen = seen(tokens);
+        of_tests.extend(seen.test_modules.iter().map(|it| folder(&source.path, it)));
+        found.insert(source.path.as_path(), seen);
+    }
+    let is_test = |path: &Path| {
+        let mut tests = of_tests.iter();
+        tests.any(|it| path.starts_with(it) || path == it.with_extension("rs"))
+    };
+    found.retain(|path, _| !is_test(path));
+    (found, unread)
+}
+
+/// The folder of a module's own files, as `mod tests;` in a file names it, or `#[path = "tests.rs"]` above it.
+fn folder(file: &Path, module: &tokens::Module) -> PathBuf {
+    let beside = file.parent().unwrap_or(file);
+    match &module.path {
+        Some(path) => beside.join(path).with_extension(""),
+        None if ["lib.rs", "main.rs", "mod.rs"]
+            .iter()
+            .any(|it| file.ends_with(it)) =>
+        {
+            beside.join(&module.name)
+        }
+        None => file.with_extension("").join(&module.name),
+    }
+}
