@@ -44,7 +44,7 @@ fn x117h_what_can_not_be_set_is_said_and_changes_nothing() {
             2,
             "max-iterations: `-1` is no number",
         ),
-        (&["max-iterations=0"], 1, "at least 1 is needed"),
+        (&["max-iterations=0"], 2, "no number from 1 to"),
         (&["max-iterations=none"], 1, "no end"),
         (&["sleep=1", "max-cost=3"], 1, "what stands: sleep=1"),
         (&["no-such-run", "sleep=1"], 10, "nothing reached"),

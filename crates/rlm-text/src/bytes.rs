@@ -1,7 +1,7 @@
 //! Sizes in bytes as users write and read them.
 
-use serde::Deserializer;
 use serde::de::{self, Visitor};
+use serde::{Deserializer, Serializer};
 
 const UNITS: [(&str, u64); 8] = [
     ("kib", 1 << 10),
@@ -57,8 +57,17 @@ pub fn exact(bytes: u64) -> String {
 /// # Errors
 ///
 /// When the value is no size.
-pub fn of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    from.deserialize_any(Size).map(Some)
+pub fn of_file<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    from.deserialize_any(Size)
+}
+
+/// Serialises a size as [`exact`] writes it.
+///
+/// # Errors
+///
+/// Those of the serialiser.
+pub fn as_text<S: Serializer>(bytes: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&exact(*bytes))
 }
 
 struct Size;

@@ -97,11 +97,8 @@ pub fn rough(duration: Duration) -> String {
 /// # Errors
 ///
 /// Those of the serialiser.
-pub fn as_text<S: serde::Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-    match time {
-        Some(time) => to.serialize_some(&show(*time)),
-        None => to.serialize_none(),
-    }
+pub fn as_text<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&show(*time))
 }
 
 #[cfg(test)]

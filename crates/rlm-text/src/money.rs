@@ -59,12 +59,11 @@ fn nothing(amount: u64) -> Result<u64, String> {
 /// # Errors
 ///
 /// When the value is no amount.
-pub fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+pub fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     from.deserialize_any(Amount {
         parse,
         what: "an amount of US dollars such as 5 or \"4.20\"",
     })
-    .map(Some)
 }
 
 /// Serialises millionths of a dollar as [`parse`] reads them.
@@ -72,14 +71,9 @@ pub fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D
 /// # Errors
 ///
 /// Those of the serialiser.
-pub fn as_text<S: Serializer>(micro: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
-    match micro {
-        Some(micro) => {
-            let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
-            to.serialize_some(text.trim_end_matches('0').trim_end_matches('.'))
-        }
-        None => to.serialize_none(),
-    }
+pub fn as_text<S: Serializer>(micro: &u64, to: S) -> Result<S::Ok, S::Error> {
+    let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
+    to.serialize_str(text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// Deserialises tokens from a file: a whole number, or text as on the command line.
@@ -87,12 +81,11 @@ pub fn as_text<S: Serializer>(micro: &Option<u64>, to: S) -> Result<S::Ok, S::Er
 /// # Errors
 ///
 /// When the value is no number of tokens.
-pub fn tokens_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+pub fn tokens_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     from.deserialize_any(Amount {
         parse: tokens,
         what: "a number of tokens such as 250000 or \"2M\"",
     })
-    .map(Some)
 }
 
 struct Amount {
@@ -259,14 +252,14 @@ mod tests {
             #[derive(serde::Deserialize)]
             struct File {
                 #[serde(deserialize_with = "cost_of_file")]
-                cost: Option<u64>,
+                cost: u64,
             }
             let text = format!("{}.{:02}", cents / 100, cents % 100);
             let micro = parse(&text).unwrap();
             prop_assert_eq!(micro, cents * 10_000);
             prop_assert_eq!(parse(&dollars(micro)).unwrap(), micro);
             for written in [format!("cost = {text}"), format!("cost = \"{text}\"")] {
-                prop_assert_eq!(toml::from_str::<File>(&written).unwrap().cost, Some(micro));
+                prop_assert_eq!(toml::from_str::<File>(&written).unwrap().cost, micro);
             }
         }
     }

@@ -4,8 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, Args as ClapArgs, Parser, Subcommand};
-use loop_state::Autonomy;
+use clap::{Args as ClapArgs, Parser, Subcommand};
 use rlm_store::RunId;
 
 mod checkpoints;
@@ -21,13 +20,11 @@ mod shell;
 mod since;
 #[cfg(test)]
 mod tests;
-mod values;
 
 use crate::agents::AgentKind;
-use crate::occasion::Occasion;
+use crate::config::Config;
 use crate::preset::Preset;
 use rlm_text::duration;
-use rlm_text::money;
 
 pub(crate) use checkpoints::{
     CheckpointsArgs, CheckpointsCommand, ExportArgs, ForkArgs, ImportArgs, ShowArgs,
@@ -44,7 +41,6 @@ pub(crate) use many::ManyArgs;
 pub(crate) use report::ReportArgs;
 pub(crate) use shell::{CompletionsArgs, ManArgs};
 pub(crate) use since::Since;
-pub(crate) use values::{LeftoversArg, PermissionsArg, SessionArg};
 
 /// What `--version` says. A packed program is told its commit and day when it is built; another knows its version alone.
 const VERSION: &str = match option_env!("RLM_VERSION") {
@@ -143,7 +139,7 @@ Examples:
 )]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) what: LoopArgs,
+    pub(crate) what: Config,
     #[command(flatten)]
     pub(crate) show: Show,
     /// The agent [default: RLM_AGENT, or a command behind --, else the one that is installed]
@@ -193,7 +189,7 @@ pub(crate) struct ResumeArgs {
     /// The run; may be left out when only one can be resumed
     pub(crate) run: Option<String>,
     #[command(flatten)]
-    pub(crate) what: LoopArgs,
+    pub(crate) what: Config,
     #[command(flatten)]
     pub(crate) show: Show,
     /// Go on with another agent: the files and what is said in the prompt are all that it knows of the work so far
@@ -290,178 +286,4 @@ pub(crate) struct Show {
     /// Be the process in the background
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
-}
-
-/// What `run` says and `resume` may say anew. Nothing has its default here: what is not given comes from a lower layer, or from the saved run.
-/// It is written out as the keys of `rlm.toml`.
-#[derive(Debug, Default, PartialEq, Eq, ClapArgs, serde::Serialize)]
-#[command(mut_args(switch))]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct LoopArgs {
-    /// The prompt
-    #[arg(
-        short,
-        long,
-        value_name = "TEXT",
-        conflicts_with = "prompt_file",
-        help_heading = "Prompt"
-    )]
-    pub(crate) prompt: Option<String>,
-    /// The file with the prompt, read anew for each iteration; - is standard input [default: PROMPT.md]
-    #[arg(short = 'P', long, value_name = "FILE", help_heading = "Prompt")]
-    #[serde(serialize_with = "as_text")]
-    pub(crate) prompt_file: Option<PathBuf>,
-    /// The model, by the agent's own names for it [default: the agent's choice]
-    #[arg(long, value_name = "NAME", help_heading = "Agent")]
-    pub(crate) model: Option<String>,
-    /// Done when the agent says so: when it ends its last message with <promise>TEXT</promise>. With --until, that is
-    /// asked only then; without, the agent's word is all there is
-    #[arg(long, value_name = "TEXT", help_heading = "Ends")]
-    pub(crate) completion_promise: Option<String>,
-    /// Done when this command exits with 0; asked after each iteration
-    #[arg(long, value_name = "CMD", help_heading = "Ends")]
-    pub(crate) until: Option<String>,
-    /// A command that must pass before an iteration counts (repeatable); its output goes into the next prompt
-    #[arg(long, value_name = "CMD", help_heading = "Ends")]
-    #[serde(rename = "gates", skip_serializing_if = "Vec::is_empty")]
-    pub(crate) gate: Vec<String>,
-    /// The number of iterations: the plan, or with another end the limit [default: 100]
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
-    pub(crate) max_iterations: Option<u32>,
-    /// How long the run may be active, all its processes together [default: no limit]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
-    #[serde(serialize_with = "duration::as_text")]
-    pub(crate) max_duration: Option<Duration>,
-    /// How long one turn of the agent may take [default: 1h, that is 3600 s]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
-    #[serde(serialize_with = "duration::as_text")]
-    pub(crate) iteration_timeout: Option<Duration>,
-    /// How long the agent may be silent; a running tool is no silence [default: 15m, off for a command]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
-    #[serde(serialize_with = "duration::as_text")]
-    pub(crate) idle_timeout: Option<Duration>,
-    /// How long a gate or the check may take [default: 15m, that is 900 s]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
-    #[serde(serialize_with = "duration::as_text")]
-    pub(crate) check_timeout: Option<Duration>,
-    /// How long nothing may come of what the agent has in the background when its turn is over, before it is ended and
-    /// judged; 0 waits for nothing [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
-    #[serde(serialize_with = "duration::as_text")]
-    pub(crate) background_wait: Option<Duration>,
-    /// How many failures in a row end the run, 0 for no limit [default: 3]
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub(crate) max_failures: Option<u32>,
-    /// What the run may cost by the agent's own reckoning, in US dollars; the turn that uses it up is ended
-    /// [default: no limit]
-    #[arg(long, value_name = "USD", value_parser = money::parse, help_heading = "Limits")]
-    #[serde(serialize_with = "money::as_text")]
-    pub(crate) max_cost: Option<u64>,
-    /// How many tokens the run may use, those read and those written, as 250k or 2M [default: no limit]
-    #[arg(long, value_name = "N", value_parser = money::tokens, help_heading = "Limits")]
-    pub(crate) max_tokens: Option<u64>,
-    /// How long to wait for rate limits and outages, all waits in a row together; 0 ends the run instead [default: 6h]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
-    #[serde(serialize_with = "duration::as_text")]
-    pub(crate) wait_on_limit: Option<Duration>,
-    /// How long a stop may take, all of it [default: 8s, or RLM_SHUTDOWN_TIMEOUT]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
-    #[serde(serialize_with = "duration::as_text")]
-    pub(crate) shutdown_timeout: Option<Duration>,
-    /// How long a press of Ctrl-C that nobody answered stays counted: another one within it stops the run [default: 2s]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
-    #[serde(serialize_with = "duration::as_text")]
-    pub(crate) cooldown: Option<Duration>,
-    /// The pause between iterations [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
-    #[serde(serialize_with = "duration::as_text")]
-    pub(crate) sleep: Option<Duration>,
-    /// What the agent may do: ask = what its own settings don't allow, you are asked; edits = it edits files, the rest
-    /// is denied; all = everything; deny = nothing more than its own settings allow [default: edits, or RLM_PERMISSIONS]
-    #[arg(
-        long,
-        value_name = "ask|edits|all|deny",
-        value_enum,
-        hide_possible_values = true,
-        help_heading = "Agent"
-    )]
-    pub(crate) permissions: Option<PermissionsArg>,
-    /// The agent's conversation: a fresh one for each iteration, or one that goes on [default: fresh]
-    #[arg(
-        long,
-        value_name = "fresh|continue",
-        value_enum,
-        hide_possible_values = true,
-        help_heading = "Agent"
-    )]
-    pub(crate) session: Option<SessionArg>,
-    /// The agent's program [default: found on PATH]
-    #[arg(long, value_name = "PATH", help_heading = "Agent")]
-    #[serde(serialize_with = "as_text")]
-    pub(crate) agent_bin: Option<PathBuf>,
-    /// What becomes of processes that the agent leaves running: ended before the next attempt, or kept to the end
-    /// of the run, those of the last 8 attempts at most [default: end]
-    #[arg(
-        long,
-        value_name = "end|keep",
-        value_enum,
-        hide_possible_values = true,
-        help_heading = "Agent"
-    )]
-    pub(crate) leftovers: Option<LeftoversArg>,
-    /// Where the run waits for your word: checkpoint = between two phases, batch:N = after each N iterations, full =
-    /// nowhere. Without a terminal it never does [default: checkpoint with several phases, else full]
-    #[arg(long, value_name = "checkpoint|batch:N|full", help_heading = "Run")]
-    pub(crate) autonomy: Option<Autonomy>,
-    /// Commit what each iteration changed when it is over, also of one that failed, which its commit says: all that git
-    /// does not ignore, what you write meanwhile included; your hooks run. Nothing may be uncommitted when the run begins
-    #[arg(long, help_heading = "Git")]
-    pub(crate) commit: Option<bool>,
-    /// Run this by sh -c when something happens that --notify-on names: RLM_EVENT, RLM_TEXT and others say what, standard input
-    /// says it in JSON. It has 10 s, and holds nothing up
-    #[arg(long, value_name = "CMD", help_heading = "Watching")]
-    pub(crate) notify: Option<String>,
-    /// What the command is told of: started, resumed, iteration, failure, phase, limit, retry, paused, review, question,
-    /// ended [default: review,question,limit,ended]
-    #[arg(
-        long,
-        value_name = "EVENT,..",
-        value_enum,
-        value_delimiter = ',',
-        hide_possible_values = true,
-        help_heading = "Watching"
-    )]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) notify_on: Vec<Occasion>,
-    /// Write this file anew every 10 s, and whenever the run comes further, as long as its loop turns
-    #[arg(long, value_name = "FILE", help_heading = "Watching")]
-    #[serde(serialize_with = "as_text")]
-    pub(crate) heartbeat: Option<PathBuf>,
-    /// Ring the terminal's bell when you are needed and when the run is over, if it is in the foreground there
-    #[arg(long, help_heading = "Watching")]
-    pub(crate) bell: Option<bool>,
-}
-
-/// The options that are on when nothing is said behind them, and that `--NAME=false` turns off again, such as for a resume.
-const SWITCHES: [&str; 2] = ["commit", "bell"];
-
-fn switch(option: Arg) -> Arg {
-    if !SWITCHES.contains(&option.get_id().as_str()) {
-        return option;
-    }
-    option
-        .value_name("true|false")
-        .num_args(0..=1)
-        .require_equals(true)
-        .default_missing_value("true")
-        .hide_possible_values(true)
-}
-
-/// A path as people see it: one that is no text is taken from the arguments themselves.
-#[expect(clippy::ref_option, reason = "serde hands it over so")]
-fn as_text<S: serde::Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
-    match path {
-        Some(path) => to.serialize_some(&path.to_string_lossy()),
-        None => to.serialize_none(),
-    }
 }

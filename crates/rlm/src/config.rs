@@ -1,13 +1,13 @@
 //! The configuration: the project's `rlm.toml` and the user's own file, below the command line and the environment.
 
 mod agent;
-pub(crate) mod built_in;
 mod file;
 mod keys;
 mod layers;
 pub(crate) mod limits;
 mod read;
 mod schema;
+mod settings;
 mod show;
 mod tree;
 mod values;
@@ -16,13 +16,16 @@ mod watch;
 pub(crate) use agent::agent;
 pub(crate) use file::{nearest, trust_safe_directories};
 #[cfg(test)]
-pub(crate) use keys::{KEYS, Kind};
-pub(crate) use layers::{Layers, Phase, SHUTDOWN_TIMEOUT, defaults};
+pub(crate) use keys::Kind;
+pub(crate) use layers::{Layers, Phase, defaults};
 pub(crate) use read::{FILE_NAME, read_mcp, variable};
 pub(crate) use schema::schema;
+pub(crate) use settings::{
+    Config, DEFAULT_COOLDOWN, DEFAULT_IDLE_TIMEOUT, DEFAULT_PROMPT, DEFAULT_SHUTDOWN, KEYS, LIMITS,
+    SHUTDOWN_TIMEOUT,
+};
 pub(crate) use show::{Group, Row, groups};
 pub(crate) use tree::{Origin, Tree};
-pub(crate) use values::Config;
 pub(crate) use watch::Watched;
 
 /// What `rlm init` writes.
@@ -102,9 +105,9 @@ mod tests {
         toml::from_str::<Config>(TEMPLATE).unwrap();
         let on = template_on();
         let config: Config = toml::from_str(&on).unwrap();
-        assert_eq!(config.sleep, Some(Duration::from_secs(10)));
+        assert_eq!(config.sleep, Some(Duration::from_secs(10).into()));
         assert_eq!(config.gates, Some(vec!["cargo fmt --check".into()]));
-        assert_eq!(config.mcp_servers.names().count(), 2);
+        assert_eq!(config.mcp_servers.unwrap().names().count(), 2);
         assert_eq!(config.claude.unwrap().tools.unwrap().len(), 3);
     }
 
@@ -161,7 +164,7 @@ mod tests {
         let text = "[mcp-servers.zeta]\ncommand = \"z\"\n[mcp-servers.alpha]\ncommand = \"a\"\n";
         let config: Config = toml::from_str(text).unwrap();
         assert_eq!(
-            config.mcp_servers.names().collect::<Vec<_>>(),
+            config.mcp_servers.unwrap().names().collect::<Vec<_>>(),
             ["zeta", "alpha"]
         );
     }

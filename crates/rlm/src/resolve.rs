@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use loop_state::Limits;
 use rlm_store::PhaseSettings;
 use rlm_store::Settings;
 use rlm_terminal::PressActions;
@@ -11,8 +10,7 @@ use rlm_terminal::PressActions;
 use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
 use crate::budget;
-use crate::config::built_in::DEFAULT_PROMPT;
-use crate::config::{self, Layers, Origin, Tree, defaults};
+use crate::config::{self, DEFAULT_PROMPT, Layers, Origin, Tree, defaults};
 use crate::drivers;
 use crate::exit::Failure;
 use crate::watchers::Watchers;
@@ -20,6 +18,7 @@ use crate::watchers::Watchers;
 mod checks;
 mod restarted;
 mod resumed;
+mod said;
 mod sketch;
 
 use checks::{
@@ -49,8 +48,8 @@ pub(crate) fn new_run(
     let tree = layers.run().over(defaults(false));
     let (run, watchers) = (tree.config(), Watchers::of(&tree, root, directory));
     let phases = layers.phases();
-    let said = args.what.prompt.is_some() || args.what.prompt_file.is_some();
-    if layers.has_phases() && said {
+    let has_prompt = args.what.prompt.is_some() || args.what.prompt_file.is_some();
+    if layers.has_phases() && has_prompt {
         return Err(Failure::usage(
             "each phase of rlm.toml has its own prompt: leave --prompt and --prompt-file out, or the phases",
         ));
@@ -65,21 +64,12 @@ pub(crate) fn new_run(
     let phases = phases.collect::<Result<Vec<_>, Failure>>()?;
     refuse_driver_options(&args.what, &phases)?;
     let mut settings = Settings::new(directory, phases);
-    settings.max_duration = run.max_duration;
-    settings.max_failures = run.max_failures.unwrap_or(settings.max_failures);
-    settings.sleep = run.sleep.unwrap_or(settings.sleep);
-    settings.max_cost_microusd = run.max_cost;
-    settings.max_tokens = run.max_tokens;
-    settings.wait_on_limit = run.wait_on_limit;
-    settings.autonomy = run.autonomy;
-    settings.leftovers = run.leftovers.map(Into::into).unwrap_or_default();
-    settings.commit = run.commit.unwrap_or_default();
-    settings.max_transcripts = run.max_transcripts;
+    said::of_run(&run, &mut settings);
     budget::refuse_unreported(&settings)?;
     Ok(Resolved {
         settings,
         layers,
-        presses: run.on_press,
+        presses: run.on_press.unwrap_or_default(),
         watchers,
     })
 }
@@ -105,7 +95,7 @@ pub(crate) fn with_defaults(
 /// Makes the settings of a phase.
 fn phase(
     of: &Of<'_>,
-    said: config::Phase,
+    layers: config::Phase,
     is_one_of_several: bool,
 ) -> Result<PhaseSettings, Failure> {
     let Of {
@@ -116,26 +106,22 @@ fn phase(
     let what = &args.what;
     let of_phase = |mut failure: Failure| {
         if is_one_of_several {
-            failure.message = format!("phase `{}`: {}", said.name, failure.message);
+            failure.message = format!("phase `{}`: {}", layers.name, failure.message);
         }
         failure
     };
     let (kind, tree) =
-        with_defaults(said.tree, &args.agent_command, directory).map_err(of_phase)?;
+        with_defaults(layers.tree, &args.agent_command, directory).map_err(of_phase)?;
     let config = tree.config();
     let bin = agents::bin(what.agent_bin.clone(), directory);
     let mut agent = config::agent(kind, bin, &config, root).map_err(of_phase)?;
     let model = config.model.clone().filter(|_| config.speaks_of(kind));
     agents::tell(&mut agent, model, args.agent_command.clone());
     agents::find_program(&agent, directory).map_err(of_phase)?;
-    let driven = agent.is_driven();
     let mcp_servers = mcp_servers(&config, root)?;
     refuse_missing_variables(&mcp_servers, &agent).map_err(of_phase)?;
-    let promise = config.completion_promise;
-    if promise
-        .as_deref()
-        .is_some_and(|promise| promise.trim().is_empty())
-    {
+    let promise = config.completion_promise.as_deref();
+    if promise.is_some_and(|promise| promise.trim().is_empty()) {
         return Err(of_phase(Failure::usage(
             "the completion promise is empty; give the text that the agent shall say",
         )));
@@ -153,27 +139,15 @@ fn phase(
         return Err(of_phase(Failure::usage(why)));
     }
     let file = what.prompt_file.as_ref().map(|file| directory.join(file));
-    let default = root.join(config.prompt_file.unwrap_or_else(|| DEFAULT_PROMPT.into()));
+    let default = { config.prompt_file.as_deref() }.unwrap_or(Path::new(DEFAULT_PROMPT));
+    let default = root.join(default);
     if file.is_none() && config.prompt.is_none() {
         refuse_outside(&default, &tree, root).map_err(of_phase)?;
     }
-    let prompt = prompt(config.prompt, file.unwrap_or(default)).map_err(of_phase)?;
-    let mut phase = PhaseSettings::new(said.name.clone(), prompt, agent);
-    if driven {
-        phase.permissions = config.permissions.map(Into::into).unwrap_or_default();
-        phase.session = config.session.map(Into::into).unwrap_or_default();
-    }
+    let prompt = prompt(config.prompt.clone(), file.unwrap_or(default)).map_err(of_phase)?;
+    let mut phase = PhaseSettings::new(layers.name.clone(), prompt, agent);
     phase.mcp_servers = mcp_servers;
-    phase.promise = promise;
-    phase.gates = config.gates.unwrap_or_default();
-    phase.until = config.until;
-    phase.check_timeout = config.check_timeout.unwrap_or(phase.check_timeout);
-    phase.background_wait = config.background_wait.unwrap_or(phase.background_wait);
-    phase.limits = Limits {
-        max_iterations: config.max_iterations.map(Into::into),
-        iteration_timeout: config.iteration_timeout,
-        idle_timeout: config.idle_timeout,
-    };
+    said::of_phase(&config, &mut phase);
     let project = root.join(config::FILE_NAME);
     let file = tree.file_of(kind.name()).unwrap_or(&project);
     drivers::check_phase(&phase, file)?;
@@ -192,7 +166,7 @@ fn is_plan(origin: &Origin, root: &Path) -> bool {
 pub(crate) mod tests {
     use super::*;
     use crate::args::{Args, Command};
-    use crate::config::built_in::DEFAULT_IDLE_TIMEOUT;
+    use crate::config::DEFAULT_IDLE_TIMEOUT;
     use agent_drivers::{AgentConfig, AgentOptions};
     use clap::Parser;
     use rlm_store::Permissions;

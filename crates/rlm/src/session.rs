@@ -19,8 +19,8 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::config::built_in::{DEFAULT_COOLDOWN, DEFAULT_SHUTDOWN};
 use crate::config::{self, Config};
+use crate::config::{DEFAULT_COOLDOWN, DEFAULT_SHUTDOWN};
 use crate::detach::{self, Settled};
 use crate::drivers;
 use crate::exit::{Code, Failure, exit_code, fatal};
@@ -115,11 +115,11 @@ impl Session {
     /// Takes what options, the environment and the files say of presses and stops.
     pub(crate) fn follow(&self, said: &Config) {
         if let Some(budget) = said.shutdown_timeout {
-            self.shutdown_budget.set(budget);
-            self.interrupts.set_shutdown_deadline(Some(budget));
+            self.shutdown_budget.set(budget.0);
+            self.interrupts.set_shutdown_deadline(Some(budget.0));
         }
         if let Some(cooldown) = said.cooldown {
-            self.interrupts.set_cooldown(cooldown);
+            self.interrupts.set_cooldown(cooldown.0);
         }
     }
 

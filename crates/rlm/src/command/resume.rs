@@ -9,10 +9,10 @@ use loop_state::{Request, Step};
 use rlm_store::{Loss, Moved, Project, RunEntry, RunHead, RunId, RunState, Settings, WorkTree};
 
 use crate::alive::is_live;
-use crate::args::{LoopArgs, ResumeArgs, RunArgs};
+use crate::args::{ResumeArgs, RunArgs};
 use crate::command::live::Target;
 use crate::command::{control, meant, screen};
-use crate::config::{self, Layers, Watched};
+use crate::config::{self, Config, Layers, Watched};
 use crate::detach;
 use crate::exit::{Code, Failure};
 use crate::hint;
@@ -75,7 +75,7 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)
             "run `{id}` is live: say it with {rlm} steer {id} TEXT, then {rlm} resume {id}"
         )));
     }
-    let is_same = args.what == LoopArgs::default() && args.agent.is_none();
+    let is_same = args.what == Config::default() && args.agent.is_none();
     if !is_same || args.from.is_some() || !args.agent_command.is_empty() {
         let (id, rlm) = (&run.id, hint::rlm());
         return Err(Failure::usage(format!(
@@ -171,9 +171,9 @@ pub(crate) fn restart(
         dry_run: false,
         run: Some(run.to_string()),
         agent: None,
-        what: LoopArgs {
+        what: Config {
             max_iterations: more,
-            ..LoopArgs::default()
+            ..Config::default()
         },
         show: std::mem::take(&mut line.show),
         from: None,
@@ -213,7 +213,7 @@ fn carry_on(
         take_back,
         ..session.options()
     };
-    let presses = said.on_press;
+    let presses = said.on_press.unwrap_or_default();
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
         let opened = Runner::open(work_tree, settings, from, options).await;
@@ -277,7 +277,8 @@ fn prepare(
     if let Some(moved) = saved.moved.as_ref().filter(|_| !args.force) {
         return Err(moved_away(&run, moved));
     }
-    refuse_pointless(&saved, loss.as_ref(), from, args.what.max_iterations)?;
+    let most = args.what.max_iterations.map(Into::into);
+    refuse_pointless(&saved, loss.as_ref(), from, most)?;
     match &redo {
         // Who could be asked is told that they would be.
         Some(_) if args.dry_run && asks => {}

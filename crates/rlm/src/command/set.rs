@@ -8,8 +8,7 @@ use loop_state::{Request, RuleChange};
 use crate::args::SetArgs;
 use crate::command::control::request;
 use crate::command::live::Target;
-use crate::config::limits::{self, LIMITS};
-use crate::config::nearest;
+use crate::config::{LIMITS, limits, nearest};
 use crate::exit::{Code, Failure};
 use crate::output;
 
@@ -72,7 +71,7 @@ fn change(word: &str) -> Result<RuleChange, Failure> {
 }
 
 fn unknown(key: &str) -> Failure {
-    let what = match nearest(key, &LIMITS.map(|limit| limit.key)) {
+    let what = match nearest(key, &limits::names()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("what can is {}", limits::keys()),
     };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use agent_drivers::{AgentConfig, AgentOptions, acp::AcpPreset, claude::ClaudeOptions};
 
-use super::values::Config;
+use super::settings::Config;
 use crate::agents::{self, AgentKind};
 use crate::exit::Failure;
 

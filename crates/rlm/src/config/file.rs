@@ -13,8 +13,8 @@ use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::keys::{self, Of, Whose};
 use super::read::{FILE_NAME, content};
+use super::settings::Config;
 use super::tree::{Origin, Tree};
-use super::values::Config;
 use crate::exit::Failure;
 
 /// Far more than a person writes.
@@ -253,7 +253,7 @@ pub(crate) fn trust_safe_directories() {
         return;
     }
     if let Ok(file) = File::read(&path, Whose::User) {
-        state_dir::trust(file.tree.config().safe_directories);
+        state_dir::trust(file.tree.config().safe_directories.unwrap_or_default());
     }
 }
 

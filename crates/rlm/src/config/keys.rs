@@ -1,4 +1,7 @@
-//! All keys that settings can have, once: the schema, the lists that people see and the refusals come from here.
+//! How a definition in `settings.rs` becomes a field, an option and a key; and the keys of sections, whose types are elsewhere.
+
+use clap::Arg;
+use toml::Value as Toml;
 
 /// Where a key may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,245 +48,212 @@ pub(crate) enum Kind {
     Servers,
 }
 
-/// A key.
+/// What counts where nothing is said.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Default {
+    Nothing,
+    Always(fn() -> Toml),
+    /// This for agents that `rlm` drives; for a command nothing.
+    Driven(fn() -> Toml),
+}
+
+/// A key, and its option if it has one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
+    /// The name of its field in `Config`, which is its option's for clap.
+    pub(super) field: &'static str,
     pub(crate) kind: Kind,
     pub(crate) of: Of,
     /// Whether only a project can have it: it says what is to be done there, and when that is done.
     pub(crate) project: bool,
     /// What it is, for people.
     pub(crate) what: &'static str,
+    /// Why it has no option, if it has none.
+    pub(super) no_flag: Option<&'static str>,
+    pub(crate) default: Default,
+    /// The default as the help puts it, where that is more than the value.
+    pub(crate) shown: Option<&'static str>,
+    /// The variable of the environment that sets it.
+    pub(crate) env: Option<&'static str>,
+}
+
+impl Key {
+    /// Makes a key of which nothing else is said.
+    pub(super) const fn new(name: &'static str, kind: Kind, of: Of, what: &'static str) -> Self {
+        Self {
+            name,
+            field: "",
+            kind,
+            of,
+            project: false,
+            what,
+            no_flag: None,
+            default: Default::Nothing,
+            shown: None,
+            env: None,
+        }
+    }
+
+    /// Returns what counts where nothing is said.
+    pub(super) fn default(&self, driven: bool) -> Option<Toml> {
+        match self.default {
+            Default::Nothing => None,
+            Default::Driven(_) if !driven => None,
+            Default::Always(value) | Default::Driven(value) => Some(value()),
+        }
+    }
+
+    /// Returns its help, which ends with the default.
+    fn help(&self) -> String {
+        let default = match (self.shown, self.default(true)) {
+            (Some(shown), _) => Some(shown.to_owned()),
+            (None, Some(Toml::Boolean(_)) | None) => None,
+            (None, Some(value)) => Some(plain(&value)),
+        };
+        let default = default.map(|it| match self.env {
+            Some(variable) => format!(" [default: {it}, or {variable}]"),
+            None => format!(" [default: {it}]"),
+        });
+        let what = self.what.strip_suffix('.').unwrap_or(self.what);
+        format!("{what}{}", default.unwrap_or_default())
+    }
+}
+
+/// Writes a value as the command line has it.
+fn plain(value: &Toml) -> String {
+    match value {
+        Toml::String(text) => text.clone(),
+        Toml::Array(several) => several.iter().map(plain).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// Gives the option of a setting its help, and what all options of its kind have.
+pub(super) fn option(option: Arg) -> Arg {
+    let id = option.get_id().as_str();
+    let key = super::KEYS.iter().find(|key| key.field == id);
+    let Some(key) = key.filter(|key| key.no_flag.is_none()) else {
+        return option;
+    };
+    let option = option.help(key.help());
+    match key.kind {
+        Kind::Time => option.value_name("TIME"),
+        Kind::Count(_) => option.value_name("N"),
+        Kind::OneOf(_) | Kind::SomeOf(_) => option.hide_possible_values(true),
+        // It is on when nothing is said behind it, and `--NAME=false` turns it off again, such as for a resume.
+        Kind::Switch => option
+            .value_name("true|false")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .hide_possible_values(true),
+        _ => option,
+    }
+}
+
+/// Makes the value of a default.
+pub(super) fn toml<T: serde::Serialize>(default: T) -> Toml {
+    Toml::try_from(default).expect("a default is plain data")
+}
+
+/// Writes the name of a field as that of its key.
+pub(super) const fn kebab<const N: usize>(field: &str) -> [u8; N] {
+    let (field, mut name, mut at) = (field.as_bytes(), [0; N], 0);
+    while at < N {
+        name[at] = if field[at] == b'_' { b'-' } else { field[at] };
+        at += 1;
+    }
+    name
+}
+
+/// Returns the key of a field.
+macro_rules! name_of {
+    ($field:ident) => {{
+        const NAME: [u8; stringify!($field).len()] =
+            $crate::config::keys::kebab(stringify!($field));
+        match str::from_utf8(&NAME) {
+            Ok(name) => name,
+            Err(_) => unreachable!(),
+        }
+    }};
+}
+
+/// Makes `Config`, `KEYS` and `LIMITS` of the definitions of all settings.
+macro_rules! settings {
+    ($(
+        $(#[doc = $what:literal])+
+        $field:ident: $type:ty {
+            of: $of:ident,
+            $(project: $project:literal,)?
+            $(flag: ($($flag:tt)*),)?
+            $(no_flag: $no_flag:literal,)?
+            $(serde: ($($serde:tt)*),)?
+            $(default: $when:ident($default:expr),)?
+            $(shown: $shown:literal,)?
+            $(env: $env:expr,)?
+            $(live: $live:expr,)?
+        }
+    )+) => {
+        /// What one layer says, or all of them together; what is absent is `None`. It is what `rlm.toml` can say, and the options of `run` and
+        /// `resume`; written out, it is those of the options that were given, as a file would say them.
+        #[derive(Debug, Default, PartialEq, Eq, clap::Args, serde::Deserialize, serde::Serialize)]
+        #[command(mut_args($crate::config::keys::option))]
+        #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+        pub(crate) struct Config {
+            $(
+                $(#[doc = $what])+
+                $(#[arg(long, $($flag)*)])?
+                $(#[arg(skip)] #[serde(skip_serializing)] #[doc = concat!("No option: ", $no_flag)])?
+                $(#[serde($($serde)*)])?
+                pub(crate) $field: Option<$type>,
+            )+
+        }
+
+        /// The keys at the top and of a phase.
+        pub(crate) const KEYS: &[$crate::config::keys::Key] = {
+            use $crate::config::keys::{Default, Key, Of, name_of, toml};
+            use $crate::config::values::Value;
+
+            &[$(Key {
+                field: stringify!($field),
+                $(project: $project,)?
+                $(no_flag: Some($no_flag),)?
+                $(default: Default::$when(|| toml::<$type>($default)),)?
+                $(shown: Some($shown),)?
+                $(env: Some($env),)?
+                ..Key::new(
+                    name_of!($field),
+                    <$type as Value>::KIND,
+                    Of::$of,
+                    concat!($($what),+).trim_ascii(),
+                )
+            },)+]
+        };
+
+        /// The settings that can change while a run goes on.
+        pub(crate) const LIMITS: &[$crate::config::limits::Limit] = &[$($(
+            $crate::config::limits::Limit {
+                key: $crate::config::keys::name_of!($field),
+                read: |text| $live.read::<$type>(text),
+                said: |config| $live.said(config.$field),
+                follows_files: $live.follows_files(),
+            },
+        )?)+];
+    };
+}
+
+pub(super) use {name_of, settings};
+
+const fn phase(name: &'static str, kind: Kind, what: &'static str) -> Key {
+    Key::new(name, kind, Of::Phase, what)
 }
 
 const fn run(name: &'static str, kind: Kind, what: &'static str) -> Key {
-    Key {
-        name,
-        kind,
-        of: Of::Run,
-        project: false,
-        what,
-    }
+    Key::new(name, kind, Of::Run, what)
 }
 
-const fn phase(name: &'static str, kind: Kind, what: &'static str) -> Key {
-    Key {
-        of: Of::Phase,
-        ..run(name, kind, what)
-    }
-}
-
-const fn project(name: &'static str, kind: Kind, what: &'static str) -> Key {
-    Key {
-        project: true,
-        ..phase(name, kind, what)
-    }
-}
-
-use Kind::{
-    Amount, Count, Free, Like, Named, OneOf, Servers, SomeOf, Switch, Table, Text, Texts, Time,
-};
-
-/// The keys at the top and of a phase.
-pub(crate) const KEYS: &[Key] = &[
-    Key {
-        of: Of::PhaseOnly,
-        ..project("name", Text, "The name of the phase.")
-    },
-    project("prompt", Text, "The prompt, in place of a file."),
-    project(
-        "prompt-file",
-        Text,
-        "The file with the prompt, read anew for each iteration.",
-    ),
-    phase(
-        "agent",
-        OneOf(&["command", "claude", "codex", "gemini", "opencode", "acp"]),
-        "The agent.",
-    ),
-    phase(
-        "command",
-        Texts,
-        "A program and its arguments as the agent; it gets the prompt on standard input.",
-    ),
-    phase(
-        "agent-bin",
-        Text,
-        "The agent's program: a name that is on PATH, or a path that counts from this file.",
-    ),
-    phase("model", Text, "The model, by the agent's own names for it."),
-    phase(
-        "permissions",
-        OneOf(&["ask", "edits", "all", "deny"]),
-        "What the agent may do.",
-    ),
-    phase(
-        "session",
-        OneOf(&["fresh", "continue"]),
-        "The agent's conversation: a fresh one for each iteration, or one that goes on.",
-    ),
-    project(
-        "completion-promise",
-        Text,
-        "Done when the agent says so; with `until`, that is asked only then.",
-    ),
-    project(
-        "until",
-        Text,
-        "Done when this command exits with 0; asked after each iteration.",
-    ),
-    project(
-        "gates",
-        Texts,
-        "Commands that must pass before an iteration counts.",
-    ),
-    phase(
-        "max-iterations",
-        Count(1),
-        "The number of iterations: the plan, or with another end the limit.",
-    ),
-    phase(
-        "iteration-timeout",
-        Time,
-        "How long one turn of the agent may take.",
-    ),
-    phase(
-        "idle-timeout",
-        Time,
-        "How long the agent may be silent; a running tool is no silence.",
-    ),
-    phase(
-        "check-timeout",
-        Time,
-        "How long a gate or the check may take.",
-    ),
-    phase(
-        "background-wait",
-        Time,
-        "How long nothing may come of what the agent has in the background when its turn is over.",
-    ),
-    run("max-duration", Time, "How long the run may be active."),
-    run(
-        "max-failures",
-        Count(0),
-        "How many failures in a row end the run, 0 for no limit.",
-    ),
-    run("sleep", Time, "The pause between iterations."),
-    run(
-        "max-cost",
-        Amount(r"^\$?[0-9]+(\.[0-9]{1,6})?( ?USD)?$"),
-        "What the run may cost by the agent's own reckoning, in US dollars.",
-    ),
-    run(
-        "max-tokens",
-        Amount("^[0-9]+[kKmM]?$"),
-        "How many tokens the run may use, those read and those written.",
-    ),
-    run(
-        "max-transcripts",
-        Amount(r"^[0-9]+ ?([kKmMgGtT]?[bB]|[kKmMgG][iI][bB])?$"),
-        "How much disk the transcripts of a run may take, but for its newest eight; beyond it the oldest lose something.",
-    ),
-    run(
-        "wait-on-limit",
-        Time,
-        "How long to wait for rate limits and outages, all waits in a row together; 0 ends the run instead.",
-    ),
-    run(
-        "shutdown-timeout",
-        Time,
-        "How long a stop may take, all of it; 0 waits for nothing.",
-    ),
-    run(
-        "cooldown",
-        Time,
-        "How long a press of Ctrl-C that nobody answered stays counted: another one within it stops the run.",
-    ),
-    run(
-        "autonomy",
-        Like("^(checkpoint|full|batch:[1-9][0-9]*)$"),
-        "Where the run waits for a person's word.",
-    ),
-    run(
-        "leftovers",
-        OneOf(&["end", "keep"]),
-        "What becomes of processes that the agent leaves running.",
-    ),
-    run(
-        "commit",
-        Switch,
-        "Whether each iteration that changed something is committed when it is over, a failed one too.",
-    ),
-    run(
-        "worktree",
-        Switch,
-        "Whether each run has a working tree and a branch of its own.",
-    ),
-    run(
-        "notify",
-        Text,
-        "A command that is run when something happens to the run.",
-    ),
-    run(
-        "notify-on",
-        SomeOf(&[
-            "started",
-            "resumed",
-            "iteration",
-            "failure",
-            "phase",
-            "limit",
-            "retry",
-            "paused",
-            "review",
-            "question",
-            "ended",
-        ]),
-        "What that command is told of.",
-    ),
-    Key {
-        project: true,
-        ..run(
-            "heartbeat",
-            Text,
-            "A file that is written every 10 s as long as the loop turns.",
-        )
-    },
-    run(
-        "bell",
-        Switch,
-        "Whether the terminal's bell rings when a person is needed and at the end.",
-    ),
-    Key {
-        of: Of::User,
-        ..run(
-            "safe-directories",
-            Texts,
-            "Projects whose files may belong to another user: a path, `PATH/*` for all below it, or `*`.",
-        )
-    },
-    phase("claude", Table(CLAUDE), "What else Claude Code is told."),
-    phase("codex", Table(CODEX), "What else Codex is told."),
-    phase("gemini", Table(ACP), "What else the Gemini CLI is told."),
-    phase("opencode", Table(ACP), "What else OpenCode is told."),
-    phase(
-        "acp",
-        Table(ANY_ACP),
-        "An agent that speaks the Agent Client Protocol.",
-    ),
-    project(
-        "mcp-config",
-        Text,
-        "A file with MCP servers, such as .mcp.json.",
-    ),
-    phase(
-        "mcp-servers",
-        Servers,
-        "MCP servers by name; ${VARIABLE} is filled in when the agent starts.",
-    ),
-    run("on-press", Table(PRESSES), "What Ctrl-C does."),
-];
+use Kind::{Count, Free, Named, OneOf, Switch, Table, Text, Texts};
 
 const ENV: Key = phase("env", Named, "Variables of its environment.");
 const ENV_ALLOW: Key = phase(
@@ -312,7 +282,7 @@ const AUTH: Key = phase(
     "The agent's id of the way in which it logs in.",
 );
 
-const CLAUDE: &[Key] = &[
+pub(super) const CLAUDE: &[Key] = &[
     phase(
         "fallback-model",
         Text,
@@ -358,7 +328,7 @@ const CLAUDE: &[Key] = &[
     ENV_ALLOW,
 ];
 
-const CODEX: &[Key] = &[
+pub(super) const CODEX: &[Key] = &[
     EFFORT,
     SYSTEM,
     APPEND,
@@ -376,9 +346,9 @@ const CODEX: &[Key] = &[
     ENV_ALLOW,
 ];
 
-const ACP: &[Key] = &[AUTH, ENV, ENV_ALLOW];
+pub(super) const ACP: &[Key] = &[AUTH, ENV, ENV_ALLOW];
 
-const ANY_ACP: &[Key] = &[
+pub(super) const ANY_ACP: &[Key] = &[
     phase(
         "program",
         Texts,
@@ -391,7 +361,7 @@ const ANY_ACP: &[Key] = &[
 
 const PRESS: Kind = OneOf(&["prompt", "continue", "steer", "stop", "abort"]);
 
-const PRESSES: &[Key] = &[
+pub(super) const PRESSES: &[Key] = &[
     run("default", PRESS, "Wherever nothing else is said."),
     run("spawn", PRESS, "While the agent is being started."),
     run("turn", PRESS, "In a turn of the agent."),
@@ -409,8 +379,8 @@ const PRESSES: &[Key] = &[
 pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
     let find = |keys: &[Key], name| keys.iter().find(|key| key.name == name).map(|key| key.kind);
     match path {
-        [name] => find(KEYS, *name),
-        [table, name] => match find(KEYS, *table)? {
+        [name] => find(super::KEYS, *name),
+        [table, name] => match find(super::KEYS, *table)? {
             Table(keys) => find(keys, *name),
             _ => None,
         },
@@ -420,7 +390,7 @@ pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
 
 /// Says why a key may not stand where it stands; a name that is none is for others to refuse.
 pub(super) fn refuses(name: &str, place: Of, whose: Whose) -> Option<String> {
-    let key = KEYS.iter().find(|key| key.name == name)?;
+    let key = super::KEYS.iter().find(|key| key.name == name)?;
     match (key.of, place) {
         (Of::Run, Of::Phase) => Some(format!(
             "`{name}` is of the whole run: write it above the first [[phase]]"
@@ -444,7 +414,8 @@ pub(super) fn of_projects(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::values::{AcpSection, Config};
+    use crate::config::values::AcpSection;
+    use crate::config::{Config, KEYS};
     use agent_drivers::{acp::AcpOptions, claude::ClaudeOptions, codex::CodexOptions};
     use rlm_terminal::PressActions;
     use serde::de::DeserializeOwned;
@@ -474,7 +445,6 @@ mod tests {
 
     #[test]
     fn what_is_read_is_listed_and_nothing_else() {
-        assert_eq!(listed(KEYS), read::<Config>());
         assert_eq!(listed(CLAUDE), read::<ClaudeOptions>());
         assert_eq!(listed(CODEX), read::<CodexOptions>());
         assert_eq!(listed(ACP), read::<AcpOptions>());
@@ -487,7 +457,7 @@ mod tests {
         for key in KEYS.iter().chain(PRESSES) {
             let (words, open, close) = match key.kind {
                 OneOf(words) => (words, "", ""),
-                SomeOf(words) => (words, "[", "]"),
+                Kind::SomeOf(words) => (words, "[", "]"),
                 _ => continue,
             };
             let section = PRESSES.iter().any(|press| std::ptr::eq(press, key));

@@ -2,28 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use loop_state::Rules;
-use rlm_store::{PhaseSettings, Settings};
-use rlm_text::{bytes, duration};
+use rlm_text::duration;
 use toml::Value;
 
-use super::built_in;
 use super::file::{self, File};
-use super::keys::Whose;
+use super::keys::{Kind, Whose};
+use super::settings::{Config, KEYS};
 use super::tree::{Origin, Tree};
-use crate::agents::AgentKind;
-use crate::args::{LoopArgs, PermissionsArg, RunArgs};
+use crate::args::RunArgs;
 use crate::exit::Failure;
-use crate::occasion::Occasion;
-
-/// The variables that are configuration, and the keys that they set. All others are none, those that tell an agent which run it belongs to above all.
-const VARIABLES: [(&str, &str); 3] = [
-    ("RLM_AGENT", "agent"),
-    ("RLM_PERMISSIONS", "permissions"),
-    (SHUTDOWN_TIMEOUT, "shutdown-timeout"),
-];
-/// The variable for how long a stop may take.
-pub(crate) const SHUTDOWN_TIMEOUT: &str = "RLM_SHUTDOWN_TIMEOUT";
 
 /// What was said and where, but for the defaults.
 #[derive(Clone, Debug, Default)]
@@ -81,26 +68,26 @@ impl Layers {
         mut self,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Failure> {
-        for (name, key) in VARIABLES {
+        for key in KEYS {
+            let Some(name) = key.env else { continue };
             // One that is empty is not set.
             let Some(text) = variable(name).filter(|text| !text.is_empty()) else {
                 continue;
             };
-            let known = match key {
-                "agent" => words::<AgentKind>(),
-                "permissions" => words::<PermissionsArg>(),
-                _ => Vec::new(),
-            };
-            if known.is_empty() {
-                let why = |why| Failure::usage(format!("{name}: {why}"));
-                duration::parse(&text).map_err(why)?;
-            } else if !known.contains(&text) {
-                let text = text.escape_debug();
-                let what = format!("{name}: `{text}` is none of {}", known.join(", "));
-                return Err(Failure::usage(what));
+            match key.kind {
+                Kind::OneOf(known) if !known.contains(&text.as_str()) => {
+                    let text = text.escape_debug();
+                    let what = format!("{name}: `{text}` is none of {}", known.join(", "));
+                    return Err(Failure::usage(what));
+                }
+                Kind::Time => {
+                    let why = |why| Failure::usage(format!("{name}: {why}"));
+                    duration::parse(&text).map_err(why)?;
+                }
+                _ => {}
             }
             self.environment
-                .insert(key, text.into(), Origin::Variable(name));
+                .insert(key.name, text.into(), Origin::Variable(name));
         }
         Ok(self)
     }
@@ -126,7 +113,7 @@ impl Layers {
     }
 
     /// Puts the options that a run and a resume have over all else.
-    pub(crate) fn with_options(mut self, args: &LoopArgs) -> Result<Self, Failure> {
+    pub(crate) fn with_options(mut self, args: &Config) -> Result<Self, Failure> {
         let said = toml::Table::try_from(args);
         let said = said.map_err(|e| Failure::usage(format!("an option can't be taken: {e}")))?;
         let origin = |path: &[&str]| Origin::Flag(flag(path[0]));
@@ -200,51 +187,13 @@ fn flag(key: &str) -> String {
     }
 }
 
-fn words<T: clap::ValueEnum>() -> Vec<String> {
-    let words = T::value_variants().iter().filter_map(T::to_possible_value);
-    words.map(|word| word.get_name().to_owned()).collect()
-}
-
-/// Returns what counts where nothing is said.
+/// Returns what counts where nothing is said, for an agent that `rlm` drives, or for a command.
 pub(crate) fn defaults(driven: bool) -> Tree {
-    let time = |time| Value::from(duration::show(time));
-    let rules = Rules::default();
-    let all = [
-        ("prompt-file", built_in::DEFAULT_PROMPT.into()),
-        ("max-iterations", built_in::DEFAULT_ITERATIONS.into()),
-        (
-            "iteration-timeout",
-            time(built_in::DEFAULT_ITERATION_TIMEOUT),
-        ),
-        ("check-timeout", time(PhaseSettings::CHECK_TIMEOUT)),
-        ("background-wait", time(PhaseSettings::BACKGROUND_WAIT)),
-        ("max-failures", rules.max_failures.into()),
-        ("sleep", time(rules.sleep)),
-        ("wait-on-limit", time(rules.wait_on_limit)),
-        ("shutdown-timeout", time(built_in::DEFAULT_SHUTDOWN)),
-        ("cooldown", time(built_in::DEFAULT_COOLDOWN)),
-        ("leftovers", "end".into()),
-        (
-            "max-transcripts",
-            bytes::exact(Settings::MAX_TRANSCRIPTS).into(),
-        ),
-        ("commit", false.into()),
-        ("worktree", false.into()),
-        (
-            "notify-on",
-            Value::Array(Occasion::DEFAULT.map(|it| it.name().into()).into()),
-        ),
-        ("bell", false.into()),
-    ];
-    let of_driven = [
-        ("permissions", "edits".into()),
-        ("session", "fresh".into()),
-        ("idle-timeout", time(built_in::DEFAULT_IDLE_TIMEOUT)),
-    ];
     let mut tree = Tree::default();
-    let of_driven = of_driven.into_iter().filter(|_| driven);
-    for (key, value) in all.into_iter().chain(of_driven) {
-        tree.insert(key, value, Origin::Default);
+    for key in KEYS {
+        if let Some(value) = key.default(driven) {
+            tree.insert(key.name, value, Origin::Default);
+        }
     }
     tree
 }
@@ -272,10 +221,13 @@ impl Layers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::AgentKind;
     use crate::args::{Args, Command};
+    use crate::config::settings::SHUTDOWN_TIMEOUT;
+    use crate::config::values::{Tokens, Usd};
     use clap::Parser;
 
-    fn run(line: &str, project: &str, user: &str) -> crate::config::Config {
+    fn run(line: &str, project: &str, user: &str) -> Config {
         let Ok(Args {
             command: Command::Run(args),
             ..
@@ -293,7 +245,7 @@ mod tests {
         let config = run("rlm run -- my-agent", "", user);
         assert_eq!((config.agent, config.model), (None, None));
         assert!(config.sleep.is_some());
-        let named = |config: crate::config::Config| config.agent.map(AgentKind::name);
+        let named = |config: Config| config.agent.map(AgentKind::name);
         assert_eq!(named(run("rlm run", "", user)), Some("claude"));
         let project = run("rlm run -- --verbose", "agent = 'claude'", user);
         assert_eq!((named(project)), Some("claude"));
@@ -323,9 +275,9 @@ mod tests {
             "shutdown-timeout = '3s'",
             "cooldown = '1s'\nshutdown-timeout = 4\n",
         );
-        let seconds = |config: crate::config::Config| {
+        let seconds = |config: Config| {
             let times = [config.shutdown_timeout, config.cooldown];
-            times.map(|time| time.map(|time| time.as_secs()))
+            times.map(|time| time.map(|time| time.0.as_secs()))
         };
         assert_eq!(seconds(run("rlm run", project, user)), [Some(3), Some(1)]);
         assert_eq!(seconds(run("rlm run", "", user)), [Some(4), Some(1)]);
@@ -337,7 +289,10 @@ mod tests {
             layers.with_environment(move |name| (name == SHUTDOWN_TIMEOUT).then(|| text.into()))
         };
         let config = variable("6s").unwrap().run().config();
-        assert_eq!(config.shutdown_timeout.map(|time| time.as_secs()), Some(6));
+        assert_eq!(
+            config.shutdown_timeout.map(|time| time.0.as_secs()),
+            Some(6)
+        );
         assert!(
             variable("soon")
                 .unwrap_err()
@@ -358,9 +313,10 @@ mod tests {
         );
         assert_eq!(
             (config.max_cost, config.max_tokens),
-            (Some(1), Some(2_000_000))
+            (Some(Usd(1)), Some(Tokens(2_000_000)))
         );
-        assert_eq!(config.sleep, Some(std::time::Duration::from_millis(1)));
+        let sleep = config.sleep.map(|it| it.0.as_millis());
+        assert_eq!(sleep, Some(1));
         assert_eq!((config.commit, config.worktree), (Some(true), Some(true)));
     }
 }

@@ -1,9 +1,60 @@
-//! The limits that can change while a run goes on, once: `rlm set` with its help, and what follows the files, come from here.
+//! The settings that can change while a run goes on: `rlm set` with its help, and what follows the files, come from here.
 
-use loop_state::{RuleChange, RulesError};
-use rlm_text::{duration, money};
+use std::fmt::Display;
+use std::str::FromStr;
 
-use super::values::Config;
+use loop_state::RuleChange;
+
+use super::keys::Kind;
+use super::settings::{Config, LIMITS};
+use super::values::Value;
+
+/// The rule that a setting changes while a run goes on. `V` is its value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Live<V> {
+    Value(fn(V) -> RuleChange),
+    /// `none` takes the limit away.
+    OrNone(fn(Option<V>) -> RuleChange),
+    /// Only a person changes it: a file can't say whether a person is asked.
+    ByPerson(fn(V) -> RuleChange),
+}
+
+impl<V> Live<V> {
+    /// Reads what a person sets it to.
+    pub(super) fn read<T>(self, text: &str) -> Result<RuleChange, String>
+    where
+        T: Value + FromStr<Err: Display> + Into<V>,
+    {
+        let value = || {
+            let value = text.parse::<T>().map_err(|e| match T::KIND {
+                Kind::Count(least) => {
+                    format!("`{text}` is no number from {least} to {}", u32::MAX)
+                }
+                _ => e.to_string(),
+            });
+            value.map(Into::into)
+        };
+        match self {
+            Self::OrNone(change) if text == "none" => Ok(change(None)),
+            Self::OrNone(change) => Ok(change(Some(value()?))),
+            Self::Value(change) | Self::ByPerson(change) => Ok(change(value()?)),
+        }
+    }
+
+    /// Returns the change to what a file says.
+    pub(super) fn said(self, said: Option<impl Into<V>>) -> Option<RuleChange> {
+        let value = said?.into();
+        match self {
+            Self::Value(change) => Some(change(value)),
+            Self::OrNone(change) => Some(change(Some(value))),
+            Self::ByPerson(_) => None,
+        }
+    }
+
+    pub(super) const fn follows_files(&self) -> bool {
+        !matches!(self, Self::ByPerson(_))
+    }
+}
 
 /// A limit that can change while a run goes on.
 #[derive(Clone, Copy, Debug)]
@@ -12,98 +63,24 @@ pub(crate) struct Limit {
     pub(crate) key: &'static str,
     /// Reads what a person sets it to.
     pub(crate) read: fn(&str) -> Result<RuleChange, String>,
-    /// What a file says of it; `None` where no file has a say.
-    pub(crate) said: Option<fn(&Config) -> Option<RuleChange>>,
+    /// What a file says of it.
+    pub(crate) said: fn(&Config) -> Option<RuleChange>,
+    pub(super) follows_files: bool,
 }
-
-use RuleChange::{
-    Autonomy, CheckTimeout, IdleTimeout, IterationTimeout, MaxCost, MaxDuration, MaxFailures,
-    MaxIterations, MaxTokens, Sleep, WaitOnLimit,
-};
-
-pub(crate) const LIMITS: [Limit; 11] = [
-    Limit {
-        key: "max-iterations",
-        read: |text| or_none(text, count).map(MaxIterations),
-        said: Some(|file| Some(MaxIterations(Some(file.max_iterations?.into())))),
-    },
-    Limit {
-        key: "max-duration",
-        read: |text| or_none(text, duration::parse).map(MaxDuration),
-        said: Some(|file| Some(MaxDuration(Some(file.max_duration?)))),
-    },
-    Limit {
-        key: "iteration-timeout",
-        read: |text| or_none(text, duration::parse).map(IterationTimeout),
-        said: Some(|file| Some(IterationTimeout(Some(file.iteration_timeout?)))),
-    },
-    Limit {
-        key: "idle-timeout",
-        read: |text| or_none(text, duration::parse).map(IdleTimeout),
-        said: Some(|file| Some(IdleTimeout(Some(file.idle_timeout?)))),
-    },
-    Limit {
-        key: "check-timeout",
-        read: |text| duration::parse(text).map(CheckTimeout),
-        said: Some(|file| file.check_timeout.map(CheckTimeout)),
-    },
-    Limit {
-        key: "max-failures",
-        read: |text| Ok(MaxFailures(or_none(text, count)?.unwrap_or(0))),
-        said: Some(|file| file.max_failures.map(MaxFailures)),
-    },
-    Limit {
-        key: "sleep",
-        read: |text| duration::parse(text).map(Sleep),
-        said: Some(|file| file.sleep.map(Sleep)),
-    },
-    Limit {
-        key: "autonomy",
-        read: |text| {
-            Ok(Autonomy(
-                text.parse().map_err(|e: RulesError| e.to_string())?,
-            ))
-        },
-        // A file is no person's word on whether they are asked.
-        said: None,
-    },
-    Limit {
-        key: "max-cost",
-        read: |text| or_none(text, money::parse).map(MaxCost),
-        said: Some(|file| Some(MaxCost(Some(file.max_cost?)))),
-    },
-    Limit {
-        key: "max-tokens",
-        read: |text| or_none(text, money::tokens).map(MaxTokens),
-        said: Some(|file| Some(MaxTokens(Some(file.max_tokens?)))),
-    },
-    Limit {
-        key: "wait-on-limit",
-        read: |text| duration::parse(text).map(WaitOnLimit),
-        said: Some(|file| file.wait_on_limit.map(WaitOnLimit)),
-    },
-];
 
 /// Returns whether a file can change this while a run goes on.
 pub(crate) fn follows_files(key: &str) -> bool {
     let mut limits = LIMITS.iter();
-    limits.any(|limit| limit.key == key && limit.said.is_some())
+    limits.any(|limit| limit.key == key && limit.follows_files)
+}
+
+pub(crate) fn names() -> Vec<&'static str> {
+    LIMITS.iter().map(|limit| limit.key).collect()
 }
 
 /// Returns the keys for a sentence.
 pub(crate) fn keys() -> String {
-    LIMITS.map(|limit| limit.key).join(", ")
-}
-
-/// Reads a limit that can be taken away.
-fn or_none<T>(text: &str, read: fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
-    (text != "none").then(|| read(text)).transpose()
-}
-
-fn count(text: &str) -> Result<u32, String> {
-    let most = u32::MAX;
-    let read = text.parse();
-    read.map_err(|_| format!("`{text}` is no number from 0 to {most}"))
+    names().join(", ")
 }
 
 #[cfg(test)]
@@ -121,13 +98,12 @@ mod tests {
 
     #[test]
     fn what_is_set_and_what_a_file_says_is_the_same_change() {
-        for limit in LIMITS {
-            let Some(said) = limit.said else { continue };
+        for limit in LIMITS.iter().filter(|limit| limit.follows_files) {
             let file: Config = toml::from_str(&format!("{} = 7", limit.key)).unwrap();
             let change = (limit.read)("7").unwrap();
-            assert_eq!(said(&file), Some(change));
+            assert_eq!((limit.said)(&file), Some(change));
             assert_eq!(serde_json::to_value(change).unwrap()["key"], limit.key);
-            assert_eq!(said(&Config::default()), None);
+            assert_eq!((limit.said)(&Config::default()), None);
         }
     }
 }

@@ -3,16 +3,14 @@
 use loop_state::MAX_PHASES;
 use serde_json::{Map, Value, json};
 
-use super::keys::{KEYS, Key, Kind, Of};
-use super::layers::defaults;
-use super::tree::Tree;
+use super::keys::{Key, Kind, Of};
+use super::settings::KEYS;
 
 /// Returns the JSON Schema of the project's file. The user's is the same without what only a project has.
 pub(crate) fn schema() -> Value {
-    let defaults = defaults(true);
     let of = |places: &[Of]| {
         let keys = KEYS.iter().filter(|key| places.contains(&key.of));
-        let keys = keys.map(|key| (key.name.to_owned(), key_schema(key, Some(&defaults))));
+        let keys = keys.map(|key| (key.name.to_owned(), key_schema(key)));
         keys.collect::<Map<_, _>>()
     };
     let mut properties = of(&[Of::Run, Of::Phase]);
@@ -38,12 +36,12 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-fn key_schema(key: &Key, defaults: Option<&Tree>) -> Value {
+fn key_schema(key: &Key) -> Value {
     let mut schema = kind(key.kind);
     let object = schema.as_object_mut().expect("every kind is an object");
     object.insert("description".into(), key.what.into());
-    if let Some(leaf) = defaults.and_then(|defaults| defaults.leaf(key.name)) {
-        let value = serde_json::to_value(&leaf.value).expect("a value of TOML is one of JSON");
+    if let Some(value) = key.default(true) {
+        let value = serde_json::to_value(value).expect("a value of TOML is one of JSON");
         object.insert("default".into(), value);
     }
     schema
@@ -72,7 +70,7 @@ fn kind(kind: Kind) -> Value {
         Kind::Table(keys) => {
             let keys = keys
                 .iter()
-                .map(|key| (key.name.to_owned(), key_schema(key, None)));
+                .map(|key| (key.name.to_owned(), key_schema(key)));
             let properties: Map<_, _> = keys.collect();
             json!({"type": "object", "additionalProperties": false, "properties": properties})
         }

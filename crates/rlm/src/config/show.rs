@@ -8,8 +8,9 @@ use loop_state::Autonomy;
 use serde::Deserialize;
 use toml::Value;
 
-use super::keys::{self, KEYS, Kind, Of};
+use super::keys::{self, Kind, Of};
 use super::layers::{Layers, defaults};
+use super::settings::KEYS;
 use super::tree::{Leaf, Origin, Tree};
 use crate::agents::{self, AgentKind};
 

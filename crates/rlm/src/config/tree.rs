@@ -9,7 +9,7 @@ use serde::Deserialize as _;
 use toml::Value;
 
 use super::keys::{self, Kind};
-use super::values::Config;
+use super::settings::Config;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Tree {
         })
     }
 
-    pub(super) fn remove(&mut self, keys: &[&str]) {
+    pub(crate) fn remove(&mut self, keys: &[&str]) {
         self.0.retain(|(key, _)| !keys.contains(&key.as_str()));
     }
 

@@ -1,105 +1,201 @@
-//! What a layer of the configuration can say: the keys of `rlm.toml` as a type.
+//! The types that settings have: how a file and an option write them, and what the schema says of them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use agent_drivers::Hidden;
 use agent_drivers::mcp::McpServers;
 use agent_drivers::{acp::AcpOptions, claude::ClaudeOptions, codex::CodexOptions};
-use loop_state::Autonomy;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use loop_state::{Autonomy, SessionPolicy};
+use rlm_store::{Leftovers, Permissions};
 use rlm_terminal::PressActions;
 use rlm_text::{bytes, duration, money};
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::de::value::{Error, StringDeserializer};
+use serde::de::{self, DeserializeOwned, IntoDeserializer, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::keys::{self, Kind};
 use crate::agents::AgentKind;
-use crate::args::{LeftoversArg, PermissionsArg, SessionArg};
 use crate::occasion::Occasion;
 
-/// What one layer says, or all of them together; what is absent is `None`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct Config {
-    /// The name of a phase.
-    pub(crate) name: Option<PhaseName>,
-    pub(crate) prompt: Option<String>,
-    pub(crate) prompt_file: Option<PathBuf>,
-    pub(crate) agent: Option<AgentKind>,
-    pub(crate) command: Option<Vec<String>>,
-    pub(crate) agent_bin: Option<PathBuf>,
-    pub(crate) permissions: Option<PermissionsArg>,
-    pub(crate) session: Option<SessionArg>,
-    pub(crate) model: Option<String>,
-    pub(crate) completion_promise: Option<String>,
-    pub(crate) until: Option<String>,
-    pub(crate) gates: Option<Vec<String>>,
-    pub(crate) max_iterations: Option<NonZeroU32>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) max_duration: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) iteration_timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) idle_timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) check_timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) background_wait: Option<Duration>,
-    pub(crate) max_failures: Option<u32>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) sleep: Option<Duration>,
-    #[serde(default, deserialize_with = "money::cost_of_file")]
-    pub(crate) max_cost: Option<u64>,
-    #[serde(default, deserialize_with = "money::tokens_of_file")]
-    pub(crate) max_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) wait_on_limit: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) shutdown_timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
-    pub(crate) cooldown: Option<Duration>,
-    pub(crate) autonomy: Option<Autonomy>,
-    pub(crate) leftovers: Option<LeftoversArg>,
-    #[serde(default, deserialize_with = "bytes::of_file")]
-    pub(crate) max_transcripts: Option<u64>,
-    pub(crate) commit: Option<bool>,
-    pub(crate) worktree: Option<bool>,
-    pub(crate) notify: Option<String>,
-    pub(crate) notify_on: Option<Vec<Occasion>>,
-    pub(crate) heartbeat: Option<PathBuf>,
-    pub(crate) bell: Option<bool>,
-    /// Of the user's own file only.
-    #[serde(default)]
-    pub(crate) safe_directories: Vec<PathBuf>,
-    pub(crate) claude: Option<ClaudeOptions>,
-    pub(crate) codex: Option<CodexOptions>,
-    pub(crate) gemini: Option<AcpOptions>,
-    pub(crate) opencode: Option<AcpOptions>,
-    pub(crate) acp: Option<AcpSection>,
-    pub(crate) mcp_config: Option<PathBuf>,
-    #[serde(default)]
-    pub(crate) mcp_servers: McpServers,
-    #[serde(default)]
-    pub(crate) on_press: PressActions,
+/// A type that a setting can have.
+pub(crate) trait Value {
+    /// What it can be, for the schema, for merging and for what is shown.
+    const KIND: Kind;
 }
 
-impl Config {
-    /// Returns whether the file's `model` and `agent-bin` are meant for this agent: it names no other.
-    pub(crate) fn speaks_of(&self, kind: AgentKind) -> bool {
-        self.agent.is_none_or(|named| named == kind)
-    }
+macro_rules! kinds {
+    ($($type:ty: $kind:expr;)+) => {
+        $(impl Value for $type {
+            const KIND: Kind = $kind;
+        })+
+    };
+}
 
-    pub(crate) fn command(&self) -> Option<Vec<OsString>> {
-        let words = self.command.as_ref()?;
-        Some(words.iter().map(Into::into).collect())
+kinds! {
+    bool: Kind::Switch;
+    u32: Kind::Count(0);
+    NonZeroU32: Kind::Count(1);
+    String: Kind::Text;
+    PathBuf: Kind::Text;
+    PhaseName: Kind::Text;
+    Vec<String>: Kind::Texts;
+    Vec<PathBuf>: Kind::Texts;
+    Time: Kind::Time;
+    Usd: Kind::Amount(r"^\$?[0-9]+(\.[0-9]{1,6})?( ?USD)?$");
+    Tokens: Kind::Amount("^[0-9]+[kKmM]?$");
+    Bytes: Kind::Amount(r"^[0-9]+ ?([kKmMgGtT]?[bB]|[kKmMgG][iI][bB])?$");
+    Autonomy: Kind::Like("^(checkpoint|full|batch:[1-9][0-9]*)$");
+    AgentKind: Kind::OneOf(&["command", "claude", "codex", "gemini", "opencode", "acp"]);
+    Permissions: Kind::OneOf(&["ask", "edits", "all", "deny"]);
+    SessionPolicy: Kind::OneOf(&["fresh", "continue"]);
+    Leftovers: Kind::OneOf(&["end", "keep"]);
+    Vec<Occasion>: Kind::SomeOf(&[
+        "started", "resumed", "iteration", "failure", "phase", "limit", "retry", "paused", "review",
+        "question", "ended",
+    ]);
+    ClaudeOptions: Kind::Table(keys::CLAUDE);
+    CodexOptions: Kind::Table(keys::CODEX);
+    AcpOptions: Kind::Table(keys::ACP);
+    AcpSection: Kind::Table(keys::ANY_ACP);
+    McpServers: Kind::Servers;
+    PressActions: Kind::Table(keys::PRESSES);
+}
+
+/// Returns the parser of an option that takes one of the words of a type, as a file does.
+pub(crate) fn one_of<T>() -> impl TypedValueParser<Value = T>
+where
+    T: Value + DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    let Kind::OneOf(words) = T::KIND else {
+        unreachable!("the type is a choice")
+    };
+    PossibleValuesParser::new(words).try_map(|word| {
+        let word: StringDeserializer<Error> = word.into_deserializer();
+        T::deserialize(word)
+    })
+}
+
+/// A path as people see it: one that is no text is taken from the arguments themselves.
+#[expect(clippy::ref_option, reason = "serde hands it over so")]
+pub(crate) fn path_as_text<S: Serializer>(
+    path: &Option<PathBuf>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match path {
+        Some(path) => to.serialize_some(&path.to_string_lossy()),
+        None => to.serialize_none(),
+    }
+}
+
+/// A duration: text such as `90s` or `1h30m`, or a whole number of seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Time(#[serde(serialize_with = "duration::as_text")] pub(crate) Duration);
+
+/// An amount of money, in millionths of a US dollar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Usd(
+    #[serde(
+        deserialize_with = "money::cost_of_file",
+        serialize_with = "money::as_text"
+    )]
+    pub(crate) u64,
+);
+
+/// A number of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Tokens(#[serde(deserialize_with = "money::tokens_of_file")] pub(crate) u64);
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Bytes(
+    #[serde(deserialize_with = "bytes::of_file", serialize_with = "bytes::as_text")] pub(crate) u64,
+);
+
+impl FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        duration::parse(text).map(Self)
+    }
+}
+
+impl FromStr for Usd {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        money::parse(text).map(Self)
+    }
+}
+
+impl FromStr for Tokens {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        money::tokens(text).map(Self)
+    }
+}
+
+impl From<Duration> for Time {
+    fn from(time: Duration) -> Self {
+        Self(time)
+    }
+}
+
+impl From<Time> for Duration {
+    fn from(time: Time) -> Self {
+        time.0
+    }
+}
+
+impl From<Usd> for u64 {
+    fn from(micro: Usd) -> Self {
+        micro.0
+    }
+}
+
+impl From<Bytes> for u64 {
+    fn from(bytes: Bytes) -> Self {
+        bytes.0
+    }
+}
+
+impl From<Tokens> for u64 {
+    fn from(tokens: Tokens) -> Self {
+        tokens.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Time;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration such as \"90s\" or \"1h30m\", or a whole number of seconds")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Time, E> {
+                self.visit_str(&seconds.to_string())
+            }
+        }
+        deserializer.deserialize_any(Text)
     }
 }
 
 /// The name of a phase: short, and plain enough to be shown and to be a part of a file's name.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct PhaseName(pub(crate) String);
 
@@ -119,7 +215,7 @@ impl TryFrom<String> for PhaseName {
 }
 
 /// An agent that is known by its program only.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct AcpSection {
     program: Vec<String>,
@@ -147,25 +243,4 @@ impl AcpSection {
             env_allow: self.env_allow,
         }
     }
-}
-
-/// A duration is text as on the command line, or a whole number of seconds.
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    struct Time;
-    impl Visitor<'_> for Time {
-        type Value = Duration;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a duration such as \"90s\" or \"1h30m\", or a whole number of seconds")
-        }
-
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
-            duration::parse(text).map_err(E::custom)
-        }
-
-        fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Duration, E> {
-            self.visit_str(&seconds.to_string())
-        }
-    }
-    deserializer.deserialize_any(Time).map(Some)
 }

@@ -7,9 +7,9 @@ use loop_state::RuleChange;
 use rlm_store::Settings;
 
 use super::layers::{Layers, defaults};
-use super::limits::{LIMITS, follows_files};
+use super::limits::follows_files;
+use super::settings::{Config, LIMITS};
 use super::tree::Tree;
-use super::values::Config;
 
 /// The settings of a run that goes on, as they were said last.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl Said {
     }
 
     fn of(config: &Config) -> Self {
-        Self(LIMITS.map(|limit| limit.said?(config)))
+        Self(std::array::from_fn(|at| (LIMITS[at].said)(config)))
     }
 
     /// Returns this where something is said, and else the other.
@@ -118,7 +118,7 @@ impl Said {
 
     /// Names the keys of which something was said, and now nothing is.
     fn lost(self, now: Self) -> impl Iterator<Item = &'static str> {
-        let each = LIMITS.into_iter().zip(self.0).zip(now.0);
+        let each = LIMITS.iter().zip(self.0).zip(now.0);
         each.filter_map(|((limit, before), now)| {
             (before.is_some() && now.is_none()).then_some(limit.key)
         })
@@ -203,7 +203,7 @@ mod tests {
         let check = RuleChange::CheckTimeout(Duration::from_secs(120));
         let sleep = RuleChange::Sleep(Duration::from_secs(2));
         let seven = RuleChange::MaxIterations(Some(7));
-        assert_eq!(changes, [seven, hour, check, sleep].map(|it| (0, it)));
+        assert_eq!(changes, [seven, check, hour, sleep].map(|it| (0, it)));
         assert_eq!(watched.look(), Reloaded::default());
         write(
             root,

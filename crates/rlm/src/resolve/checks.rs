@@ -7,7 +7,6 @@ use agent_drivers::mcp::McpServers;
 use rlm_store::PhaseSettings;
 use rlm_store::PromptSource;
 
-use crate::args::LoopArgs;
 use crate::config::{self, Config, Origin, Tree};
 use crate::exit::Failure;
 use crate::stdin;
@@ -41,7 +40,7 @@ pub(super) fn is_of_project(origin: &Origin, root: &Path) -> bool {
 pub(super) fn mcp_servers(config: &Config, root: &Path) -> Result<McpServers, Failure> {
     let of_file = { config.mcp_config.as_ref() }.map(|file| config::read_mcp(&root.join(file)));
     let of_file = of_file.transpose()?.unwrap_or_default();
-    Ok(config.mcp_servers.clone().over(of_file))
+    Ok(config.mcp_servers.clone().unwrap_or_default().over(of_file))
 }
 
 /// Says early what an agent could not be started without.
@@ -62,7 +61,7 @@ pub(super) fn refuse_missing_variables(
 
 /// Refuses what only an agent with a driver of its own can be told, where there is none.
 pub(super) fn refuse_driver_options(
-    args: &LoopArgs,
+    args: &Config,
     phases: &[PhaseSettings],
 ) -> Result<(), Failure> {
     if phases.iter().any(|phase| phase.agent.is_driven()) {

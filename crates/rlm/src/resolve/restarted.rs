@@ -13,11 +13,11 @@ use super::checks::{
     is_of_project, mcp_servers, prompt, refuse_driver_options, refuse_missing_variables,
     refuse_outside,
 };
-use super::sketch;
+use super::{said, sketch};
 use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
 use crate::budget;
-use crate::config::{self, Config, Layers, Tree};
+use crate::config::{self, Config, LIMITS, Layers, Tree};
 use crate::drivers;
 use crate::exit::Failure;
 use crate::hint::quoted;
@@ -55,28 +55,12 @@ pub(crate) fn restarted(line: &Line<'_>, saved: &Settings) -> Result<Option<Sett
     let mut refused = Vec::new();
     for (at, phase) in settings.phases.iter_mut().enumerate() {
         let tree = line.layers.phase(&phase.name);
+        let tree = bounded(line, tree, saved, at);
         named.phases[at] = over(line, &tree, at, phase, &saved.directory, &mut refused)?;
     }
     refuse_driver_options(what, &settings.phases)?;
-    let tree = line.layers.run();
-    let run = tree.config();
-    let limit = Bounds { tree: &tree, line };
-    settings.max_duration = limit.of("max-duration", saved.max_duration, run.max_duration);
-    let failures = |count: u32| (count > 0).then_some(count);
-    let said = run.max_failures.map(|it| failures(it).unwrap_or(u32::MAX));
-    let before = Some(failures(saved.max_failures).unwrap_or(u32::MAX));
-    let now = limit.of("max-failures", before, said);
-    settings.max_failures = now.filter(|it| *it < u32::MAX).unwrap_or(0);
-    settings.max_cost_microusd = limit.of("max-cost", saved.max_cost_microusd, run.max_cost);
-    settings.max_tokens = limit.of("max-tokens", saved.max_tokens, run.max_tokens);
-    let wait = saved.wait_on_limit.or(Some(saved.rules().wait_on_limit));
-    let wait = limit.of("wait-on-limit", wait, run.wait_on_limit);
-    settings.wait_on_limit = run.wait_on_limit.and(wait).or(saved.wait_on_limit);
-    settings.sleep = run.sleep.unwrap_or(saved.sleep);
-    settings.autonomy = run.autonomy.or(saved.autonomy);
-    settings.leftovers = run.leftovers.map_or(saved.leftovers, Into::into);
-    settings.max_transcripts = run.max_transcripts.or(saved.max_transcripts);
-    settings.commit = run.commit.unwrap_or(saved.commit);
+    let run = bounded(line, line.layers.run(), saved, 0).config();
+    said::of_run(&run, &mut settings);
     named.commit = run.commit.unwrap_or_default();
     budget::refuse_unreported(&settings)?;
     let known = named.programs();
@@ -119,7 +103,7 @@ fn over(
     directory: &Path,
     refused: &mut Vec<String>,
 ) -> Result<PhaseSettings, Failure> {
-    let (config, words) = (tree.config(), &line.args.agent_command);
+    let (mut config, words) = (tree.config(), &line.args.agent_command);
     let mut named = sketch::phase(phase.name.clone(), tree, words, line.root, line.directory);
     let typed_bin = line.args.what.agent_bin.is_some();
     let is_named = config.agent.is_some() || config.command.is_some() || !words.is_empty();
@@ -148,27 +132,17 @@ fn over(
         false => McpServers::default(),
     };
     if phase.agent.is_driven() {
-        phase.permissions = permissions(line, tree, &config, phase.permissions, refused);
-        phase.session = config.session.map_or(phase.session, Into::into);
+        let permissions = permissions(line, tree, &config, phase.permissions, refused);
+        config.permissions = Some(permissions);
     }
     if is_named || typed_bin {
         // It is what the line names, from the same function.
         named.agent = phase.agent.clone();
     }
+    said::of_phase(&config, phase);
     let place = tree.file_of(AgentKind::of(&phase.agent).name());
     let place = place.map_or_else(|| line.root.join(config::FILE_NAME), Path::to_path_buf);
     drivers::check_phase(phase, &place)?;
-    phase.until = config.until.or(phase.until.take());
-    phase.promise = config.completion_promise.or(phase.promise.take());
-    phase.gates = config.gates.unwrap_or(std::mem::take(&mut phase.gates));
-    phase.check_timeout = config.check_timeout.unwrap_or(phase.check_timeout);
-    phase.background_wait = config.background_wait.unwrap_or(phase.background_wait);
-    let bounds = Bounds { tree, line };
-    let limits = &mut phase.limits;
-    let most = config.max_iterations.map(Into::into);
-    limits.max_iterations = bounds.of("max-iterations", limits.max_iterations, most);
-    limits.iteration_timeout = config.iteration_timeout.or(limits.iteration_timeout);
-    limits.idle_timeout = config.idle_timeout.or(limits.idle_timeout);
     phase.prompt = prompt_of(line, tree, at, &phase.prompt, refused)?;
     // A refused program need not exist.
     if refused.is_empty() {
@@ -210,7 +184,7 @@ fn permissions(
         Permissions::Edits => 2,
         Permissions::All => 3,
     };
-    let Some(said) = config.permissions.map(Permissions::from) else {
+    let Some(said) = config.permissions else {
         if width(saved) > width(Permissions::default()) {
             refused.push("permissions `all` (--permissions all)".to_owned());
         }
@@ -266,22 +240,17 @@ fn is_below(path: &Path, line: &Line<'_>) -> bool {
     !leads_out && places.iter().any(|place| path.starts_with(place))
 }
 
-/// Bounds of a run: a file of the project can lower them, and not raise them.
-struct Bounds<'a> {
-    tree: &'a Tree,
-    line: &'a Line<'a>,
-}
-
-impl Bounds<'_> {
-    fn of<T: Ord + Copy>(&self, key: &str, saved: Option<T>, said: Option<T>) -> Option<T> {
-        match (saved, said) {
-            (saved, None) => saved,
-            (Some(saved), Some(said)) if says_project(self.tree, key, self.line.root) => {
-                Some(saved.min(said))
-            }
-            (_, said) => said,
+/// Leaves out what the project's file says to raise a limit: it can lower those of a run, and not raise them.
+fn bounded(line: &Line<'_>, mut tree: Tree, saved: &Settings, phase: usize) -> Tree {
+    let (config, rules) = (tree.config(), saved.rules());
+    let phase = u32::try_from(phase).unwrap_or(u32::MAX);
+    for limit in LIMITS {
+        let raises = (limit.said)(&config).is_some_and(|it| rules.are_raised_by(phase, &it));
+        if raises && says_project(&tree, limit.key, line.root) {
+            tree.remove(&[limit.key]);
         }
     }
+    tree
 }
 
 /// Returns whether it is the project's file that says it.

@@ -8,11 +8,10 @@ use loop_state::SessionPolicy;
 use rlm_store::{Permissions, PhaseSettings, PromptSource, Settings};
 
 use super::checks::{mcp_servers, refuse_driver_options, refuse_missing_variables};
+use super::said;
 use crate::agents::{self, AgentKind};
-use crate::args::LoopArgs;
 use crate::budget;
-use crate::config::built_in::DEFAULT_IDLE_TIMEOUT;
-use crate::config::{self, Config, Layers};
+use crate::config::{self, Config, DEFAULT_IDLE_TIMEOUT, Layers};
 use crate::drivers;
 use crate::exit::Failure;
 
@@ -20,7 +19,7 @@ use crate::exit::Failure;
 #[derive(Debug)]
 pub(crate) struct Given<'a> {
     pub(crate) agent: Option<AgentKind>,
-    pub(crate) what: LoopArgs,
+    pub(crate) what: Config,
     pub(crate) agent_command: Vec<OsString>,
     pub(crate) layers: &'a Layers,
     /// Where the file of the project lies.
@@ -49,18 +48,10 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
         resumed_phase(&given, phase, &saved.directory)?;
     }
     refuse_driver_options(args, &settings.phases)?;
-    let args = given.what;
-    settings.max_duration = args.max_duration.or(settings.max_duration);
-    settings.max_failures = args.max_failures.unwrap_or(settings.max_failures);
-    settings.sleep = args.sleep.unwrap_or(settings.sleep);
-    settings.max_cost_microusd = args.max_cost.or(settings.max_cost_microusd);
-    settings.max_tokens = args.max_tokens.or(settings.max_tokens);
-    settings.wait_on_limit = args.wait_on_limit.or(settings.wait_on_limit);
-    settings.autonomy = args.autonomy.or(settings.autonomy);
-    settings.commit = args.commit.unwrap_or(settings.commit);
-    settings.leftovers = args.leftovers.map_or(settings.leftovers, Into::into);
-    let said = given.layers.run().config().max_transcripts;
-    settings.max_transcripts = said.or(settings.max_transcripts);
+    said::of_run(args, &mut settings);
+    // It has no option, and a resume follows the files.
+    let of_files = given.layers.run().config().max_transcripts;
+    settings.max_transcripts = of_files.map(|it| it.0).or(settings.max_transcripts);
     budget::refuse_unreported(&settings)?;
     Ok((settings != *saved).then_some(settings))
 }
@@ -70,10 +61,6 @@ fn resumed_phase(given: &Given<'_>, phase: &mut PhaseSettings, at: &Path) -> Res
     let args = &given.what;
     let config = given.layers.phase(&phase.name).config();
     let other = other_agent(given, &config, &phase.agent)?;
-    if other.as_ref().unwrap_or(&phase.agent).is_driven() {
-        phase.permissions = args.permissions.map_or(phase.permissions, Into::into);
-        phase.session = args.session.map_or(phase.session, Into::into);
-    }
     let changes = other.is_some();
     if let Some(other) = other {
         hand_over(phase, other, given, &config)?;
@@ -87,22 +74,12 @@ fn resumed_phase(given: &Given<'_>, phase: &mut PhaseSettings, at: &Path) -> Res
         args.model.clone(),
         given.agent_command.clone(),
     );
+    said::of_phase(args, phase);
     if changes {
         drivers::check_phase(phase, &given.root.join(config::FILE_NAME))?;
     }
     agents::find_program(&phase.agent, at)?;
     refuse_missing_variables(&phase.mcp_servers, &phase.agent)?;
-    phase.promise = args.completion_promise.clone().or(phase.promise.take());
-    phase.until = args.until.clone().or(phase.until.take());
-    if !args.gate.is_empty() {
-        phase.gates.clone_from(&args.gate);
-    }
-    let limits = &mut phase.limits;
-    limits.max_iterations = args.max_iterations.or(limits.max_iterations);
-    limits.iteration_timeout = args.iteration_timeout.or(limits.iteration_timeout);
-    limits.idle_timeout = args.idle_timeout.or(limits.idle_timeout);
-    phase.check_timeout = args.check_timeout.unwrap_or(phase.check_timeout);
-    phase.background_wait = args.background_wait.unwrap_or(phase.background_wait);
     Ok(())
 }
 
@@ -179,10 +156,8 @@ fn hand_over(
         }
         (false, true) => {
             // A command was told none of this.
-            let permissions = given.what.permissions.or(config.permissions);
-            phase.permissions = permissions.map(Into::into).unwrap_or_default();
-            let session = given.what.session.or(config.session);
-            phase.session = session.map(Into::into).unwrap_or_default();
+            phase.permissions = config.permissions.unwrap_or_default();
+            phase.session = config.session.unwrap_or_default();
             phase.mcp_servers = mcp_servers(config, given.root)?;
             idle.get_or_insert(DEFAULT_IDLE_TIMEOUT);
         }
@@ -195,8 +170,8 @@ fn hand_over(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::PermissionsArg;
     use agent_drivers::AgentOptions;
+    use std::num::NonZeroU32;
     use std::time::Duration;
 
     /// A run of Claude Code, with what its file says of it.
@@ -205,7 +180,7 @@ mod tests {
         crate::resolve::tests::resolve_line(line, file).unwrap()
     }
 
-    fn given(layers: &Layers, agent: Option<AgentKind>, what: LoopArgs) -> Given<'_> {
+    fn given(layers: &Layers, agent: Option<AgentKind>, what: Config) -> Given<'_> {
         Given {
             agent,
             what,
@@ -216,10 +191,10 @@ mod tests {
         }
     }
 
-    fn sh() -> LoopArgs {
-        LoopArgs {
+    fn sh() -> Config {
+        Config {
             agent_bin: Some("sh".into()),
-            ..LoopArgs::default()
+            ..Config::default()
         }
     }
 
@@ -227,12 +202,12 @@ mod tests {
     fn s15a_flags_of_resume_win_and_no_flags_change_nothing() {
         let (config, saved) = (Layers::default(), saved(""));
         let resume = |agent, what| resumed(given(&config, agent, what), &saved).unwrap();
-        assert_eq!(resume(None, LoopArgs::default()), None);
-        assert_eq!(resume(Some(AgentKind::Claude), LoopArgs::default()), None);
-        let more = LoopArgs {
-            max_iterations: Some(200),
-            sleep: Some(Duration::ZERO),
-            ..LoopArgs::default()
+        assert_eq!(resume(None, Config::default()), None);
+        assert_eq!(resume(Some(AgentKind::Claude), Config::default()), None);
+        let more = Config {
+            max_iterations: NonZeroU32::new(200),
+            sleep: Some(Duration::ZERO.into()),
+            ..Config::default()
         };
         let changed = resume(None, more).unwrap();
         assert_eq!(changed.phases[0].limits.max_iterations, Some(200));
@@ -282,19 +257,19 @@ mod tests {
         let asks = crate::resolve::tests::resolve_line(line, file);
         let refused = change(&asks.unwrap(), AgentKind::Codex, sh()).unwrap_err();
         assert!(refused.starts_with("`env` in [opencode]"), "{refused}");
-        let said = LoopArgs {
-            permissions: Some(PermissionsArg::Deny),
+        let said = Config {
+            permissions: Some(Permissions::Deny),
             ..sh()
         };
         change(&strict, AgentKind::Codex, said).unwrap().unwrap();
         for file in ["permissions = 'deny'", "permissions = 'ask'"] {
-            let refused = change(&saved(file), AgentKind::Command, LoopArgs::default());
+            let refused = change(&saved(file), AgentKind::Command, Config::default());
             assert!(refused.unwrap_err().contains("its own flags allow"));
         }
         let servers = saved("mcp-servers.a = { command = 'x' }");
-        let refused = change(&servers, AgentKind::Command, LoopArgs::default()).unwrap_err();
+        let refused = change(&servers, AgentKind::Command, Config::default()).unwrap_err();
         assert!(refused.contains("MCP servers"), "{refused}");
-        let plain = change(&saved(""), AgentKind::Command, LoopArgs::default()).unwrap();
+        let plain = change(&saved(""), AgentKind::Command, Config::default()).unwrap();
         let phase = &plain.unwrap().phases[0];
         assert_eq!(phase.limits.idle_timeout, None);
     }
@@ -306,10 +281,10 @@ mod tests {
         let layers = Layers::of(Path::new("/"), file);
         let saved = crate::resolve::tests::resolve_line("rlm run", file).unwrap();
         let more = |what| resumed(given(&layers, None, what), &saved).map_err(|f| f.message);
-        let changed = more(LoopArgs {
-            max_iterations: Some(7),
+        let changed = more(Config {
+            max_iterations: NonZeroU32::new(7),
             model: Some("opus".into()),
-            ..LoopArgs::default()
+            ..Config::default()
         });
         let changed = changed.unwrap().unwrap();
         let limits: Vec<_> = { changed.phases.iter() }
@@ -320,9 +295,9 @@ mod tests {
             .map(|phase| phase.agent.model.as_deref())
             .collect();
         assert_eq!(models, [Some("opus"), None]);
-        let refused = more(LoopArgs {
+        let refused = more(Config {
             prompt_file: Some("x".into()),
-            ..LoopArgs::default()
+            ..Config::default()
         });
         assert!(refused.unwrap_err().contains("each phase"));
         let others = resumed(given(&layers, Some(AgentKind::Codex), sh()), &saved);
@@ -341,14 +316,14 @@ mod tests {
         );
         let (config, saved) = (Layers::default(), saved.unwrap());
         let same = resumed(
-            given(&config, Some(AgentKind::Acp), LoopArgs::default()),
+            given(&config, Some(AgentKind::Acp), Config::default()),
             &saved,
         );
         assert_eq!(same.unwrap(), None);
         assert_eq!(resumed(given(&config, None, sh()), &saved).unwrap(), None);
-        let bin = LoopArgs {
+        let bin = Config {
             agent_bin: Some("env".into()),
-            ..LoopArgs::default()
+            ..Config::default()
         };
         let other = resumed(given(&config, None, bin), &saved).unwrap().unwrap();
         assert!(!other.phases[0].agent.is_same(&saved.phases[0].agent));

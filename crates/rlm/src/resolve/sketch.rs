@@ -45,7 +45,8 @@ pub(super) fn phase(
     agents::tell(&mut agent, None, words.to_vec());
     let mut phase = PhaseSettings::new(name, PromptSource::Text(String::new()), agent);
     // A file of servers that can't be read is said where a run would begin.
-    phase.mcp_servers = mcp_servers(&config, root).unwrap_or(config.mcp_servers);
+    phase.mcp_servers =
+        mcp_servers(&config, root).unwrap_or(config.mcp_servers.unwrap_or_default());
     phase.gates = config.gates.unwrap_or_default();
     phase.until = config.until;
     phase

@@ -6,8 +6,8 @@ use rlm_store::{Project, RunEntry, RunId, RunState};
 
 use super::over::Over;
 use crate::alive::is_live;
-use crate::args::LoopArgs;
 use crate::command::resume;
+use crate::config::Config;
 use crate::exit::{Code, Failure};
 use crate::hint;
 
@@ -23,8 +23,8 @@ pub(super) enum Candidate {
 pub(super) fn find(
     directory: &Path,
     named: Option<RunId>,
-    what: LoopArgs,
-) -> impl FnOnce() -> Result<(Candidate, LoopArgs), Failure> + Send + 'static {
+    what: Config,
+) -> impl FnOnce() -> Result<(Candidate, Config), Failure> + Send + 'static {
     let directory = directory.to_owned();
     move || {
         let project = Project::find(&directory)?;

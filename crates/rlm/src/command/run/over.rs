@@ -7,7 +7,7 @@ use loop_runner::Outcome;
 use loop_state::{Budget, StopReason, Usage};
 use rlm_store::{RunEntry, RunHead, RunId, Uncommitted};
 
-use crate::args::LoopArgs;
+use crate::config::Config;
 use crate::exit::Code;
 use crate::hint::go_on;
 use crate::output;
@@ -25,7 +25,7 @@ pub(super) struct Over {
 impl Over {
     /// Returns how the run ended, if that is so: time mends a rate limit and a session that somebody else has, and what failed may have been mended;
     /// a limit is none any more once `what` says a higher one.
-    pub(super) fn of(run: &RunEntry, what: &LoopArgs) -> Option<Self> {
+    pub(super) fn of(run: &RunEntry, what: &Config) -> Option<Self> {
         let head = run.head.as_ref().ok()?;
         let reason = head.machine.end.as_ref()?.reason.clone();
         let goes_on = match &reason {
@@ -75,18 +75,20 @@ impl Over {
 }
 
 /// Returns whether what is said now gives the run more than it has used up.
-fn has_more_room(head: &RunHead, reason: &StopReason, what: &LoopArgs) -> bool {
+fn has_more_room(head: &RunHead, reason: &StopReason, what: &Config) -> bool {
     let machine = &head.machine;
     let at = machine.phase as usize;
     let most = machine.rules.phases.get(at);
     let most = most.and_then(|phase| phase.limits.max_iterations);
     match reason {
         StopReason::Planned | StopReason::LastFailed(..) | StopReason::IterationLimit(_) => {
-            what.max_iterations > most
+            what.max_iterations.map(u32::from) > most
         }
-        StopReason::TimeLimit(limit) => what.max_duration > Some(*limit),
-        StopReason::Budget(Budget::Tokens { limit, .. }) => what.max_tokens > Some(*limit),
-        StopReason::Budget(_) => what.max_cost > machine.rules.max_cost_microusd,
+        StopReason::TimeLimit(limit) => what.max_duration.is_some_and(|it| it.0 > *limit),
+        StopReason::Budget(Budget::Tokens { limit, .. }) => {
+            what.max_tokens.is_some_and(|it| it.0 > *limit)
+        }
+        StopReason::Budget(_) => what.max_cost.map(|it| it.0) > machine.rules.max_cost_microusd,
         _ => false,
     }
 }
