@@ -1,6 +1,5 @@
 //! The options of one conversation that all drivers share.
 
-use crate::config::AgentConfig;
 use crate::converse::Timeouts;
 use crate::mcp::McpServers;
 use crate::session_locks::SessionLocks;
@@ -36,13 +35,6 @@ impl Choices {
     #[must_use]
     pub fn request_timeouts(mut self, initialize: Duration, others: Duration) -> Self {
         self.timeouts = Timeouts { initialize, others };
-        self
-    }
-
-    /// Adds what the configuration of the agent says.
-    pub(crate) fn of(mut self, agent: &AgentConfig) -> Self {
-        self.model.clone_from(&agent.model);
-        self.args.clone_from(&agent.args);
         self
     }
 }

@@ -5,13 +5,11 @@ use crate::choices::Choices;
 use crate::claude::{ClaudeDriver, ClaudeOptions};
 use crate::codex::{CodexDriver, CodexOptions};
 use crate::command::CommandDriver;
+use crate::hidden::HandedOn;
 use agent_duplex::{Capabilities, Driver, Error};
 use agent_subprocess::Context;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
 
 /// One agent: its program, and what it is told for every conversation.
@@ -48,36 +46,6 @@ pub enum AgentOptions {
         /// What it is told.
         options: Box<AcpOptions>,
     },
-}
-
-/// What an agent's options hand on that may start programs or be secret, for those who show or check that.
-#[derive(Default)]
-#[non_exhaustive]
-pub struct HandedOn<'a> {
-    /// Variables of its environment.
-    pub env: Option<&'a BTreeMap<String, String>>,
-    /// Settings in the agent's own words.
-    pub settings: Option<&'a Map<String, Value>>,
-    /// The settings whose value is a command, or has one in it; a key counts up to its first `.`.
-    pub commands: &'static [&'static str],
-    /// The sources of settings whose hooks run, if hooks run.
-    pub hooks: Option<String>,
-}
-
-/// Shows names only: values may be secret.
-impl fmt::Debug for HandedOn<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let env = self.env.map(|env| env.keys().collect::<Vec<_>>());
-        let settings = self
-            .settings
-            .map(|settings| settings.keys().collect::<Vec<_>>());
-        f.debug_struct("HandedOn")
-            .field("env", &env)
-            .field("settings", &settings)
-            .field("commands", &self.commands)
-            .field("hooks", &self.hooks)
-            .finish()
-    }
 }
 
 impl AgentConfig {
@@ -217,7 +185,11 @@ impl AgentConfig {
 
     fn made(&self, choices: Choices, context: Context) -> Made {
         let program = self.program.clone();
-        let choices = choices.of(self);
+        let choices = Choices {
+            model: self.model.clone(),
+            args: self.args.clone(),
+            ..choices
+        };
         match &self.options {
             AgentOptions::Command => Made::Command(CommandDriver::new(program, context)),
             AgentOptions::Claude(options) => Made::Claude(

@@ -48,3 +48,33 @@ where
             .finish()
     }
 }
+
+/// What an agent's options hand on that may start programs or be secret, for those who show or check that.
+#[derive(Default)]
+#[non_exhaustive]
+pub struct HandedOn<'a> {
+    /// Variables of its environment.
+    pub env: Option<&'a BTreeMap<String, String>>,
+    /// Settings in the agent's own words.
+    pub settings: Option<&'a Map<String, Value>>,
+    /// The settings whose value is a command, or has one in it; a key counts up to its first `.`.
+    pub commands: &'static [&'static str],
+    /// The sources of settings whose hooks run, if hooks run.
+    pub hooks: Option<String>,
+}
+
+/// Shows names only: values may be secret.
+impl fmt::Debug for HandedOn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let env = self.env.map(|env| env.keys().collect::<Vec<_>>());
+        let settings = self
+            .settings
+            .map(|settings| settings.keys().collect::<Vec<_>>());
+        f.debug_struct("HandedOn")
+            .field("env", &env)
+            .field("settings", &settings)
+            .field("commands", &self.commands)
+            .field("hooks", &self.hooks)
+            .finish()
+    }
+}

@@ -9,10 +9,6 @@
 //!
 //! [`AgentConfig`] is an agent as a person configures it. It is saved as it is, and makes the driver.
 //!
-//! Modules in reading order: `config` (all agents, one match an item), `choices`, `command` (the smallest driver), `converse` (what the drivers of conversing agents share),
-//! `claude`, `codex`, `acp`, then `mcp`, `environment` and `session_locks`, which the drivers use, and `duplex`, which
-//! translates the types of one crate into those of the other.
-//!
 //! `examples/duplex.rs` holds a conversation with Claude Code.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -20,6 +16,16 @@
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
+// The modules in reading order; each takes from those above it:
+//   hidden               values that may be secrets, and what of them is handed on
+//   duplex               the words of `agent-subprocess` in those of `agent-duplex`
+//   environment          what an agent inherits of the host's environment, and what was set for it
+//   mcp, session_locks   the servers that an agent is handed; one writer a session
+//   converse             what the connections share whose agents converse over lines of JSON
+//   choices              the options of one conversation that all drivers share
+//   command              the smallest driver: one process a turn
+//   claude, codex, acp   a driver each: its options, its protocol (pure), then its connection and how it is started
+//   config               an agent as it is configured and saved, one match an item
 pub mod acp;
 mod choices;
 pub mod claude;
@@ -34,6 +40,6 @@ pub mod mcp;
 mod session_locks;
 
 pub use choices::Choices;
-pub use config::{AgentConfig, AgentOptions, HandedOn};
-pub use hidden::Hidden;
+pub use config::{AgentConfig, AgentOptions};
+pub use hidden::{HandedOn, Hidden};
 pub use session_locks::{SessionHeld, SessionLocks};

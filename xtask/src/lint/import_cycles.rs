@@ -13,7 +13,6 @@ use crate::workspace::{Package, Workspace};
 
 /// The modules that still stand in circles: of files, and of top modules, which have their whole folder in them. The numbers may only shrink.
 const STILL: &[(&str, usize, usize)] = &[
-    ("agent-drivers", 24, 5),
     ("loop-runner", 24, 7),
     ("loop-state", 9, 9),
 ];

@@ -1,13 +1,7 @@
-//! The options that only this agent has, and what its driver takes besides.
+//! The options that only this agent has.
 
-use super::AcpDriver;
-use crate::choices::shared_options;
-use crate::config::HandedOn;
 use crate::environment::Environment;
-use crate::hidden::Hidden;
-use crate::mcp::McpServers;
-use crate::session_locks::SessionLocks;
-use agent_duplex::Permissions;
+use crate::hidden::{HandedOn, Hidden};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -69,37 +63,5 @@ impl AcpOptions {
     /// Returns the environment that the agent gets.
     pub(super) fn environment(&self) -> Environment {
         Environment::new(&self.env.0, self.env_allow.as_deref())
-    }
-}
-
-shared_options!(AcpDriver, AcpOptions);
-
-/// The driver checks these options when it opens a connection.
-impl AcpDriver {
-    /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
-    ///
-    /// An agent that has a mode for it is put into that mode. What it asks all the same is allowed by the driver under
-    /// [`Permissions::All`], and under [`Permissions::Edits`] where it is an edit of files that the agent says are below its
-    /// working directory. Everything else is [asked](agent_duplex::Event::PermissionAsked) and wants an answer, under
-    /// [`Permissions::Deny`] too.
-    #[must_use]
-    pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.choices.permissions = permissions;
-        self
-    }
-
-    /// Hands MCP servers on when a session is opened. One over HTTP, or over events, needs an agent that takes such; with
-    /// another the start is answered with an error for which [`is_unsupported`](agent_duplex::Error::is_unsupported) is true.
-    #[must_use]
-    pub fn mcp_servers(mut self, servers: McpServers) -> Self {
-        self.choices.mcp_servers = servers;
-        self
-    }
-
-    /// Locks sessions against other processes that use the same directory: see [`Choices::session_locks`](crate::Choices::session_locks).
-    #[must_use]
-    pub fn session_locks(mut self, locks: SessionLocks) -> Self {
-        self.choices.session_locks = Some(locks);
-        self
     }
 }

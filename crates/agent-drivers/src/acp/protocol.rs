@@ -248,7 +248,7 @@ impl Session {
             answer,
             self.interrupting || self.leaving,
             denied,
-            &self.abilities,
+            &self.abilities.auth_methods,
         );
         if end.reason == EndReason::RateLimited {
             heard.events.push(Event::RateLimited {

@@ -1,8 +1,9 @@
 //! The command line of an agent, out of what was chosen. No text of a person's and no secret stands
 //! in a word: those go by private files.
 
-use super::ClaudeDriver;
+use super::options::ClaudeOptions;
 use super::protocol::mode;
+use crate::choices::Choices;
 use crate::duplex::not_started;
 use agent_duplex::{Error, Permissions, SessionChoice};
 use agent_subprocess::ScratchFile;
@@ -48,13 +49,14 @@ impl Arguments {
     /// Composes the words, and writes the files into `scratch`. `variable` fills in what MCP servers want of the
     /// environment.
     pub(super) fn compose(
-        driver: &ClaudeDriver,
+        options: &ClaudeOptions,
+        choices: &Choices,
         session: &SessionChoice,
         id: &str,
         scratch: &Path,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Error> {
-        driver.check()?;
+        options.check()?;
         let mut all = Arguments::default();
         for word in ["-p", "--input-format", "stream-json", "--output-format"] {
             all.say(word);
@@ -74,50 +76,48 @@ impl Arguments {
         }
         all.say("--permission-prompt-tool");
         all.say("stdio");
-        if driver.choices.permissions == Permissions::All {
+        if choices.permissions == Permissions::All {
             all.say("--dangerously-skip-permissions");
         } else {
             all.say("--permission-mode");
-            all.say(mode(driver.choices.permissions));
+            all.say(mode(choices.permissions));
         }
-        let turns = driver.options.max_turns.map(|turns| turns.to_string());
+        let turns = options.max_turns.map(|turns| turns.to_string());
         let named = [
-            ("--model", &driver.choices.model),
-            ("--fallback-model", &driver.options.fallback_model),
-            ("--effort", &driver.options.effort),
+            ("--model", &choices.model),
+            ("--fallback-model", &options.fallback_model),
+            ("--effort", &options.effort),
             ("--max-turns", &turns),
         ];
         for (flag, value) in named {
             value.iter().for_each(|value| all.bind(flag, value));
         }
         let lists = [
-            ("--tools", driver.options.tools.as_deref()),
-            ("--allowedTools", some(&driver.options.allowed_tools)),
-            ("--disallowedTools", some(&driver.options.disallowed_tools)),
-            (
-                "--setting-sources",
-                driver.options.setting_sources.as_deref(),
-            ),
+            ("--tools", options.tools.as_deref()),
+            ("--allowedTools", some(&options.allowed_tools)),
+            ("--disallowedTools", some(&options.disallowed_tools)),
+            ("--setting-sources", options.setting_sources.as_deref()),
         ];
         for (flag, list) in lists {
             list.iter().for_each(|list| all.bind(flag, list.join(",")));
         }
-        for directory in &driver.options.add_dirs {
+        for directory in &options.add_dirs {
             all.bind("--add-dir", directory);
         }
-        all.files(driver, scratch, variable)?;
-        all.more(&driver.choices.args)?;
+        all.files(options, choices, scratch, variable)?;
+        all.more(&choices.args)?;
         Ok(all)
     }
 
     fn files(
         &mut self,
-        driver: &ClaudeDriver,
+        options: &ClaudeOptions,
+        choices: &Choices,
         scratch: &Path,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<(), Error> {
-        let mut settings = driver.options.settings.0.clone();
-        if !driver.options.hooks {
+        let mut settings = options.settings.0.clone();
+        if !options.hooks {
             settings.insert("disableAllHooks".to_owned(), Value::Bool(true));
         }
         if !settings.is_empty() {
@@ -125,23 +125,19 @@ impl Arguments {
             self.file("--settings", scratch, "settings", "json", &json)?;
         }
         let prompts = [
-            ("--system-prompt-file", &driver.options.system_prompt),
-            (
-                "--append-system-prompt-file",
-                &driver.options.append_system_prompt,
-            ),
+            ("--system-prompt-file", &options.system_prompt),
+            ("--append-system-prompt-file", &options.append_system_prompt),
         ];
         for (flag, text) in prompts {
             if let Some(text) = text {
                 self.file(flag, scratch, "system-prompt", "md", text)?;
             }
         }
-        if driver.options.strict_mcp {
+        if options.strict_mcp {
             self.say("--strict-mcp-config");
         }
-        if !driver.choices.mcp_servers.is_empty() {
-            let servers = driver
-                .choices
+        if !choices.mcp_servers.is_empty() {
+            let servers = choices
                 .mcp_servers
                 .expanded(variable)
                 .map_err(not_started)?;
@@ -227,32 +223,22 @@ fn flag(word: &OsStr) -> Option<String> {
     flag.starts_with('-').then(|| flag.to_owned())
 }
 
-impl ClaudeDriver {
+impl ClaudeOptions {
     /// Refuses lists whose parts the agent would divide in another way, at commas and spaces, and variables that the system would.
-    pub(super) fn check_options(&self) -> Result<(), Error> {
-        self.options.environment().check()?;
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.environment().check()?;
         let rules = [
-            ("allowed tool", &self.options.allowed_tools),
-            ("disallowed tool", &self.options.disallowed_tools),
+            ("allowed tool", &self.allowed_tools),
+            ("disallowed tool", &self.disallowed_tools),
         ];
-        let tools = self
-            .options
-            .tools
-            .iter()
-            .flatten()
-            .find(|tool| !is_name(tool));
+        let tools = self.tools.iter().flatten().find(|tool| !is_name(tool));
         let bad_rule = rules.iter().find_map(|(what, rules)| {
             let rule = rules.iter().find(|rule| !is_rule(rule))?;
             Some((*what, rule))
         });
         let is_source = |source: &&String| ["user", "project", "local"].contains(&source.as_str());
-        let source =
-            { self.options.setting_sources.iter().flatten() }.find(|source| !is_source(source));
-        let effort = self
-            .options
-            .effort
-            .as_ref()
-            .filter(|effort| !is_name(effort));
+        let source = { self.setting_sources.iter().flatten() }.find(|source| !is_source(source));
+        let effort = self.effort.as_ref().filter(|effort| !is_name(effort));
         let (what, text, mend) = if let Some(tool) = tools {
             ("tool", tool, "name one tool, such as Bash")
         } else if let Some((what, rule)) = bad_rule {
@@ -291,15 +277,22 @@ fn is_rule(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ClaudeOptions;
     use super::*;
+    use crate::claude::ClaudeDriver;
     use agent_subprocess::Context;
     use proptest::prelude::*;
 
     fn composed(driver: &ClaudeDriver) -> Result<Vec<String>, String> {
         let scratch = tempfile::tempdir().unwrap();
         let fresh = SessionChoice::Fresh;
-        let all = Arguments::compose(driver, &fresh, "id", scratch.path(), |_| None);
+        let all = Arguments::compose(
+            &driver.options,
+            &driver.choices,
+            &fresh,
+            "id",
+            scratch.path(),
+            |_| None,
+        );
         let words = all.map_err(|e| e.to_string())?.words;
         Ok(words
             .into_iter()

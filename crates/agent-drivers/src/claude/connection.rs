@@ -1,6 +1,5 @@
 //! The live end: an agent's process, and the waits that its protocol needs.
 
-use super::driver::NAME;
 use super::failure;
 use super::protocol::{Session, mode};
 use crate::converse::{Change, Dialogue, Link, Means, Timeouts};
@@ -127,7 +126,7 @@ impl Dialogue for ClaudeConnection {
                 "be permitted everything now",
                 "start it with all permissions",
             );
-            return Err(Error::unsupported(NAME, what, mend));
+            return Err(Error::unsupported(self.link.name, what, mend));
         }
         let line = self.session.set_mode(mode(permissions));
         self.write(line).await?;

@@ -3,10 +3,11 @@
 use super::arguments::{Arguments, NEEDED};
 use super::connection::{ClaudeConnection, Setup};
 use super::options::ClaudeOptions;
-use crate::choices::Choices;
+use crate::choices::{Choices, shared_options};
 use crate::converse::{Link, Live};
 use crate::duplex::start;
-use crate::session_locks::held;
+use crate::mcp::McpServers;
+use crate::session_locks::{SessionLocks, held};
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
 };
@@ -52,7 +53,36 @@ impl ClaudeDriver {
     /// # Errors
     /// Names the first of them, and what to write instead.
     pub fn check(&self) -> Result<(), Error> {
-        self.check_options()
+        self.options.check()
+    }
+}
+
+shared_options!(ClaudeDriver, ClaudeOptions);
+
+/// The driver checks these options when it opens a connection.
+impl ClaudeDriver {
+    /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
+    ///
+    /// The agent asks for everything else: answer each [`Event::PermissionAsked`](agent_duplex::Event::PermissionAsked),
+    /// under [`Permissions::Edits`] and [`Permissions::Deny`] too. [`Permissions::All`] is refused as root.
+    #[must_use]
+    pub fn permissions(mut self, permissions: Permissions) -> Self {
+        self.choices.permissions = permissions;
+        self
+    }
+
+    /// Hands MCP servers on, by a private file that is removed when the agent has ended.
+    #[must_use]
+    pub fn mcp_servers(mut self, servers: McpServers) -> Self {
+        self.choices.mcp_servers = servers;
+        self
+    }
+
+    /// Locks sessions against other processes that use the same directory: see [`Choices::session_locks`](crate::Choices::session_locks).
+    #[must_use]
+    pub fn session_locks(mut self, locks: SessionLocks) -> Self {
+        self.choices.session_locks = Some(locks);
+        self
     }
 }
 
@@ -83,7 +113,14 @@ impl Driver for ClaudeDriver {
             let env = self.options.environment();
             let variable = |name: &str| env.variable(name, &self.context);
             let scratch = &self.context.scratch;
-            let arguments = Arguments::compose(self, &session, &id, scratch, variable)?;
+            let arguments = Arguments::compose(
+                &self.options,
+                &self.choices,
+                &session,
+                &id,
+                scratch,
+                variable,
+            )?;
             let command = env.command(&self.program, &NEEDED, &self.context)?;
             let command = command.args(&arguments.words).env_remove("CLAUDECODE");
             let (command, lease) = held(command, self.choices.session_locks.as_ref(), &id).await?;

@@ -1,13 +1,7 @@
-//! The options that only this agent has, and what its driver takes besides.
+//! The options that only this agent has.
 
-use super::ClaudeDriver;
-use crate::choices::shared_options;
-use crate::config::HandedOn;
 use crate::environment::Environment;
-use crate::hidden::Hidden;
-use crate::mcp::McpServers;
-use crate::session_locks::SessionLocks;
-use agent_duplex::Permissions;
+use crate::hidden::{HandedOn, Hidden};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -156,34 +150,5 @@ impl ClaudeOptions {
     /// Returns the environment that the agent gets.
     pub(super) fn environment(&self) -> Environment {
         Environment::new(&self.env.0, self.env_allow.as_deref())
-    }
-}
-
-shared_options!(ClaudeDriver, ClaudeOptions);
-
-/// The driver checks these options when it opens a connection.
-impl ClaudeDriver {
-    /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
-    ///
-    /// The agent asks for everything else: answer each [`Event::PermissionAsked`](agent_duplex::Event::PermissionAsked),
-    /// under [`Permissions::Edits`] and [`Permissions::Deny`] too. [`Permissions::All`] is refused as root.
-    #[must_use]
-    pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.choices.permissions = permissions;
-        self
-    }
-
-    /// Hands MCP servers on, by a private file that is removed when the agent has ended.
-    #[must_use]
-    pub fn mcp_servers(mut self, servers: McpServers) -> Self {
-        self.choices.mcp_servers = servers;
-        self
-    }
-
-    /// Locks sessions against other processes that use the same directory: see [`Choices::session_locks`](crate::Choices::session_locks).
-    #[must_use]
-    pub fn session_locks(mut self, locks: SessionLocks) -> Self {
-        self.choices.session_locks = Some(locks);
-        self
     }
 }

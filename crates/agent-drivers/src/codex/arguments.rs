@@ -1,7 +1,7 @@
 //! The command line of an agent. No text of a person's and no secret stands in it: those go by standard input.
 
-use super::CodexDriver;
-use super::opening;
+use super::options::CodexOptions;
+use crate::choices::Choices;
 use agent_duplex::Error;
 use std::ffi::OsString;
 
@@ -42,41 +42,32 @@ const SETTINGS: [&str; 5] = [
     "permissions",
 ];
 
-impl CodexDriver {
-    /// Refuses what could not be started.
-    pub(super) fn check_options(&self) -> Result<(), Error> {
-        self.options.environment().check()?;
-        compose(self)?;
-        opening::servers_of(&self.choices.mcp_servers).map(drop)
-    }
-}
-
 /// Composes the words.
-pub(super) fn compose(driver: &CodexDriver) -> Result<Vec<OsString>, Error> {
+pub(super) fn compose(options: &CodexOptions, choices: &Choices) -> Result<Vec<OsString>, Error> {
     let mut words: Vec<OsString> = vec!["app-server".into()];
-    if !driver.options.analytics {
+    if !options.analytics {
         words.extend(["-c", "analytics.enabled=false"].map(OsString::from));
     }
-    let keys = driver.options.config.0.keys();
-    let mut chosen = keys.filter_map(|key| setting(key, driver));
+    let keys = options.config.0.keys();
+    let mut chosen = keys.filter_map(|key| setting(key, options, choices));
     if let Some((what, mend)) = chosen.next() {
         return Err(refused(&what, mend));
     }
     let mut is_setting = false;
-    for arg in &driver.choices.args {
+    for arg in &choices.args {
         let arg = arg.to_string_lossy();
         let refusal = match std::mem::take(&mut is_setting) {
-            true => setting(&arg, driver),
+            true => setting(&arg, options, choices),
             false => {
                 is_setting = ["-c", "--config"].contains(&&*arg);
-                word(&arg, driver)
+                word(&arg, options, choices)
             }
         };
         if let Some((what, mend)) = refusal {
             return Err(refused(&what, mend));
         }
     }
-    words.extend_from_slice(&driver.choices.args);
+    words.extend_from_slice(&choices.args);
     match words.iter().find(|word| word.len() >= WORD) {
         None => Ok(words),
         Some(word) => {
@@ -93,22 +84,21 @@ fn refused(what: &str, mend: &str) -> Error {
 }
 
 /// Returns what of a word the driver chooses itself, and what to do about it.
-fn word(arg: &str, driver: &CodexDriver) -> Option<(String, &'static str)> {
+fn word(arg: &str, options: &CodexOptions, choices: &Choices) -> Option<(String, &'static str)> {
     let said = ["-c", "--config="].iter().find_map(|flag| {
         let rest = arg.strip_prefix(flag)?;
         Some(rest.trim_start_matches('=')).filter(|rest| !rest.is_empty())
     });
     if let Some(said) = said {
-        return setting(said, driver);
+        return setting(said, options, choices);
     }
     let flag = arg.split('=').next().unwrap_or_default();
-    let model = ["-m", "--model"].contains(&flag) && driver.choices.model.is_some();
+    let model = ["-m", "--model"].contains(&flag) && choices.model.is_some();
     let mend = if PERMISSIONS.contains(&flag) {
         "say --permissions instead of it"
     } else if model {
         "say it once, by the driver's own option"
-    } else if OURS.contains(&flag)
-        || (flag == "--analytics-default-enabled" && !driver.options.analytics)
+    } else if OURS.contains(&flag) || (flag == "--analytics-default-enabled" && !options.analytics)
     {
         "take it out of the agent's extra arguments"
     } else {
@@ -118,7 +108,11 @@ fn word(arg: &str, driver: &CodexDriver) -> Option<(String, &'static str)> {
 }
 
 /// The same of `key=value`.
-fn setting(text: &str, driver: &CodexDriver) -> Option<(String, &'static str)> {
+fn setting(
+    text: &str,
+    options: &CodexOptions,
+    choices: &Choices,
+) -> Option<(String, &'static str)> {
     let key = text.split('=').next().unwrap_or_default().trim();
     let first = key
         .split('.')
@@ -127,11 +121,11 @@ fn setting(text: &str, driver: &CodexDriver) -> Option<(String, &'static str)> {
         .trim_matches(['"', '\'', ' ']);
     let mend = if SETTINGS.contains(&first) {
         "say --permissions instead of it"
-    } else if first == "analytics" && !driver.options.analytics {
+    } else if first == "analytics" && !options.analytics {
         "leave its analytics on by the driver's own option"
-    } else if first == "model" && driver.choices.model.is_some() {
+    } else if first == "model" && choices.model.is_some() {
         "say it once, by the driver's own option"
-    } else if first == "mcp_servers" && !driver.choices.mcp_servers.is_empty() {
+    } else if first == "mcp_servers" && !choices.mcp_servers.is_empty() {
         "name all MCP servers in one place"
     } else {
         return None;
@@ -142,12 +136,13 @@ fn setting(text: &str, driver: &CodexDriver) -> Option<(String, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codex::CodexDriver;
     use agent_subprocess::Context;
 
     fn composed(change: impl Fn(&mut CodexDriver)) -> Result<String, String> {
         let mut driver = CodexDriver::new(Vec::new(), Context::new("", ""));
         change(&mut driver);
-        let words = compose(&driver).map_err(|e| e.to_string())?;
+        let words = compose(&driver.options, &driver.choices).map_err(|e| e.to_string())?;
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         Ok(words.join(" "))
     }

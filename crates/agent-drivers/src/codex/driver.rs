@@ -2,13 +2,16 @@
 
 use super::arguments::{self, NEEDED};
 use super::connection::CodexConnection;
-use super::opening::Opening;
+use super::opening::{Opening, servers_of};
 use super::options::CodexOptions;
 use super::protocol::Session;
-use crate::choices::Choices;
+use crate::choices::{Choices, shared_options};
 use crate::converse::{Link, Live};
 use crate::duplex::start;
-use agent_duplex::{BoxFuture, Capabilities, Capability, Connection, Driver, Error, SessionChoice};
+use crate::mcp::McpServers;
+use agent_duplex::{
+    BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
+};
 use agent_subprocess::Context;
 use std::ffi::OsString;
 
@@ -48,7 +51,39 @@ impl CodexDriver {
     /// # Errors
     /// Names the first of them, and what to write instead.
     pub fn check(&self) -> Result<(), Error> {
-        self.check_options()
+        self.options.environment().check()?;
+        arguments::compose(&self.options, &self.choices)?;
+        servers_of(&self.choices.mcp_servers).map(drop)
+    }
+}
+
+shared_options!(CodexDriver, CodexOptions);
+
+/// The driver checks these options when it opens a connection.
+impl CodexDriver {
+    /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
+    ///
+    /// | | it asks | its sandbox |
+    /// |---|---|---|
+    /// | [`Permissions::Ask`] | for all commands and changes of files (`untrusted`) | `danger-full-access` |
+    /// | [`Permissions::Edits`] | nothing | `workspace-write` |
+    /// | [`Permissions::All`] | nothing | `danger-full-access` |
+    /// | [`Permissions::Deny`] | nothing | `read-only` |
+    ///
+    /// What it asks all the same, such as for the tool of an MCP server, is permitted under [`Permissions::All`], and elsewhere
+    /// [asked](agent_duplex::Event::PermissionAsked): it wants an answer under [`Permissions::Edits`] and
+    /// [`Permissions::Deny`] too.
+    #[must_use]
+    pub fn permissions(mut self, permissions: Permissions) -> Self {
+        self.choices.permissions = permissions;
+        self
+    }
+
+    /// Hands MCP servers on, by standard input too. Codex knows programs and servers that speak HTTP.
+    #[must_use]
+    pub fn mcp_servers(mut self, servers: McpServers) -> Self {
+        self.choices.mcp_servers = servers;
+        self
     }
 }
 
@@ -77,8 +112,8 @@ impl Driver for CodexDriver {
             self.check()?;
             let cwd = std::path::absolute(&self.context.cwd);
             let cwd = cwd.unwrap_or_else(|_| self.context.cwd.clone());
-            let opening = Opening::compose(self, &session, &cwd, variable)?;
-            let words = arguments::compose(self)?;
+            let opening = Opening::compose(&self.options, &self.choices, &session, &cwd, variable)?;
+            let words = arguments::compose(&self.options, &self.choices)?;
             let command = env.command(&self.program, &NEEDED, &self.context)?;
             let agent = start(command.args(&words)).await?;
             let link = Link::new(agent, NAME, &self.program, &self.context, None);

@@ -1,6 +1,7 @@
 //! How a conversation begins: what the agent is told of it, and what its refusal means.
 
-use super::CodexDriver;
+use super::options::CodexOptions;
+use crate::choices::Choices;
 use crate::duplex::not_started;
 use crate::mcp::{McpServer, McpServers};
 use agent_duplex::{EndReason, Error, Permissions, SessionChoice, TurnEnd};
@@ -20,22 +21,22 @@ impl Opening {
     /// Composes the request. What may be secret stands in it and not in the arguments of the process, where everybody could
     /// read it.
     pub(super) fn compose(
-        driver: &CodexDriver,
+        options: &CodexOptions,
+        choices: &Choices,
         session: &SessionChoice,
         cwd: &Path,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Error> {
-        let (approval, sandbox, _) = words(driver.choices.permissions);
-        let mut config = driver.options.config.0.clone();
-        if !driver.choices.mcp_servers.is_empty() {
-            let servers = driver
-                .choices
+        let (approval, sandbox, _) = words(choices.permissions);
+        let mut config = options.config.0.clone();
+        if !choices.mcp_servers.is_empty() {
+            let servers = choices
                 .mcp_servers
                 .expanded(variable)
                 .map_err(not_started)?;
             config.insert("mcp_servers".to_owned(), servers_of(&servers)?);
         }
-        if let Some(effort) = &driver.options.effort {
+        if let Some(effort) = &options.effort {
             config.insert("model_reasoning_effort".to_owned(), json!(effort));
         }
         let mut params = json!({
@@ -43,12 +44,9 @@ impl Opening {
             "config": config,
         });
         let texts = [
-            ("model", &driver.choices.model),
-            ("baseInstructions", &driver.options.system_prompt),
-            (
-                "developerInstructions",
-                &driver.options.append_system_prompt,
-            ),
+            ("model", &choices.model),
+            ("baseInstructions", &options.system_prompt),
+            ("developerInstructions", &options.append_system_prompt),
         ];
         for (key, text) in texts {
             if let Some(text) = text {
@@ -64,7 +62,7 @@ impl Opening {
             params["threadId"] = json!(id);
             params["excludeTurns"] = json!(true);
         }
-        let model = driver.choices.model.clone();
+        let model = choices.model.clone();
         Ok(Opening {
             method,
             params,
@@ -172,6 +170,7 @@ pub(super) fn servers_of(servers: &McpServers) -> Result<Value, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codex::CodexDriver;
     use agent_subprocess::Context;
 
     #[test]
@@ -180,7 +179,13 @@ mod tests {
             let driver = CodexDriver::new(Vec::new(), Context::new("", ""));
             let driver = driver.permissions(permissions);
             let fresh = SessionChoice::Fresh;
-            let opening = Opening::compose(&driver, &fresh, Path::new("/"), |_| None);
+            let opening = Opening::compose(
+                &driver.options,
+                &driver.choices,
+                &fresh,
+                Path::new("/"),
+                |_| None,
+            );
             let mut opening = opening.unwrap();
             let (_, params) = opening.request();
             let next = opening.permissions(permissions);

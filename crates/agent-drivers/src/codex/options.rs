@@ -1,12 +1,7 @@
-//! The options that only this agent has, and what its driver takes besides.
+//! The options that only this agent has.
 
-use super::CodexDriver;
-use crate::choices::shared_options;
-use crate::config::HandedOn;
 use crate::environment::Environment;
-use crate::hidden::Hidden;
-use crate::mcp::McpServers;
-use agent_duplex::Permissions;
+use crate::hidden::{HandedOn, Hidden};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -97,35 +92,5 @@ impl CodexOptions {
     /// Returns the environment that the agent gets.
     pub(super) fn environment(&self) -> Environment {
         Environment::new(&self.env.0, self.env_allow.as_deref())
-    }
-}
-
-shared_options!(CodexDriver, CodexOptions);
-
-/// The driver checks these options when it opens a connection.
-impl CodexDriver {
-    /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
-    ///
-    /// | | it asks | its sandbox |
-    /// |---|---|---|
-    /// | [`Permissions::Ask`] | for all commands and changes of files (`untrusted`) | `danger-full-access` |
-    /// | [`Permissions::Edits`] | nothing | `workspace-write` |
-    /// | [`Permissions::All`] | nothing | `danger-full-access` |
-    /// | [`Permissions::Deny`] | nothing | `read-only` |
-    ///
-    /// What it asks all the same, such as for the tool of an MCP server, is permitted under [`Permissions::All`], and elsewhere
-    /// [asked](agent_duplex::Event::PermissionAsked): it wants an answer under [`Permissions::Edits`] and
-    /// [`Permissions::Deny`] too.
-    #[must_use]
-    pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.choices.permissions = permissions;
-        self
-    }
-
-    /// Hands MCP servers on, by standard input too. Codex knows programs and servers that speak HTTP.
-    #[must_use]
-    pub fn mcp_servers(mut self, servers: McpServers) -> Self {
-        self.choices.mcp_servers = servers;
-        self
     }
 }

@@ -19,7 +19,7 @@ use crate::converse::{Heard, Timeouts};
 use agent_duplex::{EndReason, Event, ExitStatus, Permissions, TurnEnd};
 use asks::Asks;
 use failure::judge;
-use framing::Framing;
+use framing::{Framing, text};
 use limits::{Limits, Totals};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -468,8 +468,4 @@ impl Session {
         self.warned.push_back(warning.clone());
         events.push(Event::Warning(warning));
     }
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }

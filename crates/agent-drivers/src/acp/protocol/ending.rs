@@ -1,7 +1,6 @@
 //! Why a turn ended, or a session could not be opened, by what the agent answers.
 
 use super::json::text;
-use super::open::Abilities;
 use crate::duplex::one_line;
 use agent_duplex::{EndReason, TurnEnd};
 use serde_json::Value;
@@ -27,7 +26,7 @@ pub(super) fn judge(
     answer: Result<&Value, &Value>,
     interrupted: bool,
     denied: bool,
-    can: &Abilities,
+    logins: &[(String, String)],
 ) -> TurnEnd {
     if interrupted {
         return EndReason::Interrupted.into();
@@ -56,7 +55,7 @@ pub(super) fn judge(
         Err(error) => {
             let words = words(error);
             match trouble(error) {
-                Trouble::NotLoggedIn => (EndReason::NotLoggedIn, log_in(&words, can)),
+                Trouble::NotLoggedIn => (EndReason::NotLoggedIn, log_in(&words, logins)),
                 Trouble::SessionNotFound => (EndReason::SessionNotFound, words),
                 Trouble::RateLimited => (EndReason::RateLimited, words),
                 Trouble::ServiceFailed => (EndReason::ServiceFailed, words),
@@ -167,15 +166,12 @@ fn has_number(words: &str, number: &str) -> bool {
         .any(|digits| digits == number)
 }
 
-/// Says what a person has to do, by the ways to log in that the agent names.
-pub(super) fn log_in(words: &str, can: &Abilities) -> String {
-    let methods = can
-        .auth_methods
-        .iter()
-        .map(|(id, name)| match name.is_empty() {
-            true => id.clone(),
-            false => format!("{name} ({id})"),
-        });
+/// Says what a person has to do, by the ways to log in that the agent names, each with its id and its name.
+pub(super) fn log_in(words: &str, logins: &[(String, String)]) -> String {
+    let methods = logins.iter().map(|(id, name)| match name.is_empty() {
+        true => id.clone(),
+        false => format!("{name} ({id})"),
+    });
     let methods = methods.collect::<Vec<_>>().join(", ");
     let mend = match methods.is_empty() {
         true => "start the agent once in a terminal and log in".to_owned(),

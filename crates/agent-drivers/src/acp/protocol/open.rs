@@ -325,7 +325,7 @@ impl Session {
         let (reason, detail) = match (request, trouble) {
             (_, Trouble::NotLoggedIn) | (Request::Authenticate, _) => (
                 EndReason::NotLoggedIn,
-                ending::log_in(&words, &self.abilities),
+                ending::log_in(&words, &self.abilities.auth_methods),
             ),
             (Request::Open, Trouble::SessionNotFound) if is_known => {
                 let mend =

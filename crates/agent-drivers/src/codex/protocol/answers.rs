@@ -1,7 +1,8 @@
 //! What the agent answers to what we asked.
 
 use super::asks::line;
-use super::{Heard, INTERRUPTS, Request, Session, Stage, text};
+use super::framing::text;
+use super::{Heard, INTERRUPTS, Request, Session, Stage};
 use crate::duplex::one_line;
 use agent_duplex::{EndReason, Event, InputState, TurnEnd};
 use serde_json::{Value, json};

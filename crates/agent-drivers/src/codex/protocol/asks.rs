@@ -1,6 +1,7 @@
 //! What the agent asks. Its requests have ids of their own, which begin at 0 and have nothing to do with ours.
 
-use super::{Heard, Request, Session, Turn, item, text};
+use super::framing::text;
+use super::{Heard, Request, Session, Turn, item};
 use crate::converse;
 use crate::duplex::one_line;
 use agent_duplex::{Ask, Decision, Event, Permissions};

@@ -1,6 +1,6 @@
 //! Why a turn ended, by its status and its error.
 
-use super::text;
+use super::framing::text;
 use crate::duplex::one_line;
 use agent_duplex::{EndReason, Event, TurnEnd};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Messages out of lines. Some versions write line breaks inside of texts as they are, so that one message comes on
+//! Messages out of lines, and texts out of messages. Some versions write line breaks inside of texts as they are, so that one message comes on
 //! several lines.
 
 use serde_json::Value;
@@ -57,6 +57,11 @@ impl Framing {
     pub(super) fn give_up(&mut self) -> bool {
         !std::mem::take(&mut self.begun).is_empty()
     }
+}
+
+/// Returns a text of a message; empty where there is none.
+pub(super) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 fn parse(bytes: &[u8]) -> serde_json::Result<Value> {

@@ -1,6 +1,6 @@
 //! What the agent's items mean: names of tools, what they are called with, how they ended.
 
-use super::text;
+use super::framing::text;
 use crate::converse::{SUMMARY, beginning};
 use crate::duplex::one_line;
 use agent_duplex::ToolOutcome;

@@ -1,6 +1,6 @@
 //! Tokens and limits of the service.
 
-use super::text;
+use super::framing::text;
 use agent_duplex::{Event, Usage};
 use serde_json::Value;
 use std::collections::BTreeMap;

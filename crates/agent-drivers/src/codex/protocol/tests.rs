@@ -46,7 +46,14 @@ fn golden(name: &str) -> String {
 fn session(choice: &SessionChoice, permissions: Permissions) -> Session {
     let driver = CodexDriver::new(Vec::new(), Context::new("", ""));
     let driver = driver.permissions(permissions);
-    let opening = Opening::compose(&driver, choice, Path::new("/"), |_| None).unwrap();
+    let opening = Opening::compose(
+        &driver.options,
+        &driver.choices,
+        choice,
+        Path::new("/"),
+        |_| None,
+    )
+    .unwrap();
     Session::new(opening, permissions, TIMEOUTS)
 }
 

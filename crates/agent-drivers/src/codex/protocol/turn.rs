@@ -1,6 +1,7 @@
 //! What is open within one turn: a half text and the tools that run.
 
-use super::{item, text};
+use super::framing::text;
+use super::item;
 use agent_duplex::{Event, ToolOutcome};
 use serde_json::Value;
 
