@@ -1,15 +1,11 @@
 //! The programs that a run starts, as a person reads them before the run begins: the one list that every preview and every start shows.
-//!
-//! It stands apart from `settings.rs` so that one function takes all settings apart field by field. A new field doesn't compile here
-//! until somebody decides whether it makes a run start something.
+//! `Settings::programs` in `settings.rs` puts it together.
 
 use std::collections::BTreeMap;
 
 use agent_drivers::AgentConfig;
 use agent_drivers::mcp::McpServer;
 use serde_json::Value;
-
-use crate::{PhaseSettings, Settings};
 
 /// What stands for a value that isn't shown.
 const HIDDEN: &str = "…";
@@ -80,70 +76,8 @@ impl Program {
     }
 }
 
-impl Settings {
-    /// Lists every program that a run by these settings starts, phase by phase.
-    ///
-    /// Values of variables and of headers, what an address has behind its host, and values of arguments that are named like secrets are
-    /// replaced by `…`; nothing else is. What a person has beside the run's settings (a command to notify, a heartbeat) isn't here.
-    #[must_use]
-    pub fn programs(&self) -> Vec<Program> {
-        let Self {
-            directory: _,
-            phases,
-            max_duration: _,
-            max_failures: _,
-            sleep: _,
-            max_cost_microusd: _,
-            max_tokens: _,
-            wait_on_limit: _,
-            autonomy: _,
-            commit,
-            worktree: _,
-            leftovers: _,
-            max_transcripts: _,
-        } = self;
-        let mut all: Vec<Program> = phases.iter().flat_map(of_phase).collect();
-        if *commit {
-            let command = "the hooks of this repository, at each commit";
-            all.push(Program::new(None, ProgramKind::GitHooks, command));
-        }
-        all
-    }
-}
-
-fn of_phase(phase: &PhaseSettings) -> Vec<Program> {
-    let PhaseSettings {
-        name,
-        prompt: _,
-        agent,
-        permissions: _,
-        mcp_servers,
-        session: _,
-        promise: _,
-        gates,
-        until,
-        check_timeout: _,
-        background_wait: _,
-        limits: _,
-    } = phase;
-    let mut all = Vec::new();
-    let mut add = |what, command| all.push(Program::new(Some(name.clone()), what, command));
-    of_agent(agent, &mut add);
-    let hidden = mcp_servers.clone().without_values();
-    for ((name, server), (_, hidden)) in mcp_servers.iter().zip(hidden.iter()) {
-        let shown = of_server(server, hidden);
-        add(ProgramKind::McpServer, format!("{name}: {shown}"));
-    }
-    for gate in gates {
-        add(ProgramKind::Gate, gate.clone());
-    }
-    if let Some(until) = until {
-        add(ProgramKind::Until, until.clone());
-    }
-    all
-}
-
-fn of_agent(agent: &AgentConfig, add: &mut impl FnMut(ProgramKind, String)) {
+/// Adds the agent, what its settings start, and its hooks.
+pub(crate) fn of_agent(agent: &AgentConfig, add: &mut impl FnMut(ProgramKind, String)) {
     let AgentConfig {
         options: _, // `handed_on` takes them apart
         program,
@@ -222,7 +156,7 @@ fn with<'a>(
 }
 
 /// Shows a server; `hidden` is the same one without its values.
-fn of_server(server: &McpServer, hidden: &McpServer) -> String {
+pub(crate) fn of_server(server: &McpServer, hidden: &McpServer) -> String {
     match (server, hidden) {
         (McpServer::Stdio { command, args, env }, _) => {
             let mut words = vec![quoted(command)];
@@ -277,7 +211,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PromptSource;
+    use crate::{PhaseSettings, PromptSource, Settings};
 
     fn shown(phase: PhaseSettings) -> Vec<String> {
         let settings = Settings::new("/", vec![phase]);

@@ -8,6 +8,7 @@ use agent_drivers::mcp::McpServers;
 use loop_state::{Autonomy, Limits, PhaseRules, Rules, SessionPolicy};
 use serde::{Deserialize, Serialize};
 
+use crate::programs::{self, Program, ProgramKind};
 use crate::{Error, Worktree, prompt_file};
 
 /// Everything that a run needs, saved with it: a resume asks for nothing again. [`Settings::new`] makes them with the defaults.
@@ -147,6 +148,40 @@ impl PhaseSettings {
         shown.agent.hide_values();
         shown
     }
+
+    /// Lists the programs that this phase starts. It takes the settings apart field by field: a new one doesn't compile until somebody decides
+    /// whether it makes a run start something.
+    fn programs(&self) -> Vec<Program> {
+        let Self {
+            name,
+            prompt: _,
+            agent,
+            permissions: _,
+            mcp_servers,
+            session: _,
+            promise: _,
+            gates,
+            until,
+            check_timeout: _,
+            background_wait: _,
+            limits: _,
+        } = self;
+        let mut all = Vec::new();
+        let mut add = |what, command| all.push(Program::new(Some(name.clone()), what, command));
+        programs::of_agent(agent, &mut add);
+        let hidden = mcp_servers.clone().without_values();
+        for ((name, server), (_, hidden)) in mcp_servers.iter().zip(hidden.iter()) {
+            let shown = programs::of_server(server, hidden);
+            add(ProgramKind::McpServer, format!("{name}: {shown}"));
+        }
+        for gate in gates {
+            add(ProgramKind::Gate, gate.clone());
+        }
+        if let Some(until) = until {
+            add(ProgramKind::Until, until.clone());
+        }
+        all
+    }
 }
 
 /// What an agent may do without being told each time.
@@ -263,6 +298,35 @@ impl Settings {
             phases: phases.collect(),
             ..self.clone()
         }
+    }
+
+    /// Lists every program that a run by these settings starts, phase by phase.
+    ///
+    /// Values of variables and of headers, what an address has behind its host, and values of arguments that are named like secrets are
+    /// replaced by `…`; nothing else is. What a person has beside the run's settings (a command to notify, a heartbeat) isn't here.
+    #[must_use]
+    pub fn programs(&self) -> Vec<Program> {
+        let Self {
+            directory: _,
+            phases,
+            max_duration: _,
+            max_failures: _,
+            sleep: _,
+            max_cost_microusd: _,
+            max_tokens: _,
+            wait_on_limit: _,
+            autonomy: _,
+            commit,
+            worktree: _,
+            leftovers: _,
+            max_transcripts: _,
+        } = self;
+        let mut all: Vec<Program> = phases.iter().flat_map(PhaseSettings::programs).collect();
+        if *commit {
+            let command = "the hooks of this repository, at each commit";
+            all.push(Program::new(None, ProgramKind::GitHooks, command));
+        }
+        all
     }
 
     /// Returns how many bytes of disk the older transcripts may take.
