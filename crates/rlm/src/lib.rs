@@ -5,8 +5,8 @@
 //! It contains no rule of a run, no HTML and no line editor: those are in `loop-state`, `rlm-report` and `rlm-terminal`. Only this package installs
 //! signal handlers, and only it and its terminal print.
 //!
-//! Modules in reading order: `args` is the command line and `config` the layers of configuration, with the limits that can change in a live run;
-//! `resolve` turns both into the settings of a run, over `agents`, `drivers`, `budget` and `programs`. `command` has one file a command. `session` carries
+//! Modules in reading order: `args` is the command line and `config` the layers of configuration, all defined once in `config/settings.rs`;
+//! `resolve` turns both into the settings of a run, which `saved` knows one by one, over `agents`, `drivers`, `budget` and `programs`. `command` has one file a command. `session` carries
 //! a run out in the foreground, with `watchers`, `detach` and `index`. `render` turns what happened into text, `output` writes it; `exit` has the exit
 //! codes and `hint` the commands that a user is told to type. `demo` is the agent and the project of `rlm demo`.
 
@@ -28,6 +28,7 @@ mod preset;
 mod programs;
 mod render;
 mod resolve;
+mod saved;
 mod session;
 mod stdin;
 mod ulimits;

@@ -13,12 +13,12 @@ use crate::budget;
 use crate::config::{self, DEFAULT_PROMPT, Layers, Origin, Tree, defaults};
 use crate::drivers;
 use crate::exit::Failure;
+use crate::saved;
 use crate::watchers::Watchers;
 
 mod checks;
 mod restarted;
 mod resumed;
-mod said;
 mod sketch;
 
 use checks::{
@@ -64,7 +64,7 @@ pub(crate) fn new_run(
     let phases = phases.collect::<Result<Vec<_>, Failure>>()?;
     refuse_driver_options(&args.what, &phases)?;
     let mut settings = Settings::new(directory, phases);
-    said::of_run(&run, &mut settings);
+    saved::apply_to_run(&run, &mut settings);
     budget::refuse_unreported(&settings)?;
     Ok(Resolved {
         settings,
@@ -147,7 +147,7 @@ fn phase(
     let prompt = prompt(config.prompt.clone(), file.unwrap_or(default)).map_err(of_phase)?;
     let mut phase = PhaseSettings::new(layers.name.clone(), prompt, agent);
     phase.mcp_servers = mcp_servers;
-    said::of_phase(&config, &mut phase);
+    saved::apply_to_phase(&config, &mut phase);
     let project = root.join(config::FILE_NAME);
     let file = tree.file_of(kind.name()).unwrap_or(&project);
     drivers::check_phase(&phase, file)?;

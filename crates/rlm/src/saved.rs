@@ -1,12 +1,18 @@
-//! Puts what was said over the settings of a run: over the defaults of a new one, or over those that are saved. A setting that a run saves has
-//! its line here, and nothing else in `resolve` need know it.
+//! What a run saves of its settings: how what was said goes over them, and how JSON shows them.
+//!
+//! A setting that is saved has its two lines here: the functions that show settings take them apart field by field, and don't compile
+//! without a new one. What of them changed, `--resume-or-start` reports from the same JSON.
 
+use std::time::Duration;
+
+use loop_state::Limits;
 use rlm_store::{PhaseSettings, Settings};
+use serde_json::{Value, json};
 
 use crate::config::Config;
 
 /// Puts what is said of the whole run over its settings.
-pub(super) fn of_run(said: &Config, settings: &mut Settings) {
+pub(crate) fn apply_to_run(said: &Config, settings: &mut Settings) {
     optional(&mut settings.max_duration, said.max_duration);
     always(&mut settings.max_failures, said.max_failures);
     always(&mut settings.sleep, said.sleep);
@@ -20,7 +26,7 @@ pub(super) fn of_run(said: &Config, settings: &mut Settings) {
 }
 
 /// Puts what is said of a phase over its settings. Its agent, its prompt and its MCP servers are for others to choose.
-pub(super) fn of_phase(said: &Config, phase: &mut PhaseSettings) {
+pub(crate) fn apply_to_phase(said: &Config, phase: &mut PhaseSettings) {
     if phase.agent.is_driven() {
         always(&mut phase.permissions, said.permissions);
         always(&mut phase.session, said.session);
@@ -46,4 +52,80 @@ fn optional<T>(setting: &mut Option<T>, said: Option<impl Into<T>>) {
     if let Some(said) = said {
         *setting = Some(said.into());
     }
+}
+
+/// Shows the settings that are not of a phase, and the phases. Times are milliseconds, as everywhere in our JSON.
+pub(crate) fn run_json(all: &Settings) -> Value {
+    let rules = all.rules();
+    let Settings {
+        directory: _,
+        phases,
+        max_duration,
+        max_failures,
+        sleep,
+        max_cost_microusd,
+        max_tokens,
+        wait_on_limit: _,
+        autonomy: _,
+        commit,
+        worktree: _,
+        leftovers,
+        max_transcripts: _,
+    } = all;
+    json!({
+        "max_duration_ms": max_duration.map(millis),
+        "max_failures": max_failures,
+        "sleep_ms": millis(*sleep),
+        "max_cost_usd": max_cost_microusd.map(|micro| micro as f64 / 1e6),
+        "max_tokens": max_tokens,
+        "wait_on_limit_ms": millis(rules.wait_on_limit),
+        "autonomy": rules.autonomy,
+        "leftovers": leftovers,
+        "max_transcripts": all.max_transcripts(),
+        "commit": commit,
+        "phases": phases.iter().map(phase_json).collect::<Vec<_>>(),
+    })
+}
+
+/// Shows the settings of one phase.
+pub(crate) fn phase_json(phase: &PhaseSettings) -> Value {
+    let PhaseSettings {
+        name,
+        agent,
+        permissions,
+        mcp_servers,
+        session,
+        promise,
+        prompt,
+        until,
+        gates,
+        check_timeout,
+        background_wait,
+        limits,
+    } = phase.without_secrets();
+    let Limits {
+        max_iterations,
+        iteration_timeout,
+        idle_timeout,
+    } = limits;
+    json!({
+        "name": name,
+        "agent": agent,
+        "permissions": permissions,
+        "mcp_servers": mcp_servers,
+        "session": session,
+        "completion_promise": promise,
+        "prompt": prompt,
+        "until": until,
+        "gates": gates,
+        "max_iterations": max_iterations,
+        "iteration_timeout_ms": iteration_timeout.map(millis),
+        "idle_timeout_ms": idle_timeout.map(millis),
+        "check_timeout_ms": millis(check_timeout),
+        "background_wait_ms": millis(background_wait),
+    })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

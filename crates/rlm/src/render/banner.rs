@@ -1,10 +1,8 @@
 //! The banner: five lines that say what a run will do before it does it.
 
-use std::time::Duration;
-
 use agent_drivers::{AgentConfig, AgentOptions};
 use loop_state::{Autonomy, SessionPolicy};
-use rlm_store::{Permissions, PhaseSettings, Program, Project, RunHead, RunId, Settings};
+use rlm_store::{Permissions, PhaseSettings, Program, Project, RunHead, RunId};
 use rlm_text::count;
 use rlm_text::duration::show;
 use rlm_text::escape::plain;
@@ -14,6 +12,7 @@ use crate::agents;
 use crate::hint::rlm;
 use crate::render::programs::{self, visible};
 use crate::render::{Change, Phases};
+use crate::saved;
 
 /// The column in which the text of the five lines begins, behind what it is about.
 pub(crate) const TEXT_AT: usize = 8;
@@ -329,50 +328,11 @@ pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> 
 
 /// The settings with times in milliseconds, as everywhere in our JSON.
 pub(super) fn settings(head: &RunHead) -> Value {
-    let mut value = of_phase(present(head));
-    if let (Some(value), Value::Object(more)) = (value.as_object_mut(), of_run(&head.settings)) {
+    let mut value = saved::phase_json(present(head));
+    if let (Some(value), Value::Object(more)) =
+        (value.as_object_mut(), saved::run_json(&head.settings))
+    {
         value.extend(more);
     }
     value
-}
-
-/// The settings that are not of a phase, and the phases.
-pub(super) fn of_run(all: &Settings) -> Value {
-    json!({
-        "max_duration_ms": all.max_duration.map(millis),
-        "max_failures": all.max_failures,
-        "sleep_ms": millis(all.sleep),
-        "max_cost_usd": all.max_cost_microusd.map(|micro| micro as f64 / 1e6),
-        "max_tokens": all.max_tokens,
-        "wait_on_limit_ms": millis(all.rules().wait_on_limit),
-        "autonomy": all.rules().autonomy,
-        "leftovers": all.leftovers,
-        "commit": all.commit,
-        "phases": all.phases.iter().map(of_phase).collect::<Vec<_>>(),
-    })
-}
-
-/// The settings of one phase.
-pub(super) fn of_phase(phase: &PhaseSettings) -> Value {
-    let phase = &phase.without_secrets();
-    json!({
-        "name": phase.name,
-        "agent": phase.agent,
-        "permissions": phase.permissions,
-        "mcp_servers": phase.mcp_servers,
-        "session": phase.session,
-        "completion_promise": phase.promise,
-        "prompt": phase.prompt,
-        "until": phase.until,
-        "gates": phase.gates,
-        "max_iterations": phase.limits.max_iterations,
-        "iteration_timeout_ms": phase.limits.iteration_timeout.map(millis),
-        "idle_timeout_ms": phase.limits.idle_timeout.map(millis),
-        "check_timeout_ms": millis(phase.check_timeout),
-        "background_wait_ms": millis(phase.background_wait),
-    })
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -6,8 +6,8 @@ use rlm_store::{PhaseSettings, Program, Settings};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::banner;
 use super::programs::visible;
+use crate::saved;
 
 /// A setting that is replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,7 +45,7 @@ const PROGRAMS: [&str; 4] = ["agent", "gates", "mcp_servers", "until"];
 /// Returns what differs: each program, and each other setting.
 pub(crate) fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
     let mut all = of_programs(&before.programs(), &now.programs());
-    let (old, new) = (banner::of_run(before), banner::of_run(now));
+    let (old, new) = (saved::run_json(before), saved::run_json(now));
     all.extend(of_values(None, &old, &new));
     for phase in &now.phases {
         let same = |it: &&PhaseSettings| it.name == phase.name;
@@ -53,7 +53,7 @@ pub(crate) fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
             continue;
         };
         let name = Some(phase.name.clone());
-        let (old, new) = (banner::of_phase(was), banner::of_phase(phase));
+        let (old, new) = (saved::phase_json(was), saved::phase_json(phase));
         all.extend(of_values(name.clone(), &old, &new));
         let mut note = |key: &str, before: Option<&str>, now: Option<&str>| {
             if before != now {

@@ -13,7 +13,7 @@ use super::checks::{
     is_of_project, mcp_servers, prompt, refuse_driver_options, refuse_missing_variables,
     refuse_outside,
 };
-use super::{said, sketch};
+use super::sketch;
 use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
 use crate::budget;
@@ -23,6 +23,7 @@ use crate::exit::Failure;
 use crate::hint::quoted;
 use crate::hint::rlm;
 use crate::render::visible;
+use crate::saved;
 
 /// The line that was typed, and what counts besides.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ pub(crate) fn restarted(line: &Line<'_>, saved: &Settings) -> Result<Option<Sett
     }
     refuse_driver_options(what, &settings.phases)?;
     let run = bounded(line, line.layers.run(), saved, 0).config();
-    said::of_run(&run, &mut settings);
+    saved::apply_to_run(&run, &mut settings);
     named.commit = run.commit.unwrap_or_default();
     budget::refuse_unreported(&settings)?;
     let known = named.programs();
@@ -139,7 +140,7 @@ fn over(
         // It is what the line names, from the same function.
         named.agent = phase.agent.clone();
     }
-    said::of_phase(&config, phase);
+    saved::apply_to_phase(&config, phase);
     let place = tree.file_of(AgentKind::of(&phase.agent).name());
     let place = place.map_or_else(|| line.root.join(config::FILE_NAME), Path::to_path_buf);
     drivers::check_phase(phase, &place)?;

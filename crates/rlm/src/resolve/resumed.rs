@@ -8,12 +8,12 @@ use loop_state::SessionPolicy;
 use rlm_store::{Permissions, PhaseSettings, PromptSource, Settings};
 
 use super::checks::{mcp_servers, refuse_driver_options, refuse_missing_variables};
-use super::said;
 use crate::agents::{self, AgentKind};
 use crate::budget;
 use crate::config::{self, Config, DEFAULT_IDLE_TIMEOUT, Layers};
 use crate::drivers;
 use crate::exit::Failure;
+use crate::saved;
 
 /// What was given to `resume`, and where.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
         resumed_phase(&given, phase, &saved.directory)?;
     }
     refuse_driver_options(args, &settings.phases)?;
-    said::of_run(args, &mut settings);
+    saved::apply_to_run(args, &mut settings);
     // It has no option, and a resume follows the files.
     let of_files = given.layers.run().config().max_transcripts;
     settings.max_transcripts = of_files.map(|it| it.0).or(settings.max_transcripts);
@@ -74,7 +74,7 @@ fn resumed_phase(given: &Given<'_>, phase: &mut PhaseSettings, at: &Path) -> Res
         args.model.clone(),
         given.agent_command.clone(),
     );
-    said::of_phase(args, phase);
+    saved::apply_to_phase(args, phase);
     if changes {
         drivers::check_phase(phase, &given.root.join(config::FILE_NAME))?;
     }
