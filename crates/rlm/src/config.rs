@@ -4,7 +4,7 @@ mod agent;
 mod file;
 mod keys;
 mod layers;
-pub(crate) mod limits;
+mod limits;
 mod read;
 mod schema;
 mod settings;
@@ -15,18 +15,18 @@ mod watch;
 
 pub(crate) use agent::agent;
 pub(crate) use file::{nearest, trust_safe_directories};
-#[cfg(test)]
-pub(crate) use keys::Kind;
 pub(crate) use layers::{Layers, Phase, defaults};
 pub(crate) use read::{FILE_NAME, read_mcp, variable};
 pub(crate) use schema::schema;
 pub(crate) use settings::{
-    Config, DEFAULT_COOLDOWN, DEFAULT_IDLE_TIMEOUT, DEFAULT_PROMPT, DEFAULT_SHUTDOWN, KEYS, LIMITS,
-    SHUTDOWN_TIMEOUT,
+    Config, DEFAULT_COOLDOWN, DEFAULT_IDLE_TIMEOUT, DEFAULT_PROMPT, DEFAULT_SHUTDOWN, LIMITS,
+    SHUTDOWN_TIMEOUT, limit_names,
 };
 pub(crate) use show::{Group, Row, groups};
 pub(crate) use tree::{Origin, Tree};
 pub(crate) use watch::Watched;
+#[cfg(test)]
+pub(crate) use {keys::Kind, settings::KEYS};
 
 /// What `rlm init` writes.
 pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Options on the command line win; `rlm config show --explain` says what counts.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 use rlm_text::duration;
 
-use crate::config::limits;
+use crate::config::limit_names;
 
 /// Which run is meant, and how long its answer is waited for.
 #[derive(Debug, ClapArgs)]
@@ -116,7 +116,7 @@ Examples:
   rlm set RUN sleep=5m max-failures=10
   rlm set RUN max-duration=none
 
-{LIVE}", limits::keys()))]
+{LIVE}", limit_names().join(", ")))]
 pub(crate) struct SetArgs {
     /// What to set, and to what. A first argument without `=` is the run, which may be left out when only one is live
     #[arg(value_name = "KEY=VALUE", required = true)]

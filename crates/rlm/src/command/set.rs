@@ -8,7 +8,7 @@ use loop_state::{Request, RuleChange};
 use crate::args::SetArgs;
 use crate::command::control::request;
 use crate::command::live::Target;
-use crate::config::{LIMITS, limits, nearest};
+use crate::config::{LIMITS, limit_names, nearest};
 use crate::exit::{Code, Failure};
 use crate::output;
 
@@ -71,9 +71,9 @@ fn change(word: &str) -> Result<RuleChange, Failure> {
 }
 
 fn unknown(key: &str) -> Failure {
-    let what = match nearest(key, &limits::names()) {
+    let what = match nearest(key, &limit_names()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("what can is {}", limits::keys()),
+        None => format!("what can is {}", limit_names().join(", ")),
     };
     Failure::usage(format!("`{key}` can't be set while a run goes on; {what}"))
 }

@@ -11,9 +11,9 @@ use serde::Deserialize;
 use toml::Value;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use super::keys::{self, Of, Whose};
+use super::keys::{Of, Whose};
 use super::read::{FILE_NAME, content};
-use super::settings::Config;
+use super::settings::{self, Config};
 use super::tree::{Origin, Tree};
 use crate::exit::Failure;
 
@@ -65,7 +65,8 @@ impl File {
         };
         let refused = |table: &DeTable<'_>, of: Of| {
             let mut names = table.keys().map(|key| (key.get_ref(), key.span()));
-            names.find_map(|(name, span)| Some(at(Some(span), &keys::refuses(name, of, whose)?)))
+            names
+                .find_map(|(name, span)| Some(at(Some(span), &settings::refuses(name, of, whose)?)))
         };
         if let Some(why) = refused(root.get_ref(), Of::Run) {
             return Err(why);
@@ -77,7 +78,7 @@ impl File {
         };
         let span = phases.span();
         if whose == Whose::User {
-            return Err(at(Some(span), &keys::of_projects("phase")));
+            return Err(at(Some(span), &settings::of_projects("phase")));
         }
         let DeValue::Array(phases) = phases.into_inner() else {
             return Err(at(Some(span), "a phase is a table of its own: [[phase]]"));

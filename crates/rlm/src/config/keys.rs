@@ -50,7 +50,7 @@ pub(crate) enum Kind {
 
 /// What counts where nothing is said.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Default {
+pub(crate) enum Fallback {
     Nothing,
     Always(fn() -> Toml),
     /// This for agents that `rlm` drives; for a command nothing.
@@ -71,7 +71,7 @@ pub(crate) struct Key {
     pub(crate) what: &'static str,
     /// Why it has no option, if it has none.
     pub(super) no_flag: Option<&'static str>,
-    pub(crate) default: Default,
+    pub(crate) default: Fallback,
     /// The default as the help puts it, where that is more than the value.
     pub(crate) shown: Option<&'static str>,
     /// The variable of the environment that sets it.
@@ -89,7 +89,7 @@ impl Key {
             project: false,
             what,
             no_flag: None,
-            default: Default::Nothing,
+            default: Fallback::Nothing,
             shown: None,
             env: None,
         }
@@ -98,9 +98,9 @@ impl Key {
     /// Returns what counts where nothing is said.
     pub(super) fn default(&self, driven: bool) -> Option<Toml> {
         match self.default {
-            Default::Nothing => None,
-            Default::Driven(_) if !driven => None,
-            Default::Always(value) | Default::Driven(value) => Some(value()),
+            Fallback::Nothing => None,
+            Fallback::Driven(_) if !driven => None,
+            Fallback::Always(value) | Fallback::Driven(value) => Some(value()),
         }
     }
 
@@ -130,9 +130,9 @@ fn plain(value: &Toml) -> String {
 }
 
 /// Gives the option of a setting its help, and what all options of its kind have.
-pub(super) fn option(option: Arg) -> Arg {
+pub(super) fn option(keys: &[Key], option: Arg) -> Arg {
     let id = option.get_id().as_str();
-    let key = super::KEYS.iter().find(|key| key.field == id);
+    let key = keys.iter().find(|key| key.field == id);
     let Some(key) = key.filter(|key| key.no_flag.is_none()) else {
         return option;
     };
@@ -170,8 +170,7 @@ pub(super) const fn kebab<const N: usize>(field: &str) -> [u8; N] {
 /// Returns the key of a field.
 macro_rules! name_of {
     ($field:ident) => {{
-        const NAME: [u8; stringify!($field).len()] =
-            $crate::config::keys::kebab(stringify!($field));
+        const NAME: [u8; stringify!($field).len()] = kebab(stringify!($field));
         match str::from_utf8(&NAME) {
             Ok(name) => name,
             Err(_) => unreachable!(),
@@ -179,7 +178,7 @@ macro_rules! name_of {
     }};
 }
 
-/// Makes `Config`, `KEYS` and `LIMITS` of the definitions of all settings.
+/// Makes `Config`, `KEYS` and `LIMITS` of the definitions of all settings. The names that it uses are imported where it is called.
 macro_rules! settings {
     ($(
         $(#[doc = $what:literal])+
@@ -198,7 +197,7 @@ macro_rules! settings {
         /// What one layer says, or all of them together; what is absent is `None`. It is what `rlm.toml` can say, and the options of `run` and
         /// `resume`; written out, it is those of the options that were given, as a file would say them.
         #[derive(Debug, Default, PartialEq, Eq, clap::Args, serde::Deserialize, serde::Serialize)]
-        #[command(mut_args($crate::config::keys::option))]
+        #[command(mut_args(|it| option(KEYS, it)))]
         #[serde(rename_all = "kebab-case", deny_unknown_fields)]
         pub(crate) struct Config {
             $(
@@ -211,30 +210,25 @@ macro_rules! settings {
         }
 
         /// The keys at the top and of a phase.
-        pub(crate) const KEYS: &[$crate::config::keys::Key] = {
-            use $crate::config::keys::{Default, Key, Of, name_of, toml};
-            use $crate::config::values::Value;
-
-            &[$(Key {
-                field: stringify!($field),
-                $(project: $project,)?
-                $(no_flag: Some($no_flag),)?
-                $(default: Default::$when(|| toml::<$type>($default)),)?
-                $(shown: Some($shown),)?
-                $(env: Some($env),)?
-                ..Key::new(
-                    name_of!($field),
-                    <$type as Value>::KIND,
-                    Of::$of,
-                    concat!($($what),+).trim_ascii(),
-                )
-            },)+]
-        };
+        pub(crate) const KEYS: &[Key] = &[$(Key {
+            field: stringify!($field),
+            $(project: $project,)?
+            $(no_flag: Some($no_flag),)?
+            $(default: Fallback::$when(|| toml::<$type>($default)),)?
+            $(shown: Some($shown),)?
+            $(env: Some($env),)?
+            ..Key::new(
+                name_of!($field),
+                <$type as Value>::KIND,
+                Of::$of,
+                concat!($($what),+).trim_ascii(),
+            )
+        },)+];
 
         /// The settings that can change while a run goes on.
-        pub(crate) const LIMITS: &[$crate::config::limits::Limit] = &[$($(
-            $crate::config::limits::Limit {
-                key: $crate::config::keys::name_of!($field),
+        pub(crate) const LIMITS: &[Limit] = &[$($(
+            Limit {
+                key: name_of!($field),
                 read: |text| $live.read::<$type>(text),
                 said: |config| $live.said(config.$field),
                 follows_files: $live.follows_files(),
@@ -253,7 +247,7 @@ const fn run(name: &'static str, kind: Kind, what: &'static str) -> Key {
     Key::new(name, kind, Of::Run, what)
 }
 
-use Kind::{Count, Free, Named, OneOf, Switch, Table, Text, Texts};
+use Kind::{Count, Free, Named, OneOf, Switch, Text, Texts};
 
 const ENV: Key = phase("env", Named, "Variables of its environment.");
 const ENV_ALLOW: Key = phase(
@@ -374,42 +368,6 @@ pub(super) const PRESSES: &[Key] = &[
     run("sleep", PRESS, "In the pause between iterations."),
     run("wait", PRESS, "While a rate limit is waited for."),
 ];
-
-/// Returns what the value at this path can be; `None` for a path that has no key of its own.
-pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
-    let find = |keys: &[Key], name| keys.iter().find(|key| key.name == name).map(|key| key.kind);
-    match path {
-        [name] => find(super::KEYS, *name),
-        [table, name] => match find(super::KEYS, *table)? {
-            Table(keys) => find(keys, *name),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// Says why a key may not stand where it stands; a name that is none is for others to refuse.
-pub(super) fn refuses(name: &str, place: Of, whose: Whose) -> Option<String> {
-    let key = super::KEYS.iter().find(|key| key.name == name)?;
-    match (key.of, place) {
-        (Of::Run, Of::Phase) => Some(format!(
-            "`{name}` is of the whole run: write it above the first [[phase]]"
-        )),
-        (Of::PhaseOnly, Of::Run) => Some(format!(
-            "`{name}` is of a phase: write it below a [[phase]]"
-        )),
-        (Of::User, _) if whose == Whose::Project => Some(format!(
-            "`{name}` is for your own file only: write it into ~/.config/rlm/config.toml"
-        )),
-        _ if key.project && whose == Whose::User => Some(of_projects(name)),
-        _ => None,
-    }
-}
-
-/// Says that a key is none of the user's.
-pub(super) fn of_projects(name: &str) -> String {
-    format!("`{name}` says what is to be done in one project: write it into its rlm.toml")
-}
 
 #[cfg(test)]
 mod tests {

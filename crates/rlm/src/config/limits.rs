@@ -1,4 +1,4 @@
-//! The settings that can change while a run goes on: `rlm set` with its help, and what follows the files, come from here.
+//! How a setting changes while a run goes on.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -6,7 +6,6 @@ use std::str::FromStr;
 use loop_state::RuleChange;
 
 use super::keys::Kind;
-use super::settings::{Config, LIMITS};
 use super::values::Value;
 
 /// The rule that a setting changes while a run goes on. `V` is its value.
@@ -56,36 +55,10 @@ impl<V> Live<V> {
     }
 }
 
-/// A limit that can change while a run goes on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
-    /// Its key in the files and in `rlm set`.
-    pub(crate) key: &'static str,
-    /// Reads what a person sets it to.
-    pub(crate) read: fn(&str) -> Result<RuleChange, String>,
-    /// What a file says of it.
-    pub(crate) said: fn(&Config) -> Option<RuleChange>,
-    pub(super) follows_files: bool,
-}
-
-/// Returns whether a file can change this while a run goes on.
-pub(crate) fn follows_files(key: &str) -> bool {
-    let mut limits = LIMITS.iter();
-    limits.any(|limit| limit.key == key && limit.follows_files)
-}
-
-pub(crate) fn names() -> Vec<&'static str> {
-    LIMITS.iter().map(|limit| limit.key).collect()
-}
-
-/// Returns the keys for a sentence.
-pub(crate) fn keys() -> String {
-    names().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Config, LIMITS};
     use std::collections::BTreeSet;
 
     #[test]
@@ -98,7 +71,7 @@ mod tests {
 
     #[test]
     fn what_is_set_and_what_a_file_says_is_the_same_change() {
-        for limit in LIMITS.iter().filter(|limit| limit.follows_files) {
+        for limit in LIMITS.iter().filter(|limit| limit.key != "autonomy") {
             let file: Config = toml::from_str(&format!("{} = 7", limit.key)).unwrap();
             let change = (limit.read)("7").unwrap();
             assert_eq!((limit.said)(&file), Some(change));

@@ -23,9 +23,9 @@ use loop_state::{Autonomy, RuleChange, Rules, SessionPolicy};
 use rlm_store::{Leftovers, Permissions, PhaseSettings, Settings};
 use rlm_terminal::PressActions;
 
-use super::keys::settings;
+use super::keys::{Fallback, Key, Kind, Of, Whose, kebab, name_of, option, settings, toml};
 use super::limits::Live;
-use super::values::{AcpSection, Bytes, PhaseName, Time, Tokens, Usd, one_of, path_as_text};
+use super::values::{AcpSection, Bytes, PhaseName, Time, Tokens, Usd, Value, one_of, path_as_text};
 use crate::agents::AgentKind;
 use crate::occasion::Occasion;
 
@@ -328,4 +328,63 @@ impl Config {
         let words = self.command.as_ref()?;
         Some(words.iter().map(Into::into).collect())
     }
+}
+
+/// A setting that can change while a run goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    /// Its key in the files and in `rlm set`.
+    pub(crate) key: &'static str,
+    /// Reads what a person sets it to.
+    pub(crate) read: fn(&str) -> Result<RuleChange, String>,
+    /// What a file says of it.
+    pub(crate) said: fn(&Config) -> Option<RuleChange>,
+    follows_files: bool,
+}
+
+/// Returns whether a file can change this while a run goes on.
+pub(super) fn follows_files(key: &str) -> bool {
+    let mut limits = LIMITS.iter();
+    limits.any(|limit| limit.key == key && limit.follows_files)
+}
+
+/// Names the settings that can change while a run goes on.
+pub(crate) fn limit_names() -> Vec<&'static str> {
+    LIMITS.iter().map(|limit| limit.key).collect()
+}
+
+/// Returns what the value at this path can be; `None` for a path that has no key of its own.
+pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
+    let find = |keys: &[Key], name| keys.iter().find(|key| key.name == name).map(|key| key.kind);
+    match path {
+        [name] => find(KEYS, *name),
+        [table, name] => match find(KEYS, *table)? {
+            Kind::Table(keys) => find(keys, *name),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Says why a key may not stand where it stands; a name that is none is for others to refuse.
+pub(super) fn refuses(name: &str, place: Of, whose: Whose) -> Option<String> {
+    let key = KEYS.iter().find(|key| key.name == name)?;
+    match (key.of, place) {
+        (Of::Run, Of::Phase) => Some(format!(
+            "`{name}` is of the whole run: write it above the first [[phase]]"
+        )),
+        (Of::PhaseOnly, Of::Run) => Some(format!(
+            "`{name}` is of a phase: write it below a [[phase]]"
+        )),
+        (Of::User, _) if whose == Whose::Project => Some(format!(
+            "`{name}` is for your own file only: write it into ~/.config/rlm/config.toml"
+        )),
+        _ if key.project && whose == Whose::User => Some(of_projects(name)),
+        _ => None,
+    }
+}
+
+/// Says that a key is none of the user's.
+pub(super) fn of_projects(name: &str) -> String {
+    format!("`{name}` says what is to be done in one project: write it into its rlm.toml")
 }

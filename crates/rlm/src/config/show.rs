@@ -8,9 +8,9 @@ use loop_state::Autonomy;
 use serde::Deserialize;
 use toml::Value;
 
-use super::keys::{self, Kind, Of};
+use super::keys::{Kind, Of};
 use super::layers::{Layers, defaults};
-use super::settings::KEYS;
+use super::settings::{self, KEYS};
 use super::tree::{Leaf, Origin, Tree};
 use crate::agents::{self, AgentKind};
 
@@ -139,7 +139,7 @@ fn without_secrets(path: &[&str], value: &Value) -> Value {
     let hidden = || Value::from("…");
     match path {
         [_, "env", _] => hidden(),
-        path if matches!(keys::kind_of(path), Some(Kind::Free)) => {
+        path if matches!(settings::kind_of(path), Some(Kind::Free)) => {
             let names = value.as_table().into_iter().flat_map(toml::Table::keys);
             Value::Table(names.map(|name| (name.clone(), hidden())).collect())
         }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde::Deserialize as _;
 use toml::Value;
 
-use super::keys::{self, Kind};
-use super::settings::Config;
+use super::keys::Kind;
+use super::settings::{self, Config};
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl fmt::Debug for Tree {
 
 /// Tells whether the keys of this table are merged one by one; any other value replaces the one below it as a whole.
 fn is_section(path: &[&str]) -> bool {
-    let kind = keys::kind_of(path);
+    let kind = settings::kind_of(path);
     matches!(kind, Some(Kind::Table(_) | Kind::Servers | Kind::Named))
 }
 

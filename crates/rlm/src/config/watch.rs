@@ -7,8 +7,7 @@ use loop_state::RuleChange;
 use rlm_store::Settings;
 
 use super::layers::{Layers, defaults};
-use super::limits::follows_files;
-use super::settings::{Config, LIMITS};
+use super::settings::{Config, LIMITS, follows_files};
 use super::tree::Tree;
 
 /// The settings of a run that goes on, as they were said last.
