@@ -17,7 +17,7 @@ mod run;
 pub(crate) mod tree;
 pub mod written;
 
-pub(crate) use call::{Call, Hooks};
+pub(crate) use call::{Call, Hooks, is_object_name};
 pub use call::{LIMIT, POINTERS, Refusal, complaint};
 pub(crate) use run::{run, run_with};
 
@@ -154,7 +154,6 @@ impl Git {
 
     /// Says which files a commit changed and by how many lines, on this thread.
     pub(crate) fn stat(&self, commit: &str) -> Option<String> {
-        let is_name = commit.len() >= 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
         let show = [
             "show",
             "--stat=100,70",
@@ -167,7 +166,7 @@ impl Git {
             commit,
             "--",
         ];
-        is_name.then(|| self.ask(&show))?
+        is_object_name(commit).then(|| self.ask(&show))?
     }
 
     /// Asks on this thread, with patience.

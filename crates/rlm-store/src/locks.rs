@@ -17,11 +17,15 @@ const DESCRIPTORS: usize = 65_536;
 /// # Errors
 ///
 /// When `/proc/locks` can't be read.
-pub(crate) fn takers() -> io::Result<BTreeSet<u32>> {
+fn takers() -> io::Result<BTreeSet<u32>> {
+    Ok(parse(&all_locks()?))
+}
+
+fn all_locks() -> io::Result<String> {
     let mut text = Vec::new();
     let file = std::fs::File::open("/proc/locks")?;
     file.take(LONGEST).read_to_end(&mut text)?;
-    Ok(parse(&String::from_utf8_lossy(&text)))
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Reads lines such as `1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF`. Who only waits (`1: -> FLOCK …`) holds nothing.
@@ -38,10 +42,7 @@ fn parse(text: &str) -> BTreeSet<u32> {
 /// decide, and some file systems write others there. `None` where no line fits.
 pub(crate) fn describe_stranger(tree: &Path) -> Option<String> {
     let inode = Identity::at(tree).ok()?.inode.to_string();
-    let mut text = Vec::new();
-    let file = std::fs::File::open("/proc/locks").ok()?;
-    file.take(LONGEST).read_to_end(&mut text).ok()?;
-    let text = String::from_utf8_lossy(&text);
+    let text = all_locks().ok()?;
     let fits = |line: &&str| {
         let file = line.split_ascii_whitespace().nth(5);
         file.is_some_and(|file| file.rsplit(':').next() == Some(inode.as_str()))

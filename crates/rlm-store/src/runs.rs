@@ -256,10 +256,8 @@ impl Project {
     /// When the directory of the runs can't be read. That there is none is an empty list.
     pub fn runs(&self) -> Result<Vec<RunEntry>, Error> {
         let dir = self.runs_dir();
-        let entries = match state_dir::entries(&dir) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(|e| Error::io("can't read", &dir, e))?,
-        };
+        let entries = state_dir::entries_if_any(&dir);
+        let entries = entries.map_err(|e| Error::io("can't read", &dir, e))?;
         let ids = { entries.iter() }.filter_map(|path| path.file_name()?.to_str()?.parse().ok());
         let mut runs: Vec<RunEntry> = ids.map(|id| self.entry(id)).collect();
         runs.sort_by(|a, b| (a.last_at, &a.id).cmp(&(b.last_at, &b.id)));

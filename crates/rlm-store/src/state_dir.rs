@@ -411,6 +411,18 @@ pub fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
 }
 
+/// Returns the paths of what is in a directory that there may not be, in any order: that there is none is an empty list.
+///
+/// # Errors
+///
+/// When it can't be reached without a link.
+pub fn entries_if_any(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    match entries(directory) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries,
+    }
+}
+
 /// Describes what is at a path.
 ///
 /// # Errors

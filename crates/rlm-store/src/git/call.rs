@@ -110,3 +110,8 @@ pub fn complaint(text: &str) -> String {
     let line = line.strip_prefix("fatal: ").unwrap_or(line);
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
+
+/// Returns whether a text is the full name of an object of git, which no option is.
+pub(crate) fn is_object_name(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}

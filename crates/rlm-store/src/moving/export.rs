@@ -26,6 +26,7 @@ use crate::runs::options;
 use crate::timestamp;
 use crate::{
     Error, Mend, Moved, Project, RunHead, RunId, RunState, WorkTree, runs, state_dir, survivors,
+    transcript,
 };
 
 /// How much of an archive that is printed is held back until the run is sealed.
@@ -345,14 +346,11 @@ fn files(dir: &Path, bundle: &Path, halt: &Halt) -> Result<Vec<Entry>, Error> {
     for (folder, prefix) in [
         ("", "store/"),
         ("blobs", "store/blobs/"),
-        ("transcripts", "transcripts/"),
+        (transcript::FOLDER, "transcripts/"),
     ] {
         let folder = dir.join(folder);
         let fail = |e| Error::io("can't read", &folder, e);
-        let entries = match state_dir::entries(&folder) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            entries => entries.map_err(fail)?,
-        };
+        let entries = state_dir::entries_if_any(&folder).map_err(fail)?;
         for path in entries {
             let file = path.file_name().and_then(|file| file.to_str());
             let name = file.map(|file| format!("{prefix}{file}"));

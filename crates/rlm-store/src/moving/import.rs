@@ -18,6 +18,7 @@ use super::incoming::Incoming;
 use super::manifest::{self, BUNDLE, Manifest};
 use super::paths::{self, Places};
 use super::work::{Halt, Meter, halting, refuse_damaged};
+use crate::git::is_object_name;
 use crate::runs::Origin;
 use crate::runs::options;
 use crate::{Error, Mend, Project, RunHead, RunId, state_dir};
@@ -222,7 +223,7 @@ fn look(dir: &Path, manifest: &Manifest) -> Result<RunHead, String> {
     }
     let commits = { head.git_commit.iter() }.chain(head.committed.as_ref().map(|it| &it.commit));
     let commits = commits.chain(settings.worktree.as_ref().map(|own| &own.base));
-    if !commits.into_iter().all(|commit| manifest::is_hash(commit)) {
+    if !commits.into_iter().all(|commit| is_object_name(commit)) {
         return Err(bad(&"it names a commit that is none"));
     }
     match manifest::is_plain(&head.scope) {

@@ -7,6 +7,7 @@ use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::RunId;
+use crate::git::is_object_name;
 pub(super) use crate::git::written::MANIFEST as NAME;
 use crate::prompt_file::MAX_PROMPT;
 
@@ -112,7 +113,7 @@ impl Manifest {
             };
         };
         let hashes = std::iter::once(&git.commit).chain(&git.dirty);
-        if !hashes.into_iter().all(|hash| is_hash(hash)) || !is_plain(&git.refs) {
+        if !hashes.into_iter().all(|hash| is_object_name(hash)) || !is_plain(&git.refs) {
             return Err("it names a commit that is none".into());
         }
         match git.branch.as_deref().is_none_or(is_branch) {
@@ -174,11 +175,6 @@ pub(super) fn is_transcript(file: &str) -> bool {
         .and_then(|it| it.split_once('-'));
     let number = |text: &str| text.parse::<u32>().is_ok_and(|n| n.to_string() == text);
     stem.is_some_and(|(iteration, attempt)| number(iteration) && number(attempt))
-}
-
-/// Whether a text is the name of an object of git, which no option is.
-pub(super) fn is_hash(text: &str) -> bool {
-    matches!(text.len(), 40 | 64) && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// Whether a text is a random name.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::Timeline;
+use crate::git::is_object_name;
 use crate::{Committed, Project};
 
 /// The most commits that are looked at, newest first.
@@ -14,7 +15,7 @@ type Place = (u32, u32, u32);
 /// Fills in the commits: those that the saves know, and those whose trailers say whose they are.
 pub(super) fn fill(project: &Project, timeline: &mut Timeline, saved: Vec<Committed>) {
     let mut commits: HashMap<Place, String> = HashMap::new();
-    if let Some(newest) = saved.last().filter(|newest| is_commit(&newest.commit)) {
+    if let Some(newest) = saved.last().filter(|newest| is_object_name(&newest.commit)) {
         commits = logged(project, timeline, &newest.commit);
     }
     for it in saved {
@@ -46,7 +47,7 @@ fn logged(project: &Project, timeline: &Timeline, newest: &str) -> HashMap<Place
     let phases = &timeline.head.settings.phases;
     let placed = text.lines().filter_map(|line| {
         let mut fields = line.splitn(4, '\t');
-        let commit = fields.next().filter(|it| is_commit(it))?;
+        let commit = fields.next().filter(|it| is_object_name(it))?;
         let (iteration, attempt) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
         let name = fields.next()?;
         let phase = phases.iter().position(|phase| phase.name == name)?;
@@ -54,9 +55,4 @@ fn logged(project: &Project, timeline: &Timeline, newest: &str) -> HashMap<Place
         Some(((phase, iteration, attempt), commit.to_owned()))
     });
     placed.collect()
-}
-
-/// Returns whether it is a commit's name in full and nothing else.
-fn is_commit(text: &str) -> bool {
-    text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

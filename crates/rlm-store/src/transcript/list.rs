@@ -42,10 +42,7 @@ pub(crate) fn is_packed(path: &Path) -> bool {
 ///
 /// When the directory can't be read. That there is none is an empty list.
 pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
-    let entries = match state_dir::entries(&run_dir.join(FOLDER)) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
-    };
+    let entries = state_dir::entries_if_any(&run_dir.join(FOLDER))?;
     let mut found = BTreeMap::new();
     for path in entries {
         let Some(numbers) = numbers(&path) else {
@@ -62,10 +59,7 @@ pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
 
 /// Lists every file of transcripts in a run's directory: both forms of one whose compressing was cut, and what was begun.
 pub(crate) fn files(run_dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match state_dir::entries(&run_dir.join(FOLDER)) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
-    };
+    let entries = state_dir::entries_if_any(&run_dir.join(FOLDER))?;
     let is_ours =
         |path: &PathBuf| numbers(path).is_some() || path.extension().is_some_and(|it| it == PART);
     Ok(entries.into_iter().filter(is_ours).collect())
