@@ -108,7 +108,9 @@ pub use saved::{HeadError, Version};
 pub use steer::{Steer, SteerState};
 pub use step::{Again, Cut, CutCause, Step, Then, Wait};
 pub use stop::{Evidence, StopCause, StopReason, StopRequest, Streak, When};
-pub use text::{MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT};
+pub use text::{
+    MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, first_bytes, last_bytes,
+};
 pub use time::Timestamp;
 pub use usage::Usage;
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use loop_state::Timestamp;
+use loop_state::{Timestamp, first_bytes, last_bytes};
 use rlm_store::Record;
 
 use crate::words::bytes;
@@ -128,20 +128,10 @@ pub(crate) fn middle_out(text: &str, most: usize) -> (String, u64) {
     if text.len() <= most {
         return (text.to_owned(), 0);
     }
-    let mut head = most / 2;
-    let mut tail = text.len() - most / 2;
-    while !text.is_char_boundary(head) {
-        head -= 1;
-    }
-    while !text.is_char_boundary(tail) {
-        tail += 1;
-    }
-    let left_out = (tail - head) as u64;
+    let (head, tail) = (first_bytes(text, most / 2), last_bytes(text, most / 2));
+    let left_out = (text.len() - head.len() - tail.len()) as u64;
     let note = format!("\n… {} left out …\n", bytes(left_out));
-    (
-        format!("{}{note}{}", &text[..head], &text[tail..]),
-        left_out,
-    )
+    (format!("{head}{note}{tail}"), left_out)
 }
 
 /// What git says of a commit.

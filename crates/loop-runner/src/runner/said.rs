@@ -1,7 +1,7 @@
 //! What a turn came to in its agent's words, for the phase behind it.
 
 use agent_duplex::{EndReason, TurnEnd};
-use loop_state::{Happening, MAX_TEXT};
+use loop_state::{Happening, MAX_TEXT, last_bytes};
 
 use crate::runner::Runner;
 
@@ -30,18 +30,9 @@ impl Said {
             self.0.push('\n');
         }
         if self.0.len() > 4 * MAX_TEXT {
-            self.0 = tail(&self.0).to_owned();
+            self.0 = last_bytes(&self.0, MAX_TEXT).to_owned();
         }
     }
-}
-
-/// Returns as much of the end as is told.
-fn tail(text: &str) -> &str {
-    let mut from = text.len().saturating_sub(MAX_TEXT);
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
-    &text[from..]
 }
 
 impl Runner {
@@ -51,6 +42,6 @@ impl Runner {
         let is_last = head.phase as usize + 1 >= head.rules.phases.len();
         let said = std::mem::take(&mut self.agent_io.attempt.as_mut()?.heard.said.0);
         let is_told = !is_last && end.reason == EndReason::Completed && !said.trim().is_empty();
-        is_told.then(|| Happening::Said(tail(&said).to_owned()))
+        is_told.then(|| Happening::Said(last_bytes(&said, MAX_TEXT).to_owned()))
     }
 }

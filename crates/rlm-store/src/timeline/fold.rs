@@ -4,7 +4,8 @@ mod attempts;
 
 use loop_state::{
     CheckResult, Command as Which, CutCause, Effect, Event, Happening, Head, Machine, Notice,
-    SteerState, Step, StopRequest, Timestamp, Usage, Wait as WaitKind, When,
+    SteerState, Step, StopRequest, Timestamp, Usage, Wait as WaitKind, When, first_bytes,
+    last_bytes,
 };
 
 use super::{
@@ -420,16 +421,4 @@ impl Fold {
             head,
         }
     }
-}
-
-fn first_bytes(text: &str, most: usize) -> &str {
-    let to = (0..=most.min(text.len())).rev();
-    let mut ends = to.filter(|at| text.is_char_boundary(*at));
-    &text[..ends.next().unwrap_or(0)]
-}
-
-fn last_bytes(text: &str, most: usize) -> &str {
-    let from = text.len().saturating_sub(most);
-    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at));
-    &text[from.unwrap_or(text.len())..]
 }

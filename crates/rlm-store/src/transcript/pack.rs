@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use loop_state::first_bytes;
 use uuid::Uuid;
 use zstd::stream::write::Encoder;
 
@@ -170,13 +171,9 @@ pub(super) fn reduce(path: &Path, less: Less, stop: &AtomicBool) -> io::Result<(
 
 /// Cuts a long text.
 fn shorten(record: &mut Record) {
-    if record.text.len() > MOST_TEXT {
-        let fits = (0..=MOST_TEXT).rev();
-        let cut = { fits }.find(|at| record.text.is_char_boundary(*at));
-        let cut = cut.unwrap_or(0);
-        record.omitted += (record.text.len() - cut) as u64;
-        record.text.truncate(cut);
-    }
+    let kept = first_bytes(&record.text, MOST_TEXT).len();
+    record.omitted += (record.text.len() - kept) as u64;
+    record.text.truncate(kept);
 }
 
 /// What is not there any more.
