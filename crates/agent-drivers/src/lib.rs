@@ -18,6 +18,7 @@ struct ReadmeDoctests;
 
 // The modules in reading order; each takes from those above it:
 //   hidden               values that may be secrets, and what of them is handed on
+//   section              the keys of an agent's section in a configuration file
 //   duplex               the words of `agent-subprocess` in those of `agent-duplex`
 //   environment          what an agent inherits of the host's environment, and what was set for it
 //   mcp, session_locks   the servers that an agent is handed; one writer a session
@@ -37,9 +38,11 @@ mod duplex;
 mod environment;
 mod hidden;
 pub mod mcp;
+mod section;
 mod session_locks;
 
 pub use choices::Choices;
 pub use config::{AgentConfig, AgentOptions};
 pub use hidden::{HandedOn, Hidden};
+pub use section::{OptionKey, OptionKind};
 pub use session_locks::{SessionHeld, SessionLocks};

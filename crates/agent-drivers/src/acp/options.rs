@@ -2,6 +2,7 @@
 
 use crate::environment::Environment;
 use crate::hidden::{HandedOn, Hidden};
+use crate::section::{ENV, ENV_ALLOW, OptionKey, OptionKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +29,17 @@ pub struct AcpOptions {
 }
 
 impl AcpOptions {
+    /// Lists what a section of a configuration file may say of them.
+    pub const KEYS: &'static [OptionKey] = &[
+        OptionKey::new(
+            "auth-method",
+            OptionKind::Text,
+            "The agent's id of the way in which it logs in.",
+        ),
+        ENV,
+        ENV_ALLOW,
+    ];
+
     /// Takes all options apart: a new one doesn't compile here until somebody decides whether it starts a program or may be secret.
     pub(crate) fn handed_on(&self) -> HandedOn<'_> {
         let Self {

@@ -2,6 +2,7 @@
 
 use crate::environment::Environment;
 use crate::hidden::{HandedOn, Hidden};
+use crate::section::{APPEND, EFFORT, ENV, ENV_ALLOW, OptionKey, OptionKind, SYSTEM};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -100,6 +101,65 @@ impl fmt::Debug for ClaudeOptions {
 }
 
 impl ClaudeOptions {
+    /// Lists what a section of a configuration file may say of them.
+    pub const KEYS: &'static [OptionKey] = &[
+        OptionKey::new(
+            "fallback-model",
+            OptionKind::Text,
+            "The model while the first one is overloaded.",
+        ),
+        EFFORT,
+        OptionKey::new(
+            "max-turns",
+            OptionKind::Count(1),
+            "The most requests to the model in one turn.",
+        ),
+        OptionKey::new(
+            "tools",
+            OptionKind::Texts,
+            "The only tools of its own that it has.",
+        ),
+        OptionKey::new(
+            "allowed-tools",
+            OptionKind::Texts,
+            "Rules for calls that need no permission.",
+        ),
+        OptionKey::new(
+            "disallowed-tools",
+            OptionKind::Texts,
+            "Rules for calls that are never permitted.",
+        ),
+        SYSTEM,
+        APPEND,
+        OptionKey::new(
+            "setting-sources",
+            OptionKind::Texts,
+            "The settings that it reads, of user, project and local.",
+        ),
+        OptionKey::new(
+            "settings",
+            OptionKind::Free,
+            "Settings over those, in its own words.",
+        ),
+        OptionKey::new(
+            "hooks",
+            OptionKind::Switch,
+            "Whether the hooks of its settings run.",
+        ),
+        OptionKey::new(
+            "add-dirs",
+            OptionKind::Texts,
+            "Directories that it may work in besides its own.",
+        ),
+        OptionKey::new(
+            "strict-mcp",
+            OptionKind::Switch,
+            "Whether it has no MCP servers but those that it is handed.",
+        ),
+        ENV,
+        ENV_ALLOW,
+    ];
+
     pub(crate) fn hide_values(&mut self) {
         self.env.hide();
         self.settings.hide();

@@ -2,6 +2,7 @@
 
 use crate::environment::Environment;
 use crate::hidden::{HandedOn, Hidden};
+use crate::section::{APPEND, EFFORT, ENV, ENV_ALLOW, OptionKey, OptionKind, SYSTEM};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -59,6 +60,25 @@ impl fmt::Debug for CodexOptions {
 }
 
 impl CodexOptions {
+    /// Lists what a section of a configuration file may say of them.
+    pub const KEYS: &'static [OptionKey] = &[
+        EFFORT,
+        SYSTEM,
+        APPEND,
+        OptionKey::new(
+            "config",
+            OptionKind::Free,
+            "Settings over those of its config.toml, in its own words.",
+        ),
+        OptionKey::new(
+            "analytics",
+            OptionKind::Switch,
+            "Whether it tells its makers what it does, if its settings want that.",
+        ),
+        ENV,
+        ENV_ALLOW,
+    ];
+
     pub(crate) fn hide_values(&mut self) {
         self.env.hide();
         self.config.hide();
