@@ -56,6 +56,9 @@ pub(crate) const KNOWN: [Known; 4] = [
 ];
 
 impl AgentKind {
+    /// The names of all, in the order of the help.
+    pub(crate) const NAMES: &[&str] = &["command", "claude", "codex", "gemini", "opencode", "acp"];
+
     /// Returns the kind of an agent that a run has.
     pub(crate) fn of(agent: &AgentConfig) -> Self {
         match &agent.options {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use agent_drivers::{AgentConfig, AgentOptions, acp::AcpPreset, claude::ClaudeOptions};
+use agent_drivers::{AgentConfig, AgentOptions, acp::AcpPreset};
 
 use super::settings::Config;
 use crate::agents::{self, AgentKind};
@@ -19,47 +19,31 @@ pub(crate) fn agent(
 ) -> Result<AgentConfig, Failure> {
     let of_file = config.agent_bin.clone().filter(|_| config.speaks_of(kind));
     let given = bin.or_else(|| agents::bin(of_file, root));
-    let named = |options| {
-        let program = given.clone().unwrap_or_else(|| kind.name().into());
-        AgentConfig::new(options, vec![program])
-    };
-    Ok(match kind {
-        AgentKind::Command => AgentConfig::command(config.command().unwrap_or_default()),
-        AgentKind::Claude => named(AgentOptions::Claude(Box::new(claude_options(config, root)))),
-        AgentKind::Codex => named(AgentOptions::Codex(Box::new(
-            config.codex.clone().unwrap_or_default(),
-        ))),
-        AgentKind::Gemini => named(AgentOptions::Acp {
-            preset: AcpPreset::Gemini,
-            options: Box::new(config.gemini.clone().unwrap_or_default()),
-        }),
-        AgentKind::Opencode => named(AgentOptions::Acp {
-            preset: AcpPreset::Opencode,
-            options: Box::new(config.opencode.clone().unwrap_or_default()),
-        }),
-        AgentKind::Acp => {
-            let section = config.acp.clone().unwrap_or_default();
-            let program = match given {
-                Some(bin) => vec![bin],
-                None => section.program(root),
-            };
-            let Some(first) = program.first() else {
-                return Err(Failure::usage(
-                    "which agent? name the program that speaks the protocol: --agent-bin PATH, or in rlm.toml: acp = { program = [\"claude-agent-acp\"] }",
-                ));
-            };
-            let preset = AcpPreset::of_program(first);
-            let options = Box::new(section.options());
-            AgentConfig::new(AgentOptions::Acp { preset, options }, program)
+    if let Some(options) = config.options(kind) {
+        let program = given.unwrap_or_else(|| kind.name().into());
+        let mut agent = AgentConfig::new(options, vec![program]);
+        for directory in agent.directories_mut() {
+            *directory = root.join(&*directory);
         }
-    })
-}
-
-/// The directories that a file names count from where it lies.
-fn claude_options(config: &Config, root: &Path) -> ClaudeOptions {
-    let mut options = config.claude.clone().unwrap_or_default();
-    for directory in &mut options.add_dirs {
-        *directory = root.join(&*directory);
+        return Ok(agent);
     }
-    options
+    if kind == AgentKind::Command {
+        return Ok(AgentConfig::command(config.command().unwrap_or_default()));
+    }
+    let section = config.acp.clone().unwrap_or_default();
+    let program = match given {
+        Some(bin) => vec![bin],
+        None => section.program(root),
+    };
+    let Some(first) = program.first() else {
+        return Err(Failure::usage(
+            "which agent? name the program that speaks the protocol: --agent-bin PATH, or in rlm.toml: acp = { program = [\"claude-agent-acp\"] }",
+        ));
+    };
+    let preset = AcpPreset::of_program(first);
+    let options = Box::new(section.options());
+    Ok(AgentConfig::new(
+        AgentOptions::Acp { preset, options },
+        program,
+    ))
 }

@@ -1,5 +1,6 @@
-//! How a definition in `settings.rs` becomes a field, an option and a key; and the keys of sections, whose types are elsewhere.
+//! How a definition in `settings.rs` becomes a field, an option and a key; and the keys of `on-press`, whose type is elsewhere.
 
+use agent_drivers::{OptionKey, OptionKind};
 use clap::Arg;
 use toml::Value as Toml;
 
@@ -178,12 +179,26 @@ macro_rules! name_of {
     }};
 }
 
+/// Returns what a setting can be: a section of these keys, or what its type says. The names that it uses are imported where it is called.
+macro_rules! type_kind {
+    ($type:ty, $keys:expr) => {
+        Kind::Table({
+            const KEYS: &[Key] = &section::<{ $keys.len() }>($keys);
+            KEYS
+        })
+    };
+    ($type:ty) => {
+        <$type as Value>::KIND
+    };
+}
+
 /// Makes `Config`, `KEYS` and `LIMITS` of the definitions of all settings. The names that it uses are imported where it is called.
 macro_rules! settings {
     ($(
         $(#[doc = $what:literal])+
         $field:ident: $type:ty {
             of: $of:ident,
+            $(keys: $keys:expr,)?
             $(project: $project:literal,)?
             $(flag: ($($flag:tt)*),)?
             $(no_flag: $no_flag:literal,)?
@@ -219,7 +234,7 @@ macro_rules! settings {
             $(env: Some($env),)?
             ..Key::new(
                 name_of!($field),
-                <$type as Value>::KIND,
+                type_kind!($type $(, $keys)?),
                 Of::$of,
                 concat!($($what),+).trim_ascii(),
             )
@@ -237,121 +252,32 @@ macro_rules! settings {
     };
 }
 
-pub(super) use {name_of, settings};
-
-const fn phase(name: &'static str, kind: Kind, what: &'static str) -> Key {
-    Key::new(name, kind, Of::Phase, what)
-}
+pub(super) use {name_of, settings, type_kind};
 
 const fn run(name: &'static str, kind: Kind, what: &'static str) -> Key {
     Key::new(name, kind, Of::Run, what)
 }
 
-use Kind::{Count, Free, Named, OneOf, Switch, Text, Texts};
+use Kind::OneOf;
 
-const ENV: Key = phase("env", Named, "Variables of its environment.");
-const ENV_ALLOW: Key = phase(
-    "env-allow",
-    Texts,
-    "The only variables that it inherits, besides those that it needs.",
-);
-const EFFORT: Key = phase(
-    "effort",
-    Text,
-    "How hard the model shall think, in the agent's words.",
-);
-const SYSTEM: Key = phase(
-    "system-prompt",
-    Text,
-    "A text in place of its own instructions.",
-);
-const APPEND: Key = phase(
-    "append-system-prompt",
-    Text,
-    "A text behind its own instructions.",
-);
-const AUTH: Key = phase(
-    "auth-method",
-    Text,
-    "The agent's id of the way in which it logs in.",
-);
-
-pub(super) const CLAUDE: &[Key] = &[
-    phase(
-        "fallback-model",
-        Text,
-        "The model while the first one is overloaded.",
-    ),
-    EFFORT,
-    phase(
-        "max-turns",
-        Count(1),
-        "The most requests to the model in one turn.",
-    ),
-    phase("tools", Texts, "The only tools of its own that it has."),
-    phase(
-        "allowed-tools",
-        Texts,
-        "Rules for calls that need no permission.",
-    ),
-    phase(
-        "disallowed-tools",
-        Texts,
-        "Rules for calls that are never permitted.",
-    ),
-    SYSTEM,
-    APPEND,
-    phase(
-        "setting-sources",
-        Texts,
-        "The settings that it reads, of user, project and local.",
-    ),
-    phase("settings", Free, "Settings over those, in its own words."),
-    phase("hooks", Switch, "Whether the hooks of its settings run."),
-    phase(
-        "add-dirs",
-        Texts,
-        "Directories that it may work in besides its own.",
-    ),
-    phase(
-        "strict-mcp",
-        Switch,
-        "Whether it has no MCP servers but those that it is handed.",
-    ),
-    ENV,
-    ENV_ALLOW,
-];
-
-pub(super) const CODEX: &[Key] = &[
-    EFFORT,
-    SYSTEM,
-    APPEND,
-    phase(
-        "config",
-        Free,
-        "Settings over those of its config.toml, in its own words.",
-    ),
-    phase(
-        "analytics",
-        Switch,
-        "Whether it tells its makers what it does, if its settings want that.",
-    ),
-    ENV,
-    ENV_ALLOW,
-];
-
-pub(super) const ACP: &[Key] = &[AUTH, ENV, ENV_ALLOW];
-
-pub(super) const ANY_ACP: &[Key] = &[
-    phase(
-        "program",
-        Texts,
-        "The program, and the arguments that make it speak the protocol.",
-    ),
-    AUTH,
-    ENV,
-    ENV_ALLOW,
-];
+/// Makes keys of what an agent's section may say.
+pub(super) const fn section<const N: usize>(of: &[OptionKey]) -> [Key; N] {
+    let mut keys = [Key::new("", Kind::Text, Of::Phase, ""); N];
+    let mut at = 0;
+    while at < N {
+        let kind = match of[at].kind {
+            OptionKind::Text => Kind::Text,
+            OptionKind::Texts => Kind::Texts,
+            OptionKind::Switch => Kind::Switch,
+            OptionKind::Count(least) => Kind::Count(least),
+            OptionKind::Named => Kind::Named,
+            OptionKind::Free => Kind::Free,
+        };
+        keys[at] = Key::new(of[at].name, kind, Of::Phase, of[at].what);
+        at += 1;
+    }
+    keys
+}
 
 const PRESS: Kind = OneOf(&["prompt", "continue", "steer", "stop", "abort"]);
 
@@ -374,7 +300,6 @@ mod tests {
     use super::*;
     use crate::config::values::AcpSection;
     use crate::config::{Config, KEYS};
-    use agent_drivers::{acp::AcpOptions, claude::ClaudeOptions, codex::CodexOptions};
     use rlm_terminal::PressActions;
     use serde::de::DeserializeOwned;
 
@@ -403,10 +328,10 @@ mod tests {
 
     #[test]
     fn what_is_read_is_listed_and_nothing_else() {
-        assert_eq!(listed(CLAUDE), read::<ClaudeOptions>());
-        assert_eq!(listed(CODEX), read::<CodexOptions>());
-        assert_eq!(listed(ACP), read::<AcpOptions>());
-        assert_eq!(listed(ANY_ACP), read::<AcpSection>());
+        assert_eq!(
+            listed(&section::<4>(AcpSection::KEYS)),
+            read::<AcpSection>()
+        );
         assert_eq!(listed(PRESSES), read::<PressActions>());
     }
 

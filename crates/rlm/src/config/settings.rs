@@ -5,6 +5,7 @@
 //! option may say; the types are in `values.rs`. Then come:
 //!
 //! - `of`: where the key may be: of the whole `Run`, of a `Phase`, of a `PhaseOnly`, or in the `User`'s own file only;
+//! - `keys`: of a section for an agent, what it may say;
 //! - `project: true`: the user's own file may not have the key, since it says what to do in one project;
 //! - `flag`: the arguments of clap for the option, or `no_flag`: why there is none;
 //! - `default`: what counts where nothing is said: `Always`, or only for agents that are `Driven`; `shown`: how the help puts it;
@@ -17,13 +18,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_drivers::mcp::McpServers;
-use agent_drivers::{acp::AcpOptions, claude::ClaudeOptions, codex::CodexOptions};
+use agent_drivers::{
+    AgentOptions, acp::AcpOptions, acp::AcpPreset, claude::ClaudeOptions, codex::CodexOptions,
+};
 use clap::builder::TypedValueParser as _;
 use loop_state::{Autonomy, RuleChange, Rules, SessionPolicy};
 use rlm_store::{Leftovers, Permissions, PhaseSettings, Settings};
 use rlm_terminal::PressActions;
 
-use super::keys::{Fallback, Key, Kind, Of, Whose, kebab, name_of, option, settings, toml};
+use super::keys::{
+    Fallback, Key, Kind, Of, Whose, kebab, name_of, option, section, settings, toml, type_kind,
+};
 use super::limits::Live;
 use super::values::{AcpSection, Bytes, PhaseName, Time, Tokens, Usd, Value, one_of, path_as_text};
 use crate::agents::AgentKind;
@@ -278,26 +283,31 @@ settings! {
     /// What else Claude Code is told.
     claude: ClaudeOptions {
         of: Phase,
+        keys: ClaudeOptions::KEYS,
         no_flag: "a section",
     }
     /// What else Codex is told.
     codex: CodexOptions {
         of: Phase,
+        keys: CodexOptions::KEYS,
         no_flag: "a section",
     }
     /// What else the Gemini CLI is told.
     gemini: AcpOptions {
         of: Phase,
+        keys: AcpOptions::KEYS,
         no_flag: "a section",
     }
     /// What else OpenCode is told.
     opencode: AcpOptions {
         of: Phase,
+        keys: AcpOptions::KEYS,
         no_flag: "a section",
     }
     /// An agent that speaks the Agent Client Protocol.
     acp: AcpSection {
         of: Phase,
+        keys: AcpSection::KEYS,
         no_flag: "a section",
     }
     /// A file with MCP servers, such as .mcp.json.
@@ -328,6 +338,25 @@ impl Config {
         let words = self.command.as_ref()?;
         Some(words.iter().map(Into::into).collect())
     }
+
+    /// Returns the options of an agent that is known by its name; `None` for one that is known by its program only.
+    pub(super) fn options(&self, kind: AgentKind) -> Option<AgentOptions> {
+        let acp = |preset, section: &Option<AcpOptions>| AgentOptions::Acp {
+            preset,
+            options: boxed(section),
+        };
+        Some(match kind {
+            AgentKind::Claude => AgentOptions::Claude(boxed(&self.claude)),
+            AgentKind::Codex => AgentOptions::Codex(boxed(&self.codex)),
+            AgentKind::Gemini => acp(AcpPreset::Gemini, &self.gemini),
+            AgentKind::Opencode => acp(AcpPreset::Opencode, &self.opencode),
+            AgentKind::Command | AgentKind::Acp => return None,
+        })
+    }
+}
+
+fn boxed<T: Clone + Default>(section: &Option<T>) -> Box<T> {
+    Box::new(section.clone().unwrap_or_default())
 }
 
 /// A setting that can change while a run goes on.

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use agent_drivers::Hidden;
+use agent_drivers::acp::AcpOptions;
 use agent_drivers::mcp::McpServers;
-use agent_drivers::{acp::AcpOptions, claude::ClaudeOptions, codex::CodexOptions};
+use agent_drivers::{Hidden, OptionKey, OptionKind};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use loop_state::{Autonomy, SessionPolicy};
 use rlm_store::{Leftovers, Permissions};
@@ -52,7 +52,7 @@ kinds! {
     Tokens: Kind::Amount("^[0-9]+[kKmM]?$");
     Bytes: Kind::Amount(r"^[0-9]+ ?([kKmMgGtT]?[bB]|[kKmMgG][iI][bB])?$");
     Autonomy: Kind::Like("^(checkpoint|full|batch:[1-9][0-9]*)$");
-    AgentKind: Kind::OneOf(&["command", "claude", "codex", "gemini", "opencode", "acp"]);
+    AgentKind: Kind::OneOf(AgentKind::NAMES);
     Permissions: Kind::OneOf(&["ask", "edits", "all", "deny"]);
     SessionPolicy: Kind::OneOf(&["fresh", "continue"]);
     Leftovers: Kind::OneOf(&["end", "keep"]);
@@ -60,10 +60,6 @@ kinds! {
         "started", "resumed", "iteration", "failure", "phase", "limit", "retry", "paused", "review",
         "question", "ended",
     ]);
-    ClaudeOptions: Kind::Table(keys::CLAUDE);
-    CodexOptions: Kind::Table(keys::CODEX);
-    AcpOptions: Kind::Table(keys::ACP);
-    AcpSection: Kind::Table(keys::ANY_ACP);
     McpServers: Kind::Servers;
     PressActions: Kind::Table(keys::PRESSES);
 }
@@ -225,6 +221,23 @@ pub(crate) struct AcpSection {
 }
 
 impl AcpSection {
+    /// What the section may say: the program, and the options.
+    pub(super) const KEYS: &[OptionKey] = {
+        let [auth_method, env, env_allow] = AcpOptions::KEYS else {
+            panic!("an option is missing here")
+        };
+        &[
+            OptionKey::new(
+                "program",
+                OptionKind::Texts,
+                "The program, and the arguments that make it speak the protocol.",
+            ),
+            *auth_method,
+            *env,
+            *env_allow,
+        ]
+    };
+
     /// Returns the program and the arguments that make it speak the protocol; empty if the file does not say.
     pub(crate) fn program(&self, root: &Path) -> Vec<OsString> {
         let mut words: Vec<OsString> = self.program.iter().map(Into::into).collect();

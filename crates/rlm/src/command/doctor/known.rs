@@ -19,7 +19,7 @@ pub(super) enum Question {
     AdapterStatus,
     /// Nothing is known of it but its protocol.
     Introduction,
-    /// It is not driven.
+    /// It is not driven, or nothing is known of it.
     None,
 }
 
@@ -63,7 +63,8 @@ pub(super) fn facts(agent: &AgentConfig) -> Facts {
             variables: &[],
         },
         AgentOptions::Acp { preset, .. } => protocol(*preset),
-        AgentOptions::Command => Facts {
+        // A command, and an agent that has no entry here, are asked nothing.
+        _ => Facts {
             tried: None,
             question: Question::None,
             log_in: "",
@@ -97,7 +98,8 @@ fn protocol(preset: AcpPreset) -> Facts {
             log_in: "claude-agent-acp --cli auth login",
             variables: CLAUDE_VARIABLES,
         },
-        AcpPreset::Other => Facts {
+        // Of one that has no entry here, no more is known than of any program that speaks the protocol.
+        _ => Facts {
             tried: None,
             question: Question::Introduction,
             log_in: "start it once in a terminal and log in",
