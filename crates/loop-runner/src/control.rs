@@ -31,7 +31,7 @@ mod standing;
 mod tests;
 mod wishes;
 
-use loop_state::{Request, StopRequest, When};
+use loop_state::{Request, StopRequest};
 use tokio::sync::oneshot;
 
 pub use attached::{Attached, attach, attach_after};
@@ -74,8 +74,7 @@ impl Control {
     pub(crate) fn stop(&self) -> Option<StopRequest> {
         match self {
             Self::Stop(request) => Some(*request),
-            Self::Request(Request::Stop { after }) => Some(StopRequest::by_person(*after)),
-            Self::Request(Request::Abort) => Some(StopRequest::by_person(When::Now)),
+            Self::Request(request) => request.stop(),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::times::{INTERRUPTED_TURN, POLITE_STOP};
-use crate::{AgentInput, AgentState, TurnOutcome};
+use crate::{AgentInput, AgentState, PauseAfter, TurnOutcome};
 
 /// The circumstances in which an input comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,8 +87,8 @@ pub enum AttemptInput {
         /// Whether messages were sent that the agent has not taken.
         unread: bool,
     },
-    /// Whether a pause interrupts the turn as soon as no tool runs.
-    PauseAtTool(bool),
+    /// The boundary at which a pause takes effect: at [`PauseAfter::Tool`] it interrupts the turn as soon as no tool runs.
+    PauseAt(PauseAfter),
     /// The interrupted session continues.
     Continue,
     /// Time passed; see [`AttemptMachine::deadline`].
@@ -230,8 +230,8 @@ pub struct AttemptMachine {
     phase: Phase,
     prompt: Prompt,
     wanted: Wanted,
-    /// Whether the turn is interrupted as soon as no tool runs, if the run is still to pause then. An interrupt for another reason leaves it.
-    pauses_at_tool: bool,
+    /// At [`PauseAfter::Tool`] the turn is interrupted as soon as no tool runs, if the run is still to pause then. An interrupt for another reason leaves it.
+    pause_at: PauseAfter,
     tasks: u32,
     tools: usize,
     asks: usize,
@@ -254,7 +254,7 @@ impl AttemptMachine {
             phase: Phase::Turn,
             prompt: Prompt::Sent,
             wanted: Wanted::Nothing,
-            pauses_at_tool: false,
+            pause_at: PauseAfter::Iteration,
             tasks: 0,
             tools: 0,
             asks: 0,
@@ -366,7 +366,7 @@ impl AttemptMachine {
             AttemptInput::Abort { by } => self.abort(by, moment),
             AttemptInput::End => self.end(moment, &mut effects),
             AttemptInput::Interrupt { unread } => self.interrupt(unread, moment, &mut effects),
-            AttemptInput::PauseAtTool(pause) => self.pauses_at_tool = pause,
+            AttemptInput::PauseAt(boundary) => self.pause_at = boundary,
             AttemptInput::Continue => self.continued(&mut effects),
             AttemptInput::Time => self.time(moment, &mut effects),
             AttemptInput::Thawed(frozen) => self.thawed(frozen),
@@ -447,7 +447,8 @@ impl AttemptMachine {
             Wanted::Stopped { .. } | Wanted::Interrupted { until: Some(_) }
         );
         let has_ended = before > 0 && tools == 0;
-        let pauses = has_ended && !is_asked && std::mem::take(&mut self.pauses_at_tool);
+        let pauses =
+            has_ended && !is_asked && std::mem::take(&mut self.pause_at) == PauseAfter::Tool;
         if pauses && moment.pausing {
             self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
         }
@@ -674,7 +675,7 @@ impl AttemptMachine {
             return;
         }
         self.wanted = Wanted::Nothing;
-        self.pauses_at_tool = false;
+        self.pause_at = PauseAfter::Iteration;
         self.phase = Phase::Turn;
         let replace = self.agent == AgentState::Gone;
         if replace {

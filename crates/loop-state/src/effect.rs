@@ -1,10 +1,12 @@
 //! What the machine answers with: what has to be done, in order, and what people are told of it.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Again, Cut, Feedback, Occasion, RuleChange, Steer, SteerState, StopReason, Timestamp, Tree,
-    Usage, Verdict, Wait,
+    Again, Cut, Feedback, Occasion, PauseAfter, RuleChange, Steer, SteerState, StopReason,
+    Timestamp, Tree, Usage, Verdict, Wait,
 };
 
 /// Something that must be done now.
@@ -39,6 +41,12 @@ pub enum Effect {
     StopCheck,
     /// End what the attempt left running; report [`Happening::Settled`](crate::Happening::Settled).
     EndLeftovers,
+    /// Wait at this boundary, where the run is to pause. It changes nothing that is saved.
+    PauseAt(PauseAfter),
+    /// Keep why the run is to wait; the save behind this makes it durable.
+    PauseReason(String),
+    /// Tell the person whose request changed nothing why. Nothing is done then but [`PauseAt`](Self::PauseAt).
+    Refuse(Cow<'static, str>),
     /// Tell whoever watches. What is told is durable.
     Announce(Notice),
     /// The run is over for this process; [`Head::end`](crate::Head::end) says why.

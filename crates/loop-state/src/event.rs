@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Again, RuleChange, Rules, SteerState, StopRequest, Timestamp, Usage, Verdict};
+use crate::{Request, RuleChange, Rules, SteerState, StopRequest, Timestamp, Usage};
 
 /// Something that happened, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,15 +38,11 @@ pub enum Happening {
     Settled(Tree),
     /// A timer ran out; comes from [`Machine::due`](crate::Machine::due).
     TimeUp(Timer),
-    /// Somebody wants the run to stop.
+    /// A person asks for something. The machine decides what that means where the run stands, or refuses it, see [`Effect::Refuse`](crate::Effect::Refuse).
+    /// What it doesn't hold is not its business: the agent's questions ([`Request::Answer`]) and the text of prompts ([`Request::Prompt`]).
+    Requested(Request),
+    /// A signal asks the run to stop.
     StopRequested(StopRequest),
-    /// A person has something to say to the agent.
-    SteerAdded {
-        /// What.
-        text: String,
-        /// Whether the turn that runs is to be interrupted for it.
-        now: bool,
-    },
     /// A steer came further.
     SteerMoved {
         /// Its number.
@@ -54,32 +50,16 @@ pub enum Happening {
         /// How far it has come; going back is ignored.
         state: SteerState,
     },
-    /// A person wants the turn to end and its session to wait.
-    InterruptRequested,
-    /// A person wants the run to wait when the iteration is complete.
-    PauseRequested,
-    /// A person wants the run to go on, or takes a wish to pause back.
-    ContinueRequested,
-    /// A person wants what is slept or waited for now: the next iteration, or the next attempt.
-    SleepSkipped,
     /// Whether a person can be asked from now on. Until this or a resume says so, nobody can, and the run never waits for an answer. When it
     /// waits for one and nobody is there any more, it goes on.
     Attended(bool),
-    /// A person has looked at what was done.
-    Reviewed(Verdict),
-    /// A person wants another rule; one of a phase is for the present one.
-    RuleSet(RuleChange),
-    /// The same for the phase with this index, which may be a later one.
+    /// The run's configuration has another rule, one of a phase for the phase with this index, which may be a later one.
     PhaseRuleSet {
         /// Which.
         phase: u32,
         /// The rule.
         change: RuleChange,
     },
-    /// A person wants something done again, in a fresh session.
-    AgainRequested(Again),
-    /// A person wants the next attempt in a fresh session.
-    FreshRequested,
     /// The agent's session has this id; one of more than [`MAX_TEXT`](crate::MAX_TEXT) bytes is not kept, and its session not gone on with.
     SessionKnown(String),
     /// The agent has come to this result, in its own words. The last one before a phase is over is for the next phase.
@@ -106,13 +86,29 @@ pub enum Happening {
     /// Whether the agent waits for a tool, for a person or for its background tasks. Such silence is not idleness.
     #[serde(skip)]
     Busy(bool),
+    /// Whether the turn of the agent that works, if one does, can be ended and its session gone on with. Comes before each request; until this says no, it can.
+    #[serde(skip)]
+    Interruptible(bool),
 }
 
 impl Happening {
     /// Returns whether this is true only of the live process: no later process needs to know it, so it is neither journalled nor serialised.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Alive | Self::Retrying(_) | Self::Busy(_))
+        matches!(
+            self,
+            Self::Alive | Self::Retrying(_) | Self::Busy(_) | Self::Interruptible(_)
+        )
+    }
+
+    /// Returns the stop that this asks for, if it asks for one.
+    #[must_use]
+    pub fn stop(&self) -> Option<StopRequest> {
+        match self {
+            Self::StopRequested(request) => Some(*request),
+            Self::Requested(request) => request.stop(),
+            _ => None,
+        }
     }
 }
 

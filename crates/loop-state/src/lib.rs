@@ -53,7 +53,7 @@
 //!   times that shape a stop are in [`times`].
 //! - *Another agent.* A resume may name the one before it ([`Resume::predecessor`]): its session is left behind, all that people said is told again,
 //!   and the briefs name it until a turn is over that had that before its eyes.
-//! - *Live rules.* [`Happening::RuleSet`] changes a rule; what the new one forbids ends at once, or is not begun.
+//! - *Live rules.* [`Request::Set`] changes a rule; what the new one forbids ends at once, or is not begun.
 //!
 //! `examples/shell.rs` is the smallest shell around the machine, killed in the middle of a turn and gone on with.
 //!

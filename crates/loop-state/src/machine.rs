@@ -50,6 +50,8 @@ pub struct Machine {
     alive_at: Timestamp,
     /// Whether the agent waits for something that is not its own doing: a tool that runs, a person's answer.
     busy: bool,
+    /// Whether its turn can be ended and its session gone on with.
+    interruptible: bool,
 }
 
 impl Machine {
@@ -137,7 +139,9 @@ impl Machine {
             Happening::Alive => self.alive(at),
             Happening::Retrying(delay) => self.alive(at + delay.min(LONGEST_DELAY)),
             Happening::Busy(busy) => self.busy = busy,
+            Happening::Interruptible(interruptible) => self.interruptible = interruptible,
             Happening::StoppedEarly(request) => return self.stopped_early(request),
+            Happening::Requested(request) => return self.requested(request, at),
             what => return self.step_run(what, at),
         }
         Effects::new()
@@ -148,7 +152,7 @@ impl Machine {
     }
 
     fn step_run(&mut self, what: Happening, at: Timestamp) -> Effects {
-        let live = self.head.counts.processes > 0 && self.head.end.is_none();
+        let live = self.is_live();
         match (what, self.head.step.clone()) {
             (Happening::Started, _) if self.head.counts.processes == 0 => self.started(at),
             (Happening::Resumed(resume), _) if self.head.counts.processes > 0 => {
@@ -180,6 +184,10 @@ impl Machine {
                 }
             }
         }
+    }
+
+    fn is_live(&self) -> bool {
+        self.head.counts.processes > 0 && self.head.end.is_none()
     }
 
     fn stopped_early(&mut self, request: StopRequest) -> Effects {
@@ -395,6 +403,7 @@ impl From<Head> for Machine {
         Self {
             alive_at: head.last_at,
             busy: false,
+            interruptible: true,
             head,
         }
     }

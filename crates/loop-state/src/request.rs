@@ -72,6 +72,42 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Returns the stop that it asks for, if it asks for one.
+    #[must_use]
+    pub fn stop(&self) -> Option<StopRequest> {
+        match self {
+            Self::Stop { after } => Some(StopRequest::by_person(*after)),
+            Self::Abort => Some(StopRequest::by_person(When::Now)),
+            _ => None,
+        }
+    }
+
+    /// Says why it changed nothing; `None` for what need not change anything to be obeyed.
+    pub(crate) fn why_in_vain(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Steer { .. } => {
+                "too much was said that the agent has not seen; this was not taken"
+            }
+            Self::Interrupt => "there is no turn to interrupt",
+            Self::Pause { .. } => "it pauses or stops already",
+            Self::Continue => "it is not paused",
+            Self::Skip => "it does not sleep",
+            Self::Review(Verdict::Revise(_)) => {
+                "nothing is asked, or too much was said that the agent has not seen; this was not taken"
+            }
+            Self::Review(_) => "nothing is asked",
+            Self::Again { .. } => "not now: something is being ended; try again",
+            Self::Stop { .. }
+            | Self::Abort
+            | Self::Set(_)
+            | Self::Fresh
+            | Self::Answer { .. }
+            | Self::Prompt { .. } => return None,
+        })
+    }
+}
+
 /// The boundary at which a run pauses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

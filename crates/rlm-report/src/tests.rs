@@ -8,8 +8,8 @@ use std::time::Duration;
 use checkpoint_store::{Options, Writer};
 use jiff::tz::{TimeZone, offset};
 use loop_state::{
-    Autonomy, CheckResult, Effect, Event, Happening, Head, Machine, PhaseRules, Resume, Rules,
-    StopCause, StopRequest, Timestamp, Tree, TurnOutcome, Usage, When,
+    Autonomy, CheckResult, Effect, Event, Happening, Head, Machine, PauseAfter, PhaseRules,
+    Request, Resume, Rules, StopCause, StopRequest, Timestamp, Tree, TurnOutcome, Usage, When,
 };
 use maud::{PreEscaped, html};
 use proptest::prelude::*;
@@ -313,7 +313,12 @@ fn what_happened_is_told_in_three_sentences_whatever_the_end() {
             "paused",
             told(
                 &usual(),
-                [Happening::PauseRequested].into_iter().chain(iterations(1)),
+                [Happening::Requested(Request::Pause {
+                    reason: None,
+                    after: PauseAfter::Iteration,
+                })]
+                .into_iter()
+                .chain(iterations(1)),
                 true,
             ),
         ),
@@ -342,10 +347,10 @@ fn whatever_agents_and_people_say_the_page_stays_a_page() {
     let mut report = report(
         &asked,
         [
-            Happening::SteerAdded {
+            Happening::Requested(Request::Steer {
                 text: HOSTILE.into(),
                 now: false,
-            },
+            }),
             ended(TurnOutcome::Failed(HOSTILE.into())),
             Happening::GateEnded(failed),
         ],

@@ -276,8 +276,8 @@ fn fate(row: &Progress, is_present: bool, head: &Head) -> Fate {
 mod tests {
     use super::*;
     use loop_state::{
-        Again, Effect, Happening, Machine, PhaseRules, Resume, Rules, StopCause, StopRequest, Tree,
-        TurnOutcome, When,
+        Again, Effect, Happening, Machine, PauseAfter, PhaseRules, Request, Resume, Rules,
+        StopCause, StopRequest, Tree, TurnOutcome, When,
     };
     use proptest::prelude::*;
     use std::time::Duration;
@@ -370,11 +370,11 @@ mod tests {
             1 => Just(ended(TurnOutcome::Stopped)),
             1 => Just(ended(TurnOutcome::Transient("again".into()))),
             1 => Just(stop()),
-            1 => Just(Happening::AgainRequested(Again::Iteration)),
-            1 => Just(Happening::AgainRequested(Again::Phase)),
-            1 => Just(Happening::PauseRequested),
-            1 => Just(Happening::ContinueRequested),
-            1 => Just(Happening::SleepSkipped),
+            1 => Just(Happening::Requested(Request::Again { what: Again::Iteration})),
+            1 => Just(Happening::Requested(Request::Again { what: Again::Phase})),
+            1 => Just(Happening::Requested(Request::Pause { reason: None, after: PauseAfter::Iteration })),
+            1 => Just(Happening::Requested(Request::Continue)),
+            1 => Just(Happening::Requested(Request::Skip)),
             2 => (0u32..3).prop_map(|from| Happening::Resumed(Resume {
                 from: (from > 0).then_some(from),
                 ..Resume::default()

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
 use loop_state::{
-    Event, Happening, Head, Machine, Notice, PhaseRules, Rules, SteerState, Timestamp,
+    Effect, Event, Happening, Head, Machine, Notice, PauseAfter, PhaseRules, Request, Rules,
+    SteerState, Timestamp,
 };
-use loop_state::{PauseAfter, Request, RuleChange, StopRequest, Tree, TurnOutcome, When};
+use loop_state::{RuleChange, Tree, TurnOutcome, When};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
@@ -84,7 +85,9 @@ impl Run {
     /// Returns whether it changed anything.
     fn happens(&mut self, what: Happening) -> bool {
         let at = Timestamp(7);
-        let changed = !self.machine.step(Event { at, what }).is_empty();
+        let effects = self.machine.step(Event { at, what });
+        let changed =
+            !effects.is_empty() && !effects.iter().any(|it| matches!(it, Effect::Refuse(_)));
         self.view.send_replace(Arc::new(View {
             head: self.machine.head().clone(),
             agent: AgentView {
@@ -101,14 +104,7 @@ impl Run {
     async fn hears(&mut self) {
         let Wish { what, reply } = self.wishes.recv().await.unwrap();
         let what = match what {
-            Control::Request(Request::Interrupt) => Happening::InterruptRequested,
-            Control::Request(Request::Pause { .. }) => Happening::PauseRequested,
-            Control::Request(Request::Continue) => Happening::ContinueRequested,
-            Control::Request(Request::Steer { text, now }) => Happening::SteerAdded { text, now },
-            Control::Request(Request::Stop { after }) => {
-                Happening::StopRequested(StopRequest::by_person(after))
-            }
-            Control::Request(Request::Set(change)) => Happening::RuleSet(change),
+            Control::Request(request) => Happening::Requested(request),
             other => panic!("{other:?} does not come this way"),
         };
         let changed = self.happens(what);
@@ -194,7 +190,7 @@ async fn c75a_c75c_c75e_a_pause_is_followed_to_the_boundary_and_taken_back() {
     run.hears().await;
     let (first, peer) = next(peer).await;
     assert_eq!(first, Some(recorded(None, None)));
-    run.happens(Happening::ContinueRequested);
+    run.happens(Happening::Requested(Request::Continue));
     let last = next(peer).await.0;
     assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("took")));
 }
@@ -239,7 +235,7 @@ async fn j49c_an_interrupt_is_for_the_turn_that_it_meets() {
     }
     // It waits while the run goes over to the next iteration.
     run.complete_iteration();
-    run.happens(Happening::SleepSkipped);
+    run.happens(Happening::Requested(Request::Skip));
     run.hears().await;
     let (first, peer) = next(peer).await;
     assert_eq!(first, Some(Answer::Delivered));

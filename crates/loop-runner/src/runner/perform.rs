@@ -3,7 +3,8 @@
 use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{
-    AttemptMachine, Brief, Command, Effect, Happening, Notice, SteerState, Step, TurnOutcome,
+    AttemptInput, AttemptMachine, Brief, Command, Effect, Happening, Notice, SteerState, Step,
+    TurnOutcome,
 };
 use rlm_store::deadline::Hurry;
 use rlm_store::processes::{MARKER, gone};
@@ -84,6 +85,14 @@ impl Runner {
             Effect::EndLeftovers => {
                 return Ok(self.begin_settling().into_iter().collect());
             }
+            Effect::PauseAt(boundary) => {
+                return Ok(self.step_attempt(AttemptInput::PauseAt(boundary)));
+            }
+            Effect::PauseReason(reason) => {
+                self.tell(News::PauseReason(reason.clone()));
+                self.saved.pause_reason = Some(reason);
+            }
+            Effect::Refuse(why) => self.tell(News::Rejected(why)),
             Effect::Announce(Notice::Stopping) => {
                 let (budget, awaited) = (self.budget(), self.awaited());
                 self.show_awaited(awaited);

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use agent_duplex::{Conversation, Decision, Input, SessionChoice};
 use loop_state::{
-    AttemptEffect, AttemptInput, Happening, PauseAfter, Request, SteerState, Step, StopRequest,
-    TurnOutcome, Verdict, When, times,
+    AttemptEffect, AttemptInput, Happening, Request, SteerState, StopRequest, TurnOutcome, When,
+    times,
 };
 use tokio::time::{Instant, timeout};
 
@@ -39,7 +39,10 @@ impl Runner {
     /// The first stop starts the one budget that everything it has to end shares.
     async fn understand(&mut self, message: Control) -> Result<Heard, Error> {
         Ok(Ok(Some(match message {
-            Control::Stop(request) => self.hear_stop(request),
+            Control::Stop(request) => {
+                self.hear_stop(request);
+                Happening::StopRequested(request)
+            }
             Control::Attended(attended) => self.attended(attended).await,
             Control::Freeze { frozen, done } => {
                 let thawed = self.freeze(frozen).await;
@@ -51,55 +54,9 @@ impl Runner {
         })))
     }
 
-    /// The one place at which what a person asks becomes what the machine must know, wherever they asked.
+    /// Takes what a person asks, wherever they asked. The machine decides what it means; what is no matter of the run's state is done at once.
     async fn requested(&mut self, request: Request) -> Result<Heard, Error> {
-        let interruptible = self
-            .agent_io
-            .attempt
-            .as_ref()
-            .is_none_or(|attempt| attempt.is_interruptible());
-        Ok(Ok(Some(match request {
-            Request::Stop { after } => self.hear_stop(StopRequest::by_person(after)),
-            Request::Abort => {
-                self.lose_patience();
-                self.hear_stop(StopRequest::by_person(When::Now))
-            }
-            // Nobody is at work who could be told: it is what the person thinks of what was done.
-            Request::Steer { text, .. } if self.is_reviewed() => {
-                Happening::Reviewed(Verdict::Revise(text))
-            }
-            Request::Review(verdict) => Happening::Reviewed(verdict),
-            Request::Steer { text, now } => Happening::SteerAdded {
-                text,
-                now: now && interruptible,
-            },
-            Request::Interrupt if !interruptible => {
-                return Ok(Err(
-                    "this agent can't be interrupted within its turn: stop it, or restart the iteration"
-                        .into(),
-                ));
-            }
-            Request::Interrupt => Happening::InterruptRequested,
-            Request::Pause {
-                after: PauseAfter::Tool,
-                ..
-            } if !interruptible => {
-                return Ok(Err(
-                    "this agent can't be interrupted within its turn: pause it when the iteration is complete".into(),
-                ));
-            }
-            Request::Pause { reason, after } => return self.pause(reason, after).await,
-            Request::Continue => Happening::ContinueRequested,
-            Request::Set(change) => {
-                let head = self.machine.head();
-                match head.rules.with(head.phase, &change) {
-                    Ok(_) => Happening::RuleSet(change),
-                    Err(e) => return Ok(Err(e.to_string().into())),
-                }
-            }
-            Request::Skip => Happening::SleepSkipped,
-            Request::Again { what } => Happening::AgainRequested(what),
-            Request::Fresh => Happening::FreshRequested,
+        match request {
             Request::Answer {
                 ask,
                 allow,
@@ -121,8 +78,16 @@ impl Runner {
                 let replaced = self.replace_prompt(phase as usize, text).await?;
                 return Ok(replaced.map(|()| None).map_err(Cow::from));
             }
-            _ => return Ok(Err("this program can't do that".into())),
-        })))
+            Request::Abort => self.lose_patience(),
+            _ => {}
+        }
+        if let Some(stop) = request.stop() {
+            self.hear_stop(stop);
+        }
+        let attempt = self.agent_io.attempt.as_ref();
+        let interruptible = attempt.is_none_or(Attempt::is_interruptible);
+        self.sign(Happening::Interruptible(interruptible));
+        Ok(Ok(Some(Happening::Requested(request))))
     }
 
     /// Has a run that is taken up again begin with what a person says: it is in the next prompt, and a phase that waits for a review is revised by it.
@@ -133,31 +98,6 @@ impl Runner {
     pub fn with_feedback(mut self, text: String) -> Result<Self, Error> {
         resumption::with_feedback(&mut self.first, self.machine.head(), text)?;
         Ok(self)
-    }
-
-    /// Has the run wait. The newest reason counts, and the newest boundary, also where it waits already.
-    async fn pause(&mut self, reason: Option<String>, after: PauseAfter) -> Result<Heard, Error> {
-        let at_tool = AttemptInput::PauseAtTool(after == PauseAfter::Tool);
-        // It reports nothing by itself.
-        let _none = self.step_attempt(at_tool);
-        let Some(reason) = reason else {
-            return Ok(Ok(Some(Happening::PauseRequested)));
-        };
-        self.tell(News::PauseReason(reason.clone()));
-        self.saved.pause_reason = Some(reason);
-        let head = self.machine.head();
-        if !head.pausing && !head.is_waiting() {
-            return Ok(Ok(Some(Happening::PauseRequested)));
-        }
-        self.saved.advance(self.machine.head());
-        self.journal.save(&self.saved).await?;
-        self.heal().await?;
-        Ok(Ok(None))
-    }
-
-    fn is_reviewed(&self) -> bool {
-        let head = self.machine.head();
-        matches!(head.step, Step::Review { .. }) && head.end.is_none()
     }
 
     /// Leaves everything that ends, or will, no more than a moment.
@@ -172,7 +112,7 @@ impl Runner {
         self.hurries().iter().for_each(|it| it.within(budget));
     }
 
-    pub(super) fn hear_stop(&mut self, request: StopRequest) -> Happening {
+    pub(super) fn hear_stop(&mut self, request: StopRequest) {
         if request.when == When::Now {
             let budget = self.options.stop_budget;
             self.stop.stop(Instant::now().into_std(), budget);
@@ -181,29 +121,6 @@ impl Runner {
                 settling.hurry().within(budget);
             }
         }
-        Happening::StopRequested(request)
-    }
-
-    /// Says why a wish changed nothing; `None` for what is no wish.
-    pub(super) fn why_rejected(happening: &Happening) -> Option<&'static str> {
-        Some(match happening {
-            Happening::SteerAdded { .. } => {
-                "too much was said that the agent has not seen; this was not taken"
-            }
-            Happening::InterruptRequested => "there is no turn to interrupt",
-            Happening::PauseRequested => "it pauses or stops already",
-            Happening::ContinueRequested => "it is not paused",
-            Happening::SleepSkipped => "it does not sleep",
-            Happening::Reviewed(Verdict::Revise(_)) => {
-                "nothing is asked, or too much was said that the agent has not seen; this was not taken"
-            }
-            Happening::Reviewed(_) => "nothing is asked",
-            Happening::RuleSet(_) | Happening::PhaseRuleSet { .. } => {
-                "that is no rule a run can be made by"
-            }
-            Happening::AgainRequested(_) => "not now: something is being ended; try again",
-            _ => return None,
-        })
     }
 
     /// Says what people said in vain, unless the run merely waits to be resumed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
 use loop_state::{
-    AttemptInput, Event, Happening, StopCause, StopReason, StopRequest, Timestamp, When,
+    AttemptInput, Effect, Event, Happening, StopCause, StopReason, StopRequest, Timestamp, When,
 };
 use rlm_store::deadline::until;
 use tokio::time::{Instant, timeout};
@@ -14,7 +14,6 @@ use crate::Error;
 use crate::check::CheckEnd;
 use crate::control::{Coming, Mark, Wish, Wishes};
 use crate::hook::Hooks;
-use crate::news::News;
 use crate::runner::{Attempt, DriverFactory, Runner, settle, wake};
 
 /// How long a shutdown may be without its reason.
@@ -40,10 +39,7 @@ impl Runner {
         let mut happenings = VecDeque::new();
         self.hear_all(wishes, &mut happenings).await?;
         self.heed_shutdown(wishes, &mut happenings).await?;
-        let stop = happenings.iter().find_map(|it| match it.what {
-            Happening::StopRequested(request) => Some(request),
-            _ => None,
-        });
+        let stop = happenings.iter().find_map(|it| it.what.stop());
         if let Some(request) = stop {
             let at = self.clock.now();
             let what = Happening::StoppedEarly(request);
@@ -76,24 +72,24 @@ impl Runner {
                     continue;
                 }
             };
-            let rejection = Self::why_rejected(&what);
             let event = Event {
                 at: self.clock.now(),
                 what,
             };
-            self.journal.note(event.clone());
-            let effects = self.machine.step(event);
-            let rejection = rejection.filter(|_| effects.is_empty());
-            if let Some(why) = rejection {
-                self.tell(News::Rejected(why.into()));
+            let effects = self.machine.step(event.clone());
+            let refusal = effects.iter().find_map(|effect| match effect {
+                Effect::Refuse(why) => Some(why.clone()),
+                _ => None,
+            });
+            if refusal.is_none() {
+                self.journal.note(event);
             }
             for effect in effects {
                 let at_once = self.perform(effect, drivers, wishes).await?;
                 happenings.extend(at_once.into_iter().map(Coming::from));
             }
             self.refresh_view();
-            reply
-                .send(rejection.map_or(Ok(Mark::from(self.machine.head())), |why| Err(why.into())));
+            reply.send(refusal.map_or(Ok(Mark::from(self.machine.head())), Err));
             if let Some(end) = &self.machine.head().end
                 && happenings.is_empty()
             {
@@ -120,8 +116,9 @@ impl Runner {
         self.hear_all(wishes, happenings).await?;
         if !is_told {
             let (by, when) = (StopCause::Terminated, When::Now);
-            let stop = self.hear_stop(StopRequest { by, when });
-            happenings.push_front(stop.into());
+            let request = StopRequest { by, when };
+            self.hear_stop(request);
+            happenings.push_front(Happening::StopRequested(request).into());
         }
         Ok(())
     }

@@ -61,12 +61,9 @@ impl Runner {
                     "what bounds a run is only lowered by what an agent can write; set it on the run itself, with rlm set".to_owned()
                 }
                 Ok(_) => {
-                    set.push(match phase == head.phase {
-                        true => Happening::RuleSet(rule),
-                        false => Happening::PhaseRuleSet {
-                            phase,
-                            change: rule,
-                        },
+                    set.push(Happening::PhaseRuleSet {
+                        phase,
+                        change: rule,
                     });
                     continue;
                 }

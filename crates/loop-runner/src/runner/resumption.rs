@@ -2,7 +2,7 @@
 
 use loop_state::{
     CheckResult, Effect, Event, Happening, Head, MAX_STEER_BYTES, MAX_STEERS, Machine, Notice,
-    Resume, Step, Tree,
+    Request, Resume, Step, Tree,
 };
 use rlm_store::{
     Loss, Place, Project, PromptSource, RunHead, RunId, Settings, loss, prompt_file, transcript,
@@ -99,7 +99,7 @@ impl Runner {
             for effect in machine.step(Event { at, what }) {
                 match effect {
                     Effect::Announce(Notice::Sleeping { .. }) if is_assumed => {
-                        happening = Some(Happening::SleepSkipped);
+                        happening = Some(Happening::Requested(Request::Skip));
                     }
                     Effect::Announce(notice) if !is_assumed => found.notices.push(notice),
                     Effect::RunGate(index) => {

@@ -3,11 +3,79 @@
 use super::{Effects, Machine, once_saved};
 use crate::text::{MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, tail};
 use crate::{
-    Again, CutCause, Effect, Happening, Notice, SessionPolicy, Steer, SteerState, Step, StopReason,
-    Then, Timestamp, Verdict,
+    Again, CutCause, Effect, Happening, Notice, PauseAfter, Request, SessionPolicy, Steer,
+    SteerState, Step, StopReason, Then, Timestamp, Verdict,
 };
 
 impl Machine {
+    /// Does what a person asks, or says why not.
+    pub(super) fn requested(&mut self, request: Request, at: Timestamp) -> Effects {
+        let why = request.why_in_vain();
+        let mut effects = match self.is_live() {
+            true => self.obey(request, at),
+            false => Effects::new(),
+        };
+        let is_in_vain = { effects.iter() }.all(|it| matches!(it, Effect::PauseAt(_)));
+        let why = why.filter(|_| is_in_vain).map(refuse);
+        effects.extend(why);
+        effects
+    }
+
+    fn obey(&mut self, request: Request, at: Timestamp) -> Effects {
+        self.head.last_at = self.head.last_at.max(at);
+        let step = self.head.step.clone();
+        if let Some(stop) = request.stop() {
+            return self.stop_requested(stop, step, at);
+        }
+        let is_interruptible = self.interruptible;
+        match request {
+            // Nobody is at work who could be told: it is what the person thinks of what was done.
+            Request::Steer { text, .. } if matches!(step, Step::Review { .. }) => {
+                self.reviewed(Verdict::Revise(text), &step, at)
+            }
+            Request::Steer { text, now } => {
+                self.steer_added(text, now && is_interruptible, step, at)
+            }
+            Request::Interrupt if !is_interruptible => vec![refuse(
+                "this agent can't be interrupted within its turn: stop it, or restart the iteration",
+            )],
+            Request::Interrupt => self.interrupt_requested(&step),
+            Request::Pause {
+                after: PauseAfter::Tool,
+                ..
+            } if !is_interruptible => vec![refuse(
+                "this agent can't be interrupted within its turn: pause it when the iteration is complete",
+            )],
+            Request::Pause { reason, after } => {
+                let pause = self.pause_requested(reason.is_some(), &step, at);
+                let reason = reason.filter(|_| !pause.is_empty());
+                let mut effects = vec![Effect::PauseAt(after)];
+                effects.extend(reason.map(Effect::PauseReason));
+                effects.extend(pause);
+                effects
+            }
+            Request::Continue => self.continue_requested(&step, at),
+            Request::Skip => match step {
+                Step::Sleeping { .. } => self.proceed(at),
+                Step::Waiting { .. } => self.wait_over(at),
+                _ => Effects::new(),
+            },
+            Request::Review(verdict) => self.reviewed(verdict, &step, at),
+            Request::Set(change) => self
+                .rule_set(self.head.phase, change, &step, at)
+                .unwrap_or_else(|e| vec![Effect::Refuse(e.to_string().into())]),
+            Request::Again { what } => self.again_requested(what, &step, at),
+            Request::Fresh => {
+                self.head.fresh = true;
+                vec![Effect::Save, Effect::Announce(Notice::Fresh)]
+            }
+            Request::Stop { .. }
+            | Request::Abort
+            | Request::Answer { .. }
+            | Request::Prompt { .. } => Effects::new(),
+        }
+    }
+
     pub(super) fn person_or_agent(
         &mut self,
         what: Happening,
@@ -15,24 +83,11 @@ impl Machine {
         at: Timestamp,
     ) -> Effects {
         match what {
-            Happening::SteerAdded { text, now } => self.steer_added(text, now, step, at),
             Happening::SteerMoved { id, state } => self.steer_moved(id, state),
-            Happening::InterruptRequested => self.interrupt_requested(&step),
-            Happening::PauseRequested => self.pause_requested(&step, at),
-            Happening::ContinueRequested => self.continue_requested(&step, at),
-            Happening::SleepSkipped => match step {
-                Step::Sleeping { .. } => self.proceed(at),
-                Step::Waiting { .. } => self.wait_over(at),
-                _ => Effects::new(),
-            },
             Happening::Attended(attended) => self.attended(attended, &step, at),
-            Happening::Reviewed(verdict) => self.reviewed(verdict, &step, at),
-            Happening::RuleSet(change) => self.rule_set(self.head.phase, change, &step, at),
-            Happening::PhaseRuleSet { phase, change } => self.rule_set(phase, change, &step, at),
-            Happening::AgainRequested(again) => self.again_requested(again, &step, at),
-            Happening::FreshRequested => {
-                self.head.fresh = true;
-                vec![Effect::Save, Effect::Announce(Notice::Fresh)]
+            Happening::PhaseRuleSet { phase, change } => {
+                let effects = self.rule_set(phase, change, &step, at);
+                effects.unwrap_or_default()
             }
             Happening::SessionKnown(id) => self.session_known(id),
             Happening::Prompted
@@ -167,9 +222,11 @@ impl Machine {
         ]
     }
 
-    fn pause_requested(&mut self, step: &Step, at: Timestamp) -> Effects {
+    /// The newest reason counts, also where the run waits already.
+    fn pause_requested(&mut self, has_reason: bool, step: &Step, at: Timestamp) -> Effects {
         match step {
             Step::Sleeping { .. } => self.pause(at),
+            _ if has_reason && (self.head.is_waiting() || self.head.pausing) => vec![Effect::Save],
             _ if self.head.is_waiting() => Effects::new(),
             _ if self.head.pausing || self.head.stopping.is_some() => Effects::new(),
             _ => {
@@ -224,7 +281,8 @@ impl Machine {
             Step::Settling { then: Then::Next } => {
                 let then = Then::Again(again);
                 self.head.step = Step::Settling { then };
-                Effects::new()
+                self.head.fresh = true;
+                return vec![Effect::Save, Effect::Announce(Notice::Again(again))];
             }
             Step::Settling { .. } => return Effects::new(),
             _ if self.head.halting => Effects::new(),
@@ -286,6 +344,10 @@ impl Machine {
         self.head.session = None;
         once_saved(Notice::SessionLost, self.begin_attempt(at))
     }
+}
+
+fn refuse(why: &'static str) -> Effect {
+    Effect::Refuse(why.into())
 }
 
 /// Says that a steer is taken down.

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::{Effects, Machine, once_saved};
 use crate::text::tail;
-use crate::{CutCause, Effect, Head, Notice, RuleChange, Step, StopReason, Timestamp, Wait, Waits};
+use crate::{
+    CutCause, Effect, Head, Notice, RuleChange, RulesError, Step, StopReason, Timestamp, Wait,
+    Waits,
+};
 
 /// How many tries an iteration has before what may not come again counts as a failure.
 pub(super) const TRIES: u32 = 4;
@@ -122,11 +125,8 @@ impl Machine {
         change: RuleChange,
         step: &Step,
         at: Timestamp,
-    ) -> Effects {
-        let Ok(rules) = self.head.rules.with(phase, &change) else {
-            return Effects::new();
-        };
-        self.head.rules = rules;
+    ) -> Result<Effects, RulesError> {
+        self.head.rules = self.head.rules.with(phase, &change)?;
         let reason = match (step, change) {
             (Step::Waiting { .. }, _) => self.wait_in_vain(at),
             // The next iteration would be paid for before it is known that it was not to be.
@@ -151,7 +151,7 @@ impl Machine {
             },
             false => Notice::RuleSet(change),
         };
-        once_saved(notice, effects)
+        Ok(once_saved(notice, effects))
     }
 }
 

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use loop_state::times::{INTERRUPTED_TURN, POLITE_STOP};
 use loop_state::{
-    AgentState, AttemptEffect, AttemptInput, AttemptMachine, Moment, TurnEndKind, TurnOutcome,
+    AgentState, AttemptEffect, AttemptInput, AttemptMachine, Moment, PauseAfter, TurnEndKind,
+    TurnOutcome,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -217,7 +218,7 @@ fn a_pause_interrupts_the_turn_when_the_last_tool_ends() {
     for pausing in [false, true] {
         let mut trace = Trace::new();
         trace.then(open(1));
-        trace.then(AttemptInput::PauseAtTool(true));
+        trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
         trace.moment.pausing = pausing;
         let interrupts = trace.then(open(0)).len();
         assert_eq!(interrupts, usize::from(pausing), "a pause may be withdrawn");
@@ -227,7 +228,7 @@ fn a_pause_interrupts_the_turn_when_the_last_tool_ends() {
 #[test]
 fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
     let open = |tools| AttemptInput::Open { tools, asks: 0 };
-    let pause = AttemptInput::PauseAtTool(true);
+    let pause = AttemptInput::PauseAt(PauseAfter::Tool);
     let interrupt = AttemptInput::Interrupt { unread: true };
     for requests in [[pause.clone(), interrupt.clone()], [interrupt, pause]] {
         let mut trace = Trace::new();

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    Autonomy, Effect, Happening, MAX_PHASES, Notice, RuleChange, RulesError, StopReason, Streak,
-    Timer, Timestamp, Tree, TurnOutcome,
+    Autonomy, Effect, Happening, MAX_PHASES, Notice, PauseAfter, Request, RuleChange, RulesError,
+    StopReason, Streak, Timer, Timestamp, Tree, TurnOutcome,
 };
 
 use crate::limits::{HOUR, limited, metered, used};
 use crate::person::started;
 use crate::rules;
-use crate::traces::{Trace, failed};
+use crate::traces::{Trace, failed, in_vain};
 
 #[test]
 fn a_rule_that_changes_is_in_effect_at_once() {
@@ -19,9 +19,12 @@ fn a_rule_that_changes_is_in_effect_at_once() {
     trace.then(used(3_000_000, 10));
     let change = RuleChange::MaxCost(Some(3_500_000));
     let told = Effect::Announce(Notice::RuleSet(change));
-    assert_eq!(trace.then(Happening::RuleSet(change)), [Effect::Save, told]);
+    assert_eq!(
+        trace.then(Happening::Requested(Request::Set(change))),
+        [Effect::Save, told]
+    );
     let change = RuleChange::MaxCost(Some(2_000_000));
-    let effects = trace.then(Happening::RuleSet(change));
+    let effects = trace.then(Happening::Requested(Request::Set(change)));
     assert_eq!(effects.last(), Some(&Effect::StopAttempt));
     assert_eq!(
         trace.machine.head().rules.max_cost_microusd,
@@ -30,12 +33,12 @@ fn a_rule_that_changes_is_in_effect_at_once() {
 
     let mut trace = Trace::new(rules(|_| {}));
     let change = RuleChange::IterationTimeout(Some(Duration::from_secs(5)));
-    trace.then(Happening::RuleSet(change));
+    trace.then(Happening::Requested(Request::Set(change)));
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(5_100)));
     trace.then(limited(Some(HOUR)));
-    trace.then(Happening::RuleSet(RuleChange::WaitOnLimit(
+    trace.then(Happening::Requested(Request::Set(RuleChange::WaitOnLimit(
         Duration::from_secs(60),
-    )));
+    ))));
     assert!(matches!(trace.reason(), StopReason::RateLimit { .. }));
 }
 
@@ -66,10 +69,10 @@ fn what_is_a_rule_of_the_run_is_told_without_a_phase() {
             true => Notice::PhaseRuleSet { phase, change },
             false => Notice::RuleSet(change),
         };
-        let effects = trace.then(Happening::RuleSet(change));
+        let effects = trace.then(Happening::Requested(Request::Set(change)));
         assert_eq!(effects, [Effect::Save, Effect::Announce(told)]);
         // Where there is one phase only, nobody needs its name.
-        let effects = alone.then(Happening::RuleSet(change));
+        let effects = alone.then(Happening::Requested(Request::Set(change)));
         let told = Notice::RuleSet(change);
         assert_eq!(effects, [Effect::Save, Effect::Announce(told)]);
     }
@@ -139,7 +142,7 @@ fn a_rule_that_makes_no_run_is_not_taken() {
         RuleChange::Autonomy(Autonomy::Batch(0)),
     ] {
         assert!(
-            trace.then(Happening::RuleSet(change)).is_empty(),
+            in_vain(&trace.then(Happening::Requested(Request::Set(change)))),
             "{change:?}"
         );
     }
@@ -157,8 +160,10 @@ fn a_plan_that_becomes_shorter_ends_its_phase_and_not_the_run() {
     }));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     trace.then(Happening::Settled(Tree::default()));
-    trace.then(Happening::RuleSet(RuleChange::MaxIterations(Some(1))));
-    let effects = trace.then(Happening::SleepSkipped);
+    trace.then(Happening::Requested(Request::Set(
+        RuleChange::MaxIterations(Some(1)),
+    )));
+    let effects = trace.then(Happening::Requested(Request::Skip));
     assert!(
         matches!(effects[0], Effect::SealPhase { .. }),
         "{effects:?}"
@@ -176,7 +181,9 @@ fn a_plan_of_the_last_phase_that_becomes_shorter_is_sealed_when_it_ends() {
     }));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     trace.then(Happening::Settled(Tree::default()));
-    trace.then(Happening::RuleSet(RuleChange::MaxIterations(Some(1))));
+    trace.then(Happening::Requested(Request::Set(
+        RuleChange::MaxIterations(Some(1)),
+    )));
     let effects = trace.then(Happening::TimeUp(Timer::Sleep));
     assert!(
         matches!(effects[0], Effect::SealPhase { .. }),
@@ -194,7 +201,13 @@ fn a_plan_of_the_last_phase_that_becomes_shorter_is_sealed_when_it_ends() {
 fn failures_that_are_too_many_by_a_new_rule_begin_no_other_iteration() {
     let rests = [
         (Autonomy::Full, None),
-        (Autonomy::Full, Some(Happening::PauseRequested)),
+        (
+            Autonomy::Full,
+            Some(Happening::Requested(Request::Pause {
+                reason: None,
+                after: PauseAfter::Iteration,
+            })),
+        ),
         (Autonomy::Batch(1), None),
     ];
     for (autonomy, wish) in rests {
@@ -207,7 +220,7 @@ fn failures_that_are_too_many_by_a_new_rule_begin_no_other_iteration() {
         trace.then(Happening::CheckEnded(failed("red")));
         trace.then(Happening::Settled(Tree::default()));
         wish.map(|wish| trace.then(wish));
-        let change = |max| Happening::RuleSet(RuleChange::MaxFailures(max));
+        let change = |max| Happening::Requested(Request::Set(RuleChange::MaxFailures(max)));
         trace.then(change(2));
         assert_eq!(trace.machine.head().end, None);
         trace.then(change(1));
@@ -227,7 +240,10 @@ fn a_lower_limit_of_failures_leaves_a_turn_its_chance() {
     assert_eq!(trace.machine.head().streaks.failures, 1);
     let change = RuleChange::MaxFailures(1);
     let told = Effect::Announce(Notice::RuleSet(change));
-    assert_eq!(trace.then(Happening::RuleSet(change)), [Effect::Save, told]);
+    assert_eq!(
+        trace.then(Happening::Requested(Request::Set(change))),
+        [Effect::Save, told]
+    );
     assert_eq!(trace.machine.head().end, None);
 }
 
@@ -257,9 +273,14 @@ fn a_rule_of_a_phase_that_is_still_to_come_is_named_with_it_and_saved() {
     let head = serde_json::to_string(trace.machine.head()).unwrap();
     let read: loop_state::Head = serde_json::from_str(&head).unwrap();
     assert_eq!(read, *trace.machine.head());
-    assert_eq!(trace.then(Happening::RuleSet(change)), told(&first));
+    assert_eq!(
+        trace.then(Happening::Requested(Request::Set(change))),
+        told(&first)
+    );
     let nowhere = Happening::PhaseRuleSet { phase: 2, change };
     assert!(trace.then(nowhere).is_empty());
     let nothing = RuleChange::CheckTimeout(Duration::ZERO);
-    assert!(trace.then(Happening::RuleSet(nothing)).is_empty());
+    assert!(in_vain(
+        &trace.then(Happening::Requested(Request::Set(nothing)))
+    ));
 }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use loop_state::{
-    Again, Autonomy, CheckResult, Event, Happening, Head, Limits, Machine, PhaseRules, Resume,
-    RuleChange, Rules, SessionPolicy, StopCause, StopRequest, Timestamp, Tree, TurnOutcome, Usage,
-    Verdict, When,
+    Again, Autonomy, CheckResult, Event, Happening, Head, Limits, Machine, PauseAfter, PhaseRules,
+    Request, Resume, RuleChange, Rules, SessionPolicy, StopCause, StopRequest, Timestamp, Tree,
+    TurnOutcome, Usage, Verdict, When,
 };
 
 use crate::promises::{PROMISES, Seen, broken};
@@ -81,21 +81,26 @@ fn alphabet(at: Timestamp) -> Vec<Happening> {
         }),
         stop(When::Now),
         stop(When::AfterIteration),
-        Happening::SteerAdded {
+        Happening::Requested(Request::Steer {
             text: "mind".into(),
             now: true,
-        },
-        Happening::ContinueRequested,
-        Happening::PauseRequested,
-        Happening::SleepSkipped,
-        Happening::AgainRequested(Again::Iteration),
-        Happening::AgainRequested(Again::Phase),
+        }),
+        Happening::Requested(Request::Continue),
+        Happening::Requested(Request::Pause {
+            reason: None,
+            after: PauseAfter::Iteration,
+        }),
+        Happening::Requested(Request::Skip),
+        Happening::Requested(Request::Again {
+            what: Again::Iteration,
+        }),
+        Happening::Requested(Request::Again { what: Again::Phase }),
         Happening::Attended(false),
-        Happening::Reviewed(Verdict::Continue),
-        Happening::Reviewed(Verdict::Revise("smaller".into())),
-        Happening::Reviewed(Verdict::Exit),
-        Happening::RuleSet(RuleChange::MaxCost(Some(1))),
-        Happening::RuleSet(RuleChange::WaitOnLimit(Duration::ZERO)),
+        Happening::Requested(Request::Review(Verdict::Continue)),
+        Happening::Requested(Request::Review(Verdict::Revise("smaller".into()))),
+        Happening::Requested(Request::Review(Verdict::Exit)),
+        Happening::Requested(Request::Set(RuleChange::MaxCost(Some(1)))),
+        Happening::Requested(Request::Set(RuleChange::WaitOnLimit(Duration::ZERO))),
         Happening::SessionKnown("s".into()),
         Happening::Resumed(Resume::default()),
         Happening::Resumed(attended),
@@ -119,7 +124,7 @@ fn places() -> Vec<(&'static str, Vec<Happening>)> {
         let (reset, why) = (None, "limit".into());
         turn(TurnOutcome::RateLimited { reset, why })
     };
-    let next = || Happening::Reviewed(Verdict::Continue);
+    let next = || Happening::Requested(Request::Review(Verdict::Continue));
     vec![
         ("the first turn", vec![]),
         ("the boundary", vec![done(), settled()]),
@@ -132,7 +137,14 @@ fn places() -> Vec<(&'static str, Vec<Happening>)> {
         ("an interrupted turn", vec![turn(TurnOutcome::Interrupted)]),
         (
             "a pause",
-            vec![Happening::PauseRequested, done(), settled()],
+            vec![
+                Happening::Requested(Request::Pause {
+                    reason: None,
+                    after: PauseAfter::Iteration,
+                }),
+                done(),
+                settled(),
+            ],
         ),
         (
             "the end",

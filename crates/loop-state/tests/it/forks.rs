@@ -1,6 +1,8 @@
 //! Runs that begin where another one stood.
 
-use loop_state::{Again, Effect, Happening, Head, Lineage, Resume, Step, Then, TurnOutcome};
+use loop_state::{
+    Again, Effect, Happening, Head, Lineage, Request, Resume, Step, Then, TurnOutcome,
+};
 
 use crate::pipeline::{next_phase, pipeline, plan};
 use crate::traces::{Trace, failed};
@@ -70,7 +72,7 @@ fn x111a_a_wish_to_begin_again_was_the_other_runs() {
         seq: 7,
     };
     // A turn that is being ended for it.
-    trace.then(Happening::AgainRequested(Again::Phase));
+    trace.then(Happening::Requested(Request::Again { what: Again::Phase }));
     let fork = trace.machine.head().clone().fork(lineage());
     let trace = Trace::resumed(fork, Resume::default());
     assert_eq!(trace.machine.head().iteration, 2);
@@ -78,7 +80,7 @@ fn x111a_a_wish_to_begin_again_was_the_other_runs() {
     let mut trace = Trace::new(crate::rules(|_| {}));
     trace.iteration(failed("red"));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
-    trace.then(Happening::AgainRequested(Again::Phase));
+    trace.then(Happening::Requested(Request::Again { what: Again::Phase }));
     trace.then(Happening::CheckEnded(failed("ended")));
     let then = Then::Again(Again::Phase);
     assert_eq!(trace.machine.head().step, Step::Settling { then });

@@ -1,8 +1,8 @@
 //! Another agent goes on with the work of a run.
 
 use loop_state::{
-    Brief, Effect, Event, Handover, Happening, Head, Machine, Resume, Rules, SessionPolicy,
-    SteerState, Timestamp, TurnOutcome, When,
+    Brief, Effect, Event, Handover, Happening, Head, Machine, Request, Resume, Rules,
+    SessionPolicy, SteerState, Timestamp, TurnOutcome, When,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -35,7 +35,7 @@ fn stopped() -> Trace {
     trace.then(Happening::SessionKnown("mine".into()));
     trace.then(Happening::Prompted);
     let (text, now) = ("mind the docs".into(), false);
-    trace.then(Happening::SteerAdded { text, now });
+    trace.then(Happening::Requested(Request::Steer { text, now }));
     let state = SteerState::Seen;
     trace.then(Happening::SteerMoved { id: 1, state });
     trace.then(stop(When::Now));

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    Again, Autonomy, Budget, CheckResult, CutCause, Effect, Happening, Notice, PhaseRules, Resume,
-    Rules, RulesError, Step, StopCause, StopReason, Streak, Timer, Timestamp, Tree, TurnOutcome,
-    Usage, Wait, Waits, When,
+    Again, Autonomy, Budget, CheckResult, CutCause, Effect, Happening, Notice, PhaseRules, Request,
+    Resume, Rules, RulesError, Step, StopCause, StopReason, Streak, Timer, Timestamp, Tree,
+    TurnOutcome, Usage, Wait, Waits, When,
 };
 
 use crate::person::started;
 use crate::rules;
-use crate::traces::{Trace, failed, stop};
+use crate::traces::{Trace, failed, in_vain, stop};
 
 pub(crate) const HOUR: u64 = 3_600_000;
 
@@ -149,11 +149,13 @@ fn x108a_what_comes_late_starts_no_other_iteration() {
 #[test]
 fn x108a_a_session_that_waits_for_a_word_is_ended_too() {
     let mut trace = costly();
-    trace.then(Happening::InterruptRequested);
+    trace.then(Happening::Requested(Request::Interrupt));
     trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
     let effects = trace.then(used(2_000_000, 1));
     assert_eq!(effects, [Effect::Save, Effect::StopAttempt]);
-    assert!(trace.then(Happening::ContinueRequested).is_empty());
+    assert!(in_vain(
+        &trace.then(Happening::Requested(Request::Continue))
+    ));
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     assert!(matches!(trace.reason(), StopReason::Budget(_)));
 }
@@ -314,14 +316,16 @@ fn x107d_a_person_can_cut_the_wait_short_stop_in_it_or_begin_again() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(limited(Some(HOUR)));
     let mut other = trace.machine.clone();
-    let effects = trace.then(Happening::SleepSkipped);
+    let effects = trace.then(Happening::Requested(Request::Skip));
     assert_eq!(started(&effects).attempt, 2);
     assert_eq!(
         trace.machine.head().waits.limit_ms,
         100,
         "only what was waited counts"
     );
-    let again = Happening::AgainRequested(Again::Iteration);
+    let again = Happening::Requested(Request::Again {
+        what: Again::Iteration,
+    });
     assert_eq!(
         started(&other.clone().step(crate::at(HOUR, again))).attempt,
         2

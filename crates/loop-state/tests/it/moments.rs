@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use loop_state::{
-    Again, Autonomy, CheckResult, CutCause, Effect, Happening, MAX_ERRORS, Machine, Notice, Resume,
-    Step, StopCause, StopReason, StopRequest, Timer, Timestamp, Tree, TurnOutcome, Verdict, When,
+    Again, Autonomy, CheckResult, CutCause, Effect, Happening, MAX_ERRORS, Machine, Notice,
+    PauseAfter, Request, Resume, Step, StopCause, StopReason, StopRequest, Timer, Timestamp, Tree,
+    TurnOutcome, Verdict, When,
 };
 
 use crate::limits::{limited, metered};
 use crate::person::{started, steer};
-use crate::traces::{Trace, failed, stop};
+use crate::traces::{Trace, failed, in_vain, stop};
 use crate::{at, rules};
 
 /// A run whose turn takes too long after five seconds, and whose agent is silent for too long after two.
@@ -29,7 +30,7 @@ fn request(by: StopCause) -> StopRequest {
 fn nothing_comes_before_the_start() {
     for early in [
         Happening::Resumed(Resume::default()),
-        Happening::FreshRequested,
+        Happening::Requested(Request::Fresh),
         Happening::Denied,
         stop(When::Now),
         Happening::TurnEnded(TurnOutcome::Completed),
@@ -161,7 +162,9 @@ fn failed_turns_are_counted_and_none_of_them_is_idle() {
 fn an_agent_that_is_being_ended_is_told_and_asked_nothing() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(stop(When::Now));
-    assert_eq!(trace.then(Happening::InterruptRequested), []);
+    assert!(in_vain(
+        &trace.then(Happening::Requested(Request::Interrupt))
+    ));
     let effects = trace.then(steer("mind the docs", true));
     assert_eq!(effects.len(), 2, "recorded, for the next one: {effects:?}");
 
@@ -171,17 +174,24 @@ fn an_agent_that_is_being_ended_is_told_and_asked_nothing() {
     trace.then(stop(When::Now));
     let effects = trace.then(steer("mind the docs", true));
     assert_eq!(effects.len(), 2, "recorded, for the next one: {effects:?}");
-    assert_eq!(trace.then(Happening::ContinueRequested), []);
+    assert!(in_vain(
+        &trace.then(Happening::Requested(Request::Continue))
+    ));
 }
 
 #[test]
 fn a_wish_to_pause_is_noted_once_and_a_wish_to_stop_is_the_stronger_one() {
     let mut trace = Trace::new(rules(|_| {}));
-    assert_eq!(trace.then(Happening::PauseRequested).len(), 2);
-    assert_eq!(trace.then(Happening::PauseRequested), []);
+    let pause = Request::Pause {
+        reason: None,
+        after: PauseAfter::Iteration,
+    };
+    let pause = || Happening::Requested(pause.clone());
+    assert!(!in_vain(&trace.then(pause())));
+    assert!(in_vain(&trace.then(pause())));
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(stop(When::AfterIteration));
-    assert_eq!(trace.then(Happening::PauseRequested), []);
+    assert!(in_vain(&trace.then(pause())));
     assert!(!trace.machine.head().pausing);
 }
 
@@ -199,7 +209,9 @@ fn what_is_to_be_done_again_is_done_before_a_stop_behind_it() {
     let mut trace = Trace::new(rules(|rules| rules.phases[0].gates = 1));
     trace.then(stop(When::AfterIteration));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
-    trace.then(Happening::AgainRequested(Again::Iteration));
+    trace.then(Happening::Requested(Request::Again {
+        what: Again::Iteration,
+    }));
     trace.then(Happening::GateEnded(CheckResult::Stopped));
     let effects = trace.then(Happening::Settled(Tree::default()));
     assert_eq!(started(&effects).iteration, 1);
@@ -231,7 +243,8 @@ fn what_is_decided_already_is_not_done_again() {
     trace.then(Happening::CheckEnded(CheckResult::Passed));
     let before = trace.machine.head().clone();
     for again in [Again::Iteration, Again::Phase] {
-        assert_eq!(trace.then(Happening::AgainRequested(again)), []);
+        let effects = trace.then(Happening::Requested(Request::Again { what: again }));
+        assert!(in_vain(&effects), "{effects:?}");
     }
     let after = trace.machine.head();
     assert_eq!((after.again, after.fresh), (before.again, before.fresh));
@@ -249,7 +262,7 @@ fn a_wish_for_the_iteration_at_a_review_is_not_one_for_the_phase() {
         trace.iteration(failed("red"));
         trace.iteration(failed("red"));
         assert!(matches!(trace.machine.head().step, Step::Review { .. }));
-        let effects = trace.then(Happening::AgainRequested(again));
+        let effects = trace.then(Happening::Requested(Request::Again { what: again }));
         assert_eq!(started(&effects).iteration, iteration);
         assert_eq!(effects[1], Effect::Announce(told));
     }
@@ -260,7 +273,9 @@ fn what_is_being_ended_is_told_so_once() {
     let mut trace = timed();
     let effects = trace.then(Happening::TimeUp(Timer::Idle));
     assert_eq!(effects, [Effect::StopAttempt]);
-    let effects = trace.then(Happening::AgainRequested(Again::Iteration));
+    let effects = trace.then(Happening::Requested(Request::Again {
+        what: Again::Iteration,
+    }));
     let told = Notice::Again(Again::Iteration);
     assert_eq!(effects, [Effect::Save, Effect::Announce(told)]);
     let effects = trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
@@ -283,7 +298,7 @@ fn idleness_is_noted_of_a_turn_that_runs() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
     trace.then(Happening::NothingDone);
-    trace.then(Happening::ContinueRequested);
+    trace.then(Happening::Requested(Request::Continue));
     let effects = trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     assert_eq!(effects, [Effect::Save, Effect::RunCheck]);
 }

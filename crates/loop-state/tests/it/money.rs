@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use loop_state::{
-    CheckResult, CutCause, Effect, Happening, Head, Machine, Notice, RuleChange, Step, Tree,
-    TurnOutcome,
+    CheckResult, CutCause, Effect, Happening, Head, Machine, Notice, Request, RuleChange, Step,
+    Tree, TurnOutcome,
 };
 
 use crate::limits::{HOUR, garbled, limited, metered, used, wait};
@@ -123,7 +123,9 @@ fn x108f_a_limit_that_is_raised_while_it_ends_something_ends_nothing() {
     let mut trace = metered(|rules| rules.max_cost_microusd = Some(100));
     trace.then(used(100, 1));
     assert!(trace.machine.head().halting);
-    trace.then(Happening::RuleSet(RuleChange::MaxCost(Some(900))));
+    trace.then(Happening::Requested(Request::Set(RuleChange::MaxCost(
+        Some(900),
+    ))));
     let effects = trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     let again = started(&effects);
     assert_eq!((again.iteration, again.attempt), (1, 2));
@@ -134,7 +136,9 @@ fn x108f_a_limit_that_is_raised_while_it_ends_something_ends_nothing() {
     trace.now = 1000;
     let effects = trace.then(Happening::TimeUp(loop_state::Timer::Run));
     assert_eq!(effects, [Effect::StopCheck]);
-    trace.then(Happening::RuleSet(RuleChange::MaxDuration(None)));
+    trace.then(Happening::Requested(Request::Set(RuleChange::MaxDuration(
+        None,
+    ))));
     let effects = trace.then(Happening::CheckEnded(CheckResult::Stopped));
     assert_eq!(effects, [Effect::RunCheck], "{}", trace.text);
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use loop_state::{
     Again, Brief, CheckResult, CutCause, Effect, Evidence, Happening, MAX_STEER_BYTES, MAX_STEERS,
-    MAX_TEXT, Notice, Resume, SessionPolicy, SteerState, StopCause, StopReason, Streak, Tree,
-    TurnOutcome, When,
+    MAX_TEXT, Notice, PauseAfter, Request, Resume, RuleChange, SessionPolicy, SteerState,
+    StopCause, StopReason, StopRequest, Streak, Tree, TurnOutcome, When,
 };
 
 use crate::rules;
-use crate::traces::{Trace, failed, stop};
+use crate::traces::{Trace, failed, in_vain, stop};
 
 pub(crate) fn steer(text: &str, now: bool) -> Happening {
     let text = text.into();
-    Happening::SteerAdded { text, now }
+    Happening::Requested(Request::Steer { text, now })
 }
 
 fn moved(id: u32, state: SteerState) -> Happening {
@@ -140,7 +140,7 @@ fn steers_are_bounded_and_never_cut() {
         (MAX_STEERS, large.len())
     );
     assert!(steers.iter().map(|steer| steer.text.len()).sum::<usize>() <= MAX_STEER_BYTES);
-    assert!(trace.then(steer("one more", false)).is_empty());
+    assert!(in_vain(&trace.then(steer("one more", false))));
 }
 
 #[test]
@@ -148,15 +148,15 @@ fn an_interrupted_turn_waits_for_a_word_and_goes_on() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.iteration_timeout = Some(Duration::from_secs(1));
     }));
-    trace.then(Happening::InterruptRequested);
+    trace.then(Happening::Requested(Request::Interrupt));
     trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
     assert_eq!(
         trace.machine.next_deadline(),
         None,
         "a person has all the time there is"
     );
-    trace.then(Happening::ContinueRequested);
-    trace.then(Happening::InterruptRequested);
+    trace.then(Happening::Requested(Request::Continue));
+    trace.then(Happening::Requested(Request::Interrupt));
     trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
     trace.then(steer("another way", false));
     assert_snapshot!(trace.text);
@@ -184,16 +184,25 @@ fn a_stop_or_a_crash_while_a_session_waits_cuts_the_attempt() {
 #[test]
 fn c75a_c75c_c75e_a_pause_waits_for_the_iteration_and_then_for_a_person() {
     let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
-    trace.then(Happening::PauseRequested);
+    trace.then(Happening::Requested(Request::Pause {
+        reason: None,
+        after: PauseAfter::Iteration,
+    }));
     trace.iteration(failed("no"));
     assert_eq!(trace.machine.next_deadline(), None);
-    trace.then(Happening::ContinueRequested);
+    trace.then(Happening::Requested(Request::Continue));
     // Taken back before it took effect.
-    trace.then(Happening::PauseRequested);
-    trace.then(Happening::ContinueRequested);
+    trace.then(Happening::Requested(Request::Pause {
+        reason: None,
+        after: PauseAfter::Iteration,
+    }));
+    trace.then(Happening::Requested(Request::Continue));
     trace.iteration(failed("no"));
     // In the sleep it is in effect at once.
-    trace.then(Happening::PauseRequested);
+    trace.then(Happening::Requested(Request::Pause {
+        reason: None,
+        after: PauseAfter::Iteration,
+    }));
     trace.then(stop(When::Now));
     assert_snapshot!(trace.text);
 }
@@ -201,7 +210,10 @@ fn c75a_c75c_c75e_a_pause_waits_for_the_iteration_and_then_for_a_person() {
 #[test]
 fn a_paused_run_is_resumed_where_it_was() {
     let mut trace = Trace::new(rules(|_| {}));
-    trace.then(Happening::PauseRequested);
+    trace.then(Happening::Requested(Request::Pause {
+        reason: None,
+        after: PauseAfter::Iteration,
+    }));
     trace.iteration(failed("no"));
     let effects = trace.crash_and_resume();
     assert_eq!(started(&effects).iteration, 2);
@@ -225,7 +237,9 @@ fn a_session_with_an_id_beyond_all_bounds_is_not_gone_on_with() {
 fn s25a_restart_does_the_iteration_again_in_a_fresh_session() {
     let mut trace = continuing();
     trace.iteration(failed("no"));
-    let effects = trace.then(Happening::AgainRequested(Again::Iteration));
+    let effects = trace.then(Happening::Requested(Request::Again {
+        what: Again::Iteration,
+    }));
     assert_eq!(effects.last(), Some(&Effect::StopAttempt));
     let effects = trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     let brief = started(&effects);
@@ -241,7 +255,9 @@ fn s25a_restart_does_the_iteration_again_in_a_fresh_session() {
 fn s25a_a_finished_iteration_is_done_again_as_another_attempt() {
     let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
     trace.iteration(failed("its own"));
-    let effects = trace.then(Happening::AgainRequested(Again::Iteration));
+    let effects = trace.then(Happening::Requested(Request::Again {
+        what: Again::Iteration,
+    }));
     let brief = started(&effects);
     assert_eq!((brief.iteration, brief.attempt), (1, 2));
     assert_eq!(brief.feedback, None);
@@ -249,7 +265,7 @@ fn s25a_a_finished_iteration_is_done_again_as_another_attempt() {
 
 #[test]
 fn s25b_start_over_begins_at_iteration_one_in_any_step() {
-    let over = || Happening::AgainRequested(Again::Phase);
+    let over = || Happening::Requested(Request::Again { what: Again::Phase });
     let mut trace = continuing();
     trace.iteration(failed("no"));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
@@ -270,7 +286,7 @@ fn s25b_start_over_begins_at_iteration_one_in_any_step() {
 
     // A crash while the turn was being ended for it does not forget it.
     trace.iteration(failed("no"));
-    trace.then(Happening::SleepSkipped);
+    trace.then(Happening::Requested(Request::Skip));
     trace.then(over());
     let effects = trace.crash_and_resume();
     assert_eq!(started(&effects).iteration, 1);
@@ -281,7 +297,9 @@ fn s25b_start_over_begins_at_iteration_one_in_any_step() {
 #[test]
 fn a_stop_goes_before_a_restart() {
     let mut trace = Trace::new(rules(|_| {}));
-    trace.then(Happening::AgainRequested(Again::Iteration));
+    trace.then(Happening::Requested(Request::Again {
+        what: Again::Iteration,
+    }));
     trace.then(stop(When::Now));
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     assert!(trace.reason().is_stopped());
@@ -290,16 +308,16 @@ fn a_stop_goes_before_a_restart() {
 #[test]
 fn the_sleep_can_be_skipped() {
     let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
-    assert!(trace.then(Happening::SleepSkipped).is_empty());
+    assert!(in_vain(&trace.then(Happening::Requested(Request::Skip))));
     trace.iteration(failed("no"));
-    let effects = trace.then(Happening::SleepSkipped);
+    let effects = trace.then(Happening::Requested(Request::Skip));
     assert_eq!(started(&effects).iteration, 2);
 }
 
 #[test]
 fn a_fresh_session_can_be_wished_for_once() {
     let mut trace = continuing();
-    trace.then(Happening::FreshRequested);
+    trace.then(Happening::Requested(Request::Fresh));
     let effects = trace.iteration(failed("no"));
     assert_eq!(started(&effects).session, None);
     trace.then(Happening::SessionKnown("s2".into()));
@@ -444,7 +462,7 @@ fn a_fresh_session_is_told_what_the_old_one_had_seen() {
     let mut trace = continuing();
     trace.then(steer("mind the docs", false));
     trace.then(moved(1, SteerState::Seen));
-    trace.then(Happening::FreshRequested);
+    trace.then(Happening::Requested(Request::Fresh));
     trace.crash_and_resume();
     let effects = trace.then(Happening::CheckEnded(failed("no")));
     let brief = started(&effects);
@@ -456,7 +474,9 @@ fn a_wish_to_begin_again_is_kept_while_the_tree_is_ended_and_over_a_crash() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     trace.then(Happening::CheckEnded(failed("no")));
-    trace.then(Happening::AgainRequested(Again::Iteration));
+    trace.then(Happening::Requested(Request::Again {
+        what: Again::Iteration,
+    }));
     let mut crashed = trace.machine.head().clone();
     let effects = trace.then(Happening::Settled(Tree::default()));
     assert_eq!(
@@ -474,7 +494,9 @@ fn a_wish_to_begin_again_is_kept_while_the_tree_is_ended_and_over_a_crash() {
 
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
-    trace.then(Happening::AgainRequested(Again::Iteration));
+    trace.then(Happening::Requested(Request::Again {
+        what: Again::Iteration,
+    }));
     let effects = trace.crash_and_resume();
     assert_eq!(
         (started(&effects).iteration, started(&effects).attempt),
@@ -495,4 +517,110 @@ fn a_session_is_lost_only_if_there_was_one_to_go_on_with() {
         trace.reason(),
         StopReason::Stuck(Streak::Failures, 3)
     ));
+}
+
+/// What a request comes to: the refusal, if it is refused.
+fn refusal(effects: &[Effect]) -> Option<&str> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Refuse(why) => Some(&**why),
+        _ => None,
+    })
+}
+
+#[test]
+fn an_agent_that_cannot_be_interrupted_is_not_and_what_is_said_waits() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(Happening::Interruptible(false));
+    let at_tool = Request::Pause {
+        reason: Some("lunch".into()),
+        after: PauseAfter::Tool,
+    };
+    for request in [Request::Interrupt, at_tool.clone()] {
+        let effects = trace.then(Happening::Requested(request));
+        let why = refusal(&effects).unwrap();
+        assert!(why.starts_with("this agent can't be interrupted"), "{why}");
+        assert_eq!(effects.len(), 1);
+    }
+    assert!(!trace.machine.head().pausing);
+    let effects = trace.then(steer("mind the docs", true));
+    assert!(effects.contains(&Effect::Deliver(1)));
+    assert!(!effects.contains(&Effect::InterruptTurn));
+
+    trace.then(Happening::Interruptible(true));
+    assert!(
+        trace
+            .then(Happening::Requested(at_tool))
+            .contains(&Effect::PauseAt(PauseAfter::Tool))
+    );
+    let effects = trace.then(Happening::Requested(Request::Interrupt));
+    assert_eq!(effects, [Effect::InterruptTurn]);
+}
+
+#[test]
+fn the_newest_reason_and_boundary_of_a_pause_count() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let pause = |reason: Option<&str>, after| {
+        let reason = reason.map(str::to_owned);
+        Happening::Requested(Request::Pause { reason, after })
+    };
+    trace.then(pause(None, PauseAfter::Tool));
+    let effects = trace.then(pause(Some("lunch"), PauseAfter::Iteration));
+    let reason = Effect::PauseReason("lunch".into());
+    let boundary = Effect::PauseAt(PauseAfter::Iteration);
+    // The reason is there before the save that has to keep it.
+    assert_eq!(effects, [boundary.clone(), reason, Effect::Save]);
+    let effects = trace.then(pause(None, PauseAfter::Iteration));
+    assert_eq!(effects[0], boundary);
+    assert_eq!(refusal(&effects), Some("it pauses or stops already"));
+}
+
+#[test]
+fn abort_and_stop_are_stops_by_a_person() {
+    let by = StopCause::Person;
+    for (request, when) in [
+        (Request::Abort, When::Now),
+        (Request::Stop { after: When::Now }, When::Now),
+        (
+            Request::Stop {
+                after: When::AfterIteration,
+            },
+            When::AfterIteration,
+        ),
+    ] {
+        let mut trace = Trace::new(rules(|_| {}));
+        let asked = Happening::Requested(request);
+        assert_eq!(asked.stop(), Some(StopRequest { by, when }));
+        trace.then(asked.clone());
+        assert_eq!(trace.machine.head().stopping, asked.stop());
+        // Asked again it changes nothing, and is no mistake.
+        assert_eq!(trace.then(asked), []);
+    }
+}
+
+#[test]
+fn a_rule_that_makes_no_run_is_refused_with_its_reason() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let change = RuleChange::MaxIterations(Some(0));
+    let reason = trace.machine.head().rules.with(0, &change).unwrap_err();
+    let effects = trace.then(Happening::Requested(Request::Set(change)));
+    assert_eq!(refusal(&effects), Some(&*reason.to_string()));
+}
+
+#[test]
+fn what_is_wanted_again_while_leftovers_are_ended_is_saved_told_and_done_afresh() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].session = SessionPolicy::Continue;
+    }));
+    trace.then(Happening::SessionKnown("s".into()));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(Happening::CheckEnded(failed("no")));
+    let what = Again::Iteration;
+    let effects = trace.then(Happening::Requested(Request::Again { what }));
+    assert_eq!(
+        effects,
+        [Effect::Save, Effect::Announce(Notice::Again(what))]
+    );
+    let effects = trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(started(&effects).session, None);
+    assert_eq!(trace.machine.head().iteration, 1);
 }

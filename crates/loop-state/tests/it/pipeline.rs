@@ -5,12 +5,12 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use loop_state::{
     Again, Autonomy, CheckResult, Effect, Evidence, Happening, MAX_ERRORS, Machine, Notice,
-    Occasion, PhaseRules, Resume, Rules, SessionPolicy, Step, StopCause, StopReason, Timer, Tree,
-    TurnOutcome, Verdict, When,
+    Occasion, PauseAfter, PhaseRules, Request, Resume, Rules, SessionPolicy, Step, StopCause,
+    StopReason, Timer, Tree, TurnOutcome, Verdict, When,
 };
 
 use crate::person::started;
-use crate::traces::{Trace, failed, stop};
+use crate::traces::{Trace, failed, in_vain, stop};
 
 /// `plan` takes two iterations, `build` has a check and a session that goes on, `polish` is promised.
 pub(crate) fn pipeline(change: impl FnOnce(&mut Rules)) -> Trace {
@@ -204,7 +204,7 @@ fn x120a_continue_goes_on_in_the_next_phase() {
         None,
         "a person has all the time there is"
     );
-    let effects = trace.then(Happening::Reviewed(Verdict::Continue));
+    let effects = trace.then(Happening::Requested(Request::Review(Verdict::Continue)));
     assert_eq!(started(&effects).phase, 1);
     assert_snapshot!(trace.text);
 }
@@ -213,9 +213,9 @@ fn x120a_continue_goes_on_in_the_next_phase() {
 fn x120b_revise_runs_the_phase_again_with_the_text() {
     let mut trace = reviewed(Autonomy::Checkpoint);
     plan(&mut trace);
-    let effects = trace.then(Happening::Reviewed(Verdict::Revise(
+    let effects = trace.then(Happening::Requested(Request::Review(Verdict::Revise(
         "use fewer crates".into(),
-    )));
+    ))));
     let brief = started(&effects);
     assert_eq!((brief.phase, brief.iteration, brief.attempt), (0, 1, 2));
     assert_eq!(brief.steers[0].text, "use fewer crates");
@@ -231,13 +231,13 @@ fn x120b_revise_runs_the_phase_again_with_the_text() {
 #[test]
 fn x120c_start_over_runs_the_phase_again_in_a_fresh_session() {
     for word in [
-        Happening::Reviewed(Verdict::StartOver),
-        Happening::AgainRequested(Again::Phase),
+        Happening::Requested(Request::Review(Verdict::StartOver)),
+        Happening::Requested(Request::Again { what: Again::Phase }),
     ] {
         let mut trace = reviewed(Autonomy::Checkpoint);
-        trace.then(Happening::Reviewed(Verdict::StartOver));
+        trace.then(Happening::Requested(Request::Review(Verdict::StartOver)));
         plan(&mut trace);
-        trace.then(Happening::Reviewed(Verdict::Continue));
+        trace.then(Happening::Requested(Request::Review(Verdict::Continue)));
         trace.then(Happening::SessionKnown("s1".into()));
         trace.iteration(CheckResult::Passed);
         let effects = trace.then(word);
@@ -256,7 +256,7 @@ fn x120c_start_over_runs_the_phase_again_in_a_fresh_session() {
 fn x120d_exit_stops_and_a_resume_comes_back_to_the_question() {
     let mut trace = reviewed(Autonomy::Checkpoint);
     plan(&mut trace);
-    trace.then(Happening::Reviewed(Verdict::Exit));
+    trace.then(Happening::Requested(Request::Review(Verdict::Exit)));
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
     let head = trace.machine.head().clone();
     let attended = Resume {
@@ -268,12 +268,14 @@ fn x120d_exit_stops_and_a_resume_comes_back_to_the_question() {
         effects[1],
         Effect::Announce(Notice::Review(Occasion::Phase))
     );
-    trace.then(Happening::Reviewed(Verdict::Continue));
+    trace.then(Happening::Requested(Request::Review(Verdict::Continue)));
     assert_eq!(trace.machine.head().phase, 1);
     // Where nobody can be asked, the resume is the answer.
     let mut trace = Trace::resumed(head, Resume::default());
     assert!(matches!(trace.machine.head().step, Step::Turn { .. }));
-    assert!(trace.then(Happening::Reviewed(Verdict::Exit)).is_empty());
+    assert!(in_vain(
+        &trace.then(Happening::Requested(Request::Review(Verdict::Exit)))
+    ));
 }
 
 /// Takes the run up again, as a person who is there.
@@ -326,7 +328,7 @@ fn x120a_a_shorter_plan_at_a_question_ends_the_phase_and_not_the_run() {
 fn x120b_what_is_said_with_a_resume_revises_the_phase_that_is_asked_about() {
     let mut trace = reviewed(Autonomy::Checkpoint);
     plan(&mut trace);
-    trace.then(Happening::Reviewed(Verdict::Exit));
+    trace.then(Happening::Requested(Request::Review(Verdict::Exit)));
     let effects = trace.then(Happening::Resumed(Resume {
         feedback: Some("shorter".into()),
         ..Resume::default()
@@ -360,7 +362,9 @@ fn s23b_s23d_a_batch_is_reviewed_each_n_iterations_and_is_no_phase() {
     let review = Effect::Announce(Notice::Review(Occasion::Batch));
     assert_eq!(effects.last(), Some(&review));
     // Within a phase there is nothing to run again: the next prompt has the text.
-    let effects = trace.then(Happening::Reviewed(Verdict::Revise("mind the docs".into())));
+    let effects = trace.then(Happening::Requested(Request::Review(Verdict::Revise(
+        "mind the docs".into(),
+    ))));
     let brief = started(&effects);
     assert_eq!((brief.phase, brief.iteration), (1, 2));
     assert_eq!(brief.steers[0].text, "mind the docs");
@@ -368,7 +372,7 @@ fn s23b_s23d_a_batch_is_reviewed_each_n_iterations_and_is_no_phase() {
         assert!(!trace.iteration(failed("red")).contains(&review));
     }
     assert!(trace.iteration(failed("red")).contains(&review));
-    let effects = trace.then(Happening::Reviewed(Verdict::StartOver));
+    let effects = trace.then(Happening::Requested(Request::Review(Verdict::StartOver)));
     assert_eq!(
         (started(&effects).phase, started(&effects).iteration),
         (1, 1)
@@ -382,7 +386,7 @@ fn s23c_checkpoint_autonomy_reviews_each_phase_and_no_iteration() {
     assert!(!plain(&mut trace, TurnOutcome::Completed).contains(&review));
     let effects = plain(&mut trace, TurnOutcome::Completed);
     assert_eq!(effects.last(), Some(&review));
-    trace.then(Happening::Reviewed(Verdict::Continue));
+    trace.then(Happening::Requested(Request::Review(Verdict::Continue)));
     assert!(!trace.iteration(failed("red")).contains(&review));
     assert_eq!(trace.iteration(CheckResult::Passed).last(), Some(&review));
 }
@@ -411,9 +415,9 @@ fn s23e_without_a_person_there_is_no_review() {
 fn the_last_phase_ends_the_run_without_a_question() {
     let mut trace = reviewed(Autonomy::Checkpoint);
     plan(&mut trace);
-    trace.then(Happening::ContinueRequested);
+    trace.then(Happening::Requested(Request::Continue));
     trace.iteration(CheckResult::Passed);
-    trace.then(Happening::Reviewed(Verdict::Continue));
+    trace.then(Happening::Requested(Request::Review(Verdict::Continue)));
     let effects = plain(&mut trace, TurnOutcome::Claimed);
     assert_eq!(
         effects[0],
@@ -428,13 +432,19 @@ fn the_last_phase_ends_the_run_without_a_question() {
 #[test]
 fn a_stop_acts_at_once_where_a_person_is_asked_and_a_wish_to_pause_is_met() {
     let mut trace = reviewed(Autonomy::Checkpoint);
-    trace.then(Happening::PauseRequested);
+    trace.then(Happening::Requested(Request::Pause {
+        reason: None,
+        after: PauseAfter::Iteration,
+    }));
     plan(&mut trace);
-    trace.then(Happening::ContinueRequested);
+    trace.then(Happening::Requested(Request::Continue));
     plan(&mut trace);
     assert!(matches!(trace.machine.head().step, Step::Review { .. }));
     assert!(
-        trace.then(Happening::PauseRequested).is_empty(),
+        in_vain(&trace.then(Happening::Requested(Request::Pause {
+            reason: None,
+            after: PauseAfter::Iteration
+        }))),
         "it waits already"
     );
     trace.then(stop(When::AfterIteration));
@@ -445,20 +455,46 @@ fn a_stop_acts_at_once_where_a_person_is_asked_and_a_wish_to_pause_is_met() {
 fn a_pause_holds_between_phases_too() {
     let mut trace = pipeline(|_| {});
     plain(&mut trace, TurnOutcome::Completed);
-    trace.then(Happening::PauseRequested);
+    trace.then(Happening::Requested(Request::Pause {
+        reason: None,
+        after: PauseAfter::Iteration,
+    }));
     plain(&mut trace, TurnOutcome::Completed);
     assert!(matches!(trace.machine.head().step, Step::Paused { .. }));
-    assert!(
-        trace
-            .then(Happening::AgainRequested(Again::Iteration))
-            .is_empty()
-    );
+    assert!(in_vain(&trace.then(Happening::Requested(Request::Again {
+        what: Again::Iteration
+    }))));
     let mut over = trace.machine.clone();
-    let effects = over.step(crate::at(9_999, Happening::AgainRequested(Again::Phase)));
+    let effects = over.step(crate::at(
+        9_999,
+        Happening::Requested(Request::Again { what: Again::Phase }),
+    ));
     assert_eq!(
         (started(&effects).phase, started(&effects).iteration),
         (0, 1)
     );
-    let effects = trace.then(Happening::ContinueRequested);
+    let effects = trace.then(Happening::Requested(Request::Continue));
     assert_eq!(started(&effects).phase, 1);
+}
+
+#[test]
+fn what_is_said_where_a_person_is_asked_revises() {
+    let mut trace = reviewed(Autonomy::Checkpoint);
+    plan(&mut trace);
+    let mut other = trace.machine.clone();
+    let text = || "smaller".to_owned();
+    let said = Request::Steer {
+        text: text(),
+        now: true,
+    };
+    let revised = Request::Review(Verdict::Revise(text()));
+    let effects = trace
+        .machine
+        .step(crate::at(9_999, Happening::Requested(said)));
+    assert_eq!(
+        effects,
+        other.step(crate::at(9_999, Happening::Requested(revised)))
+    );
+    assert_eq!(trace.machine.head(), other.head());
+    assert!(matches!(other.head().step, Step::Turn { .. }));
 }

@@ -114,9 +114,15 @@ fn attempts_are_never_reused(seen: &Seen<'_>) -> bool {
     (later && seen.after.first_attempt == before.first_attempt) || again || anew
 }
 
+fn does_nothing(seen: &Seen<'_>) -> bool {
+    seen.effects
+        .iter()
+        .all(|it| matches!(it, Effect::Refuse(_)))
+}
+
 fn over_is_over(seen: &Seen<'_>) -> bool {
     let over = seen.before.end.is_some() && !is_resumed(seen);
-    !over || (seen.effects.is_empty() && seen.before == seen.after)
+    !over || (does_nothing(seen) && seen.before == seen.after)
 }
 
 fn saved_first(seen: &Seen<'_>) -> bool {
@@ -142,7 +148,7 @@ fn finish_is_the_end(seen: &Seen<'_>) -> bool {
             .is_some_and(|end| end.reason == *reason),
         _ => false,
     });
-    let over = seen.after.end.is_some() && !seen.effects.is_empty();
+    let over = seen.after.end.is_some() && !does_nothing(seen);
     finishes == over && told == finishes && !(over && seen.after.halting)
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use loop_state::{
     Again, Autonomy, CheckResult, Effect, Event, Happening, Head, Limits, MAX_TEXT, Machine,
-    Notice, PhaseRules, Resume, RuleChange, Rules, SessionPolicy, SteerState, StopCause,
-    StopRequest, Timer, Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
+    Notice, PauseAfter, PhaseRules, Request, Resume, RuleChange, Rules, SessionPolicy, SteerState,
+    StopCause, StopRequest, Timer, Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
 };
 use proptest::prelude::*;
 use serde::Serialize;
@@ -168,9 +168,9 @@ fn any_happening() -> impl Strategy<Value = Happening> {
                 Happening::Resumed(Resume { rules, from, used_attempts, reached, attended, predecessor, feedback })
             }),
         2 => any_use().prop_map(Happening::Used),
-        2 => any_verdict().prop_map(Happening::Reviewed),
+        2 => any_verdict().prop_map(|it| Happening::Requested(Request::Review(it))),
         1 => any::<bool>().prop_map(Happening::Attended),
-        1 => any_change().prop_map(Happening::RuleSet),
+        1 => any_change().prop_map(|it| Happening::Requested(Request::Set(it))),
         1 => (0u32..4, any_change()).prop_map(|(phase, change)| Happening::PhaseRuleSet { phase, change }),
         1 => any_text().prop_map(Happening::Said),
         6 => any_outcome().prop_map(Happening::TurnEnded),
@@ -179,7 +179,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         6 => (0u32..3).prop_map(|ended| Happening::Settled(Tree { ended, survivors: 0 })),
         3 => any_timer().prop_map(Happening::TimeUp),
         1 => any_request().prop_map(Happening::StopRequested),
-        1 => any::<bool>().prop_map(|now| Happening::SteerAdded { text: "say".into(), now }),
+        1 => any::<bool>().prop_map(|now| Happening::Requested(Request::Steer { text: "say".into(), now })),
         1 => (0u32..4, any_state()).prop_map(|(id, state)| Happening::SteerMoved { id, state }),
         1 => any_wish(),
         1 => any_text().prop_map(Happening::SessionKnown),
@@ -206,13 +206,18 @@ fn any_state() -> impl Strategy<Value = SteerState> {
 
 fn any_wish() -> impl Strategy<Value = Happening> {
     prop_oneof![
-        Just(Happening::InterruptRequested),
-        Just(Happening::PauseRequested),
-        Just(Happening::ContinueRequested),
-        Just(Happening::SleepSkipped),
-        Just(Happening::AgainRequested(Again::Iteration)),
-        Just(Happening::AgainRequested(Again::Phase)),
-        Just(Happening::FreshRequested),
+        Just(Happening::Requested(Request::Interrupt)),
+        Just(Happening::Requested(Request::Pause {
+            reason: None,
+            after: PauseAfter::Iteration
+        })),
+        Just(Happening::Requested(Request::Continue)),
+        Just(Happening::Requested(Request::Skip)),
+        Just(Happening::Requested(Request::Again {
+            what: Again::Iteration
+        })),
+        Just(Happening::Requested(Request::Again { what: Again::Phase })),
+        Just(Happening::Requested(Request::Fresh)),
     ]
 }
 
@@ -428,8 +433,8 @@ proptest! {
                         todo.push(Happening::TurnEnded(outcomes.next().unwrap()));
                         todo.push(Happening::Used(uses.next().unwrap()));
                     }
-                    Effect::Announce(Notice::Review(_)) => todo.push(Happening::Reviewed(verdicts.next().unwrap())),
-                    Effect::Announce(Notice::Interrupted) => todo.push(Happening::ContinueRequested),
+                    Effect::Announce(Notice::Review(_)) => todo.push(Happening::Requested(Request::Review(verdicts.next().unwrap()))),
+                    Effect::Announce(Notice::Interrupted) => todo.push(Happening::Requested(Request::Continue)),
                     Effect::GoOn => todo.push(Happening::TurnEnded(TurnOutcome::Completed)),
                     Effect::StopAttempt => todo = vec![Happening::TurnEnded(TurnOutcome::Stopped)],
                     Effect::RunGate(_) => todo.push(Happening::GateEnded(results.next().unwrap())),
@@ -463,7 +468,7 @@ proptest! {
             let what = match (said.contains(&step), todo.pop(), machine.due(now)) {
                 (true, next, _) => {
                     todo.extend(next);
-                    Happening::SteerAdded { text: "mind".into(), now: false }
+                    Happening::Requested(Request::Steer { text: "mind".into(), now: false })
                 }
                 (_, Some(what), _) | (_, None, Some(what)) => what,
                 _ => continue,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use loop_state::{
-    Again, CheckResult, Effect, Evidence, Happening, Resume, Rules, SessionPolicy, StopCause,
-    StopReason, Streak, Tree, TurnOutcome, Usage, When,
+    Again, CheckResult, Effect, Evidence, Happening, Request, Resume, Rules, SessionPolicy,
+    StopCause, StopReason, Streak, Tree, TurnOutcome, Usage, When,
 };
 
 use crate::person::started;
@@ -39,7 +39,9 @@ fn s13e_feedback_to_a_resume_is_in_the_prompt_of_the_next_attempt() {
 fn s25a_a_stop_while_a_restart_waits_for_its_tree_ends_the_run_and_a_resume_restarts() {
     let mut trace = Trace::new(rules(|rules| rules.phases[0].gates = 1));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
-    trace.then(Happening::AgainRequested(Again::Iteration));
+    trace.then(Happening::Requested(Request::Again {
+        what: Again::Iteration,
+    }));
     trace.then(Happening::GateEnded(CheckResult::Stopped));
     trace.then(stop(When::Now));
     let effects = trace.then(Happening::Settled(Tree::default()));
@@ -64,7 +66,9 @@ fn s25a_an_iteration_that_is_done_again_fails_once() {
             (head.iterations_complete(), head.iterations_failed()),
             (1, 1)
         );
-        trace.then(Happening::AgainRequested(Again::Iteration));
+        trace.then(Happening::Requested(Request::Again {
+            what: Again::Iteration,
+        }));
         let head = trace.machine.head();
         assert_eq!((head.iterations_failed(), &head.last), (0, &None));
     }
@@ -172,7 +176,9 @@ fn what_was_said_before_an_iteration_that_is_begun_again_is_kept() {
     let mut trace = Trace::new(planned(3));
     trace.then(Happening::Said("half of it".into()));
     turn(&mut trace, TurnOutcome::Completed);
-    trace.then(Happening::AgainRequested(Again::Iteration));
+    trace.then(Happening::Requested(Request::Again {
+        what: Again::Iteration,
+    }));
     let effects = trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     assert_eq!(started(&effects).iteration, 2);
     assert_eq!(trace.machine.head().said.as_deref(), Some("half of it"));
@@ -211,7 +217,7 @@ fn a_phase_that_another_one_follows_now_hands_its_result_over() {
         rules: Some(more),
         ..Resume::default()
     }));
-    let effects = trace.then(Happening::SleepSkipped);
+    let effects = trace.then(Happening::Requested(Request::Skip));
     assert_eq!(started(&effects).result.as_deref(), Some("all of it"));
     let head = trace.machine.head();
     assert_eq!((head.phase, head.iterations_failed()), (1, 1));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use loop_state::{
-    CheckResult, CutCause, Effect, Happening, Resume, SessionPolicy, SteerState, Step, StopCause,
-    StopReason, StopRequest, Streak, Timer, Tree, TurnOutcome, When,
+    CheckResult, CutCause, Effect, Happening, Request, Resume, SessionPolicy, SteerState, Step,
+    StopCause, StopReason, StopRequest, Streak, Timer, Tree, TurnOutcome, When,
 };
 
 use crate::limits::{HOUR, limited};
@@ -59,7 +59,7 @@ fn a_session_that_is_not_gone_on_with_remembers_nothing() {
             trace.then(Happening::Prompted);
         }
         if !wanted {
-            trace.then(Happening::FreshRequested);
+            trace.then(Happening::Requested(Request::Fresh));
         }
         trace.then(steer("mind the docs", false));
         trace.then(Happening::SteerMoved {
@@ -168,7 +168,7 @@ fn numbers_from_outside_are_bounded() {
 fn a_run_that_sleeps_goes_back_where_it_is_told() {
     let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
     trace.iteration(failed("red"));
-    trace.then(Happening::SleepSkipped);
+    trace.then(Happening::Requested(Request::Skip));
     trace.iteration(failed("red"));
     assert!(matches!(trace.machine.head().step, Step::Sleeping { .. }));
     trace.then(Happening::Resumed(Resume {

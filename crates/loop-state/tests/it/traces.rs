@@ -82,6 +82,12 @@ fn short(value: &impl std::fmt::Debug) -> String {
         .replace("cut: None, feedback: None", "plain")
 }
 
+/// Returns whether a request changed nothing, and the person is told why.
+pub(crate) fn in_vain(effects: &[Effect]) -> bool {
+    let is_nothing = |it: &Effect| matches!(it, Effect::Refuse(_) | Effect::PauseAt(_));
+    effects.iter().all(is_nothing) && matches!(effects.last(), Some(Effect::Refuse(_)))
+}
+
 pub(crate) fn failed(text: &str) -> CheckResult {
     CheckResult::Failed(text.into())
 }

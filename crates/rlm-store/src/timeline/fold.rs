@@ -316,7 +316,7 @@ impl Fold {
             Notice::Continued => What::Continued,
             Notice::Pausing => What::Pausing,
             Notice::StoppingLater | Notice::Stopping => {
-                let Happening::StopRequested(StopRequest { by, when }) = event.what else {
+                let Some(StopRequest { by, when }) = event.what.stop() else {
                     return;
                 };
                 let later = when == When::AfterIteration;

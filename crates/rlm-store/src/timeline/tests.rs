@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use loop_state::{
-    Autonomy, CheckResult, CutCause, Effect, Event, Happening, Head, Machine, PhaseRules, Resume,
-    RuleChange, Rules, SteerState, StopCause, StopRequest, Timestamp, Tree, TurnOutcome, Usage,
-    Verdict, When,
+    Autonomy, CheckResult, CutCause, Effect, Event, Happening, Head, Machine, PauseAfter,
+    PhaseRules, Request, Resume, RuleChange, Rules, SteerState, StopCause, StopRequest, Timestamp,
+    Tree, TurnOutcome, Usage, Verdict, When,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -161,17 +161,20 @@ fn story() -> Told {
     told.tell(ended(limited));
     told.pass();
     let text = "use tabs".into();
-    told.tell(Happening::SteerAdded { text, now: true });
+    told.tell(Happening::Requested(Request::Steer { text, now: true }));
     let (id, state) = (1, SteerState::Seen);
     told.tell(Happening::SteerMoved { id, state });
     told.tell(ended(TurnOutcome::Interrupted));
     told.at += 60_000;
-    told.all([Happening::ContinueRequested, used(5)]);
+    told.all([Happening::Requested(Request::Continue), used(5)]);
     // The process is killed, and another one takes over.
     told.at += 600_000;
     told.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
     told.at += 60_000;
-    told.all([Happening::Reviewed(Verdict::Continue), stop()]);
+    told.all([
+        Happening::Requested(Request::Review(Verdict::Continue)),
+        stop(),
+    ]);
     told.tell(ended(TurnOutcome::Stopped));
     told.at += 60_000;
     told
@@ -287,7 +290,9 @@ fn a_run_whose_rules_were_changed_is_told_by_those_that_it_had_then() {
         ended(TurnOutcome::Completed),
         gate(true),
     ]);
-    told.tell(Happening::RuleSet(RuleChange::MaxCost(Some(900))));
+    told.tell(Happening::Requested(Request::Set(RuleChange::MaxCost(
+        Some(900),
+    ))));
     let timeline = told.timeline(RunState::Running);
     assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
     assert_eq!(timeline.attempts[0].fate, Fate::Cut(Some(CutCause::Budget)));
@@ -339,17 +344,17 @@ fn happening() -> impl Strategy<Value = Happening> {
         3 => (1..40u64).prop_map(used),
         2 => proptest::option::of(1..4u32).prop_map(resume),
         1 => Just(stop()),
-        1 => Just(Happening::InterruptRequested),
-        1 => Just(Happening::PauseRequested),
-        2 => Just(Happening::ContinueRequested),
-        1 => Just(Happening::Reviewed(Verdict::StartOver)),
-        1 => Just(Happening::Reviewed(Verdict::Continue)),
-        1 => Just(Happening::AgainRequested(Again::Iteration)),
-        1 => Just(Happening::AgainRequested(Again::Phase)),
-        1 => (text(), any::<bool>()).prop_map(|(text, now)| Happening::SteerAdded { text, now }),
+        1 => Just(Happening::Requested(Request::Interrupt)),
+        1 => Just(Happening::Requested(Request::Pause { reason: None, after: PauseAfter::Iteration })),
+        2 => Just(Happening::Requested(Request::Continue)),
+        1 => Just(Happening::Requested(Request::Review(Verdict::StartOver))),
+        1 => Just(Happening::Requested(Request::Review(Verdict::Continue))),
+        1 => Just(Happening::Requested(Request::Again { what: Again::Iteration})),
+        1 => Just(Happening::Requested(Request::Again { what: Again::Phase})),
+        1 => (text(), any::<bool>()).prop_map(|(text, now)| Happening::Requested(Request::Steer { text, now })),
         1 => Just(Happening::Denied),
-        1 => (1..9u32).prop_map(|n| Happening::RuleSet(RuleChange::MaxIterations(Some(n)))),
-        2 => Just(Happening::SleepSkipped),
+        1 => (1..9u32).prop_map(|n| Happening::Requested(Request::Set(RuleChange::MaxIterations(Some(n))))),
+        2 => Just(Happening::Requested(Request::Skip)),
     ]
 }
 

@@ -50,7 +50,10 @@ async fn who_looks_on_sees_the_last_news_how_it_stands_and_the_end() {
     let mut news = attached.news().unwrap();
     assert!(attached.news().is_none(), "there is one reader");
     tell("after");
-    run.happens(Happening::PauseRequested);
+    run.happens(Happening::Requested(Request::Pause {
+        reason: None,
+        after: PauseAfter::Iteration,
+    }));
     let view = attached.view();
     until(|| view.borrow().head.pausing).await;
     assert!(view.borrow().agent.steerable);
@@ -126,7 +129,7 @@ async fn a_run_that_was_told_a_lot_is_looked_at_all_the_same() {
     let text = "\u{1}".repeat(loop_state::MAX_STEER_BYTES / 100);
     for _ in 0..99 {
         let text = text.clone();
-        run.happens(Happening::SteerAdded { text, now: false });
+        run.happens(Happening::Requested(Request::Steer { text, now: false }));
     }
     let dir = run.dir.path().to_owned();
     let looked = spawn_blocking(move || attach(&dir, false));
