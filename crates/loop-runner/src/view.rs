@@ -27,6 +27,9 @@ pub struct AgentView {
     pub alive: bool,
     /// How many tasks in the background are waited for before the turn that is over counts; `None` when none is, or it does something else now.
     pub held_for: Option<u32>,
+    /// Whether its turn can be ended and its conversation gone on with; `false` from a program that does not say.
+    #[serde(default)]
+    pub interruptible: bool,
     /// Whether it can be interrupted and steered within a turn.
     pub steerable: bool,
     /// What its tools do now, each on one line. Comes from the model; it may hold anything.

@@ -9,6 +9,7 @@ use super::scene::Scene;
 pub(crate) enum Choice {
     Continue,
     Steer,
+    EndTurn,
     Revise,
     EditPrompt,
     SkipSleep,
@@ -19,9 +20,10 @@ pub(crate) enum Choice {
     Abort,
 }
 
-const CHOICES: [(Choice, char, &str); 9] = [
+const CHOICES: [(Choice, char, &str); 10] = [
     (Choice::Continue, 'c', "continue"),
     (Choice::Steer, 's', "steer"),
+    (Choice::EndTurn, 't', "end this turn, keep the conversation"),
     (Choice::EditPrompt, 'e', "edit prompt"),
     (Choice::SkipSleep, 'k', "skip the sleep"),
     (Choice::Restart, 'r', "restart the iteration (files stay)"),
@@ -80,6 +82,7 @@ fn is_active(choice: Choice, scene: Scene<'_>) -> bool {
         Choice::Continue => true,
         Choice::Detach => scene.attached,
         _ if scene.is_ending() => false,
+        Choice::EndTurn => scene.has_turn_to_end(),
         Choice::SkipSleep => scene.sleeps(),
         Choice::Restart => scene.head.iteration > 0,
         _ => true,
@@ -135,7 +138,7 @@ pub(crate) fn rows(
     lines.extend(active.iter().map(line));
     if lines.len() >= height {
         let words = active.iter().map(|(_, key, label)| {
-            let label = label.split([':', '(']).next().unwrap_or_default();
+            let label = label.split([':', '(', ',']).next().unwrap_or_default();
             format!("{key} {}", label.trim_end())
         });
         let mut words = words.collect::<Vec<_>>().join(", ");
@@ -189,6 +192,18 @@ mod tests {
         let until = Timestamp(9);
         assert_eq!(letters(Step::Turn { since: until }), "cseroxa");
         assert_eq!(letters(Step::Sleeping { until }), "csekroxa");
+        let mut able = at(Step::Turn { since: until });
+        (able.agent.alive, able.agent.interruptible) = (true, true);
+        let drawn = rows(able.scene(), false, None, (60, 20)).rows.join("\n");
+        assert!(
+            drawn.contains("  t  end this turn, keep the conversation\n"),
+            "{drawn}"
+        );
+        able.head.step = Step::Interrupted { since: until };
+        assert_eq!(
+            choose(&Key::Char('t'), able.scene()),
+            Some(Chosen::Wrong('t'))
+        );
         let mut ready = at(Step::Ready);
         ready.head.iteration = 0;
         assert_eq!(

@@ -39,6 +39,12 @@ impl<'a> Scene<'a> {
         self.head.is_waiting()
     }
 
+    /// Whether a turn runs that its agent can end and go on after.
+    pub(crate) fn has_turn_to_end(&self) -> bool {
+        let can = self.agent.alive && self.agent.interruptible;
+        can && matches!(self.head.step, Step::Turn { .. })
+    }
+
     pub(crate) fn sleeps(&self) -> bool {
         matches!(self.head.step, Step::Sleeping { .. } | Step::Waiting { .. })
     }

@@ -130,6 +130,7 @@ impl Attempt {
         AgentView {
             alive: self.machine.agent().is_alive(),
             held_for: self.machine.held_for(),
+            interruptible: self.is_interruptible(),
             steerable: self.is_steerable(),
             tools: self.heard.tools.values().cloned().collect(),
             asks: self.heard.asks.clone(),

@@ -57,6 +57,7 @@ impl Ui {
                 self.effects.push(Effect::Edit(phase));
                 return;
             }
+            Choice::EndTurn => self.send(Request::Interrupt),
             Choice::SkipSleep => self.send(Request::Skip),
             Choice::Restart => self.send(Request::Again {
                 what: Again::Iteration,
