@@ -5,6 +5,7 @@ mod draw;
 mod effects;
 mod job;
 mod reader;
+mod scopes;
 mod shown;
 mod wait;
 
@@ -15,13 +16,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use agent_duplex::Event;
-use interrupt_stack::{Handler, Interrupts, Notice};
+use interrupt_stack::{Interrupts, Notice};
 use loop_runner::{Control, News, NewsReceiver, View};
 use loop_state::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::time::interval;
 
 use reader::Reader;
+use scopes::Scopes;
 pub use shown::{Log, Shown, Signals, ToAnswer, ToLines};
 use wait::{edited, next_notice, next_signal, next_told, room, typed_before};
 
@@ -29,10 +31,11 @@ use super::editor::{Editor, Subject};
 use super::keys::Decoder;
 use super::paint::{Narrowed, Painter};
 use super::scene::Scene;
+use super::scope::{Asking, Scope};
 use super::sink::Sink;
 use super::tty::{Tty, Typed};
 use super::ui::Ui;
-use crate::presses::{PressAction, PressActions};
+use crate::presses::PressActions;
 use crate::terminal::{LogPlace, Terminal};
 
 /// How often it is looked whether what stands below the log is still so, when nothing else happens: with each second of the clock.
@@ -51,17 +54,17 @@ impl Terminal {
     pub fn show(&self, shown: Shown, news: NewsReceiver) -> JoinHandle<()> {
         // Before anything is started, so that a press always finds the menu.
         let answers = self.tty.is_some() || self.broken.is_some() || shown.presses.is_fixed();
-        let handler = answers.then(|| shown.interrupts.push("run"));
+        let scopes = answers.then(|| Scopes::of_run(shown.interrupts.clone()));
         let (terminal, caller) = (self.clone(), std::thread::current());
         std::thread::spawn(move || {
-            self::show(shown, news, &terminal, handler);
+            self::show(shown, news, &terminal, scopes);
             caller.unpark();
         })
     }
 }
 
 /// Shows the run until it is over and all is printed.
-fn show(shown: Shown, news: NewsReceiver, terminal: &Terminal, handler: Option<Handler>) {
+fn show(shown: Shown, news: NewsReceiver, terminal: &Terminal, scopes: Option<Scopes>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -69,7 +72,7 @@ fn show(shown: Shown, news: NewsReceiver, terminal: &Terminal, handler: Option<H
     let (typed_to, typed) = mpsc::channel(16);
     let reader = Reader::of(terminal, typed_to);
     let interrupts = shown.interrupts.clone();
-    let console = Console::new(shown, terminal, handler);
+    let console = Console::new(shown, terminal, scopes);
     runtime.block_on(console.run(news, typed, &interrupts));
     drop(reader);
 }
@@ -104,7 +107,8 @@ struct Console {
     in_front: bool,
     generation: u64,
     ui_generation: u64,
-    handler: Option<Handler>,
+    /// The handlers of presses; none where every press is a stop.
+    scopes: Option<Scopes>,
     notice: Option<Notice>,
     broken: Option<String>,
     editor: Option<Editor>,
@@ -123,7 +127,7 @@ struct Console {
 }
 
 enum Woken {
-    Notice(Notice),
+    Notice(Scope, Notice),
     Shutdown,
     Typed(Option<Typed>),
     Silence,
@@ -140,7 +144,7 @@ enum Woken {
 }
 
 impl Console {
-    fn new(shown: Shown, terminal: &Terminal, handler: Option<Handler>) -> Self {
+    fn new(shown: Shown, terminal: &Terminal, scopes: Option<Scopes>) -> Self {
         let Shown {
             run,
             view,
@@ -201,7 +205,7 @@ impl Console {
             dumb,
             generation: 0,
             ui_generation: 0,
-            handler,
+            scopes,
             notice: None,
             broken: terminal.broken.clone(),
             editor: None,
@@ -239,6 +243,7 @@ impl Console {
         for (at, item) in std::mem::take(&mut self.before) {
             self.news(at, &item);
         }
+        self.follow();
         while !(self.is_over && self.editor.is_none() && self.wants_to_print() == (false, false)) {
             let deadline = self.decode_by.map(tokio::time::Instant::from_std);
             let can_type = self.tty.is_some();
@@ -256,7 +261,7 @@ impl Console {
             }
             let woken = tokio::select! {
                 biased;
-                notice = next_notice(&mut self.handler), if !is_shut => Woken::Notice(notice),
+                (scope, notice) = next_notice(&mut self.scopes), if !is_shut => Woken::Notice(scope, notice),
                 _ = &mut shutdown, if !is_shut => Woken::Shutdown,
                 typed = typed_before(&mut typed, deadline), if can_type => typed.map_or(Woken::Silence, Woken::Typed),
                 edited = edited(&mut self.editor), if self.editor.is_some() => Woken::Edited(edited),
@@ -272,7 +277,7 @@ impl Console {
                 item = news.recv(), if wants_news => Woken::News(item),
             };
             match woken {
-                Woken::Notice(notice) => self.noticed(notice),
+                Woken::Notice(scope, notice) => self.noticed(scope, notice),
                 Woken::Shutdown => {
                     is_shut = true;
                     self.shut();
@@ -318,6 +323,7 @@ impl Console {
             if let Some(phase) = self.wants_editor.take() {
                 self.edit(phase).await;
             }
+            self.follow();
         }
         self.leave();
     }
@@ -335,27 +341,28 @@ impl Console {
         self.ui.is_prompting() && self.face.is_some() && self.place == LogPlace::Program
     }
 
-    fn noticed(&mut self, notice: Notice) {
+    /// Has the handlers be those of the scopes that the run is in now.
+    fn follow(&mut self) {
         let view = self.view.borrow().clone();
-        let scene = Scene::of(&view, self.attached);
-        let action = self.presses.of(scene);
-        let asks = matches!(action, PressAction::Prompt | PressAction::Steer);
-        // In the background nothing prompts; the press means what it means without a terminal.
-        let can_ask = self
-            .tty
-            .as_ref()
-            .is_some_and(|tty| tty.is_foreground() || self.editor.is_some());
-        match &self.broken {
-            Some(why) if asks => {
-                complain(why);
-                drop(notice);
-            }
-            _ if asks && !can_ask => notice.decline(),
-            _ => {
-                self.notice = Some(notice);
-                self.ui.pressed(action, scene);
-            }
+        let step = Scope::of_step(Scene::of(&view, self.attached));
+        if let Some(scopes) = &mut self.scopes {
+            scopes.follow(step.into_iter().chain(self.ui.scopes()));
         }
+    }
+
+    fn noticed(&mut self, scope: Scope, notice: Notice) {
+        let view = self.view.borrow().clone();
+        // In the background nothing prompts; the press means what it means without a terminal.
+        let is_here = |tty: &Arc<Tty>| tty.is_foreground() || self.editor.is_some();
+        let asking = match (&self.broken, &self.tty) {
+            (Some(_), _) => Asking::Broken,
+            (None, Some(tty)) if is_here(tty) => Asking::Here,
+            _ => Asking::Nowhere,
+        };
+        self.notice = Some(notice);
+        let scene = Scene::of(&view, self.attached);
+        self.ui
+            .pressed(scope, self.presses.of(scope), asking, scene);
     }
 
     fn shut(&mut self) {

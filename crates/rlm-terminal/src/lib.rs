@@ -4,7 +4,7 @@
 //! know the command line and the words of an event: its caller hands them over in [`Shown`]. A part of `rlm`: it promises nothing to other programs.
 //!
 //! Modules in reading order: `terminal` finds the terminal; `ui` is the machine (inputs in, effects out, no I/O and no clock), over `scene` (the run at
-//! one moment), `keys`, `line`, `command`, `menu`, `review`, `presses`, `hold`, `calm` and `talk`; `rows`, `wrap`, `bar`, `status`, `paint`, `style` and
+//! one moment), `scope` (what a press meets), `keys`, `line`, `command`, `menu`, `review`, `presses`, `hold`, `calm` and `talk`; `rows`, `wrap`, `bar`, `status`, `paint`, `style` and
 //! `table` lay text out; `console` is the thread that drives the machine; `tty`, `sink` and `editor` do the I/O.
 //!
 //! The terminal keeps editing lines itself while nothing prompts, so what is typed ahead is harmless. While something prompts, keys come one by one, but
@@ -25,6 +25,7 @@ mod presses;
 mod review;
 mod rows;
 mod scene;
+mod scope;
 mod sink;
 #[cfg(test)]
 mod stage;

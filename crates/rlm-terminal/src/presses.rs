@@ -1,9 +1,8 @@
-//! What a press means in each scope of a run, where the project says something else than the menu.
+//! The action that a project fixes for the presses of a scope, instead of the menu.
 
-use loop_state::Step;
 use serde::Deserialize;
 
-use crate::scene::Scene;
+use crate::scope::Scope;
 
 /// What a first press does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -22,37 +21,43 @@ pub enum PressAction {
     Abort,
 }
 
-/// The action of each scope; what is absent is that of `default`.
+impl PressAction {
+    /// Whether it needs a person.
+    pub(crate) fn asks(self) -> bool {
+        matches!(self, Self::Prompt | Self::Steer)
+    }
+}
+
+/// The action of each scope; a scope whose action is absent leaves its presses to the run, whose action is `default`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PressActions {
-    default: Option<PressAction>,
+    pub(crate) default: Option<PressAction>,
     /// The agent is being started.
-    spawn: Option<PressAction>,
-    turn: Option<PressAction>,
+    pub(crate) spawn: Option<PressAction>,
+    pub(crate) turn: Option<PressAction>,
     /// Gates and the check.
-    gate: Option<PressAction>,
+    pub(crate) gate: Option<PressAction>,
     /// What comes between an iteration's work and the next one.
-    save: Option<PressAction>,
-    sleep: Option<PressAction>,
+    pub(crate) save: Option<PressAction>,
+    pub(crate) sleep: Option<PressAction>,
     /// A rate limit is waited for.
-    wait: Option<PressAction>,
+    pub(crate) wait: Option<PressAction>,
 }
 
 impl PressActions {
-    /// Returns what a press means now.
-    pub(crate) fn of(self, scene: Scene<'_>) -> PressAction {
-        let scope = match scene.head.step {
-            Step::Ready => self.spawn,
-            Step::Turn { .. } if !scene.agent.alive => self.spawn,
-            Step::Turn { .. } => self.turn,
-            Step::Gate { .. } | Step::Check | Step::Recheck { .. } => self.gate,
-            Step::Settling { .. } => self.save,
-            Step::Sleeping { .. } => self.sleep,
-            Step::Waiting { .. } => self.wait,
-            _ => None,
-        };
-        scope.or(self.default).unwrap_or_default()
+    /// Returns the action that is fixed for a scope; for the run that is the default of all.
+    pub(crate) fn of(self, scope: Scope) -> Option<PressAction> {
+        match scope {
+            Scope::Run => self.default,
+            Scope::Spawn => self.spawn,
+            Scope::Turn => self.turn,
+            Scope::Gate => self.gate,
+            Scope::Save => self.save,
+            Scope::Sleep => self.sleep,
+            Scope::Wait => self.wait,
+            Scope::Review | Scope::Ask | Scope::Draft | Scope::Editor | Scope::Menu => None,
+        }
     }
 
     /// Whether anything else than the menu was asked for.

@@ -20,6 +20,7 @@ use super::line::{History, Line, Typed};
 use super::menu::{self, Choice};
 use super::rows::Rows;
 use super::scene::Scene;
+use super::scope::{Asking, Meaning, Scope};
 use super::talk::Talk;
 use super::wrap::wrap;
 use crate::presses::PressAction;
@@ -54,8 +55,12 @@ pub(crate) enum Effect {
 pub(crate) enum Answer {
     Handled,
     Escalate,
+    /// The scope around the one that took it decides.
+    Decline,
     /// None: the press stays counted.
     Drop,
+    /// None either: it says on the standard error why nobody is asked.
+    CannotAsk,
 }
 
 /// What the keys are for.
@@ -159,39 +164,73 @@ impl Ui {
         matches!(self.prompt, Some(Prompt::Editor(_)))
     }
 
-    /// A press was taken. A fixed action is for where nothing prompts: from a prompt, a press always leads to the menu and out.
-    pub(crate) fn pressed(&mut self, action: PressAction, scene: Scene<'_>) {
-        match (&self.prompt, action) {
-            (Some(_), _) | (None, PressAction::Prompt) => self.pressed_for_the_menu(),
-            (None, PressAction::Continue) => {
-                self.choose(Choice::Continue, scene);
-                self.say(line("Ctrl-C: the run goes on, as rlm.toml says"));
-            }
-            (None, PressAction::Steer) => self.choose(Choice::Steer, scene),
-            (None, PressAction::Stop) => self.notice(Answer::Escalate),
-            (None, PressAction::Abort) => self.choose(Choice::Abort, scene),
-        }
+    /// Returns the scopes of what prompts or is asked, from the outside in.
+    pub(crate) fn scopes(&self) -> impl Iterator<Item = Scope> {
+        let asked = [
+            self.review.is_some().then_some(Scope::Review),
+            self.waits_for_answer().then_some(Scope::Ask),
+        ];
+        let prompting = self.prompting().filter(|it| !asked.contains(&Some(*it)));
+        asked.into_iter().flatten().chain(prompting)
     }
 
-    fn pressed_for_the_menu(&mut self) {
-        match self.prompt.take() {
-            Some(Prompt::Menu(menu)) if !menu.is_question() => {
-                self.prompt = Some(Prompt::Menu(menu));
-                self.notice(Answer::Escalate);
-            }
-            editor @ Some(Prompt::Editor(_)) => {
-                self.prompt = editor;
+    /// Returns the scope of what prompts.
+    fn prompting(&self) -> Option<Scope> {
+        Some(match self.prompt.as_ref()? {
+            Prompt::Menu(menu) if menu.is_question() => Scope::Review,
+            Prompt::Menu(_) => Scope::Menu,
+            Prompt::Steer { .. } => Scope::Draft,
+            Prompt::Ask(_) => Scope::Ask,
+            Prompt::Editor(_) => Scope::Editor,
+        })
+    }
+
+    /// A press was taken in a scope that has this action of its own.
+    pub(crate) fn pressed(
+        &mut self,
+        scope: Scope,
+        own: Option<PressAction>,
+        asking: Asking,
+        scene: Scene<'_>,
+    ) {
+        match scope.meets(self.prompting(), own, asking) {
+            Meaning::Declined => self.notice(Answer::Decline),
+            Meaning::Unasked => self.notice(Answer::CannotAsk),
+            Meaning::Escalates => self.notice(Answer::Escalate),
+            Meaning::Menu => self.open_menu(),
+            Meaning::Noted => {
                 self.say(line(
                     "a press came while the editor was open; once more stops the run",
                 ));
                 self.notice(Answer::Drop);
             }
-            other => {
-                if let Some(Prompt::Steer { line, .. }) = other {
-                    self.draft = line.text().to_owned();
-                }
-                self.open(Prompt::Menu(Menu::default()));
+            Meaning::Does(action) => self.act(action, scene),
+        }
+    }
+
+    fn act(&mut self, action: PressAction, scene: Scene<'_>) {
+        self.keep_draft();
+        match action {
+            PressAction::Prompt => self.open_menu(),
+            PressAction::Continue => {
+                self.choose(Choice::Continue, scene);
+                self.say(line("Ctrl-C: the run goes on, as rlm.toml says"));
             }
+            PressAction::Steer => self.choose(Choice::Steer, scene),
+            PressAction::Stop => self.notice(Answer::Escalate),
+            PressAction::Abort => self.choose(Choice::Abort, scene),
+        }
+    }
+
+    fn open_menu(&mut self) {
+        self.keep_draft();
+        self.open(Prompt::Menu(Menu::default()));
+    }
+
+    /// What is written at `steer>` is there again when that opens next.
+    fn keep_draft(&mut self) {
+        if let Some(Prompt::Steer { line, .. }) = &self.prompt {
+            self.draft = line.text().to_owned();
         }
     }
 

@@ -5,7 +5,7 @@ use loop_runner::{Control, News};
 use loop_state::{Request, When};
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::{Console, now};
+use super::{Console, complain, now};
 use crate::editor::Subject;
 use crate::ui::{Answer, Effect};
 
@@ -38,6 +38,11 @@ impl Console {
             Effect::Notice(answer) => match (self.notice.take(), answer) {
                 (Some(notice), Answer::Handled) => notice.handled(),
                 (Some(notice), Answer::Escalate) => notice.escalate(),
+                (Some(notice), Answer::Decline) => notice.decline(),
+                (notice, Answer::CannotAsk) => {
+                    complain(self.broken.as_deref().unwrap_or_default());
+                    drop(notice);
+                }
                 (notice, _) => drop(notice),
             },
             Effect::Exit if self.attached => {

@@ -2,19 +2,21 @@
 
 use std::future::pending;
 
-use interrupt_stack::{Handler, Notice};
+use interrupt_stack::Notice;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
+use super::scopes::Scopes;
 use crate::editor::{Edited, Editor};
+use crate::scope::Scope;
 use crate::sink::Sink;
 use crate::tty::Typed;
 
-pub(super) async fn next_notice(handler: &mut Option<Handler>) -> Notice {
-    match handler {
-        Some(handler) => handler.notified().await,
+pub(super) async fn next_notice(scopes: &mut Option<Scopes>) -> (Scope, Notice) {
+    match scopes {
+        Some(scopes) => scopes.notified().await,
         None => pending().await,
     }
 }

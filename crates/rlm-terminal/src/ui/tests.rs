@@ -10,6 +10,7 @@ use loop_state::Step;
 use super::*;
 use crate::editor::Edit;
 use crate::keys::{Decoder, Key};
+use crate::presses::PressActions;
 use crate::stage::{Stand, at};
 
 /// A person at a terminal, on which the log is shown too.
@@ -51,7 +52,24 @@ impl Play {
     }
 
     fn press(&mut self) {
-        self.ui.pressed(PressAction::Prompt, self.stand.scene());
+        self.press_where(PressActions::default());
+    }
+
+    /// Presses where these actions are fixed: each scope that declines leaves it to the one around it.
+    fn press_where(&mut self, presses: PressActions) {
+        let step = Scope::of_step(self.stand.scene());
+        let scopes = [Scope::Run].into_iter().chain(step).chain(self.ui.scopes());
+        let mut scopes: Vec<_> = scopes.collect();
+        while let Some(scope) = scopes.pop() {
+            let (own, scene) = (presses.of(scope), self.stand.scene());
+            self.ui.pressed(scope, own, Asking::Here, scene);
+            let last = self.ui.effects.last();
+            if !matches!(last, Some(Effect::Notice(Answer::Decline))) {
+                return;
+            }
+            self.ui.effects.pop();
+        }
+        panic!("the run declines nothing where somebody can be asked");
     }
 
     /// Types a line that the terminal edits.
@@ -106,9 +124,13 @@ fn ask(id: &str, summary: &str) -> Ask {
 
 #[test]
 fn j48a_a_fixed_action_is_for_where_nothing_prompts() {
+    let fixed = |action| PressActions {
+        default: Some(action),
+        ..PressActions::default()
+    };
     let act = |action| {
         let mut play = Play::in_turn();
-        play.ui.pressed(action, play.stand.scene());
+        play.press_where(fixed(action));
         let effects = format!("{:?}", play.ui.effects());
         (effects, play)
     };
@@ -120,10 +142,66 @@ fn j48a_a_fixed_action_is_for_where_nothing_prompts() {
     let (effects, mut play) = act(PressAction::Steer);
     assert!(effects.contains("Notice(Handled)") && play.ui.wants() == Wants::Text);
     // From there a press leads to the menu, and the next one out.
-    play.ui.pressed(PressAction::Steer, play.stand.scene());
+    play.press_where(fixed(PressAction::Steer));
     assert_eq!(play.ui.wants(), Wants::Choice);
-    play.ui.pressed(PressAction::Continue, play.stand.scene());
+    play.press_where(fixed(PressAction::Continue));
     assert!(format!("{:?}", play.ui.effects()).contains("Notice(Escalate)"));
+}
+
+#[test]
+fn j48a_what_is_fixed_for_a_step_goes_before_the_default_and_what_prompts_before_both() {
+    let presses = PressActions {
+        default: Some(PressAction::Abort),
+        turn: Some(PressAction::Stop),
+        ..PressActions::default()
+    };
+    let pressed = |begin: fn(&mut Play)| {
+        let mut play = Play::in_turn();
+        play.stand.agent.alive = true;
+        begin(&mut play);
+        play.ui.effects();
+        play.press_where(presses);
+        (format!("{:?}", play.ui.effects()), play.ui.wants())
+    };
+    let (effects, _) = pressed(|_| {});
+    assert_eq!(effects, "[Notice(Escalate)]");
+    let (effects, _) = pressed(|play| play.stand.agent.alive = false);
+    assert_eq!(effects, "[Notice(Handled), Send(Request(Abort)), Exit]");
+    // What asks is above the question, and a draft is kept.
+    for begin in [(|play| play.asks("1", "make")) as fn(&mut Play), |play| {
+        play.line("\n")
+    }] {
+        assert_eq!(pressed(begin), ("[]".into(), Wants::Choice));
+    }
+}
+
+#[test]
+fn the_scopes_of_what_prompts_begin_and_end_with_it() {
+    let mut play = Play::in_turn();
+    let now = |play: &Play| play.ui.scopes().collect::<Vec<_>>();
+    assert_eq!(now(&play), []);
+    play.asks("1", "make");
+    assert_eq!(now(&play), [Scope::Ask]);
+    play.press();
+    assert_eq!(now(&play), [Scope::Ask, Scope::Menu]);
+    play.keys("s");
+    assert_eq!(now(&play), [Scope::Ask, Scope::Draft]);
+    play.keys("x\r");
+    assert_eq!(now(&play), [Scope::Ask]);
+    // It is asked, and not on the screen.
+    play.ui.step_back();
+    assert_eq!(now(&play), [Scope::Ask]);
+    play.ui.step_forward();
+    play.keys("n");
+    assert_eq!(now(&play), []);
+    play.press();
+    play.keys("e");
+    assert_eq!(now(&play), [Scope::Editor]);
+    play.ui.edited(Ok(Edit::None));
+    play.ui.review_asked();
+    assert_eq!(now(&play), [Scope::Review]);
+    play.press();
+    assert_eq!(now(&play), [Scope::Review, Scope::Menu]);
 }
 
 #[test]
@@ -144,6 +222,7 @@ fn s8b_output_waits_while_the_menu_is_open() {
 fn s9b_s9c_s9e_each_choice_does_what_it_says() {
     let chosen = |step: Step, key: &str| {
         let mut play = Play::new(step);
+        (play.stand.agent.alive, play.stand.agent.interruptible) = (true, true);
         play.press();
         play.keys(key);
         play.out().replace('\n', "; ")
@@ -160,6 +239,8 @@ fn s9b_s9c_s9e_each_choice_does_what_it_says() {
         ("Esc when paused", chosen(paused(), "\x1b")),
         ("K in the sleep", chosen(sleep(), "K")),
         ("k in a turn", chosen(turn(), "k")),
+        ("t", chosen(turn(), "t")),
+        ("t in the sleep", chosen(sleep(), "t")),
         ("r", chosen(turn(), "r")),
         ("o", chosen(turn(), "o")),
         ("e", chosen(turn(), "e")),
@@ -175,6 +256,8 @@ fn s9b_s9c_s9e_each_choice_does_what_it_says() {
     Esc when paused  Notice(Handled)
     K in the sleep   Notice(Handled); Skip
     k in a turn      
+    t                Notice(Handled); Interrupt
+    t in the sleep   
     r                Notice(Handled); Again { what: Iteration }
     o                Notice(Handled); Again { what: Phase }
     e                Notice(Handled); Edit(0)
