@@ -1,14 +1,14 @@
 //! A long job with a menu on Ctrl-C: go on, stop (save, then end) or abort (end at once).
 //!
 //! `cargo run -p interrupt-stack --example menu FILE [SECONDS]` counts, saves to FILE when it ends, and goes on from there the next
-//! time. SECONDS is what the save takes (0 unless told). Press Ctrl-C and answer; press it twice, or three times; let the save take
+//! time. SECONDS is what the save takes (0 unless told). It begins with a step that has a handler of its own, inside the job's: there the first press
+//! takes the short way, and the next one walks down to the menu. Press Ctrl-C and answer; press it twice, or three times; let the save take
 //! 9 seconds, longer than its deadline; send `SIGTERM` with the menu open. `echo $?` says how it ended: 0 by itself, 130 by Ctrl-C, 143 by `SIGTERM`.
 
 use std::{env, error::Error, fs, io, io::Write, path::Path, thread, time::Duration};
 
 use interrupt_stack::{Cause, Interrupts, die_by};
 use tokio::{runtime, sync::oneshot, time};
-use tokio_util::sync::CancellationToken;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
@@ -36,8 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Lets the job run, and answers presses meanwhile. Returns how far the job came.
 pub(crate) async fn run(interrupts: &Interrupts, begun: u32) -> Result<u32, Box<dyn Error>> {
     // A task of its own, so that it goes on behind the menu. It is not aborted: it ends by itself when its token is cancelled.
-    let mut job = tokio::spawn(job(begun, interrupts.token()));
-    let mut menu = interrupts.push("job"); // presses come here until it is dropped
+    let mut menu = interrupts.push("job"); // presses come here until it is dropped, or while a handler above it declines them
+    let mut job = tokio::spawn(job(begun, interrupts.clone()));
     loop {
         tokio::select! {
             count = &mut job => return Ok(count?),
@@ -53,7 +53,29 @@ pub(crate) async fn run(interrupts: &Interrupts, begun: u32) -> Result<u32, Box<
     }
 }
 
-async fn job(mut count: u32, stop: CancellationToken) -> u32 {
+/// The job's first step. A press takes the short way; on that already, the step declines, and the press walks down to the handler of the job.
+pub(crate) async fn warm_up(interrupts: &Interrupts) {
+    let mut step = interrupts.push("warm-up"); // above "job" until this function returns
+    let mut work = time::interval(Duration::from_millis(100)); // stands for the work
+    let (mut left, mut is_short) = (50, false);
+    while left > 0 && interrupts.cause().is_none() {
+        tokio::select! {
+            _ = work.tick() => left -= 1,
+            notice = step.notified() => match is_short {
+                true => notice.decline(),
+                false => {
+                    say("warming up the short way; Ctrl-C again: the menu");
+                    (left, is_short) = (left.min(10), true);
+                    notice.handled();
+                }
+            },
+        }
+    }
+}
+
+async fn job(mut count: u32, interrupts: Interrupts) -> u32 {
+    warm_up(&interrupts).await;
+    let stop = interrupts.token();
     let mut work = time::interval(Duration::from_millis(100)); // stands for the work
     while count < 1_000 && stop.run_until_cancelled(work.tick()).await.is_some() {
         count += 1;

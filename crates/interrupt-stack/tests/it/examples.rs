@@ -1,6 +1,6 @@
 //! The example, with presses that are injected.
 
-use std::{sync::mpsc, thread};
+use std::{sync::mpsc, thread, time::Duration};
 
 use interrupt_stack::{HardExit, Interrupts, PressSource};
 
@@ -9,6 +9,37 @@ use crate::apart;
 #[expect(dead_code, reason = "its `main` takes the signals of a process")]
 #[path = "../../examples/menu.rs"]
 mod menu;
+
+/// Its presses are more than the debounce apart, and the step is polled in between.
+#[test]
+fn a_step_handles_one_press_and_the_next_walks_down_to_the_job() {
+    let interrupts = Interrupts::builder().detached();
+    let mut job = interrupts.push("job");
+    let press = || interrupts.injector().press(PressSource::Injected);
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_time().build().unwrap();
+    runtime.block_on(async {
+        let person = async {
+            let mut time = tokio::time::interval(Duration::from_millis(100));
+            time.tick().await;
+            time.tick().await;
+            press();
+            time.tick().await;
+            time.tick().await;
+            assert!(job.try_take().is_none(), "the step has handled it");
+            press();
+            job.notified().await
+        };
+        tokio::select! {
+            notice = person => {
+                assert_eq!(notice.presses(), 2);
+                notice.handled();
+            }
+            () = menu::warm_up(&interrupts) => panic!("it ends before it declines"),
+        }
+    });
+    assert_eq!(interrupts.cause(), None);
+}
 
 #[test]
 fn a_menu_that_is_pressed_twice_stops_and_saves() {
