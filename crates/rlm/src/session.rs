@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::ops::Deref;
 use std::process::ExitCode;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cancellable_sleep::SleepGate;
 use interrupt_stack::{Cause, HardExit, Installed, Interrupts, die_by};
@@ -35,6 +35,8 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The answer to a press that nothing took for a second, for instance while a file system hangs.
 const UNTAKEN: &str = "rlm: Ctrl-C received, but rlm is busy; Ctrl-C again saves and stops";
+/// A press that is not taken passes from scope to scope for less than this.
+const UNTAKEN_AGAIN: Duration = Duration::from_secs(10);
 /// How many wishes of a person wait for a run that is busy saving.
 const WISHES: usize = 64;
 
@@ -83,7 +85,7 @@ impl Session {
             .shutdown_deadline(Some(shutdown_budget))
             .cooldown(DEFAULT_COOLDOWN)
             .hard_exit(HardExit::Thread)
-            .on_untaken(|| anstream::eprintln!("{UNTAKEN}"))
+            .on_untaken(say_untaken)
             .before_exit(|_| {
                 rlm_terminal::restore();
                 rlm_store::end_git();
@@ -357,6 +359,16 @@ impl Session {
             None if !outcome.survivors.is_empty() => Ok(Code::Survivors.into()),
             None => Ok(Code::of(&outcome.reason).into()),
         }
+    }
+}
+
+/// Says that a press was received, once: it is passed from scope to scope while none takes it.
+fn say_untaken() {
+    static SAID: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.is_none_or(|at| at.elapsed() >= UNTAKEN_AGAIN) {
+        *said = Some(Instant::now());
+        anstream::eprintln!("{UNTAKEN}");
     }
 }
 
