@@ -4,7 +4,7 @@ use rlm_tests::wait_for;
 use rustix::process::Signal;
 
 use crate::LONG;
-use crate::menu::{MENU, PRESS};
+use crate::menu::{ESC, MENU, PRESS};
 use crate::presses::pause;
 use crate::scene::{PROMPT, Scene, says, until_ready};
 
@@ -38,6 +38,30 @@ fn j48a_each_scope_has_its_own_action() {
     running.wait(LONG).expect_signal(Signal::INT);
     assert!(!terminal.text().contains(MENU), "{}", terminal.scrolled());
     assert_eq!(scene.start_count(), 1);
+}
+
+#[test]
+fn j48a_a_question_answers_presses_before_its_turn_does_and_leaves_them_to_it_again() {
+    let scene = with(
+        "say ready\nask Bash touch made\nsay asked\nawait go\nturn",
+        "{ default = \"abort\", turn = \"continue\" }",
+    );
+    let (running, terminal) = scene.claude(&["--once"]).spawn_on_terminal();
+    terminal.sees("may it? Bash: touch made", LONG);
+    pause();
+    terminal.send(PRESS);
+    terminal.sees(MENU, LONG);
+    pause();
+    terminal.send(ESC);
+    terminal.sees("may it? Bash: touch made", LONG);
+    pause();
+    terminal.send("n");
+    terminal.sees("asked", LONG);
+    pause();
+    terminal.send(PRESS);
+    terminal.sees("the run goes on, as rlm.toml says", LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
 }
 
 #[test]

@@ -90,6 +90,35 @@ fn s8a_s8b_the_agents_output_waits_until_the_menu_is_closed() {
 }
 
 #[test]
+fn s9b_a_turn_is_ended_from_the_menu_and_its_conversation_goes_on() {
+    const END_TURN: &str = "end this turn, keep the conversation";
+    let scene = Scene::new("say ready\nhang\nturn\nrun true\nsay on\nturn");
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    open(&terminal);
+    terminal.sees(END_TURN, LONG);
+    terminal.send("t");
+    terminal.sees("interrupted", LONG);
+    terminal.sees_no(MENU, LONG);
+    // Its turn is over: there is none to end.
+    open(&terminal);
+    assert!(!terminal.screen().contains(END_TURN));
+    terminal.send("c");
+    running.wait(LONG).expect_code(0);
+    let messages = scene.agent.messages();
+    let place = |at: usize| (messages[at].pid, messages[at].session.clone());
+    assert_eq!(place(0), place(1));
+
+    // A plain command is no conversation.
+    let scene = Scene::new("print ready\nhang");
+    let (running, terminal) = scene.run(&["--once"]).spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    open(&terminal);
+    assert!(!terminal.screen().contains(END_TURN));
+    terminal.send("x");
+    running.wait(LONG).expect_code(7);
+}
+
+#[test]
 fn s9a_s9c_s9d_s9e_the_menu_offers_all_and_asks_again_after_a_wrong_key() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
