@@ -270,8 +270,9 @@ fn what_was_said_before_a_crash_is_in_the_transcript() {
     crash(running);
     let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
     expect_in_order(&logs, &[PROMPT, "half a thought", "ready"]);
-    let other = scene.rlm(&["resume"]).spawn();
-    scene.wait_until_started(2);
+    let mut other = scene.rlm(&["resume"]).spawn();
+    // Its agent says the same again, and hangs.
+    says(&mut other, "ready");
     stop(other, Signal::TERM);
     let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
     expect_in_order(

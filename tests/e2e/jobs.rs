@@ -171,8 +171,10 @@ fn x126c_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
     for (name, value) in [("user.name", "A"), ("user.email", "a@localhost")] {
         scene.sandbox.git(&["config", name, value]);
     }
-    let waits =
-        |name: &str| format!("echo $$ > {name}; while ! test -e {name}-goes; do sleep 0.05; done");
+    let waits = |name: &str| {
+        let beat = format!("sleep 0.05; echo >> {name}-beats");
+        format!("echo $$ > {name}; while ! test -e {name}-goes; do {beat}; done")
+    };
     let hook = scene.file(".git/hooks/pre-commit");
     fs_err::create_dir_all(hook.parent().unwrap()).unwrap();
     fs_err::write(&hook, format!("#!/bin/sh\n{}\n", waits("hook"))).unwrap();
@@ -199,6 +201,9 @@ fn x126c_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
                 .find(|it| it.pid == pid)
                 .map(|it| it.state)
         };
+        // The run waits half a second for a command that is just being started, and then stops without it.
+        let beats = || fs_err::read(scene.file(&format!("{name}-beats"))).unwrap_or_default();
+        wait_for("its beats", LONG, || (beats().len() > 10).then_some(()));
         terminal.send(b"\x1a");
         wait_for("its stop", LONG, || (state() == Some('T')).then_some(()));
         assert!(poll_until(std::time::Duration::from_secs(9), || None::<()>).is_none());
