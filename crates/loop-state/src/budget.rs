@@ -1,10 +1,8 @@
-//! When a budget is used up, and how that is said.
+//! A used-up budget, and its words.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-
-use crate::Head;
 
 /// A budget that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -44,24 +42,4 @@ pub(crate) fn dollars(micro: u64) -> String {
     let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
     let zeros = text.len() - text.trim_end_matches('0').len();
     text[..text.len() - zeros.min(4)].to_owned()
-}
-
-impl Head {
-    /// Returns the budget that is used up, if one is: at its limit there is nothing left to spend.
-    #[must_use]
-    pub fn spent(&self) -> Option<Budget> {
-        let (cost, tokens) = (self.usage.cost_microusd, self.usage.tokens());
-        let cost = self
-            .rules
-            .max_cost_microusd
-            .map(|limit| Budget::Cost { limit, used: cost });
-        let tokens = self.rules.max_tokens.map(|limit| Budget::Tokens {
-            limit,
-            used: tokens,
-        });
-        let is_spent = |budget: &Budget| match *budget {
-            Budget::Cost { limit, used } | Budget::Tokens { limit, used } => used >= limit,
-        };
-        [cost, tokens].into_iter().flatten().find(is_spent)
-    }
 }

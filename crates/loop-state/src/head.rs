@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::tail;
 use crate::{
-    Again, Counts, Cut, Failure, Finished, Handover, Lineage, PhaseRules, Rules, RulesError, Steer,
+    Again, Budget, Counts, Cut, Failure, Finished, PhaseRules, Rules, RulesError, Steer,
     SteerState, Step, StopReason, StopRequest, Streaks, Then, Timestamp, Usage, Version, Waits,
 };
 
@@ -261,6 +262,111 @@ impl Head {
             Step::Gate { .. } | Step::Check | Step::Settling { .. } => (self.iteration, false),
         }
     }
+
+    /// Returns the budget that is used up, if one is: at its limit there is nothing left to spend.
+    #[must_use]
+    pub fn spent(&self) -> Option<Budget> {
+        let (cost, tokens) = (self.usage.cost_microusd, self.usage.tokens());
+        let cost = self
+            .rules
+            .max_cost_microusd
+            .map(|limit| Budget::Cost { limit, used: cost });
+        let tokens = self.rules.max_tokens.map(|limit| Budget::Tokens {
+            limit,
+            used: tokens,
+        });
+        let is_spent = |budget: &Budget| match *budget {
+            Budget::Cost { limit, used } | Budget::Tokens { limit, used } => used >= limit,
+        };
+        [cost, tokens].into_iter().flatten().find(is_spent)
+    }
+
+    /// Gives the work to another agent than `from`, which nobody knows by its session.
+    pub(crate) fn hand_over(&mut self, from: String) {
+        let attempt = self.counts.attempts;
+        // Whoever was named and never began has done nothing.
+        let idle = self.handover.take().filter(|last| last.attempt == attempt);
+        let from = idle.map_or_else(|| tail(from), |last| last.from);
+        let told = false;
+        self.handover = (attempt > 0).then_some(Handover {
+            from,
+            attempt,
+            told,
+        });
+        self.session = None;
+        self.prompted = false;
+        self.continues = false;
+    }
+
+    /// Returns the agent that worked before the present one, if that is still to be told.
+    pub(crate) fn predecessor(&self) -> Option<&str> {
+        let untold = self.handover.as_ref().filter(|handover| !handover.told);
+        untold.map(|handover| handover.from.as_str())
+    }
+
+    /// Makes the head of a new run that goes on where this one stands; its first event is [`Happening::Resumed`](crate::Happening::Resumed).
+    ///
+    /// What was counted and used up to here counts for the fork too, as its history does, so that a budget is not had twice. What failed in a row, and
+    /// every wish to stop, to wait or to begin again, was the other run's, and so is the conversation: it may know what comes after. A turn that was begun behind the
+    /// iteration that is gone on from is as if it had not been, but for its number.
+    #[must_use]
+    pub fn fork(mut self, mut parent: Lineage) -> Self {
+        parent.run = tail(parent.run);
+        let is_begun = !self.step.is_rest() && self.step != Step::Ready;
+        if is_begun && self.iteration > parent.iteration {
+            self.step = Step::Ready;
+            self.cut = None;
+            self.recall_steers();
+        }
+        self.parent = Some(parent);
+        self.streaks = Streaks::default();
+        self.waits = Waits::default();
+        self.stopping = None;
+        self.pausing = false;
+        self.again = None;
+        if let Step::Settling {
+            then: then @ Then::Again(_),
+        } = &mut self.step
+        {
+            *then = Then::Next;
+        }
+        self.halting = false;
+        self.end = None;
+        self.elsewhere()
+    }
+
+    /// Makes the head of the same run where nobody knows the conversation of its agent: the next attempt begins another one.
+    #[must_use]
+    pub fn elsewhere(mut self) -> Self {
+        self.session = None;
+        self.prompted = false;
+        self.continues = false;
+        self
+    }
+}
+
+/// Another agent went on with the work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Handover {
+    /// The agent before it.
+    pub from: String,
+    /// The last attempt of that agent's, counted over the whole run.
+    pub attempt: u32,
+    /// Whether a turn is over that was told of it.
+    pub told: bool,
+}
+
+/// Where a run comes from that is a fork of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Lineage {
+    /// The other run's name.
+    pub run: String,
+    /// The iteration of it that is gone on from.
+    pub iteration: u32,
+    /// The number of the save that is gone on from.
+    pub seq: u64,
 }
 
 /// The output of a failed command, for the next prompt.

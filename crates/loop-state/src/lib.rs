@@ -67,6 +67,15 @@
 //! Text in the head is bounded: [`MAX_TEXT`] bytes for each piece, [`MAX_STEERS`] steers of [`MAX_STEER_BYTES`] together, [`MAX_PHASES`] phases with
 //! [`MAX_ERRORS`] errors each. Clocks are trusted: one that jumps forward ends waits early, one that jumps back makes them longer.
 
+// The modules in reading order; each takes from those above it:
+//   time, text, usage, counts      the small types: times, bounds of texts, what an agent used, counters
+//   budget, stop, rules            what bounds a run, and why it ends
+//   steer, pipeline, step          what people said, phases, where in its iteration a run is
+//   head, saved                    the whole state of a run, and what a saved one has to satisfy
+//   request, event, effect         what goes into the machine, and what comes out
+//   machine                        the rules of a run
+//   times, deadline                the times of a stop, and its one deadline
+//   agent, attempt                 the machines of an agent's process and of one attempt; they are not saved
 mod agent;
 mod attempt;
 mod budget;
@@ -74,9 +83,7 @@ mod counts;
 mod deadline;
 mod effect;
 mod event;
-mod handover;
 mod head;
-mod lineage;
 mod machine;
 mod pipeline;
 mod request;
@@ -97,13 +104,11 @@ pub use counts::{Counts, Streaks, Waits};
 pub use deadline::StopDeadline;
 pub use effect::{Brief, Effect, Notice};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
-pub use handover::Handover;
-pub use head::{Command, End, Feedback, Head, Last};
-pub use lineage::Lineage;
+pub use head::{Command, End, Feedback, Handover, Head, Last, Lineage};
 pub use machine::{Machine, Silence};
-pub use pipeline::{Autonomy, Failure, Finished, Occasion, Verdict};
+pub use pipeline::{Failure, Finished, Occasion, Verdict};
 pub use request::{PauseAfter, Request};
-pub use rules::{Limits, PhaseRules, RuleChange, Rules, RulesError, SessionPolicy};
+pub use rules::{Autonomy, Limits, PhaseRules, RuleChange, Rules, RulesError, SessionPolicy};
 pub use saved::{HeadError, Version};
 pub use steer::{Steer, SteerState};
 pub use step::{Again, Cut, CutCause, Step, Then, Wait};

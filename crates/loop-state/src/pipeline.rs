@@ -1,69 +1,10 @@
-//! What lies between the phases of a run: what finished ones left, and where a person is asked.
+//! Between the phases of a run: the results of finished phases, and the reviews.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Evidence, RulesError, Timestamp, Usage};
-
-/// Where a run waits for a person's word. Where nobody can be asked it never waits, see [`Happening::Attended`](crate::Happening::Attended).
-///
-/// As text, which is also how it is serialised, it is `checkpoint`, `batch:N` or `full`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(try_from = "String", into = "String")]
-#[non_exhaustive]
-pub enum Autonomy {
-    /// Between two phases. The end of the last phase is the end of the run, which asks nobody.
-    Checkpoint,
-    /// After each so many complete iterations, whatever phase they belong to.
-    Batch(u32),
-    /// Nowhere.
-    #[default]
-    Full,
-}
-
-impl fmt::Display for Autonomy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Checkpoint => f.write_str("checkpoint"),
-            Self::Batch(size) => write!(f, "batch:{size}"),
-            Self::Full => f.write_str("full"),
-        }
-    }
-}
-
-impl FromStr for Autonomy {
-    type Err = RulesError;
-
-    fn from_str(text: &str) -> Result<Self, RulesError> {
-        let unknown = || RulesError::UnknownAutonomy(text.chars().take(40).collect());
-        match text {
-            "checkpoint" => Ok(Self::Checkpoint),
-            "full" => Ok(Self::Full),
-            _ => match text.strip_prefix("batch:").map(str::parse) {
-                Some(Ok(0)) => Err(RulesError::ZeroBatch),
-                Some(Ok(size)) => Ok(Self::Batch(size)),
-                _ => Err(unknown()),
-            },
-        }
-    }
-}
-
-impl TryFrom<String> for Autonomy {
-    type Error = RulesError;
-
-    fn try_from(text: String) -> Result<Self, RulesError> {
-        text.parse()
-    }
-}
-
-impl From<Autonomy> for String {
-    fn from(autonomy: Autonomy) -> Self {
-        autonomy.to_string()
-    }
-}
+use crate::{Evidence, Timestamp, Usage};
 
 /// What a run waits for a person's word at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

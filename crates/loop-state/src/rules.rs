@@ -1,12 +1,13 @@
 //! What bounds a run, when that makes no run, and which of it can change while one goes on.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::MAX_PHASES;
 use crate::budget::dollars;
-use crate::{Autonomy, MAX_PHASES};
 
 /// What bounds a run. All of it is saved with the run; a resume may replace it, and [`RuleChange`] changes it while the run goes on.
 ///
@@ -101,6 +102,64 @@ pub struct Limits {
     /// How long the agent may give no sign of life within a turn.
     #[serde(default)]
     pub idle_timeout: Option<Duration>,
+}
+
+/// Where a run waits for a person's word. Where nobody can be asked it never waits, see [`Happening::Attended`](crate::Happening::Attended).
+///
+/// As text, which is also how it is serialised, it is `checkpoint`, `batch:N` or `full`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(try_from = "String", into = "String")]
+#[non_exhaustive]
+pub enum Autonomy {
+    /// Between two phases. The end of the last phase is the end of the run, which asks nobody.
+    Checkpoint,
+    /// After each so many complete iterations, whatever phase they belong to.
+    Batch(u32),
+    /// Nowhere.
+    #[default]
+    Full,
+}
+
+impl fmt::Display for Autonomy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Checkpoint => f.write_str("checkpoint"),
+            Self::Batch(size) => write!(f, "batch:{size}"),
+            Self::Full => f.write_str("full"),
+        }
+    }
+}
+
+impl FromStr for Autonomy {
+    type Err = RulesError;
+
+    fn from_str(text: &str) -> Result<Self, RulesError> {
+        let unknown = || RulesError::UnknownAutonomy(text.chars().take(40).collect());
+        match text {
+            "checkpoint" => Ok(Self::Checkpoint),
+            "full" => Ok(Self::Full),
+            _ => match text.strip_prefix("batch:").map(str::parse) {
+                Some(Ok(0)) => Err(RulesError::ZeroBatch),
+                Some(Ok(size)) => Ok(Self::Batch(size)),
+                _ => Err(unknown()),
+            },
+        }
+    }
+}
+
+impl TryFrom<String> for Autonomy {
+    type Error = RulesError;
+
+    fn try_from(text: String) -> Result<Self, RulesError> {
+        text.parse()
+    }
+}
+
+impl From<Autonomy> for String {
+    fn from(autonomy: Autonomy) -> Self {
+        autonomy.to_string()
+    }
 }
 
 /// Why rules make no run. Beside the opaque [`HeadError`](crate::HeadError) it is open, since rules are a person's settings, and who reads
