@@ -467,7 +467,7 @@ fn the_terminal_is_as_it_was_after_every_kind_of_end() {
 #[test]
 fn a_terminal_of_twenty_columns_has_room_for_all() {
     let scene = Scene::new("say ready\nawait go\nturn");
-    let run = scene.claude(&["--once"]).size(10, 20);
+    let run = scene.claude(&["--once"]).size(11, 20);
     let (running, terminal) = run.spawn_on_terminal();
     terminal.sees("ready", LONG);
     let rows = terminal.scrolled().lines().count();
