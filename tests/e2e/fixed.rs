@@ -46,7 +46,9 @@ fn j48a_a_question_answers_presses_before_its_turn_does_and_leaves_them_to_it_ag
         "say ready\nask Bash touch made\nsay asked\nawait go\nturn",
         "{ default = \"abort\", turn = \"continue\" }",
     );
-    let (running, terminal) = scene.claude(&["--once", "--permissions", "ask"]).spawn_on_terminal();
+    let (running, terminal) = scene
+        .claude(&["--once", "--permissions", "ask"])
+        .spawn_on_terminal();
     terminal.sees("may it? Bash: touch made", LONG);
     pause();
     terminal.send(PRESS);

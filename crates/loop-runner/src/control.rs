@@ -23,64 +23,20 @@ mod peer;
 mod place;
 mod progress;
 mod protocol;
-mod recent;
 mod server;
 mod show;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod told;
+mod wanted;
 mod wishes;
-
-use loop_state::{Request, StopRequest};
-use tokio::sync::oneshot;
 
 pub use attached::{Attached, attach, attach_after};
 pub use client::{Answers, ask};
 pub use doing::Doing;
 pub use force::{Forced, end_by_force};
 pub use protocol::{Answer, Ended, Message, Query, Standing};
-pub(crate) use recent::Recent;
 pub(crate) use server::Socket;
+pub use wanted::Control;
 pub(crate) use wishes::{Coming, Mark, Wish, Wishes};
-
-/// A message to the run. What becomes of it comes as [`News`](crate::News); one that makes no sense now is answered with
-/// [`News::Rejected`](crate::News::Rejected).
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Control {
-    /// A person asks for something, from this process or from another one.
-    Request(Request),
-    /// The run shall stop, within [`Options::stop_budget`](crate::Options::stop_budget) where that is now. A second one can only make it sooner.
-    Stop(StopRequest),
-    /// Whether somebody is there, from now on, who can be asked what they think of a phase or a batch. When nobody is, none waits for that.
-    Attended(bool),
-    /// Everything that runs shall stand still, or go on.
-    Freeze {
-        /// Which of the two.
-        frozen: bool,
-        /// Told when it is so.
-        done: oneshot::Sender<()>,
-    },
-}
-
-impl From<Request> for Control {
-    fn from(request: Request) -> Self {
-        Self::Request(request)
-    }
-}
-
-impl Control {
-    /// Returns the stop that it asks for, if it asks for one.
-    pub(crate) fn stop(&self) -> Option<StopRequest> {
-        match self {
-            Self::Stop(request) => Some(*request),
-            Self::Request(request) => request.stop(),
-            _ => None,
-        }
-    }
-
-    /// Returns whether what runs has no more than a moment to end.
-    pub(crate) fn is_abort(&self) -> bool {
-        matches!(self, Self::Request(Request::Abort))
-    }
-}

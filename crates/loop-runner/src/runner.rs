@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use agent_duplex::{Driver, ProcessName};
 use agent_subprocess::Context;
-use cancellable_sleep::SleepGate;
-use loop_state::{Happening, Head, Machine, StopDeadline, StopReason, Timestamp, Usage, times};
+use loop_state::{Happening, Head, Machine, StopDeadline, StopReason, Timestamp};
 use rlm_store::journal::Journal;
-use rlm_store::{Loss, PhaseSettings, RunHead, Settings, Uncommitted, WorkTree, runs};
+use rlm_store::{Loss, PhaseSettings, RunHead, Settings, WorkTree, runs};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -16,14 +15,18 @@ use crate::Error;
 use crate::check::RunningCheck;
 use crate::clock::Clock;
 use crate::control::{Control, Socket, Wishes};
+use crate::countdown::count_down;
+use crate::feed::{self, NewsReceiver, NewsSender};
 use crate::heartbeat::Heartbeat;
 use crate::hook::{Happened, Hooks};
 use crate::kept::Kept;
-use crate::news::{self, News, NewsReceiver, NewsSender};
-use crate::shutdown::{Shutdown, count_down};
+use crate::news::News;
+use crate::options::Options;
+use crate::outcome::Outcome;
+use crate::pulse::Pulse;
+use crate::shutdown::Shutdown;
 use crate::view::{AgentView, View};
 pub(crate) use attempt::Attempt;
-pub(crate) use beat::Pulse;
 pub use reload::Reloaded;
 pub use resumption::Resumption;
 
@@ -59,54 +62,6 @@ mod wake;
 /// Makes the driver of an attempt: what to run, and the context that its processes must carry.
 pub type DriverFactory =
     Box<dyn Fn(&PhaseSettings, Context) -> Result<Box<dyn Driver>, Error> + Send + Sync>;
-
-/// How a run is carried out by this process; none of it is saved.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The one budget of a stop, all its stages together; 8 s by default.
-    pub stop_budget: Duration,
-    /// Whether a person can be asked; otherwise the agent's questions are answered with no at once, and no phase waits for a person's word. By
-    /// default nobody can.
-    pub interactive: bool,
-    /// Whether a run that was exported, and goes on elsewhere, is taken up here all the same: its first save lifts the seal. By default it is not.
-    pub take_back: bool,
-    /// What every wait for work hangs on: the sleep between two iterations, a pause, a rate limit, a back-off.
-    ///
-    /// Shut down, it stops the run as [`Control::Stop`] now does. Who shuts it sends that too, for the reason; where none comes within a second, the reason
-    /// is [`StopCause::Terminated`](loop_state::StopCause::Terminated). Nothing begins in between.
-    pub gate: SleepGate,
-}
-
-impl Options {
-    /// Makes the usual ones for a run whose waits hang on `gate`: a child of the one that ends when the program shuts down. A program that has no such
-    /// gate, because it stops its runs by [`Control::Stop`] alone, makes one of its own.
-    #[must_use]
-    pub fn new(gate: SleepGate) -> Self {
-        Self {
-            stop_budget: times::STOP_BUDGET,
-            interactive: false,
-            take_back: false,
-            gate,
-        }
-    }
-}
-
-/// How a run ended for this process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Why.
-    pub reason: StopReason,
-    /// The processes that the last stop ended.
-    pub ended: Vec<ProcessName>,
-    /// The processes that could not be ended.
-    pub survivors: Vec<ProcessName>,
-    /// Whether that nothing else is left is known, rather than nothing being found.
-    pub proven: bool,
-    /// What the run used, all its processes together, by its agents' reckoning.
-    pub usage: Usage,
-    /// What was to be committed and is not.
-    pub uncommitted: Option<Uncommitted>,
-}
 
 /// One run, taken by this process.
 #[derive(Debug)]
@@ -279,7 +234,7 @@ impl Runner {
         prompts: Vec<String>,
         first: Happening,
     ) -> (Self, NewsReceiver) {
-        let (news, receiver) = news::channel();
+        let (news, receiver) = feed::channel();
         let looks = Self::own_looks(&mut work_tree, &saved.scope);
         let view = View {
             head: saved.machine.clone(),

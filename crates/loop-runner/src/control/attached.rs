@@ -15,8 +15,8 @@ use tokio::sync::watch;
 
 use crate::control::client;
 use crate::control::protocol::{self, Answer, Ended, MAX_LINE, Query};
-use crate::control::show::Told;
-use crate::news::{self, NewsReceiver};
+use crate::control::told::Told;
+use crate::feed::{self, NewsReceiver};
 use crate::{Error, View};
 
 /// How long the first look may take.
@@ -82,7 +82,7 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
     from.get_ref().set_read_timeout(None).map_err(failed)?;
     let stream = from.get_ref().try_clone().map_err(failed)?;
     let (to_view, view) = watch::channel(Arc::from(view));
-    let (mut to_news, news) = news::channel();
+    let (mut to_news, news) = feed::channel();
     let (to_first, first) = mpsc::sync_channel(1);
     let last = Arc::new(AtomicU64::new(seen.0));
     let newest = Arc::clone(&last);

@@ -18,14 +18,14 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::control::caller;
-use crate::control::peer::{Peer, left, may_ask, own_uid, read_line};
+use crate::control::peer::{Over, Peer, left, may_ask, own_uid, read_line};
 use crate::control::progress::{Taken, already, first};
-use crate::control::protocol::{self, Answer, Ended, Message, Query};
-use crate::control::recent::Recent;
+use crate::control::protocol::{self, Answer, Message, Query};
 use crate::control::show::show;
 use crate::control::standing::standing;
 use crate::control::wishes::{Reply, Wish};
-use crate::runner::Pulse;
+use crate::pulse::Pulse;
+use crate::recent::Recent;
 use crate::{Control, View};
 
 /// How long a request is followed.
@@ -33,9 +33,6 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// How many refusals are reported in the run's events.
 const REFUSALS: usize = 20;
-
-/// How the run ended, when it has.
-pub(super) type Over = watch::Receiver<Option<Ended>>;
 
 /// What every connection needs.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::View;
 use crate::control::protocol::{self, MAX_LINE};
-use crate::control::show::Told;
+use crate::control::told::Told;
 
 /// How many characters of a text are shown, first of one that makes a line too long, then of one that still does. By the last one any line fits: a head
 /// has at most a few hundred texts, and [`MOST`] bounds those of the agent.

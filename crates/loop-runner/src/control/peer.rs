@@ -7,16 +7,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::control::desk::Over;
-use crate::control::protocol::{self, Answer, MAX_LINE};
+use crate::control::protocol::{self, Answer, Ended, MAX_LINE};
 use rlm_store::deadline::until;
 
 /// How long a peer may take for its request, and to read an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a peer that says nothing more is looked at whether it is still there.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How the run ended, when it has.
+pub(super) type Over = watch::Receiver<Option<Ended>>;
 
 /// Who asks.
 pub(super) struct Peer<'a>(&'a mut OwnedWriteHalf);

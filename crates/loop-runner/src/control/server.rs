@@ -18,9 +18,9 @@ use tokio::time::{Instant, timeout};
 use crate::control::desk::{Asked, Desk};
 use crate::control::place::{self, Identity};
 use crate::control::protocol::{Answer, Ended};
-use crate::control::recent::Recent;
 use crate::control::wishes::Wish;
-use crate::runner::Pulse;
+use crate::pulse::Pulse;
+use crate::recent::Recent;
 use crate::{Options, View};
 
 /// How many may be answered at once.

@@ -4,32 +4,21 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::View;
-use crate::control::desk::Over;
 use crate::control::fit;
-use crate::control::peer::Peer;
+use crate::control::peer::{Over, Peer};
 use crate::control::protocol::{self, Answer, MAX_LINE};
-use crate::control::recent::Recent;
+use crate::control::told::Told;
 use crate::news::News;
+use crate::recent::Recent;
 use loop_state::Timestamp;
 use rlm_store::deadline::until;
 
 /// How often it is told how the run stands, at most.
 const VIEW_EVERY: Duration = Duration::from_millis(100);
-
-/// A line for those who look at a run. A program of another version passes over what it does not know.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
-pub(crate) enum Told {
-    /// How the run stands. The first line, and again when that changes.
-    View(Box<View>),
-    /// Something happened.
-    News { at: Timestamp, news: Box<News> },
-}
 
 /// Shows the run to a peer until it is over. One that lags misses news and is told how many; one that takes nothing any more is given up.
 pub(super) async fn show(

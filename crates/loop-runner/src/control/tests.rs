@@ -16,8 +16,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
 use super::protocol::{self, Message, Query};
-use super::{Answer, Answers, Control, Ended, Mark, Recent, Socket, Wish};
+use super::{Answer, Answers, Control, Ended, Mark, Socket, Wish};
 use super::{ask, place};
+use crate::recent::Recent;
 use crate::{AgentView, News, Options, View};
 
 mod looking_on;
@@ -65,7 +66,7 @@ impl Run {
             dir.path().into(),
             &options,
             watched,
-            crate::runner::Pulse::default(),
+            crate::pulse::Pulse::default(),
             Arc::clone(&recent),
         );
         socket.ensure().unwrap();

@@ -1,47 +1,10 @@
 //! Signs of life: what a loop that hangs does not give.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use crate::heartbeat::{Beat, Heartbeat};
 use crate::news::News;
 use crate::runner::Runner;
-
-/// When the loop turned last, for those who ask through the control socket.
-#[derive(Clone, Debug)]
-pub(crate) struct Pulse {
-    since: Instant,
-    turned: Arc<AtomicU64>,
-}
-
-impl Default for Pulse {
-    fn default() -> Self {
-        Self {
-            since: Instant::now(),
-            turned: Arc::default(),
-        }
-    }
-}
-
-impl Pulse {
-    fn turn(&self) {
-        self.turned.store(self.now(), Ordering::Relaxed);
-    }
-
-    /// Returns how long ago that was.
-    pub(crate) fn age(&self) -> Duration {
-        let turned = self.turned.load(Ordering::Relaxed);
-        Duration::from_millis(self.now().saturating_sub(turned))
-    }
-
-    fn now(&self) -> u64 {
-        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
 
 impl Runner {
     /// Has the file at `path` replaced by what `text` makes of a [`Beat`]: every 10 s, whenever the run comes further, and when it is over.

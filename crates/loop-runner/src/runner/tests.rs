@@ -10,10 +10,10 @@ use loop_state::{Request, StopCause, StopReason, StopRequest, When};
 use rlm_store::{PhaseSettings, Project, PromptSource, RunId, RunState, Settings, WorkTree};
 use tokio::sync::mpsc;
 
-use super::{DriverFactory, Options, Runner};
+use super::{DriverFactory, Runner};
 use crate::check::RunningCheck;
 use crate::control::{self, Answer, Query};
-use crate::{Control, Error, News, Outcome};
+use crate::{Control, Error, News, Options, Outcome};
 use agent_drivers::AgentConfig;
 
 fn settings() -> Settings {

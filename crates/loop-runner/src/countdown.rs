@@ -1,0 +1,156 @@
+//! The seconds that are left until the bound of a stop, told again and again.
+//!
+//! Apart from the loop, because the loop itself may hang in a save: the countdown runs beside it.
+
+use std::time::Duration;
+
+use loop_state::Timestamp;
+use rlm_store::deadline::until;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::feed::NewsSender;
+use crate::news::News;
+use crate::shutdown::{Awaited, Shutdown};
+
+/// The countdown begins after this time, and no two of its lines come faster.
+const FIRST: Duration = Duration::from_secs(1);
+/// What is waited for no longer than this is not named, so that no line is about what is over.
+const SETTLED: Duration = Duration::from_millis(250);
+/// The longest time between two lines of the countdown.
+const SLOWEST: Duration = Duration::from_secs(60);
+
+/// Sends what is waited for and the seconds that are left: one second after the stop began, then each time after twice as long, and soon after
+/// either changes. Sends nothing before a stop begins or after its bound.
+///
+/// # Cancel safety
+///
+/// Cancel safe: it sends nothing more.
+pub(crate) async fn count_down(
+    mut stop: watch::Receiver<Option<Shutdown>>,
+    mut news: NewsSender,
+) -> std::convert::Infallible {
+    let Some(since) = since(&mut stop).await else {
+        return std::future::pending().await;
+    };
+    let began = Instant::now();
+    let (mut due, mut told, mut told_at) = (FIRST, None, Duration::ZERO);
+    loop {
+        tokio::select! {
+            biased;
+            changed = stop.changed() => {
+                if changed.is_err() {
+                    return std::future::pending().await;
+                }
+                let is_new = told.is_some() && told != key(*stop.borrow_and_update());
+                if is_new {
+                    due = due.min((began.elapsed() + SETTLED).max(told_at + FIRST));
+                }
+                continue;
+            }
+            () = until(began + due) => {}
+        }
+        let elapsed = began.elapsed();
+        let state = *stop.borrow_and_update();
+        due = elapsed + elapsed.clamp(FIRST, SLOWEST);
+        told_at = elapsed;
+        let now = since + elapsed;
+        let Some((awaited, shutdown)) = state.and_then(|it| it.awaited.zip(Some(it))) else {
+            due = elapsed + FIRST;
+            continue;
+        };
+        told = key(state);
+        let left = shutdown.left(now);
+        if !left.is_zero() {
+            news.send(now, News::StopWaiting { awaited, left });
+        }
+    }
+}
+
+/// Waits until a stop begins, and returns when that was; `None` when none can begin any more.
+async fn since(stop: &mut watch::Receiver<Option<Shutdown>>) -> Option<Timestamp> {
+    let begun = stop.wait_for(Option::is_some).await.ok()?;
+    begun.map(|begun| begun.since)
+}
+
+/// Returns what a line of the countdown says.
+fn key(shutdown: Option<Shutdown>) -> Option<(Option<Awaited>, Timestamp)> {
+    shutdown.map(|it| (it.awaited, it.until))
+}
+
+#[cfg(test)]
+mod tests {
+    use cancellable_sleep::SleepGate;
+
+    use super::*;
+    use crate::feed;
+
+    fn shutdown(awaited: Awaited, until: u64) -> Shutdown {
+        Shutdown {
+            awaited: Some(awaited),
+            since: Timestamp(0),
+            until: Timestamp(until),
+        }
+    }
+
+    /// Plays a stop of `seconds`, in which something else is waited for after 5.5 s; returns the lines with their times.
+    async fn lines(seconds: u64) -> Vec<(u64, String, u64)> {
+        let (news, mut receiver) = feed::channel();
+        let (stop, seen) = watch::channel(None);
+        let play = async {
+            let gate = SleepGate::new();
+            stop.send_replace(Some(shutdown(
+                Awaited::Agent { pid: Some(7) },
+                seconds * 1000,
+            )));
+            let _ = gate.sleep(Duration::from_millis(5500)).await;
+            stop.send_replace(Some(shutdown(Awaited::Check, seconds * 1000)));
+            let _ = gate.sleep(Duration::from_secs(2 * seconds)).await;
+        };
+        tokio::select! {
+            biased;
+            never = count_down(seen, news) => match never {},
+            () = play => {}
+        }
+        let mut lines = Vec::new();
+        while let Some((at, News::StopWaiting { awaited, left })) = receiver.recv().await {
+            lines.push((at.0 / 100, awaited.to_string(), left.as_secs()));
+        }
+        lines
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn j41c_the_countdown_falls_names_what_it_waits_for_and_ends_at_the_bound() {
+        let lines = lines(8).await;
+        let agent = || "the agent (pid 7)".to_owned();
+        let check = || "the check".to_owned();
+        assert_eq!(
+            lines,
+            [
+                (10, agent(), 7),
+                (20, agent(), 6),
+                (40, agent(), 4),
+                (57, check(), 3),
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn j41d_the_bound_of_a_stop_only_moves_earlier() {
+        let by = |seconds| Instant::now() + Duration::from_secs(seconds);
+        let now = Timestamp(0);
+        let first = Shutdown::now(None, by(8), None, now);
+        let later = Shutdown::now(Some(first), by(60), None, now);
+        let sooner = Shutdown::now(Some(later), by(1), None, now);
+        let until = [first, later, sooner].map(|it| it.until.0);
+        assert_eq!(until, [8000, 8000, 1000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn j41c_a_long_stop_does_not_fill_the_log() {
+        let lines = lines(3600).await;
+        let minutes = lines.iter().filter(|line| line.0 > 640).count();
+        assert!((55..=60).contains(&minutes), "{lines:?}");
+        assert!(lines.is_sorted_by(|a, b| a.0 + 10 <= b.0), "{lines:?}");
+    }
+}
