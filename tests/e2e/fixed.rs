@@ -5,6 +5,7 @@ use rustix::process::Signal;
 
 use crate::LONG;
 use crate::menu::{ESC, MENU, PRESS};
+use crate::permissions::answer;
 use crate::presses::pause;
 use crate::scene::{PROMPT, Scene, says, until_ready};
 
@@ -55,9 +56,7 @@ fn j48a_a_question_answers_presses_before_its_turn_does_and_leaves_them_to_it_ag
     terminal.sees(MENU, LONG);
     pause();
     terminal.send(ESC);
-    terminal.sees("may it? Bash: touch made", LONG);
-    pause();
-    terminal.send("n");
+    answer(&terminal, "Bash: touch made", "n");
     terminal.sees("asked", LONG);
     pause();
     terminal.send(PRESS);
