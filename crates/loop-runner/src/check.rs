@@ -93,6 +93,18 @@ impl RunningCheck {
     }
 }
 
+/// What plays the commands of the loop's own instead of running them.
+pub(crate) struct Commands(pub(crate) Play);
+
+pub(crate) type Play =
+    Box<dyn Fn(Command, Context) -> BoxFuture<'static, CheckResult> + Send + Sync>;
+
+impl fmt::Debug for Commands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Commands")
+    }
+}
+
 /// Stops a command of the loop's own where it stands, and lets it go on.
 #[derive(Debug)]
 pub(crate) struct Freezer(mpsc::Sender<Freeze>);

@@ -61,7 +61,6 @@ mod feed;
 mod heartbeat;
 mod hook;
 mod hurry;
-mod kept;
 mod limit;
 mod news;
 mod options;
@@ -81,7 +80,8 @@ pub use hook::{Happened, Hook, Moment, Telling};
 pub use news::News;
 pub use options::Options;
 pub use outcome::Outcome;
-pub use runner::{DriverFactory, Reloaded, Resumption, Runner};
+pub use runner::resumption::Resumption;
+pub use runner::{DriverFactory, Reloaded, Runner};
 pub use shutdown::{Awaited, Shutdown};
 pub use view::{AgentView, View};
 

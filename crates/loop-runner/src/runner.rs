@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_duplex::{Driver, ProcessName};
+use agent_duplex::Driver;
 use agent_subprocess::Context;
 use loop_state::{Happening, Head, Machine, StopDeadline, StopReason, Timestamp};
 use rlm_store::journal::Journal;
@@ -12,23 +12,23 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::check::RunningCheck;
 use crate::clock::Clock;
-use crate::control::{Control, Socket, Wishes};
+use crate::control::{Control, Wishes};
 use crate::countdown::count_down;
 use crate::feed::{self, NewsReceiver, NewsSender};
 use crate::heartbeat::Heartbeat;
 use crate::hook::{Happened, Hooks};
-use crate::kept::Kept;
 use crate::news::News;
 use crate::options::Options;
 use crate::outcome::Outcome;
 use crate::pulse::Pulse;
-use crate::shutdown::Shutdown;
 use crate::view::{AgentView, View};
-pub(crate) use attempt::Attempt;
-pub use reload::Reloaded;
-pub use resumption::Resumption;
+use parts::attempt::Attempt;
+use parts::kept::Kept;
+use parts::reload::Reload;
+pub use parts::reload::Reloaded;
+use parts::tidying::Tidying;
+use parts::{AgentIo, Ends, Told, Watched, beginning};
 
 mod ask;
 mod attempt;
@@ -39,14 +39,14 @@ mod footprint;
 mod halt;
 mod heal;
 mod notify;
+mod parts;
 mod perform;
 mod person;
 mod preview;
-pub(crate) mod prompts;
+mod prompts;
 mod pump;
 mod reload;
-mod resumption;
-mod said;
+pub(crate) mod resumption;
 mod settle;
 mod shutdown;
 mod silence;
@@ -57,7 +57,6 @@ mod tests;
 mod tidy;
 mod time;
 mod waiting;
-mod wake;
 
 /// Makes the driver of an attempt: what to run, and the context that its processes must carry.
 pub type DriverFactory =
@@ -85,56 +84,10 @@ pub struct Runner {
     ends: Ends,
     stop: StopDeadline,
     frozen_at: Option<Timestamp>,
-    reload: reload::Reload,
+    reload: Reload,
     heartbeat: Option<Heartbeat>,
     hooks: Option<Hooks>,
-    tidying: tidy::Tidying,
-}
-
-/// What works for the run: the agent, the commands of the loop's own, and what they left running.
-#[derive(Debug)]
-struct AgentIo {
-    attempt: Option<Attempt>,
-    check: Option<RunningCheck>,
-    /// What plays gates and check instead of running them, in a test.
-    commands: Option<commands::Commands>,
-    settling: Option<settle::Settling>,
-    kept: Kept,
-    looks: rlm_store::git::looks::OwnLooks,
-    /// When the working tree was looked at, if nothing of the run has worked in it since.
-    idle_look: Option<Instant>,
-}
-
-/// What others see of the live run.
-#[derive(Debug)]
-struct Watched {
-    view: watch::Sender<Arc<View>>,
-    /// The stop of the run, for those who watch it.
-    shutdown: watch::Sender<Option<Shutdown>>,
-    socket: Option<Socket>,
-    pulse: Pulse,
-}
-
-/// What was reported and is not to be reported again.
-#[derive(Debug, Default)]
-struct Told {
-    /// When it was reported last that the run waits.
-    waiting: Timestamp,
-    /// The index of the phase that was reported last.
-    phase: Option<u32>,
-    /// What the last agent said it was.
-    identified: Option<agent_duplex::Event>,
-    /// Whether it was reported that this process has the run.
-    begun: bool,
-}
-
-/// What became of the processes that the run had started.
-#[derive(Debug)]
-struct Ends {
-    /// The processes that the last stop ended.
-    ended: Vec<ProcessName>,
-    survivors: Vec<ProcessName>,
-    proven: bool,
+    tidying: Tidying,
 }
 
 impl Runner {
@@ -160,11 +113,11 @@ impl Runner {
             return Err(rlm_store::Error::run_exists(run).into());
         }
         Self::refuse_unfit(project, &settings).await?;
-        let prompts = prompts::first(&run, &settings)?;
+        let prompts = parts::prompts::first(&run, &settings)?;
         let (mut journal, _) = Journal::open(project, &run, true)?;
         let mut blobs = Vec::new();
         for (phase, text) in settings.phases.iter_mut().zip(&prompts) {
-            blobs.push(prompts::keep(&mut journal, phase, text).await?);
+            blobs.push(parts::prompts::keep(&mut journal, phase, text).await?);
         }
         let mut saved = RunHead::new(run, machine, settings);
         saved.prompts = blobs;
@@ -211,11 +164,11 @@ impl Runner {
             loss.remember(&mut saved.losses);
         }
         let unsaid = Self::refuse_unfit_again(project, &mut saved, settings.as_ref()).await?;
-        let first = resumption::first(project, &mut saved, settings, from, options.interactive)?;
+        let first = beginning::first(project, &mut saved, settings, from, options.interactive)?;
         let RunHead {
             settings, prompts, ..
         } = &mut saved;
-        prompts::keep_new(&mut journal, settings, prompts).await?;
+        parts::prompts::keep_new(&mut journal, settings, prompts).await?;
         let prompts = project.prompts(&saved)?;
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
         runner.remove_orphans(loaded.report.removed_temps);
@@ -242,7 +195,7 @@ impl Runner {
             shutdown: None,
         };
         let (view, _) = watch::channel(Arc::new(view));
-        let tidying = tidy::Tidying::new(
+        let tidying = Tidying::new(
             work_tree.project().run_dir(&saved.run),
             saved.settings.max_transcripts(),
             first != Happening::Started,
@@ -281,7 +234,7 @@ impl Runner {
             },
             stop: StopDeadline::default(),
             frozen_at: None,
-            reload: reload::Reload::default(),
+            reload: Reload::default(),
             heartbeat: None,
             hooks: None,
             tidying,

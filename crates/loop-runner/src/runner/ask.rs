@@ -6,6 +6,7 @@ use rlm_store::Permissions;
 
 use crate::news::News;
 use crate::runner::Runner;
+use crate::runner::parts::attempt::deny;
 
 impl Runner {
     /// Puts a question to the person, or answers it for them.
@@ -65,11 +66,4 @@ impl Runner {
         self.tell(News::Agent(Event::PermissionDenied { tool, message }));
         Some(Happening::Denied)
     }
-}
-
-pub(super) fn deny(why: &str) -> Decision {
-    let message = format!(
-        "Denied: {why}. Find another way, or say at the end what you would have needed and why."
-    );
-    Decision::Deny { message }
 }

@@ -1,25 +1,12 @@
 //! Gates and the check of the present iteration.
 
-use std::fmt;
-
 use agent_duplex::BoxFuture;
 use agent_subprocess::Context;
 use loop_state::{CheckResult, Command, Happening};
 
-use crate::check::{CheckEnd, RunningCheck};
+use crate::check::{CheckEnd, Commands, RunningCheck};
 use crate::news::News;
 use crate::runner::Runner;
-
-/// What plays the commands of the loop's own instead of running them.
-pub(super) struct Commands(Play);
-
-type Play = Box<dyn Fn(Command, Context) -> BoxFuture<'static, CheckResult> + Send + Sync>;
-
-impl fmt::Debug for Commands {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Commands")
-    }
-}
 
 impl Runner {
     /// Lets `play` say what gates and the check come to instead of running them: for a test that plays a night in a second, in which no

@@ -1,122 +1,16 @@
 //! Committing the work of an iteration, once its agent's tree is gone.
 
-use agent_subprocess::{AgentCommand, Context};
 use loop_state::{CheckResult, Event, Happening, Step, Then};
-use rlm_store::deadline::Hurried;
-use rlm_store::git::commit::{About, SCRIPT};
-use rlm_store::git::{Git, LIMIT, POINTERS, complaint};
+use rlm_store::git::commit::About;
 use rlm_store::{Committed, Project, RunHead, Settings, Uncommitted};
-use tokio::sync::mpsc;
 
 use crate::Error;
-use crate::check::{self, CheckEnd, Freeze};
 use crate::news::News;
 use crate::runner::Runner;
+use crate::runner::parts::commit::{Commit, CommitEnd, Made};
 
-const STOPPED: &str = "the run was stopped";
 /// How many characters are kept of why a commit could not be made.
 const MAX_WHY: usize = 500;
-
-/// A commit that is to be made.
-#[derive(Debug)]
-pub(super) struct Commit {
-    about: About,
-    phase: u32,
-    git: Git,
-    context: Context,
-}
-
-/// What came of it.
-#[derive(Debug)]
-pub(super) struct CommitEnd {
-    about: About,
-    phase: u32,
-    /// Nothing where there is nothing, and never was.
-    made: Result<Option<Made>, String>,
-    left_out: Vec<String>,
-    /// The commands, if any ran.
-    ran: Option<CheckEnd>,
-}
-
-#[derive(Debug)]
-struct Made {
-    commit: String,
-    is_new: bool,
-}
-
-impl Commit {
-    /// Makes it, unless it is halted: then what it has begun is ended within the time that is told.
-    pub(super) async fn make(
-        self,
-        mut halted: Hurried,
-        freezes: mpsc::Receiver<Freeze>,
-    ) -> CommitEnd {
-        let Self {
-            about,
-            phase,
-            git,
-            context,
-        } = self;
-        let (mut left_out, mut ran) = (Vec::new(), None);
-        let made = async {
-            let looking = git.clone();
-            let plan = tokio::task::spawn_blocking(move || looking.plan());
-            let plan = tokio::select! {
-                biased;
-                _ = halted.told() => return Err(STOPPED.to_owned()),
-                plan = plan => plan.map_err(|e| e.to_string())?,
-            };
-            let plan = plan.map_err(|e| e.to_string())?;
-            left_out = plan.left_out;
-            let mut failed = None;
-            if !plan.is_empty {
-                let command = AgentCommand::new("sh").args(["-c", SCRIPT, "rlm"]);
-                let command = command.arg(about.message()).args(plan.paths);
-                let command = POINTERS
-                    .iter()
-                    .fold(command, |it, name| it.env_remove(name));
-                let end = check::run(command, context, LIMIT, halted, freezes).await;
-                failed = failure(&end.result);
-                ran = Some(end);
-            }
-            let commit = git.head_commit().await;
-            let is_new = commit != plan.before;
-            match (commit, failed) {
-                // What is ended behind the commit, such as a hook, does not undo it.
-                (Some(commit), failed) if is_new || failed.is_none() => Ok(Some(Made {
-                    is_new: is_new && !plan.is_empty,
-                    commit,
-                })),
-                (_, Some(why)) => Err(why),
-                (_, None) if plan.is_empty => Ok(None),
-                (_, None) => Err("git does not say which commit that is".to_owned()),
-            }
-        };
-        let made = made.await;
-        CommitEnd {
-            about,
-            phase,
-            made,
-            left_out,
-            ran,
-        }
-    }
-}
-
-fn failure(result: &CheckResult) -> Option<String> {
-    match result {
-        CheckResult::Passed => None,
-        CheckResult::Failed(text) | CheckResult::NotRun(text) => {
-            // How it ended stands behind what was printed.
-            let (said, how) = text.rsplit_once('\n').unwrap_or(("", text));
-            Some(match said.trim().is_empty() {
-                true => text.clone(),
-                false => format!("{} {how}", complaint(said)),
-            })
-        }
-        _ => Some(STOPPED.into()),
-    }
-}
 
 impl Runner {
     /// Returns the commit that is to be made when the present attempt's tree is gone.

@@ -7,7 +7,8 @@ use loop_state::{AttemptInput, Happening, Timestamp, TurnOutcome};
 use rlm_store::transcript::Transcript;
 
 use crate::news::News;
-use crate::runner::{Attempt, Runner};
+use crate::runner::Runner;
+use crate::runner::parts::attempt::Attempt;
 
 impl Runner {
     /// Flushes what is due, and lets the machine of the attempt know that time passed.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::control::Wishes;
 use crate::news::News;
-use crate::runner::attempt::Attempt;
+use crate::runner::parts::attempt::Attempt;
 use crate::runner::{DriverFactory, Runner};
 use crate::{Awaited, Error, prompt};
 

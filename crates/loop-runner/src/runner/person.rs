@@ -5,15 +5,16 @@ use std::borrow::Cow;
 use agent_duplex::{Conversation, Decision, Input, SessionChoice};
 use loop_state::{
     AttemptEffect, AttemptInput, Happening, Request, SteerState, StopRequest, TurnOutcome, When,
-    times,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::control::{Coming, Control, Mark, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
-use crate::runner::{Attempt, DriverFactory, Runner, resumption};
+use crate::runner::parts::attempt::{Attempt, freeze};
+use crate::runner::parts::beginning;
+use crate::runner::{DriverFactory, Runner};
 
 /// What the machine must know of a message, or why it makes no sense.
 type Heard = Result<Option<Happening>, Cow<'static, str>>;
@@ -96,7 +97,7 @@ impl Runner {
     ///
     /// [`Error::is_usage`] for an empty text, one that is too long beside what waits already, and a run that is new: it has a prompt.
     pub fn with_feedback(mut self, text: String) -> Result<Self, Error> {
-        resumption::with_feedback(&mut self.first, self.machine.head(), text)?;
+        beginning::with_feedback(&mut self.first, self.machine.head(), text)?;
         Ok(self)
     }
 
@@ -262,10 +263,4 @@ impl Runner {
         let _none = self.step_attempt(AttemptInput::Thawed(frozen));
         Some(Happening::Thawed(frozen))
     }
-}
-
-/// Stops an agent where it stands, or lets it go on. One that is being started hears it when that is done, for which nobody waits.
-pub(super) async fn freeze(conversation: &Conversation, frozen: bool) {
-    // One that is gone needs neither.
-    let _gone_or_later = timeout(times::FREEZE, conversation.freeze(frozen)).await;
 }

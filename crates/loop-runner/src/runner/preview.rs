@@ -3,7 +3,8 @@
 use loop_state::{Brief, Head};
 use rlm_store::{Project, RunHead, RunId, Settings, runs};
 
-use super::{Runner, prompts};
+use crate::runner::Runner;
+use crate::runner::parts::prompts;
 use crate::{Error, prompt};
 
 impl Runner {

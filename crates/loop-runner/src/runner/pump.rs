@@ -14,7 +14,10 @@ use crate::Error;
 use crate::check::CheckEnd;
 use crate::control::{Coming, Mark, Wish, Wishes};
 use crate::hook::Hooks;
-use crate::runner::{Attempt, DriverFactory, Runner, settle, wake};
+use crate::runner::parts::attempt::Attempt;
+use crate::runner::parts::settling::Settled;
+use crate::runner::parts::wake;
+use crate::runner::{DriverFactory, Runner};
 
 /// How long a shutdown may be without its reason.
 const REASON: Duration = Duration::from_secs(1);
@@ -24,7 +27,7 @@ enum Wakeup {
     Wish(Wish),
     Agent(wake::Woken),
     Check(CheckEnd),
-    Settled(Option<Box<settle::Settled>>),
+    Settled(Option<Box<Settled>>),
     Notified(CheckEnd),
     Refused(String),
     Time,

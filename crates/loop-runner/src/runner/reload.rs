@@ -1,33 +1,10 @@
 //! Configuration that changes while the run goes on.
 
-use std::fmt;
+use loop_state::Happening;
 
-use loop_state::{Happening, RuleChange};
-
-use super::Runner;
 use crate::news::News;
-
-/// What has changed in the configuration of a run since it was last looked at; each thing once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reloaded {
-    /// The rules that are others now; those of a phase with the index of the phase, which is 0 for those of the run.
-    pub changes: Vec<(usize, RuleChange)>,
-    /// What people have to know: what can't change while a run goes on, or why the configuration can't be read.
-    pub warnings: Vec<String>,
-}
-
-/// Looks at the configuration.
-type Look = Box<dyn FnMut() -> Reloaded + Send>;
-
-/// Where changes of the configuration come from; nowhere by default.
-#[derive(Default)]
-pub(super) struct Reload(Option<Look>);
-
-impl fmt::Debug for Reload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Reload").field(&self.0.is_some()).finish()
-    }
-}
+use crate::runner::Runner;
+use crate::runner::parts::reload::{Reload, Reloaded};
 
 impl Runner {
     /// Has the configuration looked at whenever a turn is over, before it is judged, and whenever a wait is. Its changes are set as by

@@ -1,15 +1,11 @@
 //! How a saved run is taken up again, and what that would come to.
 
-use loop_state::{
-    CheckResult, Effect, Event, Happening, Head, MAX_STEER_BYTES, MAX_STEERS, Machine, Notice,
-    Request, Resume, Step, Tree,
-};
-use rlm_store::{
-    Loss, Place, Project, PromptSource, RunHead, RunId, Settings, loss, prompt_file, transcript,
-};
+use loop_state::{CheckResult, Effect, Event, Happening, Machine, Notice, Request, Step, Tree};
+use rlm_store::{Loss, Place, Project, PromptSource, RunHead, RunId, Settings, prompt_file};
 
-use super::Runner;
 use crate::clock::Clock;
+use crate::runner::Runner;
+use crate::runner::parts::beginning;
 use crate::{Error, prompt};
 
 /// The most effects that are looked at: the first ones say what comes.
@@ -69,9 +65,9 @@ impl Runner {
         let state = project.state_at(run, Place::Newest)?;
         let mut saved = state.head;
         let unsaid = Self::refuse_unfit_again(project, &mut saved, settings.as_ref()).await?;
-        let mut first = first(project, &mut saved, settings, from, attended)?;
+        let mut first = beginning::first(project, &mut saved, settings, from, attended)?;
         if let Some(text) = feedback {
-            with_feedback(&mut first, &saved.machine, text)?;
+            beginning::with_feedback(&mut first, &saved.machine, text)?;
         }
         let run_dir = project.run_dir(run);
         let lost = Loss::of(&run_dir, &saved.machine, state.save, &state.report);
@@ -185,73 +181,4 @@ fn text(project: &Project, saved: &RunHead, at: usize) -> Result<String, Error> 
         Some(text) => Ok(text),
         None => Ok(project.prompts(saved)?.swap_remove(at)),
     }
-}
-
-/// Returns with what a saved run goes on, by other settings if there are any; these are put in place of its own.
-pub(super) fn first(
-    project: &Project,
-    saved: &mut RunHead,
-    settings: Option<Settings>,
-    from: Option<u32>,
-    attended: bool,
-) -> Result<Happening, Error> {
-    let (mut rules, mut predecessor) = (None, None);
-    if let Some(settings) = settings {
-        predecessor = handed_over(saved, &settings);
-        settings.check_rules()?;
-        let names = |settings: &Settings| -> Vec<_> {
-            let phases = settings.phases.iter();
-            phases
-                .map(|it| (it.name.clone(), it.prompt.clone()))
-                .collect()
-        };
-        if names(&settings) != names(&saved.settings) {
-            settings.validate()?;
-        }
-        rules = Some(settings.rules());
-        saved.settings = settings;
-    }
-    if saved.machine.counts.processes == 0 {
-        // Its process ended before it began.
-        saved.machine = Head::new(saved.settings.rules()).map_err(rlm_store::Error::rules)?;
-        return Ok(Happening::Started);
-    }
-    let run_dir = project.run_dir(&saved.run);
-    Ok(Happening::Resumed(Resume {
-        rules,
-        from,
-        used_attempts: transcript::unknown(&run_dir, &saved.machine)
-            .iter()
-            .map(|(_, attempt)| *attempt)
-            .max(),
-        reached: loss::reached(&run_dir, &saved.machine),
-        predecessor,
-        attended,
-        feedback: None,
-    }))
-}
-
-/// Has a run that is taken up again begin with what a person says.
-pub(super) fn with_feedback(first: &mut Happening, head: &Head, text: String) -> Result<(), Error> {
-    let waiting: usize = head.steers.iter().map(|steer| steer.text.len()).sum();
-    let refusal = match first {
-        _ if text.trim().is_empty() => "it is empty",
-        _ if head.steers.len() >= MAX_STEERS || waiting + text.len() > MAX_STEER_BYTES => {
-            "it is too much at once; put it into a file, and name that"
-        }
-        Happening::Resumed(resume) => {
-            resume.feedback = Some(text);
-            return Ok(());
-        }
-        _ => "the run has not begun yet; put it into the prompt",
-    };
-    Err(Error::feedback(refusal))
-}
-
-/// Returns the agent that has the phase at which the run stands, if `settings` give it to another one.
-fn handed_over(saved: &RunHead, settings: &Settings) -> Option<String> {
-    let at = saved.machine.phase as usize;
-    let before = &saved.settings.phases.get(at)?.agent;
-    let other = !settings.phases.get(at)?.agent.is_same(before);
-    other.then(|| before.name().to_owned())
 }

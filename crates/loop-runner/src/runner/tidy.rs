@@ -1,48 +1,13 @@
 //! Compressing older transcripts beside everything else, so that nothing waits for it.
 
-use std::collections::VecDeque;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use loop_state::times;
-use rlm_store::transcript::{Room, Tended};
-use tokio::task::JoinHandle;
+use rlm_store::transcript::Tended;
 use tokio::time::timeout;
 
 use crate::news::News;
 use crate::runner::Runner;
-
-/// The tending of older transcripts, at most one at a time. Dropping it has that stop at the next piece.
-#[derive(Debug)]
-pub(super) struct Tidying {
-    /// Not here while it is tended.
-    room: Option<Room>,
-    work: Option<JoinHandle<(Room, Tended)>>,
-    stop: Arc<AtomicBool>,
-    /// The attempts that began meanwhile.
-    begun: VecDeque<(u32, u32)>,
-    /// Whether it was told that something went wrong, and that something was left out: once is enough.
-    told: [bool; 2],
-}
-
-impl Tidying {
-    pub(super) fn new(run_dir: PathBuf, most: u64, resumed: bool) -> Self {
-        Self {
-            room: Some(Room::new(run_dir, most, resumed)),
-            work: None,
-            stop: Arc::default(),
-            begun: VecDeque::new(),
-            told: [false; 2],
-        }
-    }
-}
-
-impl Drop for Tidying {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-}
 
 impl Runner {
     /// Takes notice that an attempt has a transcript, and has the older ones tended if that is due. Waits for nothing.

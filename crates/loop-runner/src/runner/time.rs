@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
-use crate::runner::{Attempt, Runner};
+use crate::runner::Runner;
+use crate::runner::parts::attempt::Attempt;
 use rlm_store::deadline::left;
 
 /// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed, and whether what

@@ -1,7 +1,9 @@
 //! What a completed turn comes to.
 
 use agent_duplex::{Completion, EndReason, TurnEnd};
-use loop_state::{AttemptEffect, AttemptInput, Happening, TurnEndKind, TurnOutcome};
+use loop_state::{
+    AttemptEffect, AttemptInput, Happening, MAX_TEXT, TurnEndKind, TurnOutcome, last_bytes,
+};
 
 use crate::control::Wishes;
 use crate::limit;
@@ -94,5 +96,14 @@ impl Runner {
             true => TurnOutcome::RateLimited { reset: None, why },
             false => TurnOutcome::Transient(why),
         }
+    }
+
+    /// Returns what a completed turn came to, where there is a phase that will be told.
+    fn said(&mut self, end: &TurnEnd) -> Option<Happening> {
+        let head = self.machine.head();
+        let is_last = head.phase as usize + 1 >= head.rules.phases.len();
+        let said = self.agent_io.attempt.as_mut()?.heard.said.take();
+        let is_told = !is_last && end.reason == EndReason::Completed && !said.trim().is_empty();
+        is_told.then(|| Happening::Said(last_bytes(&said, MAX_TEXT).to_owned()))
     }
 }

@@ -8,6 +8,8 @@ use rlm_store::deadline::{Hurried, Hurry};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::runner::parts::attempt;
+
 /// The most attempts whose leftovers are carried at once: each costs a guard process.
 pub(crate) const MOST: usize = 8;
 
@@ -28,7 +30,7 @@ impl Kept {
     /// They are not waited for, so that a press is heard meanwhile, unless they take so long that there are twice as many.
     pub(crate) async fn keep(
         &mut self,
-        attempt: crate::runner::Attempt,
+        attempt: attempt::Attempt,
         budget: Duration,
     ) -> Vec<(Vec<ProcessName>, StopReport)> {
         let halt = Hurry::default();
@@ -63,7 +65,7 @@ impl Kept {
 
 /// Reads what the leftovers still print, so that none of them blocks, until they are to end.
 async fn carry(
-    mut attempt: crate::runner::Attempt,
+    mut attempt: attempt::Attempt,
     mut halted: Hurried,
     default: Duration,
 ) -> (Vec<ProcessName>, StopReport) {

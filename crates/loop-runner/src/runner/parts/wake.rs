@@ -3,11 +3,11 @@
 use agent_duplex::{Primary, Published, StopReport};
 use tokio::task::{JoinError, JoinHandle};
 
-use crate::runner::attempt::Attempt;
+use crate::runner::parts::attempt::Attempt;
 
 /// What was heard of an agent.
 #[derive(Debug)]
-pub(super) enum Woken {
+pub(crate) enum Woken {
     /// It was started, or could not be.
     Started(Result<(), agent_duplex::Error>),
     /// It was closed though it has something in the background.
@@ -44,7 +44,7 @@ impl Attempt {
     }
 
     /// Waits for the next thing, the start of the agent included. Cancel safe.
-    pub(super) async fn wake(&mut self) -> Woken {
+    pub(crate) async fn wake(&mut self) -> Woken {
         if let Some(first) = self.first_words.take() {
             return Woken::Published(Some(first));
         }

@@ -1,0 +1,75 @@
+//! The parts that a run owns; none of them knows the run.
+
+pub(crate) mod attempt;
+pub(crate) mod beginning;
+pub(crate) mod commit;
+pub(crate) mod kept;
+pub(crate) mod prompts;
+pub(crate) mod reload;
+pub(crate) mod said;
+pub(crate) mod settling;
+pub(crate) mod tidying;
+pub(crate) mod wake;
+
+use std::sync::Arc;
+
+use agent_duplex::{Event, ProcessName};
+use loop_state::Timestamp;
+use rlm_store::git::looks::OwnLooks;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::check::{Commands, RunningCheck};
+use crate::control::Socket;
+use crate::pulse::Pulse;
+use crate::shutdown::Shutdown;
+use crate::view::View;
+use attempt::Attempt;
+use kept::Kept;
+use settling::Settling;
+
+/// What works for the run: the agent, the commands of the loop's own, and what they left running.
+#[derive(Debug)]
+pub(super) struct AgentIo {
+    pub(super) attempt: Option<Attempt>,
+    pub(super) check: Option<RunningCheck>,
+    /// What plays gates and check instead of running them, in a test.
+    pub(super) commands: Option<Commands>,
+    pub(super) settling: Option<Settling>,
+    pub(super) kept: Kept,
+    pub(super) looks: OwnLooks,
+    /// When the working tree was looked at, if nothing of the run has worked in it since.
+    pub(super) idle_look: Option<Instant>,
+}
+
+/// What others see of the live run.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) view: watch::Sender<Arc<View>>,
+    /// The stop of the run, for those who watch it.
+    pub(super) shutdown: watch::Sender<Option<Shutdown>>,
+    pub(super) socket: Option<Socket>,
+    pub(super) pulse: Pulse,
+}
+
+/// What was reported and is not to be reported again.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// When it was reported last that the run waits.
+    pub(super) waiting: Timestamp,
+    /// The index of the phase that was reported last.
+    pub(super) phase: Option<u32>,
+    /// What the last agent said it was.
+    pub(super) identified: Option<Event>,
+    /// Whether it was reported that this process has the run.
+    pub(super) begun: bool,
+}
+
+/// What became of the processes that the run had started.
+#[derive(Debug)]
+pub(super) struct Ends {
+    /// The processes that the last stop ended.
+    pub(super) ended: Vec<ProcessName>,
+    pub(super) survivors: Vec<ProcessName>,
+    pub(super) proven: bool,
+}

@@ -1,0 +1,184 @@
+//! The agent's side of an attempt: its conversation, its transcript, and what is heard of it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::SystemTime;
+
+use agent_duplex::{
+    Ask, Capability, Conversation, Decision, Event, Observation, Primary, Published, StopReport,
+    Stream,
+};
+use loop_state::{AttemptMachine, Timestamp, times};
+use rlm_store::deadline::Hurry;
+use rlm_store::transcript::Transcript;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use crate::claim;
+use crate::runner::parts::said::Said;
+use crate::view::AgentView;
+
+/// The handles on the agent of an attempt; its state is in `machine`.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) conversation: Conversation,
+    /// `None` once the conversation publishes nothing more.
+    pub(crate) primary: Option<Primary>,
+    /// The first answer of the agent, reported once it is saved that the agent answers.
+    pub(crate) first_words: Option<Published>,
+    /// `None` when it could not be written.
+    pub(crate) transcript: Option<Transcript>,
+    pub(crate) tasks: Tasks,
+    /// The shared deadline for the end of its process tree.
+    pub(crate) hurry: Hurry,
+    pub(crate) machine: AttemptMachine,
+    pub(crate) heard: Heard,
+    /// The steers by the receipts of what was sent.
+    pub(crate) sent: HashMap<Uuid, u32>,
+    /// Since when the agent was silent when that was reported last.
+    pub(crate) silence_told: Option<Timestamp>,
+    /// How the working tree was when the attempt began.
+    pub(crate) footprint: Option<u64>,
+}
+
+/// The tasks that run for an attempt beside the loop.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    /// Starts the agent.
+    pub(crate) starting: Option<JoinHandle<Result<(), agent_duplex::Error>>>,
+    /// Closes the agent whose background tasks were given up.
+    pub(crate) closing: Option<JoinHandle<()>>,
+    /// Ends the whole process tree.
+    pub(crate) ending: Option<JoinHandle<StopReport>>,
+}
+
+impl Tasks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.starting.is_none() && self.closing.is_none() && self.ending.is_none()
+    }
+}
+
+/// What the agent reported of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// The process id of the agent, once it runs.
+    pub(crate) pid: Option<u32>,
+    /// When the limit is over by which the service last refused a request.
+    pub(crate) limited_until: Option<SystemTime>,
+    /// What its tools do now, each by its id.
+    pub(crate) tools: BTreeMap<String, String>,
+    /// The questions that wait for an answer.
+    pub(crate) asks: Vec<Ask>,
+    /// The end of what the agent said last: it may hold a promise.
+    pub(crate) last_words: String,
+    /// What the present turn came to so far.
+    pub(crate) said: Said,
+}
+
+impl Attempt {
+    pub(crate) fn new(
+        conversation: Conversation,
+        primary: Primary,
+        transcript: Option<Transcript>,
+        machine: AttemptMachine,
+    ) -> Self {
+        Self {
+            conversation,
+            primary: Some(primary),
+            first_words: None,
+            transcript,
+            tasks: Tasks::default(),
+            hurry: Hurry::default(),
+            machine,
+            heard: Heard::default(),
+            sent: HashMap::new(),
+            silence_told: None,
+            footprint: None,
+        }
+    }
+
+    /// Continues in another conversation.
+    pub(crate) fn replace(&mut self, conversation: Conversation, primary: Primary) {
+        let machine = self.machine.clone();
+        let transcript = self.transcript.take();
+        let attempt = Self::new(conversation, primary, transcript, machine);
+        let earlier = std::mem::replace(self, attempt);
+        self.footprint = earlier.footprint;
+    }
+
+    pub(crate) fn flush_at(&self) -> Option<Timestamp> {
+        self.transcript.as_ref()?.flush_at()
+    }
+
+    /// Returns whether messages and interrupts reach the agent within its turn.
+    pub(crate) fn is_steerable(&self) -> bool {
+        self.conversation.capabilities().has(Capability::Steer) && self.is_interruptible()
+    }
+
+    /// Returns whether its turn can be ended and its session gone on with.
+    pub(crate) fn is_interruptible(&self) -> bool {
+        self.conversation.capabilities().has(Capability::Interrupt)
+    }
+
+    pub(crate) fn view(&self) -> AgentView {
+        AgentView {
+            alive: self.machine.agent().is_alive(),
+            held_for: self.machine.held_for(),
+            interruptible: self.is_interruptible(),
+            steerable: self.is_steerable(),
+            tools: self.heard.tools.values().cloned().collect(),
+            asks: self.heard.asks.clone(),
+        }
+    }
+
+    /// Returns whether the promise was made at the end of the turn.
+    pub(crate) fn has_claimed(&self, promise: Option<&String>) -> bool {
+        promise.is_some_and(|promise| claim::is_made(&self.heard.last_words, promise))
+    }
+
+    /// Keeps the line that may hold a promise.
+    pub(crate) fn listen(&mut self, seen: &Observation) {
+        if let (Some((Stream::Stdout, line)), false) = (&seen.raw, self.understands())
+            && line.bytes.iter().any(|byte| !byte.is_ascii_whitespace())
+        {
+            self.heard.said.line(&line.bytes);
+            let from = line.bytes.len().saturating_sub(claim::MAX_LINE);
+            self.heard.last_words = String::from_utf8_lossy(&line.bytes[from..]).into_owned();
+        }
+        for event in &seen.events {
+            match event {
+                Event::Message { text, partial } => {
+                    if !partial {
+                        self.heard.said.message(text);
+                    }
+                    self.heard.last_words = if *partial {
+                        String::new()
+                    } else {
+                        text.clone()
+                    };
+                }
+                // What was said before a tool ran is not the end of the turn.
+                Event::ToolStarted { .. } => self.heard.last_words.clear(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns whether the driver understands what the agent says, so that nobody needs its raw lines.
+    pub(crate) fn understands(&self) -> bool {
+        self.conversation.capabilities().has(Capability::Tools)
+    }
+}
+
+pub(crate) fn deny(why: &str) -> Decision {
+    let message = format!(
+        "Denied: {why}. Find another way, or say at the end what you would have needed and why."
+    );
+    Decision::Deny { message }
+}
+
+/// Stops an agent where it stands, or lets it go on. One that is being started hears it when that is done, for which nobody waits.
+pub(crate) async fn freeze(conversation: &Conversation, frozen: bool) {
+    // One that is gone needs neither.
+    let _gone_or_later = timeout(times::FREEZE, conversation.freeze(frozen)).await;
+}

@@ -1,0 +1,113 @@
+//! A commit of the work of an iteration.
+
+use agent_subprocess::{AgentCommand, Context};
+use loop_state::CheckResult;
+use rlm_store::deadline::Hurried;
+use rlm_store::git::commit::{About, SCRIPT};
+use rlm_store::git::{Git, LIMIT, POINTERS, complaint};
+use tokio::sync::mpsc;
+
+use crate::check::{self, CheckEnd, Freeze};
+
+const STOPPED: &str = "the run was stopped";
+
+/// A commit that is to be made.
+#[derive(Debug)]
+pub(crate) struct Commit {
+    pub(crate) about: About,
+    pub(crate) phase: u32,
+    pub(crate) git: Git,
+    pub(crate) context: Context,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct CommitEnd {
+    pub(crate) about: About,
+    pub(crate) phase: u32,
+    /// Nothing where there is nothing, and never was.
+    pub(crate) made: Result<Option<Made>, String>,
+    pub(crate) left_out: Vec<String>,
+    /// The commands, if any ran.
+    pub(crate) ran: Option<CheckEnd>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) commit: String,
+    pub(crate) is_new: bool,
+}
+
+impl Commit {
+    /// Makes it, unless it is halted: then what it has begun is ended within the time that is told.
+    pub(crate) async fn make(
+        self,
+        mut halted: Hurried,
+        freezes: mpsc::Receiver<Freeze>,
+    ) -> CommitEnd {
+        let Self {
+            about,
+            phase,
+            git,
+            context,
+        } = self;
+        let (mut left_out, mut ran) = (Vec::new(), None);
+        let made = async {
+            let looking = git.clone();
+            let plan = tokio::task::spawn_blocking(move || looking.plan());
+            let plan = tokio::select! {
+                biased;
+                _ = halted.told() => return Err(STOPPED.to_owned()),
+                plan = plan => plan.map_err(|e| e.to_string())?,
+            };
+            let plan = plan.map_err(|e| e.to_string())?;
+            left_out = plan.left_out;
+            let mut failed = None;
+            if !plan.is_empty {
+                let command = AgentCommand::new("sh").args(["-c", SCRIPT, "rlm"]);
+                let command = command.arg(about.message()).args(plan.paths);
+                let command = POINTERS
+                    .iter()
+                    .fold(command, |it, name| it.env_remove(name));
+                let end = check::run(command, context, LIMIT, halted, freezes).await;
+                failed = failure(&end.result);
+                ran = Some(end);
+            }
+            let commit = git.head_commit().await;
+            let is_new = commit != plan.before;
+            match (commit, failed) {
+                // What is ended behind the commit, such as a hook, does not undo it.
+                (Some(commit), failed) if is_new || failed.is_none() => Ok(Some(Made {
+                    is_new: is_new && !plan.is_empty,
+                    commit,
+                })),
+                (_, Some(why)) => Err(why),
+                (_, None) if plan.is_empty => Ok(None),
+                (_, None) => Err("git does not say which commit that is".to_owned()),
+            }
+        };
+        let made = made.await;
+        CommitEnd {
+            about,
+            phase,
+            made,
+            left_out,
+            ran,
+        }
+    }
+}
+
+fn failure(result: &CheckResult) -> Option<String> {
+    match result {
+        CheckResult::Passed => None,
+        CheckResult::Failed(text) | CheckResult::NotRun(text) => {
+            // How it ended stands behind what was printed.
+            let (said, how) = text.rsplit_once('\n').unwrap_or(("", text));
+            Some(match said.trim().is_empty() {
+                true => text.clone(),
+                false => format!("{} {how}", complaint(said)),
+            })
+        }
+        _ => Some(STOPPED.into()),
+    }
+}
