@@ -12,6 +12,13 @@
 //! A line has at most 1 MiB, 32 are answered at once, and a peer that is slow to ask or to read is dropped after 5 s; of 33 that have not asked yet, the
 //! oldest is dropped.
 
+// The modules in reading order; each takes from those above it:
+//   wanted, wishes            what can be wanted of a run, and how the run answers
+//   doing, protocol, told     the lines of the socket
+//   standing, progress, fit   how a run stands, how far a wish has come, a view that fits into a line; all pure
+//   place, caller, peer       where the socket is, who may ask, the connection
+//   show, desk, server        the run's side
+//   client, attached, force   the other side
 mod attached;
 mod caller;
 mod client;

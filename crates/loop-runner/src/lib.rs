@@ -51,6 +51,17 @@
 //! are compressed while the run goes on; those of a run may take
 //! [`Settings::max_transcripts`](field@rlm_store::Settings::max_transcripts) of disk, but for the newest eight and a beginning and an end of each.
 
+// The modules in reading order; each takes from those above it:
+//   error, clock, pulse    why there is no run, what time it is for one, when its loop turned last
+//   options, outcome       how a run is carried out, and how it ended
+//   shutdown, view         what a stop waits for, and what others see of a live run
+//   news, recent, feed     what a run tells, the last of it, the channel to its watcher
+//   countdown, heartbeat   what is left of a stop, and the file that says that the loop turns
+//   check, hook            the commands of the loop's own: gates, check, notify command
+//   prompt, claim, limit   what an agent is told, what it promises, when its limit is over
+//   hurry                  the end of an agent by a deadline that may move earlier
+//   control                the socket: what others want of the run, and what they are told; it knows no runner
+//   runner                 the run: its parts, and what it does with them
 mod check;
 mod claim;
 mod clock;

@@ -30,6 +30,17 @@ pub use parts::reload::Reloaded;
 use parts::tidying::Tidying;
 use parts::{AgentIo, Ends, Told, Watched, beginning};
 
+// The modules in reading order. But for the first, each has methods of the run: it knows `Runner`, and this file takes nothing from it.
+//   parts                            what the run owns; it knows no run
+//   preview, resumption              what a run would begin, or go on, with
+//   pump, perform                    the loop around the machine, and the machine's effects
+//   halt, attempt, ask, silence      the agent: how its turn ends, what it does, what it asks, when it says nothing
+//   footprint                        whether a turn left a trace
+//   commands, settle, commit         gates and check, the end of an attempt's tree, the commit
+//   person, prompts, reload          what people and the configuration change
+//   time, waiting                    how long the run may wait, and telling of it
+//   beat, notify, socket             the signs of life, the notify command, the control socket
+//   shutdown, sweep, heal, tidy      what a stop waits for, what earlier processes left, what is put back, older transcripts
 mod ask;
 mod attempt;
 mod beat;

@@ -1,5 +1,12 @@
 //! The parts that a run owns; none of them knows the run.
 
+// The modules in reading order; each takes from those above it, and this file from all:
+//   said, attempt, wake   the agent of an attempt: what it said, the handles on it, waiting for it
+//   kept                  what agents left running for later attempts
+//   commit, settling      the commit of an iteration, the end of an attempt
+//   tidying               older transcripts
+//   prompts, beginning    the texts of the prompts, and with what a saved run goes on
+//   reload                a look at the configuration
 pub(crate) mod attempt;
 pub(crate) mod beginning;
 pub(crate) mod commit;
