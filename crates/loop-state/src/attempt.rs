@@ -447,10 +447,14 @@ impl AttemptMachine {
             Wanted::Stopped { .. } | Wanted::Interrupted { until: Some(_) }
         );
         let has_ended = before > 0 && tools == 0;
-        let pauses =
-            has_ended && !is_asked && std::mem::take(&mut self.pause_at) == PauseAfter::Tool;
-        if pauses && moment.pausing {
+        if !has_ended || is_asked || self.pause_at != PauseAfter::Tool {
+            return;
+        }
+        if moment.pausing {
+            // A message that waits gets a turn of its own, in which the pause still holds.
             self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
+        } else {
+            self.pause_at = PauseAfter::Iteration;
         }
     }
 

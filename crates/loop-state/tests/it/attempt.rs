@@ -255,6 +255,26 @@ fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
 }
 
 #[test]
+fn a_pause_at_a_tool_outlives_the_turn_of_a_message_that_waited() {
+    let open = |tools| AttemptInput::Open { tools, asks: 0 };
+    let mut trace = Trace::new();
+    trace.moment.pausing = true;
+    trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
+    for _turn in 0..2 {
+        trace.then(open(1));
+        let drop_queued = false;
+        let interrupt = AttemptEffect::Interrupt { drop_queued };
+        assert_eq!(trace.then(open(0)), [interrupt]);
+        trace.then(AttemptInput::TurnEnded {
+            how: TurnEndKind::Interrupted,
+            outcome: TurnOutcome::Failed("cut".into()),
+            pending: true,
+            exited: false,
+        });
+    }
+}
+
+#[test]
 fn a_session_that_is_being_closed_continues_nothing() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::BackgroundTasks(1));
