@@ -1,11 +1,13 @@
-//! All histories of a small attempt: at most two turns after the first, one background task, one question, two presses, and times before, at and after
-//! each deadline. The promises are checked after each step, also for a machine that was sabotaged.
+//! All histories of small attempts: at most two turns after the first, one background task, one question, two presses, and times before, at and after
+//! each deadline; with fewer of these, also tools, a pause at a tool, and a conversation that is over before its process tree. The promises are checked
+//! after each step, also for a machine that was sabotaged, and at the end that each state leads on to a report.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use loop_state::{
-    AgentState, AttemptEffect, AttemptInput, AttemptMachine, Moment, TurnEndKind, TurnOutcome,
+    AgentState, AttemptEffect, AttemptInput, AttemptMachine, Moment, PauseAfter, TurnEndKind,
+    TurnOutcome,
 };
 
 const BUDGET: Duration = Duration::from_secs(8);
@@ -25,11 +27,18 @@ struct World {
     closing: bool,
     task: bool,
     ask: bool,
+    tool: bool,
+    /// Whether the run is to pause at a tool.
+    pausing: bool,
     turns_left: u8,
     tasks_left: u8,
     asks_left: u8,
     presses_left: u8,
     waits_left: u8,
+    tools_left: u8,
+    pauses_left: u8,
+    /// Whether the conversation may be over while the process tree lives.
+    may_break: bool,
     /// How many turns have no report yet.
     owed: u8,
     prompted: bool,
@@ -65,16 +74,31 @@ fn first() -> State {
             closing: false,
             task: false,
             ask: false,
+            tool: false,
+            pausing: false,
             turns_left: 2,
             tasks_left: 1,
             asks_left: 1,
             presses_left: 2,
             waits_left: 2,
+            tools_left: 0,
+            pauses_left: 0,
+            may_break: false,
             owed: 1,
             prompted: false,
             stop_by: None,
         },
     }
+}
+
+/// Begins an attempt with tools, a pause at a tool, and a conversation that may break off.
+fn first_with_tools() -> State {
+    let mut state = first();
+    let world = &mut state.world;
+    (world.turns_left, world.asks_left) = (1, 0);
+    (world.waits_left, world.tools_left, world.pauses_left) = (0, 2, 1);
+    world.may_break = true;
+    state
 }
 
 /// Returns what can happen in this world.
@@ -83,6 +107,11 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
     let mut all = Vec::new();
     let mut add = |input| all.push((world.now, input));
     if world.starting {
+        if world.silent {
+            // A conversation that is over refuses at once what it has to continue with.
+            add(AttemptInput::NotStarted(TurnOutcome::Failed("over".into())));
+            return all;
+        }
         add(AttemptInput::Started);
         add(AttemptInput::NotStarted(TurnOutcome::NotStarted(
             "no".into(),
@@ -117,6 +146,11 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
         if world.asks_left > 0 || world.ask {
             let asks = usize::from(!world.ask);
             add(AttemptInput::Open { tools: 0, asks });
+        }
+        if world.tool {
+            add(AttemptInput::Open { tools: 0, asks: 0 });
+        } else if world.tools_left > 0 {
+            add(AttemptInput::Open { tools: 1, asks: 0 });
         }
         if world.tasks_left > 0 && !world.task {
             add(AttemptInput::BackgroundTasks(1));
@@ -154,6 +188,15 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
         } else {
             add(AttemptInput::Silent);
         }
+    }
+    // Without its process, a conversation has no turn for a message that waits.
+    let is_lost = !world.process && !world.turn && world.owed > 0;
+    if (world.may_break || is_lost) && !world.silent && !world.starting && world.tree != Tree::Gone
+    {
+        add(AttemptInput::Silent);
+    }
+    if world.pauses_left > 0 && world.owed > 0 && world.stop_by.is_none() {
+        add(AttemptInput::PauseAt(PauseAfter::Tool));
     }
     if world.presses_left > 0 {
         if world.stop_by.is_none() {
@@ -198,17 +241,28 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
             world.turns_left -= 1;
             world.owed = world.owed.max(1);
         }
-        AttemptInput::TurnEnded { .. } => world.turn = false,
-        AttemptInput::Open { asks, .. } => {
-            world.ask = *asks > 0;
-            world.asks_left = 0;
+        AttemptInput::TurnEnded { .. } => (world.turn, world.tool) = (false, false),
+        AttemptInput::Open { tools, asks } => {
+            if *tools > 0 {
+                world.tools_left -= 1;
+            } else if !world.tool {
+                world.asks_left = 0;
+            }
+            (world.tool, world.ask) = (*tools > 0, *asks > 0);
+        }
+        AttemptInput::PauseAt(_) => {
+            world.pauses_left -= 1;
+            world.pausing = true;
         }
         AttemptInput::BackgroundTasks(tasks) => {
             world.task = *tasks > 0;
             world.tasks_left = 0;
         }
         AttemptInput::Exited => (world.process, world.task) = (false, false),
-        AttemptInput::Silent => world.silent = true,
+        AttemptInput::Silent => {
+            world.silent = true;
+            (world.process, world.turn, world.tool, world.task) = (false, false, false, false);
+        }
         AttemptInput::Closed => (world.closing, world.process) = (false, false),
         AttemptInput::TreeGone => {
             world.tree = Tree::Gone;
@@ -217,6 +271,7 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
         AttemptInput::Interrupt { .. } => world.presses_left -= 1,
         AttemptInput::Continue => {
             world.presses_left -= 1;
+            world.pausing = false;
             world.owed = world.owed.max(1);
             world.turn = world.process && world.tree == Tree::Runs && !world.closing;
         }
@@ -249,6 +304,7 @@ fn carry_out(
 ) -> Result<(), &'static str> {
     match effect {
         AttemptEffect::Report(_) => {
+            world.pausing = false;
             if matches!(world.tree, Tree::Ends { .. }) || world.closing {
                 return Err("an outcome waits for the end of processes");
             }
@@ -272,7 +328,7 @@ fn carry_out(
                 (world.tree, world.silent) = (Tree::Runs, false);
                 (world.task, world.ask, world.prompted) = (false, false, false);
             }
-            (world.starting, world.process) = (true, false);
+            (world.starting, world.process, world.tool) = (true, false, false);
         }
         AttemptEffect::Interrupt { .. } => {
             let is_turn = matches!(agent, AgentState::InTurn | AgentState::Interrupting);
@@ -335,6 +391,43 @@ fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
     None
 }
 
+/// Returns whether an input comes although neither a person nor an agent does anything for it. Until a stop, the agent may end its turn as well.
+fn comes_anyway(world: &World, input: &AttemptInput) -> bool {
+    match input {
+        AttemptInput::Interrupt { .. }
+        | AttemptInput::Stop { .. }
+        | AttemptInput::Abort { .. }
+        | AttemptInput::Continue
+        | AttemptInput::PauseAt(_) => false,
+        AttemptInput::Time
+        | AttemptInput::Closed
+        | AttemptInput::TreeGone
+        | AttemptInput::Silent
+        | AttemptInput::Started
+        | AttemptInput::NotStarted(_) => true,
+        AttemptInput::TurnEnded { exited: true, .. } => true,
+        _ => world.stop_by.is_none(),
+    }
+}
+
+/// Returns a state from which nothing that comes anyway leads to the report that is owed.
+fn stuck(nodes: &[Node], edges: &[(usize, usize)]) -> Option<usize> {
+    let mut before = vec![Vec::new(); nodes.len()];
+    for (from, to) in edges {
+        before[*to].push(*from);
+    }
+    let mut leads: Vec<bool> = nodes.iter().map(|it| it.state.world.owed == 0).collect();
+    let mut open: Vec<usize> = (0..nodes.len()).filter(|at| leads[*at]).collect();
+    while let Some(at) = open.pop() {
+        for from in &before[at] {
+            if !std::mem::replace(&mut leads[*from], true) {
+                open.push(*from);
+            }
+        }
+    }
+    leads.iter().position(|leads| !leads)
+}
+
 /// A state, and by what it was reached from which one.
 struct Node {
     state: State,
@@ -351,14 +444,12 @@ fn history(nodes: &[Node], mut at: usize) -> String {
     lines.join("\n")
 }
 
-/// Tries everything from the beginning; returns the number of states, or the history of the first broken promise.
-fn explore(sabotage: Sabotage) -> Result<usize, String> {
+/// Tries everything from a beginning; returns the number of states, or the history of the first broken promise.
+fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
     let epoch = Instant::now();
-    let (mut known, mut at) = (HashSet::new(), 0);
-    let mut nodes = vec![Node {
-        state: first(),
-        from: None,
-    }];
+    let (mut known, mut edges, mut at) = (HashMap::new(), Vec::new(), 0);
+    known.insert((state.machine.clone(), state.world.clone()), 0);
+    let mut nodes = vec![Node { state, from: None }];
     while let Some(node) = nodes.get(at) {
         let state = node.state.clone();
         for (when, input) in inputs(&state, epoch) {
@@ -371,7 +462,7 @@ fn explore(sabotage: Sabotage) -> Result<usize, String> {
                     None => BUDGET,
                 },
                 frozen: false,
-                pausing: false,
+                pausing: after.world.pausing,
             };
             let mut effects = after.machine.step(moment, input.clone());
             sabotage(&input, &mut effects);
@@ -380,8 +471,21 @@ fn explore(sabotage: Sabotage) -> Result<usize, String> {
                 AttemptInput::Started => after.machine.agent(),
                 _ => state.machine.agent(),
             };
-            let done = { effects.iter() }
-                .try_for_each(|effect| carry_out(&mut after.world, agent, effect, epoch));
+            let pauses = state.world.pausing
+                && state.world.tool
+                && matches!(input, AttemptInput::Open { tools: 0, .. })
+                && agent == AgentState::InTurn;
+            let is_asked =
+                { effects.iter() }.any(|effect| matches!(effect, AttemptEffect::Interrupt { .. }));
+            let done = keeps(
+                is_asked || !pauses,
+                "a pause takes effect when the tool ends",
+            );
+            let mut effects_in_order = effects.iter();
+            let done = done.and_then(|()| {
+                effects_in_order
+                    .try_for_each(|effect| carry_out(&mut after.world, agent, effect, epoch))
+            });
             if let Some(promise) = done.err().or_else(|| broken(&after, epoch)) {
                 let before = history(&nodes, at);
                 return Err(format!(
@@ -389,26 +493,40 @@ fn explore(sabotage: Sabotage) -> Result<usize, String> {
                     after.machine
                 ));
             }
-            if known.insert((after.machine.clone(), after.world.clone())) {
-                nodes.push(Node {
-                    state: after,
-                    from: Some((at, when, input)),
-                });
+            let leads = comes_anyway(&state.world, &input);
+            let key = (after.machine.clone(), after.world.clone());
+            let to = *known.entry(key).or_insert_with(|| {
+                let from = Some((at, when, input));
+                nodes.push(Node { state: after, from });
+                nodes.len() - 1
+            });
+            if leads {
+                edges.push((at, to));
             }
         }
         at += 1;
     }
-    Ok(nodes.len())
+    match stuck(&nodes, &edges) {
+        Some(at) => Err(format!(
+            "an attempt comes to its report: {}\n{:#?}\n{:#?}",
+            history(&nodes, at),
+            nodes[at].state.machine,
+            nodes[at].state.world
+        )),
+        None => Ok(nodes.len()),
+    }
 }
 
 #[test]
 fn every_history_of_an_attempt_keeps_its_promises() {
-    match explore(|_, _| {}) {
-        Ok(states) => {
-            println!("{states} states");
-            assert!(states > 10_000, "only {states} states");
+    for state in [first(), first_with_tools()] {
+        match explore(state, |_, _| {}) {
+            Ok(states) => {
+                println!("{states} states");
+                assert!(states > 10_000, "only {states} states");
+            }
+            Err(broken) => panic!("{broken}"),
         }
-        Err(broken) => panic!("{broken}"),
     }
 }
 
@@ -459,7 +577,7 @@ fn a_sabotaged_attempt_is_found() {
         }),
     ];
     for (promise, sabotage) in sabotages {
-        let found = explore(sabotage).unwrap_err();
+        let found = explore(first(), sabotage).unwrap_err();
         assert!(found.starts_with(promise), "{promise}: {found}");
     }
 }
