@@ -275,6 +275,50 @@ fn a_pause_at_a_tool_outlives_the_turn_of_a_message_that_waited() {
 }
 
 #[test]
+fn a_pause_at_a_tool_that_was_withdrawn_stays_withdrawn() {
+    let open = |tools| AttemptInput::Open { tools, asks: 0 };
+    let mut trace = Trace::new();
+    trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
+    for pausing in [false, true] {
+        trace.moment.pausing = pausing;
+        trace.then(open(1));
+        assert_eq!(trace.then(open(0)), []);
+    }
+}
+
+#[test]
+fn a_second_stop_gives_no_more_time() {
+    let mut trace = Trace::new();
+    let by = trace.moment.now + BUDGET;
+    trace.then(AttemptInput::Stop { at_once: false });
+    let until = trace.machine.deadline(false);
+    trace.moment.now += Duration::from_secs(1);
+    trace.then(AttemptInput::Stop { at_once: false });
+    assert_eq!(trace.machine.deadline(false), until);
+    assert_eq!(trace.at_deadline(), [AttemptEffect::End { by }]);
+}
+
+#[test]
+fn the_tree_of_a_turn_is_ended_before_a_long_wait() {
+    let mut trace = Trace::new();
+    let outcome = TurnOutcome::Transient("net".into());
+    let effects = trace.then(turn_ended(TurnEndKind::Failed, outcome.clone()));
+    let by = trace.moment.now + BUDGET;
+    assert!(effects.contains(&AttemptEffect::End { by }));
+    let effects = trace.then(AttemptInput::TreeGone);
+    assert_eq!(reports(&effects), [&outcome]);
+}
+
+#[test]
+fn a_stopped_agent_is_not_interrupted_for_a_person() {
+    let mut trace = Trace::new();
+    trace.then(AttemptInput::Stop { at_once: false });
+    let until = trace.machine.deadline(false);
+    assert_eq!(trace.then(AttemptInput::Interrupt { unread: false }), []);
+    assert_eq!(trace.machine.deadline(false), until);
+}
+
+#[test]
 fn a_session_that_is_being_closed_continues_nothing() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::BackgroundTasks(1));
