@@ -319,6 +319,26 @@ fn a_stopped_agent_is_not_interrupted_for_a_person() {
 }
 
 #[test]
+fn a_new_process_has_nothing_of_the_one_before_it() {
+    let open = |tools| AttemptInput::Open { tools, asks: 0 };
+    let mut trace = Trace::new();
+    trace.moment.pausing = true;
+    trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
+    trace.then(AttemptInput::BackgroundTasks(1));
+    trace.then(AttemptInput::Interrupt { unread: false });
+    trace.then(open(1));
+    let died = turn_ended(TurnEndKind::Died, TurnOutcome::Failed("gone".into()));
+    trace.then(AttemptInput::Exited);
+    assert_eq!(reports(&trace.then(died)), [&TurnOutcome::Interrupted]);
+    assert!(!trace.machine.is_busy(), "its tool is over");
+    trace.then(AttemptInput::Continue);
+    trace.then(AttemptInput::Started);
+    trace.then(open(1));
+    assert_eq!(trace.then(open(0)), [], "the pause was over");
+    assert_eq!(reports(&trace.then(completed())), [&TurnOutcome::Completed]);
+}
+
+#[test]
 fn a_session_that_is_being_closed_continues_nothing() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::BackgroundTasks(1));

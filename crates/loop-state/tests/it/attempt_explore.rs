@@ -160,8 +160,10 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
         add(AttemptInput::BackgroundTasks(0));
     }
     if speaks {
-        add(AttemptInput::Heard);
         add(AttemptInput::Exited);
+    }
+    if !world.silent && !world.starting {
+        add(AttemptInput::Heard);
     }
     if !world.process && world.turn && !world.silent && !world.starting {
         add(AttemptInput::TurnEnded {
