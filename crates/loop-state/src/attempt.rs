@@ -389,6 +389,14 @@ impl AttemptMachine {
 
     fn not_started(&mut self, outcome: TurnOutcome, effects: &mut Effects) {
         if self.agent.is_ended() {
+            // No turn began that could end, so the end of the tree is the end of the attempt.
+            if self.phase == Phase::Turn {
+                self.phase = Phase::Ended(match self.wanted {
+                    Wanted::Stopped { .. } => TurnOutcome::Stopped,
+                    _ => outcome,
+                });
+                self.report(effects);
+            }
             return;
         }
         if self.agent == AgentState::Starting {

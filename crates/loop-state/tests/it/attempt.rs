@@ -339,6 +339,28 @@ fn a_new_process_has_nothing_of_the_one_before_it() {
 }
 
 #[test]
+fn a_stop_reports_a_turn_that_could_not_begin_whether_its_tree_ended_before_or_after() {
+    let not_started = || AttemptInput::NotStarted(TurnOutcome::Failed("it is over".into()));
+    for tree_first in [true, false] {
+        let mut trace = Trace::new();
+        trace.then(AttemptInput::Interrupt { unread: false });
+        trace.then(turn_ended(
+            TurnEndKind::Interrupted,
+            TurnOutcome::Interrupted,
+        ));
+        trace.then(AttemptInput::Continue);
+        trace.then(AttemptInput::Stop { at_once: true });
+        let (first, second) = match tree_first {
+            true => (AttemptInput::TreeGone, not_started()),
+            false => (not_started(), AttemptInput::TreeGone),
+        };
+        assert_eq!(reports(&trace.then(first)), [] as [&TurnOutcome; 0]);
+        assert_eq!(reports(&trace.then(second)), [&TurnOutcome::Stopped]);
+        assert_eq!(trace.then(not_started()), []);
+    }
+}
+
+#[test]
 fn a_session_that_is_being_closed_continues_nothing() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::BackgroundTasks(1));

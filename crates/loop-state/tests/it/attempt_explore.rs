@@ -106,12 +106,10 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
     let (world, machine) = (&state.world, &state.machine);
     let mut all = Vec::new();
     let mut add = |input| all.push((world.now, input));
-    if world.starting {
-        if world.silent {
-            // A conversation that is over refuses at once what it has to continue with.
-            add(AttemptInput::NotStarted(TurnOutcome::Failed("over".into())));
-            return all;
-        }
+    if world.starting && world.silent {
+        // A conversation that is over starts nothing.
+        add(AttemptInput::NotStarted(TurnOutcome::Failed("over".into())));
+    } else if world.starting {
         add(AttemptInput::Started);
         add(AttemptInput::NotStarted(TurnOutcome::NotStarted(
             "no".into(),
@@ -268,7 +266,9 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
         AttemptInput::Closed => (world.closing, world.process) = (false, false),
         AttemptInput::TreeGone => {
             world.tree = Tree::Gone;
-            (world.starting, world.process, world.closing) = (false, false, false);
+            // Where the conversation is over, the start still reports that it failed.
+            world.starting &= world.silent;
+            (world.process, world.closing) = (false, false);
         }
         AttemptInput::Interrupt { .. } => world.presses_left -= 1,
         AttemptInput::Continue => {
@@ -381,7 +381,7 @@ fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
     if agent == AgentState::Ending && !matches!(world.tree, Tree::Ends { .. }) {
         return Some("what counts as being ended is being ended");
     }
-    if agent == AgentState::Gone && world.silent && world.owed > 0 {
+    if agent == AgentState::Gone && world.silent && !world.starting && world.owed > 0 {
         return Some("a turn is judged when its agent is gone");
     }
     if agent == AgentState::Interrupting && machine.in_turn() && deadline.is_none() {
