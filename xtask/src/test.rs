@@ -19,17 +19,21 @@ pub(crate) const REPORT: &str = "target/nextest/ci/junit.xml";
 /// What nextest notes of the test binaries, so that `ci` runs them without cargo, which would wait for the lock of another stage.
 const BINARIES: &str = "target/nextest/binaries.json";
 
-/// All tests, and the one example that a test starts: the others would be linked for nothing, and clippy compiles them.
-const ALL: [&str; 5] = [
+/// All tests.
+const ALL: [&str; 3] = ["--workspace", "--all-features", "--tests"];
+
+/// The one example that a test starts. `--tests` leaves examples out: they would be linked for nothing, and clippy compiles them.
+const STARTED: [&str; 5] = [
+    "build",
     "--workspace",
     "--all-features",
-    "--tests",
     "--example",
     "tree",
 ];
 
 pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
-    let mut tally = run_selected(workspace, &[&["--cargo-quiet"], &ALL[..]].concat(), show);
+    let mut tally = build_started();
+    tally += run_selected(workspace, &[&["--cargo-quiet"], &ALL[..]].concat(), show);
     tally += doctests(show);
     tally
 }
@@ -74,7 +78,14 @@ pub(crate) fn build(workspace: &Workspace) -> Tally {
     match noted {
         _ if !built.success => Tally::failed("build: the tests do not compile"),
         Err(error) => Tally::failed(format!("build: {error}")),
-        Ok(()) => Tally::default(),
+        Ok(()) => build_started(),
+    }
+}
+
+fn build_started() -> Tally {
+    match command::run("cargo", &STARTED, Show::OnFailure).success {
+        true => Tally::default(),
+        false => Tally::failed("build: an example does not compile"),
     }
 }
 
