@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 use agent_duplex::contract::{self, Cell, Deed, Scenario, Stage, play};
 use agent_duplex::{Driver, Permissions};
 use agent_subprocess::Context;
-use fs_err as fs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::command_line::asked;
 use super::real::{Real, of_every_agent};
-use super::scene::{Check, Scene, Took};
+use super::scene::{Check, Scene, Took, claude_saved};
 use crate::poll_until;
 
 /// By the program of the agent and by name.
@@ -137,9 +136,10 @@ impl Stage for Live<'_> {
         let Scene { real, sandbox, .. } = &self.scene;
         // Claude saves what it was told a moment after it began to answer; with less nobody could go on.
         if *real == Real::Claude {
-            let projects = sandbox.home().join(".claude/projects");
-            poll_until(PATIENCE, || holds_a_message(&projects).then_some(()))
-                .ok_or("it saves no session")?;
+            poll_until(PATIENCE, || {
+                claude_saved(sandbox, r#""type":"user""#).then_some(())
+            })
+            .ok_or("it saves no session")?;
         }
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or("no such number")?;
@@ -153,13 +153,4 @@ impl Stage for Live<'_> {
     fn patience(&self) -> Duration {
         PATIENCE
     }
-}
-
-/// Whether a file below this folder holds a message of a person's.
-fn holds_a_message(folder: &Path) -> bool {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    { entries.map(|entry| entry.path()) }.any(|path| match path.is_dir() {
-        true => holds_a_message(&path),
-        false => { fs::read_to_string(path) }.is_ok_and(|text| text.contains(r#""type":"user""#)),
-    })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fs_err as fs;
 use rustix::process::Signal;
 
-use super::scene::{BOUND, Check, RUN, Scene, expect, say};
+use super::scene::{BOUND, Check, RUN, Scene, claude_saved, expect, say};
 use crate::model::{Outcome, Request};
 use crate::{poll_until, wait_for};
 
@@ -126,7 +126,10 @@ fn resumed(rlm: &Path, agent: &Path) -> String {
     let run = ["--once", "--permissions", "all", "--session", "continue"];
     let mut running = scene.run(prompt, &run).spawn();
     let begun = scene.sandbox.repo().join("begun");
-    running.until("the tool", RUN, |_| begun.exists().then_some(()));
+    running.until("the tool", RUN, |_| {
+        let is_saved = claude_saved(&scene.sandbox, r#""type":"tool_use""#);
+        (begun.exists() && is_saved).then_some(())
+    });
     running.signal(Signal::KILL);
     running.wait(RUN).expect_signal(Signal::KILL);
     let gone = poll_until(BOUND * 10, || {

@@ -34,6 +34,18 @@ impl fmt::Display for Took {
     }
 }
 
+/// Returns whether a file of Claude's sessions has this text. Claude saves a moment after it acts: a session that is killed before that knows nothing of it.
+pub(super) fn claude_saved(sandbox: &Sandbox, text: &str) -> bool {
+    fn below(folder: &Path, text: &str) -> bool {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        { entries.map(|entry| entry.path()) }.any(|path| match path.is_dir() {
+            true => below(&path, text),
+            false => fs::read_to_string(path).is_ok_and(|saved| saved.contains(text)),
+        })
+    }
+    below(&sandbox.home().join(".claude/projects"), text)
+}
+
 pub(super) struct Scene<'a> {
     pub(super) rlm: &'a Path,
     pub(super) agent: &'a Path,
