@@ -49,7 +49,7 @@ where
     }
 }
 
-/// What an agent's options hand on that may start programs or be secret, for those who show or check that.
+/// The parts of an agent's options that may start programs or be secret, so that a caller can show or check them.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct HandedOn<'a> {

@@ -7,13 +7,13 @@
 pub struct OptionKey {
     /// Its name, as it is read.
     pub name: &'static str,
-    /// What its value can be.
+    /// The kind of its value.
     pub kind: OptionKind,
-    /// What it is, for people.
+    /// The description, for people.
     pub what: &'static str,
 }
 
-/// What the value of a key can be.
+/// The kinds of values that a key can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionKind {
     /// A text.

@@ -93,7 +93,7 @@ impl RunningCheck {
     }
 }
 
-/// What plays the commands of the loop's own instead of running them.
+/// A test's stand-in for the commands of the loop.
 pub(crate) struct Commands(pub(crate) Play);
 
 pub(crate) type Play =
@@ -204,7 +204,7 @@ pub(crate) async fn run(
             biased;
             _ = halted.told() => break None,
             Some((frozen, done)) = freezes.recv() => {
-                // One that is gone needs neither.
+                // An agent that is gone needs neither.
                 let _gone = if frozen { process.suspend() } else { process.resume() };
                 match (frozen, frozen_at) {
                     (true, None) => frozen_at = Some(Instant::now()),

@@ -15,7 +15,7 @@ use crate::shutdown::{Awaited, Shutdown};
 
 /// The countdown begins after this time, and no two of its lines come faster.
 const FIRST: Duration = Duration::from_secs(1);
-/// What is waited for no longer than this is not named, so that no line is about what is over.
+/// A wait shorter than this is not named: its line would come when the wait is over.
 const SETTLED: Duration = Duration::from_millis(250);
 /// The longest time between two lines of the countdown.
 const SLOWEST: Duration = Duration::from_secs(60);

@@ -60,7 +60,7 @@ impl NewsReceiver {
     }
 }
 
-/// What the agent says, of which a slow watcher misses some, rather than what became of the run.
+/// An event of the agent, which a slow watcher may miss, and not one of the run.
 fn is_output(news: &News) -> bool {
     match news {
         News::Output { .. } => true,
@@ -75,7 +75,7 @@ fn is_output(news: &News) -> bool {
     }
 }
 
-/// What both ends see.
+/// The state that both ends see.
 #[derive(Debug, Default)]
 struct Shared {
     /// How many bytes the watcher has not taken yet.

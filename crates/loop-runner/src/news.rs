@@ -1,4 +1,4 @@
-//! What a run tells its watchers.
+//! The events that a run reports to its watchers.
 
 use std::borrow::Cow;
 use std::time::Duration;

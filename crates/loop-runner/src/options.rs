@@ -15,7 +15,7 @@ pub struct Options {
     pub interactive: bool,
     /// Whether a run that was exported, and goes on elsewhere, is taken up here all the same: its first save lifts the seal. By default it is not.
     pub take_back: bool,
-    /// What every wait for work hangs on: the sleep between two iterations, a pause, a rate limit, a back-off.
+    /// The gate of every wait for work: the sleep between two iterations, a pause, a rate limit, a back-off.
     ///
     /// Shut down, it stops the run as [`Control::Stop`](crate::Control::Stop) now does. Who shuts it sends that too, for the reason; where none comes within a second, the reason
     /// is [`StopCause::Terminated`](loop_state::StopCause::Terminated). Nothing begins in between.

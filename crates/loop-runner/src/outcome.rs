@@ -15,8 +15,8 @@ pub struct Outcome {
     pub survivors: Vec<ProcessName>,
     /// Whether that nothing else is left is known, rather than nothing being found.
     pub proven: bool,
-    /// What the run used, all its processes together, by its agents' reckoning.
+    /// The usage of the run, all its processes together, as its agents report it.
     pub usage: Usage,
-    /// What was to be committed and is not.
+    /// The changes that should have been committed and are not.
     pub uncommitted: Option<Uncommitted>,
 }

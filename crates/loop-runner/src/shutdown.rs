@@ -1,4 +1,4 @@
-//! What a run waits for while it is being stopped, and until when.
+//! The waits of a run that is being stopped, with their deadlines.
 
 use std::fmt;
 use std::time::Duration;

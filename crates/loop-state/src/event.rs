@@ -39,7 +39,7 @@ pub enum Happening {
     /// A timer ran out; comes from [`Machine::due`](crate::Machine::due).
     TimeUp(Timer),
     /// A person asks for something. The machine decides what that means where the run stands, or refuses it, see [`Effect::Refuse`](crate::Effect::Refuse).
-    /// What it doesn't hold is not its business: the agent's questions ([`Request::Answer`]) and the text of prompts ([`Request::Prompt`]).
+    /// The machine ignores [`Request::Answer`] and [`Request::Prompt`]: it holds neither questions nor prompts.
     Requested(Request),
     /// A signal asks the run to stop.
     StopRequested(StopRequest),

@@ -284,7 +284,7 @@ impl Head {
     /// Gives the work to another agent than `from`, which nobody knows by its session.
     pub(crate) fn hand_over(&mut self, from: String) {
         let attempt = self.counts.attempts;
-        // Whoever was named and never began has done nothing.
+        // An agent that was named and never began has done nothing.
         let idle = self.handover.take().filter(|last| last.attempt == attempt);
         let from = idle.map_or_else(|| tail(from), |last| last.from);
         let told = false;

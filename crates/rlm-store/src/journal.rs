@@ -296,7 +296,7 @@ mod tests {
         let reported = journal.put_blob("b", "behind it").await.unwrap_err();
         let why = "was replaced by another directory";
         assert!(reported.to_string().contains(why), "{reported}");
-        // What it would append now may have a gap before it, also when the directory is there again.
+        // An append now could leave a gap before it, also when the directory is there again.
         fs_err::remove_file(&place).unwrap();
         fs_err::rename(&away, &place).unwrap();
         for _ in 0..2 {

@@ -38,7 +38,7 @@ pub struct PressActions {
     pub(crate) turn: Option<PressAction>,
     /// Gates and the check.
     pub(crate) gate: Option<PressAction>,
-    /// What comes between an iteration's work and the next one.
+    /// The steps between an iteration's work and the next iteration.
     pub(crate) save: Option<PressAction>,
     pub(crate) sleep: Option<PressAction>,
     /// A rate limit is waited for.

@@ -1,4 +1,4 @@
-//! What a press of Ctrl-C meets: the scopes of a run, each nested in the one before it, and what each makes of the press. A scope that declines leaves
+//! The scopes of a run, each nested in the one before it, and the meaning of a press of Ctrl-C in each. A scope that declines leaves
 //! the press to the one around it.
 
 use loop_state::Step;
@@ -16,7 +16,7 @@ pub(crate) enum Scope {
     Turn,
     /// Gates and the check.
     Gate,
-    /// What comes between an iteration's work and the next one.
+    /// The steps between an iteration's work and the next iteration.
     Save,
     Sleep,
     /// A rate limit is waited for.
@@ -42,13 +42,13 @@ pub(crate) enum Asking {
     Broken,
 }
 
-/// What a scope makes of a press.
+/// The meaning of a press in a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// The scope around this one decides; around the run, the press is a stop.
     Declined,
     Does(PressAction),
-    /// What is written is kept, and the menu takes its place.
+    /// The draft is kept, and the menu takes its place.
     Menu,
     /// Nothing but to say so: the editor has the screen. The press stays counted.
     Noted,
@@ -91,9 +91,9 @@ impl Scope {
         }
     }
 
-    /// Says what this scope makes of a press, while this prompts and with this action of its own.
+    /// Returns the meaning of a press in this scope, while `prompting` is open and with the scope's own action.
     ///
-    /// What prompts and is not on the screen leaves the press to what is around it, and from what is, a press always leads to the menu and out: an action is
+    /// A prompt that is not on the screen leaves the press to the scope around it. From a prompt on the screen a press leads to the menu and out: an action is
     /// for where nothing prompts.
     pub(crate) fn meets(
         self,
@@ -120,7 +120,7 @@ impl Scope {
                 None => Meaning::Declined,
                 Some(action) if !action.asks() || asking == Asking::Here => Meaning::Does(action),
                 Some(_) if asking == Asking::Broken => Meaning::Unasked,
-                // What the run's own action is does not count here: without a person this one is a stop.
+                // The run's action does not count here: without a person a press is a stop.
                 Some(_) => Meaning::Escalates,
             },
         }

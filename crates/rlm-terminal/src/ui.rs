@@ -227,7 +227,7 @@ impl Ui {
         self.open(Prompt::Menu(Menu::default()));
     }
 
-    /// What is written at `steer>` is there again when that opens next.
+    /// `steer>` opens with the text that was left there.
     fn keep_draft(&mut self) {
         if let Some(Prompt::Steer { line, .. }) = &self.prompt {
             self.draft = line.text().to_owned();

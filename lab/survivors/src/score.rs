@@ -17,7 +17,7 @@ pub struct Run {
     pub way: Way,
     /// Which run of that way it was, from 0.
     pub number: usize,
-    /// What came of it.
+    /// The result.
     pub verdict: Verdict,
 }
 

@@ -70,7 +70,7 @@ impl CodexDriver {
     /// | [`Permissions::All`] | nothing | `danger-full-access` |
     /// | [`Permissions::Deny`] | nothing | `read-only` |
     ///
-    /// What it asks all the same, such as for the tool of an MCP server, is permitted under [`Permissions::All`], and elsewhere
+    /// A question that Codex asks all the same, such as for the tool of an MCP server, is permitted under [`Permissions::All`], and elsewhere
     /// [asked](agent_duplex::Event::PermissionAsked): it wants an answer under [`Permissions::Edits`] and
     /// [`Permissions::Deny`] too.
     #[must_use]

@@ -1,4 +1,4 @@
-//! What is told those who look at a run from elsewhere.
+//! The messages to programs that watch a run from outside its process.
 
 use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};

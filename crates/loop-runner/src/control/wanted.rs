@@ -1,4 +1,4 @@
-//! What a program can want of the run that it carries out.
+//! The messages of a program to the run that it carries out.
 
 use loop_state::{Request, StopRequest};
 use tokio::sync::oneshot;

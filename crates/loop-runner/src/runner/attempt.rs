@@ -1,4 +1,4 @@
-//! What the agent does during an attempt, and what the run makes of it.
+//! The agent's events during an attempt, and how the run acts on them.
 
 mod completed;
 mod effects;

@@ -35,12 +35,12 @@ use attempt::Attempt;
 use kept::Kept;
 use settling::Settling;
 
-/// What works for the run: the agent, the commands of the loop's own, and what they left running.
+/// The processes of the run: the agent, the commands of the loop, and the processes that they left.
 #[derive(Debug)]
 pub(super) struct AgentIo {
     pub(super) attempt: Option<Attempt>,
     pub(super) check: Option<RunningCheck>,
-    /// What plays gates and check instead of running them, in a test.
+    /// A stand-in for gates and check, in a test.
     pub(super) commands: Option<Commands>,
     pub(super) settling: Option<Settling>,
     pub(super) kept: Kept,
@@ -49,7 +49,7 @@ pub(super) struct AgentIo {
     pub(super) idle_look: Option<Instant>,
 }
 
-/// What others see of the live run.
+/// The view of the live run that others get.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) view: watch::Sender<Arc<View>>,
@@ -59,20 +59,20 @@ pub(super) struct Watched {
     pub(super) pulse: Pulse,
 }
 
-/// What was reported and is not to be reported again.
+/// The reports that were made and are not repeated.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// When it was reported last that the run waits.
     pub(super) waiting: Timestamp,
     /// The index of the phase that was reported last.
     pub(super) phase: Option<u32>,
-    /// What the last agent said it was.
+    /// The last agent's own description of itself.
     pub(super) identified: Option<Event>,
     /// Whether it was reported that this process has the run.
     pub(super) begun: bool,
 }
 
-/// What became of the processes that the run had started.
+/// The ends of the processes that the run had started.
 #[derive(Debug)]
 pub(super) struct Ends {
     /// The processes that the last stop ended.

@@ -213,7 +213,7 @@ impl Runner {
 async fn rest(gate: &SleepGate, wait: Duration) {
     match gate.is_shutdown() {
         true => until(Instant::now() + wait).await,
-        // Who is woken by a shutdown heeds it next.
+        // The caller looks for a shutdown next.
         false => drop(gate.sleep(wait).await),
     }
 }

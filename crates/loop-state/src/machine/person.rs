@@ -29,7 +29,7 @@ impl Machine {
         }
         let is_interruptible = self.interruptible;
         match request {
-            // Nobody is at work who could be told: it is what the person thinks of what was done.
+            // No agent works, so the message is the person's review.
             Request::Steer { text, .. } if matches!(step, Step::Review { .. }) => {
                 self.reviewed(Verdict::Revise(text), &step, at)
             }

@@ -519,7 +519,7 @@ fn a_session_is_lost_only_if_there_was_one_to_go_on_with() {
     ));
 }
 
-/// What a request comes to: the refusal, if it is refused.
+/// The answer to a request: the refusal, if it is refused.
 fn refusal(effects: &[Effect]) -> Option<&str> {
     effects.iter().find_map(|effect| match effect {
         Effect::Refuse(why) => Some(&**why),

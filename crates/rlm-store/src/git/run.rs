@@ -154,7 +154,7 @@ fn run_alone<S: AsRef<OsStr>>(
         // It stays a zombie until it is waited for, so that its group's number stays its own.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let _gone = pid.map(|pid| retry_on_intr(|| waitid(WaitId::Pid(pid), options)));
-        // Nobody waits any longer for an answer that comes too late.
+        // The caller no longer waits for a late answer.
         let _late = tell.send(Told::Over(said));
     });
     let complained = git.stderr.take().map(reading);
@@ -195,7 +195,7 @@ fn run_alone<S: AsRef<OsStr>>(
 fn reading(from: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
     let (answered, answer) = mpsc::channel();
     std::thread::spawn(move || {
-        // Nobody waits any longer for an answer that comes too late.
+        // The caller no longer waits for a late answer.
         let _late = answered.send(read(from));
     });
     answer

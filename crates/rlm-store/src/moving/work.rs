@@ -1,4 +1,4 @@
-//! What export, import and fork share: work on a thread of its own that can be halted, how far it is, and the store that none of them takes.
+//! The parts that export, import and fork share: a thread that can be halted, its progress, and the store that none of them takes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub(super) async fn halting<T: Send + 'static>(
     let mut task = tokio::task::spawn_blocking(move || {
         halt.check()?;
         let done = work(&project, &halt);
-        // What git says of its end by a signal is no news.
+        // Git's words about its end by a signal are ignored.
         done.map_err(|e| halt.check().err().unwrap_or(e))
     });
     let done = tokio::select! {

@@ -11,7 +11,7 @@ pub const FOLDER: &str = "transcripts";
 /// What the name of a transcript ends with that was compressed.
 const PACKED: &str = "ndjson.zst";
 const PLAIN: &str = "ndjson";
-/// What the name of a file ends with that is being written.
+/// The suffix of a file that is being written.
 pub(super) const PART: &str = "part";
 
 /// Returns the path of an attempt's transcript as it is written.

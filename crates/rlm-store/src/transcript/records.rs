@@ -1,4 +1,4 @@
-//! What a line of a transcript is, and the one way to read one, be it compressed, cut, or still growing.
+//! A line of a transcript, and the one reader of transcripts: compressed, cut short, or still growing.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -203,7 +203,7 @@ pub fn by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBuf)> {
     if all.iter().any(|(_, attempt, _)| *attempt > 1) {
         all.sort_by_cached_key(|(iteration, attempt, path)| {
             let began = first(path);
-            // One that nothing was written to yet has just begun.
+            // An empty one has just begun.
             (began.is_none(), began, *iteration, *attempt)
         });
     }

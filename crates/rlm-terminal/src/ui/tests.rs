@@ -167,7 +167,7 @@ fn j48a_what_is_fixed_for_a_step_goes_before_the_default_and_what_prompts_before
     assert_eq!(effects, "[Notice(Escalate)]");
     let (effects, _) = pressed(|play| play.stand.agent.alive = false);
     assert_eq!(effects, "[Notice(Handled), Send(Request(Abort)), Exit]");
-    // What asks is above the question, and a draft is kept.
+    // The menu is above the question, and a draft is kept.
     for begin in [(|play| play.asks("1", "make")) as fn(&mut Play), |play| {
         play.line("\n")
     }] {

@@ -68,7 +68,7 @@ pub(crate) struct Key {
     pub(crate) of: Of,
     /// Whether only a project can have it: it says what is to be done there, and when that is done.
     pub(crate) project: bool,
-    /// What it is, for people.
+    /// The description, for people.
     pub(crate) what: &'static str,
     /// Why it has no option, if it has none.
     pub(super) no_flag: Option<&'static str>,

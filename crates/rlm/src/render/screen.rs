@@ -215,7 +215,7 @@ pub(crate) struct EndWords<'a> {
     pub(crate) proven: bool,
     /// What the run used, as far as that is known.
     pub(crate) usage: Usage,
-    /// What was to be committed and is not.
+    /// The changes that should have been committed and are not.
     pub(crate) uncommitted: Option<&'a Uncommitted>,
 }
 

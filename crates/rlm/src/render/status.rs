@@ -73,7 +73,7 @@ struct Detail {
     git_changed: Option<u32>,
     /// The last commit of the run's.
     committed: Option<Committed>,
-    /// What was to be committed and is not.
+    /// The changes that should have been committed and are not.
     uncommitted: Option<Uncommitted>,
     worktree: Option<Worktree>,
     agent: String,

@@ -58,20 +58,20 @@ impl Tasks {
     }
 }
 
-/// What the agent reported of itself.
+/// The agent's reports about itself.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     /// The process id of the agent, once it runs.
     pub(crate) pid: Option<u32>,
     /// When the limit is over by which the service last refused a request.
     pub(crate) limited_until: Option<SystemTime>,
-    /// What its tools do now, each by its id.
+    /// The present activity of its tools, each by its id.
     pub(crate) tools: BTreeMap<String, String>,
     /// The questions that wait for an answer.
     pub(crate) asks: Vec<Ask>,
     /// The end of what the agent said last: it may hold a promise.
     pub(crate) last_words: String,
-    /// What the present turn came to so far.
+    /// The result of the present turn so far.
     pub(crate) said: Said,
 }
 
@@ -157,7 +157,7 @@ impl Attempt {
                         text.clone()
                     };
                 }
-                // What was said before a tool ran is not the end of the turn.
+                // A text before a tool is not the end of the turn.
                 Event::ToolStarted { .. } => self.heard.last_words.clear(),
                 _ => {}
             }
@@ -179,6 +179,6 @@ pub(crate) fn deny(why: &str) -> Decision {
 
 /// Stops an agent where it stands, or lets it go on. One that is being started hears it when that is done, for which nobody waits.
 pub(crate) async fn freeze(conversation: &Conversation, frozen: bool) {
-    // One that is gone needs neither.
+    // An agent that is gone needs neither.
     let _gone_or_later = timeout(times::FREEZE, conversation.freeze(frozen)).await;
 }

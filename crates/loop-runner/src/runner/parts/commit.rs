@@ -20,7 +20,7 @@ pub(crate) struct Commit {
     pub(crate) context: Context,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub(crate) struct CommitEnd {
     pub(crate) about: About,
@@ -76,7 +76,7 @@ impl Commit {
             let commit = git.head_commit().await;
             let is_new = commit != plan.before;
             match (commit, failed) {
-                // What is ended behind the commit, such as a hook, does not undo it.
+                // A process that is ended after the commit, such as a hook, does not undo it.
                 (Some(commit), failed) if is_new || failed.is_none() => Ok(Some(Made {
                     is_new: is_new && !plan.is_empty,
                     commit,

@@ -1,15 +1,15 @@
-//! What a look at the configuration comes to, and where such looks come from.
+//! The changes that a reload of the configuration finds, and the source of reloads.
 
 use std::fmt;
 
 use loop_state::RuleChange;
 
-/// What has changed in the configuration of a run since it was last looked at; each thing once.
+/// The changes in the configuration of a run since the last reload, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
     /// The rules that are others now; those of a phase with the index of the phase, which is 0 for those of the run.
     pub changes: Vec<(usize, RuleChange)>,
-    /// What people have to know: what can't change while a run goes on, or why the configuration can't be read.
+    /// Warnings for people: settings that can't change during a run, or the reason why the configuration can't be read.
     pub warnings: Vec<String>,
 }
 

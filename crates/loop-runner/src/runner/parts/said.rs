@@ -1,4 +1,4 @@
-//! What a turn came to in its agent's words, for the phase behind it.
+//! The result of a turn in its agent's words, for the next phase.
 
 use loop_state::{MAX_TEXT, last_bytes};
 

@@ -28,7 +28,7 @@ pub(crate) struct Settling {
     task: JoinHandle<Box<Settled>>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub(crate) struct Settled {
     pub(crate) tree: Option<TreeEnd>,
@@ -155,7 +155,7 @@ async fn deny_all(conversation: &Conversation, published: Published) {
     };
     for event in seen.events {
         if let Event::PermissionAsked(ask) = event {
-            // One that is gone needs no answer.
+            // An agent that is gone needs no answer.
             let _gone = conversation
                 .answer(&ask.id, deny("the iteration is over"))
                 .await;
