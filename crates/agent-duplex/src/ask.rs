@@ -32,6 +32,8 @@ pub enum Decision {
 /// What it asks for all the same waits for its [answer](crate::Connection::answer), except with [`All`](Self::All); the driver denies nothing by
 /// itself that it can ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Permissions {
     /// It asks for what its own settings don't allow.
     Ask,
@@ -42,4 +44,38 @@ pub enum Permissions {
     All,
     /// Nothing that its own settings don't allow. What it asks is to be denied.
     Deny,
+}
+
+impl Permissions {
+    /// Returns whether the agent may do more by these than by the `other` ones. [`Ask`](Self::Ask) is narrower than [`Edits`](Self::Edits), because a
+    /// person sees each edit first, and wider than [`Deny`](Self::Deny).
+    #[must_use]
+    pub fn are_wider_than(self, other: Self) -> bool {
+        let width = |permissions| match permissions {
+            Self::Deny => 0,
+            Self::Ask => 1,
+            Self::Edits => 2,
+            Self::All => 3,
+        };
+        width(self) > width(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Permissions::{All, Ask, Deny, Edits};
+
+    #[test]
+    fn each_permission_is_wider_than_the_ones_before_it() {
+        let narrow_to_wide = [Deny, Ask, Edits, All];
+        for (at, one) in narrow_to_wide.iter().enumerate() {
+            for (other_at, other) in narrow_to_wide.iter().enumerate() {
+                assert_eq!(
+                    one.are_wider_than(*other),
+                    at > other_at,
+                    "{one:?}, {other:?}"
+                );
+            }
+        }
+    }
 }

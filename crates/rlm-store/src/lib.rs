@@ -83,7 +83,7 @@ pub use programs::{Program, ProgramKind};
 pub use project::Project;
 pub use run_id::RunId;
 pub use runs::{Committed, Moved, RunEntry, RunHead, RunState, Uncommitted};
-pub use settings::{Leftovers, Permissions, PhaseSettings, PromptSource, Settings};
+pub use settings::{Leftovers, PhaseSettings, PromptSource, Settings};
 pub use space::{Space, TreeSpace};
 pub use time::timestamp;
 pub use timeline::Timeline;

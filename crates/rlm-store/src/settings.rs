@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agent_drivers::AgentConfig;
 use agent_drivers::mcp::McpServers;
+use agent_duplex::Permissions;
 use loop_state::{Autonomy, Limits, PhaseRules, Rules, SessionPolicy};
 use serde::{Deserialize, Serialize};
 
@@ -181,32 +182,6 @@ impl PhaseSettings {
             add(ProgramKind::Until, until.clone());
         }
         all
-    }
-}
-
-/// What an agent may do without being told each time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Permissions {
-    /// The person is asked for what the agent's own settings don't allow.
-    Ask,
-    /// It may edit files in its working directory; what else its own settings don't allow is denied.
-    #[default]
-    Edits,
-    /// Everything.
-    All,
-    /// What its own settings don't allow is denied.
-    Deny,
-}
-
-impl From<Permissions> for agent_duplex::Permissions {
-    fn from(permissions: Permissions) -> Self {
-        match permissions {
-            Permissions::Ask => Self::Ask,
-            Permissions::Edits => Self::Edits,
-            Permissions::All => Self::All,
-            Permissions::Deny => Self::Deny,
-        }
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn factory() -> DriverFactory {
 /// Returns what a phase chooses for its conversations.
 fn choices(phase: &PhaseSettings) -> Choices {
     let mut choices = Choices::default();
-    choices.permissions = phase.permissions.into();
+    choices.permissions = phase.permissions;
     choices.mcp_servers = phase.mcp_servers.clone();
     choices
 }

@@ -168,8 +168,8 @@ pub(crate) mod tests {
     use crate::args::{Args, Command};
     use crate::config::DEFAULT_IDLE_TIMEOUT;
     use agent_drivers::{AgentConfig, AgentOptions};
+    use agent_duplex::Permissions;
     use clap::Parser;
-    use rlm_store::Permissions;
     use rlm_store::PromptSource;
     use std::time::Duration;
 

@@ -1,8 +1,7 @@
 //! What the agent asks, and who answers.
 
-use agent_duplex::{Ask, Decision, Event};
+use agent_duplex::{Ask, Decision, Event, Permissions};
 use loop_state::Happening;
-use rlm_store::Permissions;
 
 use crate::news::News;
 use crate::runner::Runner;

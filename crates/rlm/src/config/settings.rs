@@ -21,9 +21,10 @@ use agent_drivers::mcp::McpServers;
 use agent_drivers::{
     AgentOptions, acp::AcpOptions, acp::AcpPreset, claude::ClaudeOptions, codex::CodexOptions,
 };
+use agent_duplex::Permissions;
 use clap::builder::TypedValueParser as _;
 use loop_state::{Autonomy, RuleChange, Rules, SessionPolicy};
-use rlm_store::{Leftovers, Permissions, PhaseSettings, Settings};
+use rlm_store::{Leftovers, PhaseSettings, Settings};
 use rlm_terminal::PressActions;
 
 use super::keys::{

@@ -1,8 +1,9 @@
 //! The banner: five lines that say what a run will do before it does it.
 
 use agent_drivers::{AgentConfig, AgentOptions};
+use agent_duplex::Permissions;
 use loop_state::{Autonomy, SessionPolicy};
-use rlm_store::{Permissions, PhaseSettings, Program, Project, RunHead, RunId};
+use rlm_store::{PhaseSettings, Program, Project, RunHead, RunId};
 use rlm_text::count;
 use rlm_text::duration::show;
 use rlm_text::escape::plain;

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use agent_duplex::Permissions;
 use loop_runner::control::Doing;
 use loop_state::{Step, Timestamp};
 use rlm_report::uncommitted;
-use rlm_store::{Committed, Permissions, RunEntry, RunHead, RunState, Uncommitted, Worktree};
+use rlm_store::{Committed, RunEntry, RunHead, RunState, Uncommitted, Worktree};
 use rlm_terminal::style::{BOLD, styled};
 use rlm_terminal::table::{Cell, Column, table};
 use rlm_terminal::{Review, background, tried};

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use agent_drivers::AgentConfig;
 use agent_drivers::mcp::McpServers;
-use rlm_store::{Permissions, PhaseSettings, Program, PromptSource, Settings};
+use agent_duplex::Permissions;
+use rlm_store::{PhaseSettings, Program, PromptSource, Settings};
 
 use super::checks::{
     is_of_project, mcp_servers, prompt, refuse_driver_options, refuse_missing_variables,
@@ -179,19 +180,13 @@ fn permissions(
     saved: Permissions,
     refused: &mut Vec<String>,
 ) -> Permissions {
-    let width = |it: Permissions| match it {
-        Permissions::Deny => 0,
-        Permissions::Ask => 1,
-        Permissions::Edits => 2,
-        Permissions::All => 3,
-    };
     let Some(said) = config.permissions else {
-        if width(saved) > width(Permissions::default()) {
+        if saved.are_wider_than(Permissions::default()) {
             refused.push("permissions `all` (--permissions all)".to_owned());
         }
         return saved;
     };
-    match says_project(tree, "permissions", line.root) && width(said) > width(saved) {
+    match says_project(tree, "permissions", line.root) && said.are_wider_than(saved) {
         true => saved,
         false => said,
     }

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use agent_drivers::AgentConfig;
+use agent_duplex::Permissions;
 use loop_state::SessionPolicy;
-use rlm_store::{Permissions, PhaseSettings, PromptSource, Settings};
+use rlm_store::{PhaseSettings, PromptSource, Settings};
 
 use super::checks::{mcp_servers, refuse_driver_options, refuse_missing_variables};
 use crate::agents::{self, AgentKind};
