@@ -58,12 +58,11 @@
 //   news, recent, feed     what a run tells, the last of it, the channel to its watcher
 //   countdown, heartbeat   what is left of a stop, and the file that says that the loop turns
 //   check, hook            the commands of the loop's own: gates, check, notify command
-//   prompt, claim, limit   what an agent is told, what it promises, when its limit is over
+//   prompt                 what an agent is told
 //   hurry                  the end of an agent by a deadline that may move earlier
 //   control                the socket: what others want of the run, and what they are told; it knows no runner
 //   runner                 the run: its parts, and what it does with them
 mod check;
-mod claim;
 mod clock;
 pub mod control;
 mod countdown;
@@ -72,7 +71,6 @@ mod feed;
 mod heartbeat;
 mod hook;
 mod hurry;
-mod limit;
 mod news;
 mod options;
 mod outcome;

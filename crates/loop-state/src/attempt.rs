@@ -4,8 +4,10 @@
 //! reported. It reads no clock and knows no driver: its caller translates what a conversation publishes to [`AttemptInput`], and carries out each
 //! [`AttemptEffect`]. Each turn is reported exactly once.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::answer::Answer;
 use crate::times::{INTERRUPTED_TURN, POLITE_STOP};
 use crate::{AgentInput, AgentState, PauseAfter, TurnOutcome};
 
@@ -40,13 +42,26 @@ pub enum AttemptInput {
         /// The numbers of the steers that it got.
         steers: Vec<u32>,
     },
-    /// How many tools run now, and how many questions wait for an answer.
-    Open {
-        /// Tools.
-        tools: usize,
-        /// Questions.
-        asks: usize,
+    /// The agent printed a line; of an agent whose output isn't parsed, that is its answer.
+    Line(Vec<u8>),
+    /// The agent wrote a text.
+    Message {
+        /// The text.
+        text: String,
+        /// Whether another one continues it.
+        partial: bool,
     },
+    /// A tool of the agent runs now.
+    ToolStarted {
+        /// The id of the call.
+        id: String,
+        /// Its activity, in a line.
+        activity: String,
+    },
+    /// The tool with this id ended.
+    ToolFinished(String),
+    /// How many questions of the agent wait for an answer now.
+    Asks(usize),
     /// How many tasks the agent has in the background.
     BackgroundTasks(u32),
     /// All that the agent reported at once has been taken.
@@ -233,10 +248,12 @@ pub struct AttemptMachine {
     /// At [`PauseAfter::Tool`] the turn is interrupted as soon as no tool runs, if the run is still to pause then. An interrupt for another reason leaves it.
     pause_at: PauseAfter,
     tasks: u32,
-    tools: usize,
+    /// The activity of each tool that runs, by the id of its call.
+    tools: BTreeMap<String, String>,
     asks: usize,
     /// Whether a tool was called.
     worked: bool,
+    answer: Answer,
 }
 
 type Effects = Vec<AttemptEffect>;
@@ -256,9 +273,10 @@ impl AttemptMachine {
             wanted: Wanted::Nothing,
             pause_at: PauseAfter::Iteration,
             tasks: 0,
-            tools: 0,
+            tools: BTreeMap::new(),
             asks: 0,
             worked: false,
+            answer: Answer::default(),
         }
     }
 
@@ -299,7 +317,23 @@ impl AttemptMachine {
     /// Returns whether the agent waits for something else than its model: such silence is not idleness.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.held_for().is_some() || self.tools > 0 || self.asks > 0
+        self.held_for().is_some() || !self.tools.is_empty() || self.asks > 0
+    }
+
+    /// Returns the activity of each tool that runs, in a line. It comes from the model and may hold anything.
+    pub fn tools(&self) -> impl Iterator<Item = &str> {
+        self.tools.values().map(String::as_str)
+    }
+
+    /// Returns whether the agent made the promise at the end of its answer.
+    #[must_use]
+    pub fn has_claimed(&self, promise: &str) -> bool {
+        self.answer.claims(promise)
+    }
+
+    /// Returns the result of the turn in the agent's words, once.
+    pub fn take_result(&mut self) -> Option<String> {
+        self.answer.take_result()
     }
 
     /// Returns when [`AttemptInput::Time`] is due, if nothing else happens before.
@@ -335,10 +369,23 @@ impl AttemptMachine {
                 has_inputs,
                 steers,
             } => {
+                if !injected {
+                    // A promise of an earlier turn does not count for this one.
+                    self.answer = Answer::default();
+                }
                 self.turn_began(!injected && has_inputs);
                 self.read(steers, &mut effects);
             }
-            AttemptInput::Open { tools, asks } => self.open(tools, asks, moment, &mut effects),
+            AttemptInput::Line(bytes) if !self.understands => self.answer.line(&bytes),
+            AttemptInput::Line(_) => {}
+            AttemptInput::Message { text, partial } => self.answer.message(text, partial),
+            AttemptInput::ToolStarted { id, activity } => {
+                self.answer.tool();
+                self.worked = true;
+                self.tools.insert(id, activity);
+            }
+            AttemptInput::ToolFinished(id) => self.tool_finished(&id, moment, &mut effects),
+            AttemptInput::Asks(asks) => self.asks = asks,
             AttemptInput::BackgroundTasks(tasks) => self.background(tasks, moment),
             AttemptInput::Heard => self.heard(&mut effects),
             AttemptInput::TurnEnded {
@@ -446,15 +493,12 @@ impl AttemptMachine {
         }
     }
 
-    fn open(&mut self, tools: usize, asks: usize, moment: Moment, effects: &mut Effects) {
-        let before = std::mem::replace(&mut self.tools, tools);
-        self.asks = asks;
-        self.worked |= tools > 0;
+    fn tool_finished(&mut self, id: &str, moment: Moment, effects: &mut Effects) {
+        let has_ended = self.tools.remove(id).is_some() && self.tools.is_empty();
         let is_asked = matches!(
             self.wanted,
             Wanted::Stopped { .. } | Wanted::Interrupted { until: Some(_) }
         );
-        let has_ended = before > 0 && tools == 0;
         if !has_ended || is_asked || self.pause_at != PauseAfter::Tool {
             return;
         }
@@ -526,7 +570,7 @@ impl AttemptMachine {
         if exited {
             self.agent.step(AgentInput::Exited);
         }
-        self.tools = 0;
+        self.tools.clear();
         let before = match std::mem::replace(&mut self.phase, Phase::Judged) {
             Phase::Judged => return,
             Phase::Turn => None,
@@ -695,7 +739,8 @@ impl AttemptMachine {
         }
         if self.agent.step(AgentInput::Start).is_some() {
             // Those of the process before it are gone.
-            (self.tasks, self.tools, self.asks) = (0, 0, 0);
+            (self.tasks, self.asks) = (0, 0);
+            self.tools.clear();
             effects.push(AttemptEffect::Start { replace });
         } else {
             self.agent.step(AgentInput::TurnBegan);

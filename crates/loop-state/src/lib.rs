@@ -75,8 +75,10 @@
 //   request, event, effect         what goes into the machine, and what comes out
 //   machine                        the rules of a run
 //   times, deadline                the times of a stop, and its one deadline
+//   answer, limit                  what an agent's words mean: a promise, a result, the end of a limit
 //   agent, attempt                 the machines of an agent's process and of one attempt; they are not saved
 mod agent;
+mod answer;
 mod attempt;
 mod budget;
 mod counts;
@@ -84,6 +86,7 @@ mod deadline;
 mod effect;
 mod event;
 mod head;
+pub mod limit;
 mod machine;
 mod pipeline;
 mod request;

@@ -66,11 +66,6 @@ impl Runner {
         let Some(attempt) = &mut self.agent_io.attempt else {
             return Vec::new();
         };
-        if !assignment.injected {
-            // A promise of an earlier turn does not count for this one.
-            attempt.heard.last_words.clear();
-            attempt.heard.said.clear();
-        }
         let steers = assignment.inputs.iter();
         let steers = steers.filter_map(|input| attempt.sent.remove(&input.receipt));
         let input = AttemptInput::TurnBegan {
@@ -91,7 +86,6 @@ impl Runner {
         let Some(attempt) = &mut self.agent_io.attempt else {
             return Vec::new();
         };
-        attempt.listen(&seen);
         let understands = attempt.understands();
         self.write_transcript(|transcript| match (&seen.raw, understands) {
             (Some((stream, line)), false) => transcript.output(at, *stream, line),
@@ -100,6 +94,10 @@ impl Runner {
         if let Some((stream, line)) = seen.raw
             && (!understands || stream == Stream::Stderr)
         {
+            if stream == Stream::Stdout {
+                let line = AttemptInput::Line(line.bytes.to_vec());
+                let _none = self.step_attempt(line);
+            }
             self.tell(News::Output { stream, line });
         }
         let mut happenings = Vec::new();
@@ -116,9 +114,8 @@ impl Runner {
         let Some(attempt) = &self.agent_io.attempt else {
             return;
         };
-        let (tools, asks) = (attempt.heard.tools.len(), attempt.heard.asks.len());
-        // It may interrupt the turn, which reports nothing by itself.
-        let _none = self.step_attempt(AttemptInput::Open { tools, asks });
+        let asks = attempt.heard.asks.len();
+        let _none = self.step_attempt(AttemptInput::Asks(asks));
         let busy = self
             .agent_io
             .attempt
@@ -171,12 +168,17 @@ impl Runner {
                 }
                 return happenings;
             }
+            Event::Message { text, partial } => {
+                let (text, partial) = (text.clone(), *partial);
+                happenings = self.step_attempt(AttemptInput::Message { text, partial });
+            }
             Event::ToolStarted { id, name, summary } => {
-                let says = format!("{name}: {summary}");
-                attempt.heard.tools.insert(id.clone(), says);
+                let (id, activity) = (id.clone(), format!("{name}: {summary}"));
+                happenings = self.step_attempt(AttemptInput::ToolStarted { id, activity });
             }
             Event::ToolFinished { id, .. } => {
-                attempt.heard.tools.remove(id);
+                // A pause may wait for the moment in which no tool runs.
+                happenings = self.step_attempt(AttemptInput::ToolFinished(id.clone()));
             }
             Event::RateLimited {
                 rejected: true,
@@ -200,7 +202,6 @@ impl Runner {
             _ => {}
         }
         self.tell(News::Agent(event));
-        // A pause waits for the moment in which no tool runs.
         self.note_busy();
         self.refresh_view();
         happenings

@@ -1,7 +1,7 @@
 //! The parts that a run owns; none of them knows the run.
 
 // The modules in reading order; each takes from those above it, and this file from all:
-//   said, attempt, wake   the agent of an attempt: what it said, the handles on it, waiting for it
+//   attempt, wake         the agent of an attempt: the handles on it, waiting for it
 //   kept                  what agents left running for later attempts
 //   commit, settling      the commit of an iteration, the end of an attempt
 //   tidying               older transcripts
@@ -13,7 +13,6 @@ pub(crate) mod commit;
 pub(crate) mod kept;
 pub(crate) mod prompts;
 pub(crate) mod reload;
-pub(crate) mod said;
 pub(crate) mod settling;
 pub(crate) mod tidying;
 pub(crate) mod wake;

@@ -49,6 +49,15 @@ fn turn_began(has_inputs: bool) -> AttemptInput {
     }
 }
 
+fn tool_started() -> AttemptInput {
+    let (id, activity) = ("1".into(), "Bash: make".into());
+    AttemptInput::ToolStarted { id, activity }
+}
+
+fn tool_finished() -> AttemptInput {
+    AttemptInput::ToolFinished("1".into())
+}
+
 fn turn_ended(how: TurnEndKind, outcome: TurnOutcome) -> AttemptInput {
     let (pending, exited) = (false, false);
     AttemptInput::TurnEnded {
@@ -214,20 +223,18 @@ fn an_interrupt_before_the_agent_runs_is_made_when_it_does() {
 
 #[test]
 fn a_pause_interrupts_the_turn_when_the_last_tool_ends() {
-    let open = |tools| AttemptInput::Open { tools, asks: 0 };
     for pausing in [false, true] {
         let mut trace = Trace::new();
-        trace.then(open(1));
+        trace.then(tool_started());
         trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
         trace.moment.pausing = pausing;
-        let interrupts = trace.then(open(0)).len();
+        let interrupts = trace.then(tool_finished()).len();
         assert_eq!(interrupts, usize::from(pausing), "a pause may be withdrawn");
     }
 }
 
 #[test]
 fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
-    let open = |tools| AttemptInput::Open { tools, asks: 0 };
     let pause = AttemptInput::PauseAt(PauseAfter::Tool);
     let interrupt = AttemptInput::Interrupt { unread: true };
     for requests in [[pause.clone(), interrupt.clone()], [interrupt, pause]] {
@@ -236,8 +243,12 @@ fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
         for request in requests {
             trace.then(request);
         }
-        trace.then(open(1));
-        assert_eq!(trace.then(open(0)), [], "the turn is already to end");
+        trace.then(tool_started());
+        assert_eq!(
+            trace.then(tool_finished()),
+            [],
+            "the turn is already to end"
+        );
         // The message gets a turn of its own.
         trace.then(AttemptInput::TurnEnded {
             how: TurnEndKind::Interrupted,
@@ -245,10 +256,10 @@ fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
             pending: true,
             exited: false,
         });
-        trace.then(open(1));
+        trace.then(tool_started());
         let drop_queued = false;
         assert_eq!(
-            trace.then(open(0)),
+            trace.then(tool_finished()),
             [AttemptEffect::Interrupt { drop_queued }]
         );
     }
@@ -256,15 +267,14 @@ fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
 
 #[test]
 fn a_pause_at_a_tool_outlives_the_turn_of_a_message_that_waited() {
-    let open = |tools| AttemptInput::Open { tools, asks: 0 };
     let mut trace = Trace::new();
     trace.moment.pausing = true;
     trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
     for _turn in 0..2 {
-        trace.then(open(1));
+        trace.then(tool_started());
         let drop_queued = false;
         let interrupt = AttemptEffect::Interrupt { drop_queued };
-        assert_eq!(trace.then(open(0)), [interrupt]);
+        assert_eq!(trace.then(tool_finished()), [interrupt]);
         trace.then(AttemptInput::TurnEnded {
             how: TurnEndKind::Interrupted,
             outcome: TurnOutcome::Failed("cut".into()),
@@ -276,13 +286,12 @@ fn a_pause_at_a_tool_outlives_the_turn_of_a_message_that_waited() {
 
 #[test]
 fn a_pause_at_a_tool_that_was_withdrawn_stays_withdrawn() {
-    let open = |tools| AttemptInput::Open { tools, asks: 0 };
     let mut trace = Trace::new();
     trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
     for pausing in [false, true] {
         trace.moment.pausing = pausing;
-        trace.then(open(1));
-        assert_eq!(trace.then(open(0)), []);
+        trace.then(tool_started());
+        assert_eq!(trace.then(tool_finished()), []);
     }
 }
 
@@ -320,21 +329,20 @@ fn a_stopped_agent_is_not_interrupted_for_a_person() {
 
 #[test]
 fn a_new_process_has_nothing_of_the_one_before_it() {
-    let open = |tools| AttemptInput::Open { tools, asks: 0 };
     let mut trace = Trace::new();
     trace.moment.pausing = true;
     trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
     trace.then(AttemptInput::BackgroundTasks(1));
     trace.then(AttemptInput::Interrupt { unread: false });
-    trace.then(open(1));
+    trace.then(tool_started());
     let died = turn_ended(TurnEndKind::Died, TurnOutcome::Failed("gone".into()));
     trace.then(AttemptInput::Exited);
     assert_eq!(reports(&trace.then(died)), [&TurnOutcome::Interrupted]);
     assert!(!trace.machine.is_busy(), "its tool is over");
     trace.then(AttemptInput::Continue);
     trace.then(AttemptInput::Started);
-    trace.then(open(1));
-    assert_eq!(trace.then(open(0)), [], "the pause was over");
+    trace.then(tool_started());
+    assert_eq!(trace.then(tool_finished()), [], "the pause was over");
     assert_eq!(reports(&trace.then(completed())), [&TurnOutcome::Completed]);
 }
 
@@ -404,4 +412,34 @@ fn steers_count_as_read_when_the_agent_answers() {
         ]
     );
     assert_eq!(trace.then(AttemptInput::Answered), []);
+}
+
+#[test]
+fn a_promise_of_an_earlier_turn_does_not_count() {
+    let mut trace = Trace::new();
+    let text = "DONE".to_owned();
+    let partial = false;
+    trace.then(AttemptInput::Message { text, partial });
+    assert!(trace.machine.has_claimed("DONE"));
+    let steers = Vec::new();
+    // More messages for the same turn change nothing.
+    trace.then(AttemptInput::TurnBegan {
+        injected: true,
+        has_inputs: true,
+        steers,
+    });
+    assert!(trace.machine.has_claimed("DONE"));
+    trace.then(turn_began(false));
+    assert!(!trace.machine.has_claimed("DONE"));
+    assert_eq!(trace.machine.take_result(), None);
+}
+
+#[test]
+fn output_counts_as_the_answer_only_of_an_agent_whose_output_is_not_parsed() {
+    for understands in [true, false] {
+        let mut trace = Trace::new();
+        trace.machine = AttemptMachine::new(understands, HOUR);
+        trace.then(AttemptInput::Line(b"DONE".to_vec()));
+        assert_eq!(trace.machine.has_claimed("DONE"), !understands);
+    }
 }

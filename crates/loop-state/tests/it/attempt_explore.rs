@@ -142,13 +142,13 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
             }
         }
         if world.asks_left > 0 || world.ask {
-            let asks = usize::from(!world.ask);
-            add(AttemptInput::Open { tools: 0, asks });
+            add(AttemptInput::Asks(usize::from(!world.ask)));
         }
         if world.tool {
-            add(AttemptInput::Open { tools: 0, asks: 0 });
+            add(AttemptInput::ToolFinished("1".into()));
         } else if world.tools_left > 0 {
-            add(AttemptInput::Open { tools: 1, asks: 0 });
+            let (id, activity) = ("1".into(), "Bash: make".into());
+            add(AttemptInput::ToolStarted { id, activity });
         }
         if world.tasks_left > 0 && !world.task {
             add(AttemptInput::BackgroundTasks(1));
@@ -242,13 +242,14 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
             world.owed = world.owed.max(1);
         }
         AttemptInput::TurnEnded { .. } => (world.turn, world.tool) = (false, false),
-        AttemptInput::Open { tools, asks } => {
-            if *tools > 0 {
-                world.tools_left -= 1;
-            } else if !world.tool {
-                world.asks_left = 0;
-            }
-            (world.tool, world.ask) = (*tools > 0, *asks > 0);
+        AttemptInput::ToolStarted { .. } => {
+            world.tools_left -= 1;
+            world.tool = true;
+        }
+        AttemptInput::ToolFinished(_) => world.tool = false,
+        AttemptInput::Asks(asks) => {
+            world.asks_left = 0;
+            world.ask = *asks > 0;
         }
         AttemptInput::PauseAt(_) => {
             world.pauses_left -= 1;
@@ -475,7 +476,7 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
             };
             let pauses = state.world.pausing
                 && state.world.tool
-                && matches!(input, AttemptInput::Open { tools: 0, .. })
+                && matches!(input, AttemptInput::ToolFinished(_))
                 && agent == AgentState::InTurn;
             let is_asked =
                 { effects.iter() }.any(|effect| matches!(effect, AttemptEffect::Interrupt { .. }));

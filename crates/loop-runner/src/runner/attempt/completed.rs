@@ -1,12 +1,9 @@
 //! What a completed turn comes to.
 
 use agent_duplex::{Completion, EndReason, TurnEnd};
-use loop_state::{
-    AttemptEffect, AttemptInput, Happening, MAX_TEXT, TurnEndKind, TurnOutcome, last_bytes,
-};
+use loop_state::{AttemptEffect, AttemptInput, Happening, TurnEndKind, TurnOutcome};
 
 use crate::control::Wishes;
-use crate::limit;
 use crate::runner::Runner;
 use crate::runner::halt::{describe, timestamp};
 
@@ -50,9 +47,6 @@ impl Runner {
         end: &TurnEnd,
         wishes: &mut Wishes,
     ) -> Vec<Happening> {
-        if let Some(attempt) = &mut self.agent_io.attempt {
-            attempt.heard.tools.clear();
-        }
         let idled = suspicious && self.did_nothing(wishes).await;
         let idled = idled.then_some(Happening::NothingDone);
         idled.into_iter().chain(self.said(end)).collect()
@@ -69,7 +63,9 @@ impl Runner {
         let now = self.clock.now();
         let promise = self.phase().promise.as_ref();
         let attempt = self.agent_io.attempt.as_ref();
-        let claimed = attempt.is_some_and(|attempt| attempt.has_claimed(promise));
+        let claimed = attempt.is_some_and(|attempt| {
+            promise.is_some_and(|promise| attempt.machine.has_claimed(promise))
+        });
         let limited_until = attempt.and_then(|attempt| attempt.heard.limited_until);
         match end.reason {
             EndReason::Completed if claimed => TurnOutcome::Claimed,
@@ -78,7 +74,7 @@ impl Runner {
             EndReason::SessionNotFound => TurnOutcome::SessionLost,
             EndReason::RateLimited => TurnOutcome::RateLimited {
                 reset: { limited_until.and_then(timestamp) }
-                    .or_else(|| limit::named(&end.detail).map(|time| now + time)),
+                    .or_else(|| loop_state::limit::named(&end.detail).map(|time| now + time)),
                 why: describe(end),
             },
             EndReason::ServiceFailed => self.outage(end),
@@ -102,8 +98,8 @@ impl Runner {
     fn said(&mut self, end: &TurnEnd) -> Option<Happening> {
         let head = self.machine.head();
         let is_last = head.phase as usize + 1 >= head.rules.phases.len();
-        let said = self.agent_io.attempt.as_mut()?.heard.said.take();
-        let is_told = !is_last && end.reason == EndReason::Completed && !said.trim().is_empty();
-        is_told.then(|| Happening::Said(last_bytes(&said, MAX_TEXT).to_owned()))
+        let said = self.agent_io.attempt.as_mut()?.machine.take_result();
+        let is_told = !is_last && end.reason == EndReason::Completed;
+        said.filter(|_| is_told).map(Happening::Said)
     }
 }

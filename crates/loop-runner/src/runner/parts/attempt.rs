@@ -1,12 +1,9 @@
 //! The agent's side of an attempt: its conversation, its transcript, and what is heard of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::SystemTime;
 
-use agent_duplex::{
-    Ask, Capability, Conversation, Decision, Event, Observation, Primary, Published, StopReport,
-    Stream,
-};
+use agent_duplex::{Ask, Capability, Conversation, Decision, Primary, Published, StopReport};
 use loop_state::{AttemptMachine, Timestamp, times};
 use rlm_store::deadline::Hurry;
 use rlm_store::transcript::Transcript;
@@ -14,8 +11,6 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::claim;
-use crate::runner::parts::said::Said;
 use crate::view::AgentView;
 
 /// The handles on the agent of an attempt; its state is in `machine`.
@@ -65,14 +60,8 @@ pub(crate) struct Heard {
     pub(crate) pid: Option<u32>,
     /// When the limit is over by which the service last refused a request.
     pub(crate) limited_until: Option<SystemTime>,
-    /// The present activity of its tools, each by its id.
-    pub(crate) tools: BTreeMap<String, String>,
     /// The questions that wait for an answer.
     pub(crate) asks: Vec<Ask>,
-    /// The end of what the agent said last: it may hold a promise.
-    pub(crate) last_words: String,
-    /// The result of the present turn so far.
-    pub(crate) said: Said,
 }
 
 impl Attempt {
@@ -126,41 +115,8 @@ impl Attempt {
             held_for: self.machine.held_for(),
             interruptible: self.is_interruptible(),
             steerable: self.is_steerable(),
-            tools: self.heard.tools.values().cloned().collect(),
+            tools: self.machine.tools().map(ToOwned::to_owned).collect(),
             asks: self.heard.asks.clone(),
-        }
-    }
-
-    /// Returns whether the promise was made at the end of the turn.
-    pub(crate) fn has_claimed(&self, promise: Option<&String>) -> bool {
-        promise.is_some_and(|promise| claim::is_made(&self.heard.last_words, promise))
-    }
-
-    /// Keeps the line that may hold a promise.
-    pub(crate) fn listen(&mut self, seen: &Observation) {
-        if let (Some((Stream::Stdout, line)), false) = (&seen.raw, self.understands())
-            && line.bytes.iter().any(|byte| !byte.is_ascii_whitespace())
-        {
-            self.heard.said.line(&line.bytes);
-            let from = line.bytes.len().saturating_sub(claim::MAX_LINE);
-            self.heard.last_words = String::from_utf8_lossy(&line.bytes[from..]).into_owned();
-        }
-        for event in &seen.events {
-            match event {
-                Event::Message { text, partial } => {
-                    if !partial {
-                        self.heard.said.message(text);
-                    }
-                    self.heard.last_words = if *partial {
-                        String::new()
-                    } else {
-                        text.clone()
-                    };
-                }
-                // A text before a tool is not the end of the turn.
-                Event::ToolStarted { .. } => self.heard.last_words.clear(),
-                _ => {}
-            }
         }
     }
 

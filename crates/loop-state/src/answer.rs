@@ -1,0 +1,175 @@
+//! The answer of an agent in a turn: its last words, which may hold a promise, and its result, which the next phase gets.
+
+use crate::text::{MAX_TEXT, last_bytes};
+
+/// The most bytes of the last line of output that may hold a promise.
+const MAX_LINE: usize = 4096;
+
+/// The answer of the agent in the present turn, so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Answer {
+    /// The last text, unless something came after it that is no end of a turn.
+    last: String,
+    /// The last message; of an agent whose output isn't parsed, the end of what it printed.
+    result: String,
+}
+
+impl Answer {
+    /// Takes a line of output of an agent whose output isn't parsed. Of a long one only the end is kept.
+    pub(crate) fn line(&mut self, bytes: &[u8]) {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return;
+        }
+        let end = |most: usize| String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(most)..]);
+        self.last = end(MAX_LINE).into_owned();
+        self.result.push_str(&end(MAX_TEXT));
+        if !self.result.ends_with('\n') {
+            self.result.push('\n');
+        }
+        if self.result.len() > 4 * MAX_TEXT {
+            self.result = last_bytes(&self.result, MAX_TEXT).to_owned();
+        }
+    }
+
+    /// Takes a message of the agent. A message that another one continues is not the end of a turn.
+    pub(crate) fn message(&mut self, text: String, partial: bool) {
+        if partial {
+            self.last.clear();
+            return;
+        }
+        if !text.trim().is_empty() {
+            self.result.clone_from(&text);
+        }
+        self.last = text;
+    }
+
+    /// Takes notice of a tool: a text before it is not the end of the turn.
+    pub(crate) fn tool(&mut self) {
+        self.last.clear();
+    }
+
+    /// Returns whether the promise is made at the end of the answer.
+    pub(crate) fn claims(&self, promise: &str) -> bool {
+        is_made(&self.last, promise)
+    }
+
+    /// Returns the result and forgets it; `None` for an empty one.
+    pub(crate) fn take_result(&mut self) -> Option<String> {
+        let result = std::mem::take(&mut self.result);
+        (!result.trim().is_empty()).then(|| last_bytes(&result, MAX_TEXT).to_owned())
+    }
+}
+
+/// Returns whether the last line of `text` makes the promise: it is the promise, bare or in its tag, or it ends with the tag.
+///
+/// Only the end counts: a promise that the agent quotes, plans or reads in a file is none.
+fn is_made(text: &str, promise: &str) -> bool {
+    let promise = promise.trim();
+    let Some(last) = text.lines().map(str::trim).rfind(|line| !line.is_empty()) else {
+        return false;
+    };
+    if last == promise {
+        return true;
+    }
+    let tagged = last
+        .strip_suffix("</promise>")
+        .and_then(|rest| rest.rsplit_once("<promise>"));
+    tagged.is_some_and(|(_, said)| said.trim() == promise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn x106d_a_promise_stands_at_the_end() {
+        for text in [
+            "DONE",
+            "all tests pass\n\n  DONE  \n",
+            "<promise>DONE</promise>",
+            "All is well. <promise> DONE </promise>\n\n",
+        ] {
+            assert!(is_made(text, "DONE"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn x106c_a_promise_in_the_middle_is_none() {
+        for text in [
+            "",
+            "I will say <promise>DONE</promise> when all tests pass",
+            "<promise>DONE</promise>\nwas what I was told to say, but a test fails",
+            "DONE is not what I am",
+            "almost DONE",
+            "<promise>NOT DONE</promise>",
+            "> DONE",
+        ] {
+            assert!(!is_made(text, "DONE"), "{text:?}");
+        }
+    }
+
+    /// A piece of an answer.
+    #[derive(Clone, Debug)]
+    enum Piece {
+        Line(&'static str),
+        Message(&'static str),
+        Partial(&'static str),
+        Tool,
+    }
+
+    fn answer(pieces: &[Piece]) -> Answer {
+        let mut answer = Answer::default();
+        for piece in pieces {
+            match piece {
+                Piece::Line(line) => answer.line(line.as_bytes()),
+                Piece::Message(text) => answer.message((*text).into(), false),
+                Piece::Partial(text) => answer.message((*text).into(), true),
+                Piece::Tool => answer.tool(),
+            }
+        }
+        answer
+    }
+
+    #[test]
+    fn the_last_words_are_those_behind_which_nothing_comes() {
+        use Piece::{Line, Message, Partial, Tool};
+        for (pieces, claims, result) in [
+            (vec![], false, None),
+            (vec![Line("DONE")], true, Some("DONE\n")),
+            (vec![Line("DONE"), Line("  ")], true, Some("DONE\n")),
+            (vec![Line("DONE"), Line("no")], false, Some("DONE\nno\n")),
+            (vec![Message("DONE")], true, Some("DONE")),
+            (vec![Message("DONE"), Tool], false, Some("DONE")),
+            (vec![Message("DONE"), Message(" ")], false, Some("DONE")),
+            (vec![Message("a"), Partial("DONE")], false, Some("a")),
+            (vec![Partial("a"), Message("DONE")], true, Some("DONE")),
+            (vec![Tool, Message("DONE")], true, Some("DONE")),
+        ] {
+            let mut answer = answer(&pieces);
+            assert_eq!(answer.claims("DONE"), claims, "{pieces:?}");
+            assert_eq!(answer.take_result().as_deref(), result, "{pieces:?}");
+            assert_eq!(answer.take_result(), None, "{pieces:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_answer_is_bounded_and_ends_as_the_agent_ended_it(lines in prop::collection::vec(("[ab\u{e4}]", 0..9000_usize), 0..12)) {
+            let mut answer = Answer::default();
+            let lines: Vec<_> = lines.iter().map(|(text, count)| text.repeat(*count)).collect();
+            for line in &lines {
+                answer.line(line.as_bytes());
+                prop_assert!(answer.result.len() <= 5 * MAX_TEXT + 4 && answer.last.len() <= 3 * MAX_LINE);
+            }
+            let last = lines.iter().rfind(|line| !line.is_empty());
+            let result = answer.take_result();
+            prop_assert_eq!(result.is_some(), last.is_some());
+            if let (Some(result), Some(last)) = (result, last) {
+                prop_assert!(result.len() <= MAX_TEXT);
+                let kept = last_bytes(last, MAX_TEXT - 1);
+                prop_assert!(result.trim_end().ends_with(last_bytes(kept, 100)));
+            }
+        }
+    }
+}
