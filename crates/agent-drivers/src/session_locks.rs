@@ -3,11 +3,9 @@
 //! Agents let two processes write one session, and afterwards one of the two turns is gone. So a driver takes an advisory lock (`flock`) on a
 //! file a session, and has the guard hold it until the agent's tree is gone: the death of whoever took it frees nothing too early.
 
-mod taking;
-
-pub(crate) use taking::held;
-
-use agent_subprocess::ProcessId;
+use crate::duplex::no_descriptor;
+use agent_duplex::Error;
+use agent_subprocess::{AgentCommand, ProcessId};
 use rustix::fs::{Access, FlockOperation, access, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -87,8 +85,44 @@ impl Lease {
         Lease { lock, is_idle }
     }
 
+    /// Takes a session for an agent that is about to be started; `None` without locks or an id.
+    ///
+    /// # Errors
+    /// [`Error::is_held`] at once when the session is in use: this never waits. [`Error::is_start`] when it can't be locked.
+    pub(crate) fn of(
+        locks: Option<&SessionLocks>,
+        session: Option<&str>,
+    ) -> Result<Option<Self>, Error> {
+        let (Some(locks), Some(session)) = (locks, session) else {
+            return Ok(None);
+        };
+        match locks.take(session) {
+            Ok(lease) => Ok(Some(lease)),
+            Err(Refusal::Held { by, passing: true }) => {
+                Err(Error::releasing(by.to_string(), Some(by.into())))
+            }
+            Err(Refusal::Held { by, passing: false }) => {
+                Err(Error::held(by.to_string(), Some(by.into())))
+            }
+            Err(Refusal::Io(e)) => {
+                let what = format!("the session can't be locked: {e}");
+                let mend = "correct the directory of its locks, or do without";
+                Err(Error::start(format!("{what}; {mend}"), Some(e.into())))
+            }
+        }
+    }
+
+    /// Has the agent's guard hold the session, if one was taken.
+    pub(crate) fn hold(lease: Option<&Self>, command: AgentCommand) -> Result<AgentCommand, Error> {
+        let Some(lease) = lease else {
+            return Ok(command);
+        };
+        let descriptor = lease.descriptor().map_err(no_descriptor)?;
+        Ok(command.hold(descriptor))
+    }
+
     /// Returns the descriptor for a guard to hold.
-    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+    fn descriptor(&self) -> io::Result<OwnedFd> {
         self.lock.descriptor.try_clone()
     }
 

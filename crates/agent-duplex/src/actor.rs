@@ -422,12 +422,12 @@ impl Actor {
     }
 }
 
+/// Waits until `at`. It takes no deadline and no token: each caller races it against a halt in its `select!`.
 async fn until(at: Instant) {
-    // There is nothing to wait for but the time.
     let _elapsed = timeout_at(at, std::future::pending::<()>()).await;
 }
 
-/// Waits until an agent is to be started.
+/// Waits until an agent is to be started, as [`until`].
 async fn due(next: Next) {
     if let Next::At(at) = next {
         until(at).await;

@@ -71,11 +71,12 @@ pub trait Driver: fmt::Debug + Send + Sync {
         }
     }
 
-    /// Opens a connection.
+    /// Opens a connection. A session that is in use is refused at once: the conversation asks again.
     ///
     /// # Errors
     ///
-    /// When the agent can't be started, or can't do what `session` asks.
+    /// When the agent can't be started, or can't do what `session` asks. With [`Error::is_held`] nothing was started; the conversation asks again
+    /// after 50 ms, and for 3 s where [`Error::is_releasing`] is true.
     ///
     /// # Cancel safety
     ///

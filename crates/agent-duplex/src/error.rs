@@ -31,6 +31,8 @@ enum Kind {
     #[error("{message}")]
     Held {
         message: String,
+        /// Whether only the remains of an ended agent can hold it.
+        releasing: bool,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
     #[error(
@@ -105,6 +107,21 @@ impl Error {
     ) -> Self {
         Self(Arc::new(Kind::Held {
             message: message.into(),
+            releasing: false,
+            source,
+        }))
+    }
+
+    /// Makes the answer to a session that only the remains of an ended agent hold: they end by themselves, and then it is free. `message` is for a
+    /// caller that does not wait for that.
+    #[must_use]
+    pub fn releasing(
+        message: impl Into<String>,
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self(Arc::new(Kind::Held {
+            message: message.into(),
+            releasing: true,
             source,
         }))
     }
@@ -132,6 +149,15 @@ impl Error {
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(*self.0, Kind::Held { .. })
+    }
+
+    /// Returns whether the session is [held](Self::is_held) only by what an ended agent left behind, so that it is free soon.
+    #[must_use]
+    pub fn is_releasing(&self) -> bool {
+        let Kind::Held { releasing, .. } = *self.0 else {
+            return false;
+        };
+        releasing
     }
 
     /// Returns whether what was given makes no sense.

@@ -10,7 +10,7 @@ use crate::converse::{Link, Live};
 use crate::duplex::{GEMINI, not_started, start};
 use crate::environment::Environment;
 use crate::mcp::McpServers;
-use crate::session_locks::{SessionLocks, held};
+use crate::session_locks::{Lease, SessionLocks};
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
 };
@@ -319,11 +319,14 @@ impl Driver for AcpDriver {
                 _ => command,
             };
             let command = command.env_remove("CLAUDECODE");
-            let (command, lease) = match (&self.choices.session_locks, &session) {
-                (Some(locks), SessionChoice::Resume(id)) => held(command, Some(locks), id).await?,
-                _ => (command, None),
+            // The id of a fresh session, or of a copy, is known only later.
+            let resumed = match &session {
+                SessionChoice::Resume(id) => Some(id.as_str()),
+                _ => None,
             };
-            if let (GEMINI, SessionChoice::Resume(id)) = (self.kind.name, &session) {
+            let lease = Lease::of(self.choices.session_locks.as_ref(), resumed)?;
+            let command = Lease::hold(lease.as_ref(), command)?;
+            if let (GEMINI, Some(id)) = (self.kind.name, resumed) {
                 self.keep_session(id);
             }
             let wishes = self.wishes(session)?;

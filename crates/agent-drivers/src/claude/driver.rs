@@ -7,7 +7,7 @@ use crate::choices::{Choices, shared_options};
 use crate::converse::{Link, Live};
 use crate::duplex::start;
 use crate::mcp::McpServers;
-use crate::session_locks::{SessionLocks, held};
+use crate::session_locks::{Lease, SessionLocks};
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
 };
@@ -110,6 +110,8 @@ impl Driver for ClaudeDriver {
                 SessionChoice::Resume(id) => id.clone(),
                 _ => Uuid::new_v4().to_string(),
             };
+            // First: a refusal must have started and written nothing, since the conversation asks again.
+            let lease = Lease::of(self.choices.session_locks.as_ref(), Some(&id))?;
             let env = self.options.environment();
             let variable = |name: &str| env.variable(name, &self.context);
             let scratch = &self.context.scratch;
@@ -123,8 +125,7 @@ impl Driver for ClaudeDriver {
             )?;
             let command = env.command(&self.program, &NEEDED, &self.context)?;
             let command = command.args(&arguments.words).env_remove("CLAUDECODE");
-            let (command, lease) = held(command, self.choices.session_locks.as_ref(), &id).await?;
-            let agent = start(command).await?;
+            let agent = start(Lease::hold(lease.as_ref(), command)?).await?;
             let known = Some(id.clone());
             let link = Link::new(agent, NAME, &self.program, &self.context, known);
             let setup = Setup {

@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::Actor;
 use super::command::{Command, Done, answer, halted, halted_before, unless_halted};
 use super::end::Room;
+use super::{Actor, until};
 use crate::starts::Next;
 use crate::{Connection, Error, Event, Lifecycle, SessionChoice, What};
 
 /// The budget for ending what an agent left behind before the next one is started: the usual one of a stop.
 const RETIRE: Duration = Duration::from_secs(8);
+/// How long to wait for a session that an ended agent's remains release.
+const RELEASE: Duration = Duration::from_secs(3);
+/// How often to ask for a session again. A process that only looks whether a lock's file may be removed holds the lock for less.
+const GLANCE: Duration = Duration::from_millis(50);
 
 impl Actor {
     /// Starts an agent; `None` when the conversation is halted meanwhile.
@@ -46,7 +50,7 @@ impl Actor {
     }
 
     async fn try_start(&mut self, session: SessionChoice) -> Option<Result<(), Error>> {
-        self.connection = match self.connect(session).await? {
+        self.connection = match self.connect_released(session).await? {
             Ok(connection) => Some(connection),
             Err(e) => return Some(Err(e)),
         };
@@ -186,6 +190,40 @@ impl Actor {
             self.successor = Some(start);
         } else if let Command::Start { done, .. } = start {
             answer(done, Err(runs_already()));
+        }
+    }
+
+    /// Opens a connection, and waits a little for a session that is about to be released. A stop ends the wait at once: no agent was started.
+    async fn connect_released(
+        &mut self,
+        session: SessionChoice,
+    ) -> Option<Result<Box<dyn Connection>, Error>> {
+        let begun = Instant::now();
+        loop {
+            let connected = self.connect(session.clone()).await?;
+            let limit = match &connected {
+                Err(e) if e.is_releasing() => RELEASE,
+                Err(e) if e.is_held() => GLANCE,
+                _ => return Some(connected),
+            };
+            if begun.elapsed() >= limit {
+                return Some(connected);
+            }
+            self.wait(Instant::now() + GLANCE).await?;
+        }
+    }
+
+    /// Waits until `at` and refuses interrupts meanwhile; `None` when the conversation is halted before.
+    async fn wait(&mut self, at: Instant) -> Option<()> {
+        let due = until(at);
+        tokio::pin!(due);
+        loop {
+            tokio::select! {
+                biased;
+                _ = halted(&mut self.halt) => return None,
+                Some(interrupt) = self.interrupts.recv() => self.keeps.idle(&mut self.halt, interrupt).await,
+                () = &mut due => return Some(()),
+            }
         }
     }
 

@@ -5,10 +5,14 @@ use std::time::Duration;
 use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
 use agent_duplex::{
     Capabilities, ConversationOptions, EndReason, Error, Event, Execution, Input, InputState,
-    Lifecycle, RestartPolicy, What,
+    Lifecycle, RestartPolicy, SessionChoice, What,
 };
 
+use tokio::time::Instant;
+
 use crate::talk::{Talk, delta, resumable, soon};
+
+const BUDGET: Duration = Duration::from_secs(8);
 
 fn missing() -> Error {
     Error::start("the program is missing; install it", None)
@@ -133,4 +137,49 @@ async fn x123a_an_idle_agent_that_can_take_nothing_for_good_is_complained_of() {
     assert_eq!(talk.conversation.pending().len(), 1);
     soon(talk.conversation.stop(Duration::ZERO)).await;
     talk.read_all().await;
+}
+
+fn releasing() -> Error {
+    Error::releasing("somebody had it", None)
+}
+
+#[tokio::test(start_paused = true)]
+async fn p46_a_session_that_is_about_to_be_released_is_waited_for() {
+    let fails = |error: fn() -> Error| Script::new().fails(error);
+    let driver = ScriptedDriver::new(resumable());
+    let driver = (0..9).fold(driver, |driver, _| driver.plays(fails(releasing)));
+    let talk = Talk::with(driver.plays(Script::new()));
+    let start = || talk.conversation.start(SessionChoice::Resume("s".into()));
+    soon(start()).await.unwrap();
+    assert_eq!(talk.driver.sessions().len(), 10);
+    drop(soon(talk.conversation.stop(BUDGET)).await);
+
+    let waits = |error: fn() -> Error| async move {
+        let driver = ScriptedDriver::new(resumable()).repeats(fails(error));
+        let talk = Talk::with(driver);
+        let begun = Instant::now();
+        let error = soon(talk.conversation.start(SessionChoice::Resume("s".into()))).await;
+        assert!(error.unwrap_err().is_held());
+        begun.elapsed().as_millis() / 50
+    };
+    // A process that only looks at a lock holds it for a moment; an agent that runs holds it for long.
+    assert_eq!(waits(|| Error::held("somebody has it", None)).await, 1);
+    assert_eq!(waits(releasing).await, 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p46_a_stop_ends_the_wait_for_a_session_at_once() {
+    let driver = ScriptedDriver::new(resumable()).repeats(Script::new().fails(releasing));
+    let talk = Talk::with(driver);
+    let begun = Instant::now();
+    let (started, report) = tokio::join!(
+        talk.conversation.start(SessionChoice::Resume("s".into())),
+        async {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            talk.conversation.stop(BUDGET).await
+        }
+    );
+    assert!(started.unwrap_err().is_gone());
+    assert!(report.proven, "{report}");
+    assert!(begun.elapsed() < Duration::from_secs(2));
 }

@@ -99,7 +99,7 @@ impl CodexConnection {
         }
     }
 
-    /// Does one round; `false` if there is nothing to do.
+    /// Does one round; `false` if there is nothing to do. It waits for [`LOOK`] at most: its caller has the deadline, or drops the future.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -3,13 +3,15 @@
 use super::start::{RECORDED, recorded};
 use super::*;
 use crate::changes::made;
-use crate::scene::wait_for;
 use agent_drivers::claude::ClaudeOptions;
 use agent_drivers::mcp::{McpServer, McpServers};
 use agent_drivers::{Hidden, SessionHeld, SessionLocks};
-use agent_duplex::{Capability, Error};
+use agent_duplex::{
+    Capability, Conversation, ConversationOptions, Error, Lifecycle, StopStage, What,
+};
+use agent_subprocess::{ProcessId, ProcessStat};
+use rustix::fs::FlockOperation;
 use std::os::unix::fs::PermissionsExt as _;
-use std::task::Poll;
 use std::time::Duration;
 
 /// Copies the private files that it is handed, and lists them with their modes.
@@ -330,32 +332,75 @@ async fn p46_one_session_has_one_agent_at_a_time() {
     drop(second.stop(DEADLINE).await);
     drop(first.stop(DEADLINE).await);
     drop((first, second));
-    let mut third = open(&stranger, session()).await.unwrap();
+    // The guard is about to give the session up.
+    let mut third = loop {
+        match open(&stranger, session()).await {
+            Err(e) if e.is_releasing() => std::thread::park_timeout(Duration::from_millis(5)),
+            third => break third.unwrap(),
+        }
+    };
     drop(third.stop(DEADLINE).await);
     scene.nobody_is_left();
 }
 
-#[tokio::test]
-async fn p46_who_only_looks_at_a_lock_keeps_nobody_out() {
-    let scene = Scene::new();
+/// Locks a session as another process does, and names `holder` as the process that took the lock.
+fn lock_session(scene: &Scene, session: &str, holder: ProcessId) -> std::fs::File {
     let directory = scene.path("sessions");
-    let driver = driver(&scene, "").session_locks(SessionLocks::new(&directory));
-    drop(open(&driver, SessionChoice::Resume("one".to_owned())).await);
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join(format!("{session}.lock"));
+    let file = std::fs::File::create(&path).unwrap();
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let mut record = serde_json::to_value(holder).unwrap();
+    record["since"] = 0.into();
+    std::fs::write(&path, record.to_string()).unwrap();
+    file
+}
+
+/// Begins to start an agent in a session that is locked, and waits until it has met the lock.
+async fn start_locked(scene: &Scene, session: &str) -> (Conversation, impl Future<Output = ()>) {
+    let driver = driver(scene, "").session_locks(SessionLocks::new(scene.path("sessions")));
+    let options = ConversationOptions::default();
+    let (conversation, mut primary) = Conversation::new(Box::new(driver), options);
+    let session = SessionChoice::Resume(session.to_owned());
+    let starting = {
+        let conversation = conversation.clone();
+        tokio::spawn(async move { conversation.start(session).await })
+    };
+    let is_starting = |what: &What| matches!(what, What::Lifecycle(Lifecycle::Starting));
+    while !is_starting(&primary.next().await.unwrap().what) {}
+    let started = async move { starting.await.unwrap().unwrap() };
+    (conversation, started)
+}
+
+#[tokio::test]
+async fn p46_a_look_at_a_lock_keeps_no_agent_out() {
+    let scene = Scene::new();
     // As another process does for a moment that removes old files; this one was a living process's.
-    let path = directory.join("one.lock");
     let parent = rustix::process::getppid().unwrap().as_raw_pid();
-    let stat = std::fs::read_to_string(format!("/proc/{parent}/stat")).unwrap();
-    let start = stat[stat.rfind(')').unwrap()..].split(' ').nth(20).unwrap();
-    let holder = format!(r#"{{"pid":{parent},"start_time":{start},"since":0}}"#);
-    let file = std::fs::File::open(&path).unwrap();
-    let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
-    wait_for("the lock", || rustix::fs::flock(&file, lock).is_ok());
-    std::fs::write(&path, holder).unwrap();
-    let mut second = driver.connect(SessionChoice::Resume("one".to_owned()));
-    let first_look = std::future::poll_fn(|cx| Poll::Ready(second.as_mut().poll(cx))).await;
-    assert!(first_look.is_pending(), "{first_look:?}");
-    drop(file);
-    drop(second.await.unwrap().stop(DEADLINE).await);
+    let parent = ProcessStat::read(parent.unsigned_abs()).unwrap().process;
+    let lock = lock_session(&scene, "one", parent);
+    let (conversation, started) = start_locked(&scene, "one").await;
+    drop(lock);
+    timeout(DEADLINE, started).await.unwrap();
+    drop(conversation.stop(DEADLINE).await);
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn p46_a_stop_ends_the_wait_for_a_session_and_reports_that_nothing_ran() {
+    let scene = Scene::new();
+    // It is dead; what its agent left behind holds the lock.
+    let dead = ProcessId {
+        start_time: 1,
+        ..ProcessId::current()
+    };
+    let _lock = lock_session(&scene, "one", dead);
+    let (conversation, _started) = start_locked(&scene, "one").await;
+    let begun = std::time::Instant::now();
+    let report = conversation.stop(Duration::from_secs(8)).await;
+    assert!(report.proven, "{report}");
+    assert!(begun.elapsed() < Duration::from_secs(1), "{report}");
+    assert_eq!(report.stage, StopStage::AlreadyEnded);
 }
 
 #[tokio::test]
