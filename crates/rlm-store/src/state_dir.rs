@@ -19,7 +19,6 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 pub use owner::{Foreign, check_owner, trust};
-pub use temporary::remove_orphans;
 pub use usage::disk_usage;
 use walk::Place;
 
@@ -31,6 +30,8 @@ mod walk;
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// How many levels of directories [`remove_tree`] enters.
 const DEEPEST: usize = 256;
+/// A temporary file lives for milliseconds. One of this age is an orphan, whoever has its number by now.
+const OLD: Duration = Duration::from_secs(60 * 60);
 
 /// Tells two files apart, whatever their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -399,6 +400,31 @@ pub fn make_private_socket(path: &Path) -> io::Result<()> {
         PRIVATE_FILE,
         AtFlags::empty(),
     )?)
+}
+
+fn is_alive(pid: u32) -> bool {
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| {
+        // Another user's process is alive too.
+        rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+    })
+}
+
+/// Removes the temporary files in a directory whose process is dead, and those that are older than an hour. Returns how many it removed.
+#[must_use]
+pub fn remove_orphans(directory: &Path) -> usize {
+    let entries = entries(directory).unwrap_or_default();
+    let orphans = entries.into_iter().filter(|path| {
+        let Some(pid) = path.file_name().and_then(temporary::owner) else {
+            return false;
+        };
+        let metadata = metadata(path);
+        let age = metadata.ok().and_then(|it| it.modified().elapsed().ok());
+        !is_alive(pid) || age.is_some_and(|age| age > OLD)
+    });
+    orphans.filter(|path| remove_file(path).is_ok()).count()
 }
 
 /// Returns the paths of what is in a directory, in any order.

@@ -1,6 +1,6 @@
 //! What happened in a run, in order, as its journal tells it.
 //!
-//! The journal keeps every event of a run, through compaction, seals and moves; [`Project::timeline`] folds them through the machine again and notes
+//! The journal keeps every event of a run, through compaction, seals and moves; [`Project::timeline`](crate::Project::timeline) folds them through the machine again and notes
 //! what came of each. So a timeline is right wherever the saved state is: after a hard kill, after a resume that went back, after a damage that
 //! cost the newest saves, and while the run is at work. It is as of one save: what was not saved yet is not in it.
 //!
@@ -13,17 +13,16 @@
 //! Its size grows with the number of attempts. Of what gates, checks and failures printed it holds 4 MiB at most; of the oldest ones the last
 //! 400 bytes each.
 
-use checkpoint_store::{Loaded, Seq, reader};
 use loop_state::{
-    Again, CheckResult, Event, Evidence, Head, Occasion, RuleChange, SteerState, StopCause,
-    Timestamp, Usage, Verdict,
+    Again, CheckResult, Evidence, Occasion, RuleChange, SteerState, StopCause, Timestamp, Usage,
+    Verdict,
 };
 
-use crate::runs::options;
-use crate::{Committed, Error, Fate, Project, RunHead, RunId, RunState, runs};
+use crate::{Fate, RunHead, RunState};
 
 mod commits;
 mod fold;
+mod read;
 #[cfg(test)]
 mod tests;
 
@@ -293,41 +292,5 @@ impl Timeline {
         machine
             .active_ms
             .saturating_add(u64::try_from(last).unwrap_or(u64::MAX))
-    }
-}
-
-impl Project {
-    /// Tells what happened in a run. Writes nothing, works while the run lives, and asks git where the run's commits are.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::is_not_found`] when there is no such run, or nothing is saved of it; others when it can't be read. Damage is no error.
-    pub fn timeline(&self, run: &RunId) -> Result<Timeline, Error> {
-        let dir = self.existing(run)?;
-        let unread = |e| Error::store(run, "read", e);
-        let options = options(false);
-        let Loaded {
-            head,
-            events,
-            report,
-            ..
-        } = reader::load_with::<RunHead, Event>(&dir, &options).map_err(unread)?;
-        let head = head.ok_or_else(|| runs::nothing_saved(self, run))?;
-        let state = RunState::of(&head, reader::is_locked(&dir).unwrap_or(false));
-        let mut oldest: Option<Head> = None;
-        let mut committed: Vec<Committed> = Vec::new();
-        reader::history(&dir, &options, |_: Seq, head: RunHead| {
-            if let Some(commit) = head.committed.filter(|it| committed.last() != Some(it)) {
-                committed.push(commit);
-            }
-            let begun = head.machine.counts.processes > 0;
-            oldest = oldest.take().or(begun.then_some(head.machine));
-        })
-        .map_err(unread)?;
-        let mut timeline = fold::timeline(head, state, &events, oldest);
-        let skipped = report.skipped.iter().map(ToString::to_string);
-        timeline.unknown.extend(skipped);
-        commits::fill(self, &mut timeline, committed);
-        Ok(timeline)
     }
 }
