@@ -1,9 +1,11 @@
 //! B7: what an agent writes, from its pipe to lines, to typed events, and to many readers.
 
+mod expected;
 mod floor;
 mod ours;
 mod view;
 
+use expected::Expected;
 pub(crate) use ours::claude;
 
 use std::cell::RefCell;
@@ -187,22 +189,6 @@ impl Work<'_> {
             dropped,
         })
     }
-}
-
-/// What a measured process reads: where it comes from, and how much it is.
-struct Expected {
-    file: String,
-    times: String,
-    bytes: usize,
-    lines: usize,
-    turns: usize,
-}
-
-/// What a measured process found.
-struct Read {
-    took: Duration,
-    lines: usize,
-    dropped: usize,
 }
 
 fn measured(arguments: &[&str]) -> Result<()> {

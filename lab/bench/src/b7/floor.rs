@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::broadcast;
 
-use super::{Expected, Read};
+use super::expected::{Expected, Read};
 use crate::harness::{Process, Result, workers};
 use crate::played::{GO, INTRODUCTION, command, read_line};
 

@@ -9,7 +9,7 @@ use agent_duplex::{
 use agent_subprocess::{AgentCommand, Context, Marker, StdinMode, StopPolicy, Stream};
 use tokio::io::AsyncWriteExt as _;
 
-use super::{Expected, Read};
+use super::expected::{Expected, Read};
 use crate::harness::{Result, one_thread, workers};
 use crate::played::{GO, INTRODUCTION, words};
 

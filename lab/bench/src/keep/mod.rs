@@ -1,6 +1,7 @@
 //! Ways to keep a transcript on disk, which take turns in the benches of the store.
 
 mod floor;
+mod keeper;
 mod ours;
 mod python;
 #[cfg(feature = "sqlite")]
@@ -8,34 +9,17 @@ mod rows;
 mod whole;
 
 use std::path::Path;
-use std::time::Duration;
 
 use crate::harness::{Result, Role};
 use crate::transcript::Delta;
 
 use floor::{Append, Overwrite};
+pub(crate) use keeper::Keeper;
 pub(crate) use ours::Ours;
 use python::Python;
 #[cfg(feature = "sqlite")]
 use rows::Rows;
 use whole::Whole;
-
-/// One way, with a store of its own.
-pub(crate) trait Keeper {
-    /// Adds `delta`, durably as far as this way goes, and says how long that took.
-    fn save(&mut self, delta: &Delta) -> Result<Duration>;
-
-    /// The process that does the work.
-    fn process(&self) -> u32 {
-        std::process::id()
-    }
-}
-
-fn cbor(value: &impl serde::Serialize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    ciborium::into_writer(value, &mut bytes)?;
-    Ok(bytes)
-}
 
 /// How a way is called, and how it begins: in an empty directory, with this transcript.
 pub(crate) struct Way {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use checkpoint_store::{Meta, Options, Writer, reader};
 
-use super::Keeper;
+use super::keeper::Keeper;
 use crate::harness::Result;
 use crate::transcript::{Delta, Event, Head};
 

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use super::Keeper;
+use super::keeper::Keeper;
 use crate::harness::Result;
 use crate::peers::{self, Script};
 use crate::transcript::Delta;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::{Keeper, cbor};
+use super::keeper::{Keeper, cbor};
 use crate::harness::Result;
 use crate::transcript::{Delta, Event, Head};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fs_err::File;
 
-use super::{Keeper, cbor};
+use super::keeper::{Keeper, cbor};
 use crate::harness::Result;
 use crate::transcript::{Delta, Event};
 
