@@ -5,13 +5,9 @@ mod services;
 mod sessions;
 mod stops;
 
-use std::time::Duration;
-
 use super::real::Real;
 use super::scene::{Check, Scene};
 
-/// A whole run: OpenCode alone takes half a minute to start on a loaded machine.
-const RUN: Duration = Duration::from_secs(360);
 /// What the scripted model says when a prompt has no script of its own.
 const DEFAULT: &str = "[[text It goes on.]]";
 

@@ -15,6 +15,8 @@ pub(super) type Check = fn(&Path, &Path) -> String;
 
 /// A whole run: some seconds, on a loaded machine.
 pub(super) const RUN: Duration = Duration::from_secs(120);
+/// The same by an agent of the Agent Client Protocol: OpenCode alone takes half a minute to start on a loaded machine.
+pub(super) const ACP_RUN: Duration = Duration::from_secs(360);
 /// What may live on after `kill -9`, and ten times that before it counts as living.
 pub(super) const BOUND: Duration = Duration::from_secs(2);
 

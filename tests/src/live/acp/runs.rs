@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use fs_err as fs;
 
-use super::RUN;
 use crate::live::real::Real;
+use crate::live::scene::ACP_RUN;
 use crate::live::scene::{Scene, Took, expect, holds, say};
 use crate::model::Outcome;
 use crate::poll_until;
@@ -20,7 +20,7 @@ pub(super) fn iterations(scene: &Scene) -> String {
         "--until",
         "test $(wc -l < progress.txt) -ge 3",
     ];
-    let ended = scene.run(STEP, &until).run(RUN).expect_code(0);
+    let ended = scene.run(STEP, &until).run(ACP_RUN).expect_code(0);
     let lines = fs::read_to_string(scene.file("progress.txt")).unwrap();
     assert_eq!(lines, "1\n2\n3\n", "{ended}");
     assert_eq!(turns(scene), [1; 6], "{ended}");
@@ -33,7 +33,7 @@ pub(super) fn iterations(scene: &Scene) -> String {
 
 pub(super) fn continued(scene: &Scene) -> String {
     let arguments = ["--permissions", "all", "--session", "continue", "-n", "3"];
-    let ended = scene.run(STEP, &arguments).run(RUN).expect_code(0);
+    let ended = scene.run(STEP, &arguments).run(ACP_RUN).expect_code(0);
     assert_eq!(turns(scene), [1, 1, 2, 2, 3, 3], "{ended}");
     let processes = ended.stdout.matches("agent runs (pid").count();
     format!("three turns in one session, by {processes} processes")
@@ -41,14 +41,14 @@ pub(super) fn continued(scene: &Scene) -> String {
 
 pub(super) fn interrupted(scene: &Scene) -> String {
     let (running, terminal) = scene.watched("Write slowly. [[slow 50 60]]", &ALL);
-    terminal.sees("tok5", RUN);
+    terminal.sees("tok5", ACP_RUN);
     let pressed = Instant::now();
     terminal.send("/interrupt\r");
-    terminal.sees("interrupted", RUN);
+    terminal.sees("interrupted", ACP_RUN);
     let waits = Took::since(pressed);
     assert_eq!(scene.requests()[0].outcome, Some(Outcome::ClientGone));
     say(&terminal, "Now briefly. [[text I am brief.]]");
-    running.wait(RUN).expect_code(0);
+    running.wait(ACP_RUN).expect_code(0);
     let requests = scene.requests();
     assert_eq!(requests.len(), 2, "{requests:#?}");
     expect(&requests[1], &["Now briefly."]);
@@ -69,10 +69,10 @@ pub(super) fn interrupted_in_a_tool(scene: &Scene) -> String {
     let pressed = Instant::now();
     terminal.send("/interrupt\r");
     let gone = scene.gone("sleep", pressed);
-    terminal.sees("interrupted", RUN);
+    terminal.sees("interrupted", ACP_RUN);
     let waits = Took::since(pressed);
     say(&terminal, "Now briefly. [[text I am brief.]]");
-    running.wait(RUN).expect_code(0);
+    running.wait(ACP_RUN).expect_code(0);
     let requests = scene.requests();
     assert_eq!(requests.len(), 2, "{requests:#?}");
     expect(&requests[1], &["Work.", "touch begun", "Now briefly."]);
@@ -83,13 +83,13 @@ pub(super) fn interrupted_in_a_tool(scene: &Scene) -> String {
 
 pub(super) fn at_once(scene: &Scene) -> String {
     let (running, terminal) = scene.watched("Write slowly. [[slow 50 60]]", &ALL);
-    terminal.sees("tok5", RUN);
+    terminal.sees("tok5", ACP_RUN);
     let said = Instant::now();
     let steer = ["steer", "--now", "Stop that. [[text I turned.]]"];
-    scene.rlm(&steer).run(RUN).expect_code(0);
-    terminal.sees("I turned.", RUN);
+    scene.rlm(&steer).run(ACP_RUN).expect_code(0);
+    terminal.sees("I turned.", ACP_RUN);
     let took = Took::since(said);
-    running.wait(RUN).expect_code(0);
+    running.wait(ACP_RUN).expect_code(0);
     let requests = scene.requests();
     assert_eq!(requests.len(), 2, "{requests:#?}");
     assert_eq!(requests[0].outcome, Some(Outcome::ClientGone));
@@ -104,9 +104,9 @@ pub(super) fn word(scene: &Scene) -> String {
     let (running, terminal) = scene.watched(prompt, &arguments);
     scene.wait_for_file("begun");
     say(&terminal, "use tabs");
-    terminal.sees("use tabs", RUN);
+    terminal.sees("use tabs", ACP_RUN);
     fs::write(scene.file("go"), "").unwrap();
-    running.wait(RUN).expect_code(0);
+    running.wait(ACP_RUN).expect_code(0);
     let requests = scene.requests();
     let told: Vec<bool> = requests
         .iter()
@@ -134,7 +134,7 @@ pub(super) fn permissions(scene: &Scene) -> String {
         let write = serde_json::json!({path: file, "content": "x"});
         let prompt = format!("Do. [[tool {tool} {write}]] [[sh env > {ran}]] [[text ok]]");
         let arguments = ["--once", "--permissions", permissions];
-        let ended = scene.run(&prompt, &arguments).run(RUN).expect_code(0);
+        let ended = scene.run(&prompt, &arguments).run(ACP_RUN).expect_code(0);
         let denied = ended.stdout.contains("denied:");
         (
             [&written, &ran].map(|name| scene.file(name).exists()),
@@ -150,12 +150,12 @@ pub(super) fn permissions(scene: &Scene) -> String {
 pub(super) fn asked(scene: &Scene) -> String {
     let prompt = "Do it. [[sh touch permitted]] [[text ok]]";
     let (running, terminal) = scene.watched(prompt, &["--once", "--permissions", "ask"]);
-    terminal.sees("may it?", RUN);
+    terminal.sees("may it?", ACP_RUN);
     assert!(!scene.file("permitted").exists());
     // A key that comes before a person could have read the question is no answer to it.
     assert!(poll_until(Duration::from_millis(1500), || None::<()>).is_none());
     terminal.send("y");
-    running.wait(RUN).expect_code(0);
+    running.wait(ACP_RUN).expect_code(0);
     assert!(scene.file("permitted").exists());
     let shown = terminal.scrolled();
     let allowed = { shown.lines() }.find(|line| line.contains("allowed"));

@@ -5,9 +5,9 @@ use std::time::Instant;
 use fs_err as fs;
 use rustix::process::Signal;
 
-use super::RUN;
 use crate::Rlm;
 use crate::live::real::Real;
+use crate::live::scene::ACP_RUN;
 use crate::live::scene::{Scene, Took, expect};
 
 const FAILS: [&str; 3] = ["--once", "--max-failures", "1"];
@@ -15,7 +15,7 @@ const FAILS: [&str; 3] = ["--once", "--max-failures", "1"];
 pub(super) fn limited_once(scene: &Scene) -> String {
     let begun = Instant::now();
     let prompt = "Try. [[status 429 1 1]] [[text It went well.]]";
-    let ended = scene.run(prompt, &FAILS).run(RUN).expect_code(0);
+    let ended = scene.run(prompt, &FAILS).run(ACP_RUN).expect_code(0);
     assert!(ended.stdout.contains("It went well."), "{ended}");
     assert_eq!(scene.requests().len(), 2, "{ended}");
     format!(
@@ -36,12 +36,12 @@ pub(super) fn limited(scene: &Scene) -> String {
     let mut running = scene.run(prompt, &FAILS).args(idle).spawn();
     let said = |shown: &str| { shown.lines().find(|line| line.contains(says)) }.map(str::to_owned);
     let poll = || said(&running.stdout()).map(|line| (line, Took::since(begun)));
-    let (line, took) = crate::wait_for("the limit", RUN, poll);
+    let (line, took) = crate::wait_for("the limit", ACP_RUN, poll);
     // A limit is waited for.
     if !running.has_ended() {
         running.signal(Signal::TERM);
     }
-    running.wait(RUN);
+    running.wait(ACP_RUN);
     scene.expect_nothing_alive();
     let count = scene.requests().len();
     assert!(count > 0, "{line}");
@@ -77,7 +77,7 @@ pub(super) fn not_logged_in(scene: &Scene) -> String {
 /// Expects the run to end because nobody is logged in.
 fn failed(scene: &Scene, run: Rlm<'_>) -> String {
     let begun = Instant::now();
-    let ended = run.run(RUN);
+    let ended = run.run(ACP_RUN);
     let took = Took::since(begun);
     assert!(ended.code() != Some(0), "{ended}");
     let shown = format!("{}{}", ended.stdout, ended.stderr);
@@ -108,13 +108,13 @@ pub(super) fn mcp(scene: &Scene) -> String {
     };
     let mut trust: &[&str] = &[];
     if scene.real == Real::Gemini {
-        let ended = run().run(RUN).expect_code(0);
+        let ended = run().run(ACP_RUN).expect_code(0);
         let says = "the agent does not trust this folder, and uses no MCP servers in it";
         assert!(ended.stdout.contains(says), "{ended}");
         trust = &["--", "--skip-trust"];
     }
     let before = scene.requests().len();
-    let ended = run().args(trust).run(RUN).expect_code(0);
+    let ended = run().args(trust).run(ACP_RUN).expect_code(0);
     assert!(ended.stdout.contains("It is done."), "{ended}");
     let requests = scene.requests().split_off(before);
     let offered = &requests[0].offered;

@@ -5,8 +5,8 @@ use std::time::Instant;
 use fs_err as fs;
 use rustix::process::Signal;
 
-use super::RUN;
 use crate::live::real::Real;
+use crate::live::scene::ACP_RUN;
 use crate::live::scene::{BOUND, Scene, Took, expect};
 use crate::wait_for;
 
@@ -20,7 +20,7 @@ fn cut(scene: &Scene) -> (usize, Took) {
     let before = scene.alive().len();
     running.signal(Signal::KILL);
     let killed = Instant::now();
-    running.wait(RUN).expect_signal(Signal::KILL);
+    running.wait(ACP_RUN).expect_signal(Signal::KILL);
     wait_for("the guard", BOUND * 10, || {
         scene.alive().is_empty().then_some(())
     });
@@ -30,7 +30,7 @@ fn cut(scene: &Scene) -> (usize, Took) {
 
 pub(super) fn killed(scene: &Scene) -> String {
     let (before, gone) = cut(scene);
-    let ended = scene.rlm(&["resume"]).run(RUN).expect_code(0);
+    let ended = scene.rlm(&["resume"]).run(ACP_RUN).expect_code(0);
     assert!(ended.stdout.contains("It goes on."), "{ended}");
     let requests = scene.requests();
     let last = &requests[requests.len() - 1];
@@ -51,7 +51,7 @@ pub(super) fn lost(scene: &Scene) -> String {
         _ => ".claude/projects",
     };
     fs::remove_dir_all(scene.sandbox.home().join(store)).unwrap();
-    let ended = scene.rlm(&["resume"]).run(RUN).expect_code(0);
+    let ended = scene.rlm(&["resume"]).run(ACP_RUN).expect_code(0);
     let says = "the session to go on with does not exist any more; a fresh one gets the prompt";
     assert!(ended.stdout.contains(says), "{ended}");
     let requests = scene.requests();
@@ -75,7 +75,7 @@ pub(super) fn handed_over(scene: &Scene) -> String {
     let resume = scene.rlm(&["resume"]).args(other.arguments());
     let variables = other.variables(&folder, &scene.model).into_iter();
     let resume = variables.fold(resume, |rlm, (name, value)| rlm.env(name, value));
-    let ended = resume.run(RUN).expect_code(0);
+    let ended = resume.run(ACP_RUN).expect_code(0);
     let line = { ended.stdout.lines() }.find(|line| line.contains("whose conversation"));
     let line = line.unwrap_or_else(|| panic!("{ended}"));
     let requests = scene.requests();

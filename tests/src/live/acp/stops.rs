@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::RUN;
 use crate::live::real::Real;
+use crate::live::scene::ACP_RUN;
 use crate::live::scene::{Scene, Took};
 use crate::{Running, wait_for};
 
@@ -29,7 +29,7 @@ pub(super) fn stopped(scene: &Scene) -> String {
     }
     let sent = Instant::now();
     running.signal(Signal::TERM);
-    running.wait(RUN).expect_signal(Signal::TERM);
+    running.wait(ACP_RUN).expect_signal(Signal::TERM);
     let took = Took::since(sent);
     scene.expect_nothing_alive();
     format!("of {count} processes none was left after {took}")
@@ -53,7 +53,7 @@ pub(super) fn agent_killed(scene: &Scene) -> String {
     let killed = Instant::now();
     kill_process(pid(&running), Signal::KILL).unwrap();
     let gone = scene.gone("sleep", killed);
-    let ended = running.wait(RUN);
+    let ended = running.wait(ACP_RUN);
     assert!(ended.stdout.contains("killed by signal 9"), "{ended}");
     assert!(ended.code() != Some(0), "{ended}");
     scene.expect_nothing_alive();
@@ -69,12 +69,12 @@ pub(super) fn agent_ended(scene: &Scene) -> String {
         .run("Write. [[slow 50 60]]", &FAILS)
         .args(["--once"])
         .spawn();
-    wait_for("text in its transcript", RUN, || {
-        let logs = scene.rlm(&["logs"]).run(RUN).stdout;
+    wait_for("text in its transcript", ACP_RUN, || {
+        let logs = scene.rlm(&["logs"]).run(ACP_RUN).stdout;
         logs.contains("tok5 ").then_some(())
     });
     kill_process(pid(&running), Signal::TERM).unwrap();
-    let ended = running.wait(RUN);
+    let ended = running.wait(ACP_RUN);
     assert!(ended.code() != Some(0), "{ended}");
     scene.expect_nothing_alive();
     let line = ended.stdout.lines().find(|line| line.contains("failed"));
@@ -85,7 +85,7 @@ pub(super) fn leftover(scene: &Scene) -> String {
     let prompt = "Work. [[sh setsid sleep 602 >/dev/null 2>&1 & touch begun]] [[text It is done.]]";
     let ended = scene
         .run(prompt, &["--once", "--permissions", "all"])
-        .run(RUN)
+        .run(ACP_RUN)
         .expect_code(0);
     scene.expect_nothing_alive();
     // An adapter's own agent may be on its way out, too.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Dialect;
+use super::protocol::Dialect;
 use crate::model::reply::{Call, Reply};
 use crate::model::request::{Asked, Tool, array, text_of, without};
 use crate::model::script;
