@@ -7,14 +7,7 @@ mod parts;
 use agent_duplex::contract::{Cell, Scenario, play, table};
 use agent_duplex::{Capabilities, Capability};
 use faults::{Part, breaking};
-use parts::keeping;
-
-fn all() -> Capabilities {
-    use Capability::{Fork, Interrupt, Permissions, Resume, Steer, Tools, Usage};
-    [Interrupt, Steer, Resume, Tools, Usage, Permissions, Fork]
-        .into_iter()
-        .fold(Capabilities::none(), Capabilities::with)
-}
+use parts::{all, keeping};
 
 async fn column(capabilities: Capabilities) -> Vec<(Scenario, Cell)> {
     let mut cells = Vec::new();

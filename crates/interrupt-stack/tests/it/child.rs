@@ -18,7 +18,10 @@ use rustix::{
     termios::{OptionalActions, tcgetattr, tcsetattr},
 };
 
-use crate::{DEADLINE, probe::VARIABLE, wait_for};
+use crate::{DEADLINE, wait_for};
+
+/// The variable that tells this binary which probe to be.
+pub(crate) const VARIABLE: &str = "INTERRUPT_STACK_PROBE";
 
 /// This binary again, as a probe.
 fn again(probe: &str) -> Command {

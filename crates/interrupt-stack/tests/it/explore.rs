@@ -6,6 +6,7 @@
 mod facts;
 mod invariants;
 mod sabotage;
+mod step;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -16,34 +17,11 @@ use std::{
 use facts::Facts;
 use interrupt_stack::{
     Cause, PressSource,
-    ladder::{Effect, Press, Resolution, Rules},
+    ladder::{Resolution, Rules},
 };
-use invariants::INVARIANTS;
+use invariants::{INVARIANTS, Moment};
 use sabotage::{Machine, SABOTAGES, Sabotage};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Press(PressSource),
-    Tick(Tick),
-    Push,
-    /// The handler at this place, counted from the lowest.
-    Drop(usize),
-    Take,
-    Resolve(Resolution),
-    Terminate(Cause),
-    /// For the handler at this place.
-    Request(usize),
-    Resumed,
-}
-
-/// How far time goes. Between "one millisecond before" and "at" lies each boundary of the rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tick {
-    Before,
-    At,
-    /// An hour at once, as after a sleep of the machine: what was due is noticed only then.
-    Late,
-}
+use step::{Step, Tick};
 
 /// One state, and one of the ways that lead there.
 #[derive(Clone)]
@@ -52,22 +30,6 @@ struct Node {
     facts: Facts,
     now: u64,
     way: Vec<Step>,
-}
-
-/// One step, as an invariant sees it.
-struct Moment<'a> {
-    step: Step,
-    before: &'a Facts,
-    after: &'a Facts,
-    /// The machine after the step.
-    machine: &'a Machine,
-    now: u64,
-    /// The time before it.
-    earlier: u64,
-    /// What was said, and when.
-    effects: &'a [(u64, Effect)],
-    /// What `take` gave.
-    got: Option<Press>,
 }
 
 #[derive(Debug, Default)]

@@ -1,66 +1,25 @@
 //! The child's side of the tests with processes: this binary again, told by an environment variable what to be.
 
 use std::{
-    io::{Write, stdin},
     sync::Arc,
     task::{Context, Wake, Waker},
     time::Duration,
 };
 
-use interrupt_stack::{Builder, Cause, Interrupts, die_by};
+use interrupt_stack::{Cause, die_by};
 
 #[cfg(feature = "driver")]
 mod driven;
+mod lines;
 mod programs;
 mod seats;
 mod states;
 #[cfg(feature = "tracing")]
 mod traced;
 
-pub(crate) const VARIABLE: &str = "INTERRUPT_STACK_PROBE";
-
-fn say(line: &str) {
-    // One write, so that two processes on a terminal do not mix their lines. Where nobody listens, nothing is to be done.
-    drop(std::io::stderr().write_all(format!("probe: {line}\n").as_bytes()));
-}
-
-/// Says that signals may come, and to whom.
-fn ready() {
-    say(&format!("ready {}", std::process::id()));
-}
-
-fn park() -> ! {
-    loop {
-        std::thread::park();
-    }
-}
-
-fn line() {
-    stdin().read_line(&mut String::new()).unwrap();
-}
-
-/// Says each accepted press and the cause, from a thread that nothing blocks.
-fn report(interrupts: &Interrupts) {
-    let interrupts = interrupts.clone();
-    std::thread::spawn(move || {
-        let (mut presses, mut cause) = (0, None);
-        loop {
-            if interrupts.presses() > presses {
-                presses += 1;
-                say(&format!("press {presses}"));
-            }
-            if cause.is_none() && interrupts.cause().is_some() {
-                cause = interrupts.cause();
-                say(&format!("shutdown {:?}", cause.unwrap()));
-            }
-            std::thread::park_timeout(Duration::from_millis(1));
-        }
-    });
-}
-
-fn builder() -> Builder {
-    Interrupts::builder()
-}
+use crate::child::VARIABLE;
+use lines::{builder, line, park, ready, report, say};
+use programs::hung;
 
 #[test]
 fn probe() {
@@ -132,17 +91,6 @@ fn slow_start() {
     let cause = runtime.block_on(interrupts.cancelled());
     say(&format!("cleanup {cause:?}"));
     die_by(cause);
-}
-
-/// A handler that never takes, and a shutdown that never ends.
-fn hung(builder: Builder) -> ! {
-    let interrupts = builder.install().unwrap();
-    let _handler = interrupts.push("run");
-    report(&interrupts);
-    seats::wait_for_the_foreground();
-    seats::change_terminal();
-    ready();
-    park()
 }
 
 fn blocked_workers() {

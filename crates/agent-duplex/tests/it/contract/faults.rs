@@ -1,7 +1,7 @@
 //! Who breaks the contract, with one fault each.
 
 use super::bent::{Bend, Bent};
-use super::parts::{Actor, Moves as _, actor, asks, cant, copy, driver, flood, start, used};
+use super::parts::{Actor, Moves as _, actor, all, asks, cant, copy, driver, flood, start, used};
 use agent_duplex::contract::Scenario;
 use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
 use agent_duplex::{
@@ -18,7 +18,7 @@ pub(super) struct Part {
 
 /// Who breaks it: one fault each.
 pub(super) fn breaking() -> Vec<Part> {
-    let all = super::all();
+    let all = all();
     let plays = |script: Script| actor(driver(all).plays(script).repeats(start().parrot()));
     let plain = |script: Script| {
         actor(

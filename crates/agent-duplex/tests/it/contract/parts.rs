@@ -10,6 +10,14 @@ use agent_duplex::{
     ToolOutcome, TurnEnd, Usage,
 };
 
+/// Everything that the scenarios ask of a driver.
+pub(super) fn all() -> Capabilities {
+    use Capability::{Fork, Interrupt, Permissions, Resume, Steer, Tools, Usage};
+    [Interrupt, Steer, Resume, Tools, Usage, Permissions, Fork]
+        .into_iter()
+        .fold(Capabilities::none(), Capabilities::with)
+}
+
 /// A stage whose agent plays scripts.
 pub(super) struct Actor {
     pub(super) driver: Bent,
@@ -66,7 +74,7 @@ pub(super) fn actor(driver: ScriptedDriver) -> Actor {
 pub(super) fn mute() -> Actor {
     Actor {
         mute: true,
-        ..actor(ScriptedDriver::new(super::all()))
+        ..actor(ScriptedDriver::new(all()))
     }
 }
 

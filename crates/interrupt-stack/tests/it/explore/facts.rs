@@ -7,7 +7,7 @@ use interrupt_stack::{
     ladder::{Effect, Press, Resolution},
 };
 
-use super::Step;
+use super::step::Step;
 
 pub(super) const DEBOUNCE: u64 = 30;
 pub(super) const TAKE: u64 = 1000;

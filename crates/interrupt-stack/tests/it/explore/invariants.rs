@@ -2,13 +2,30 @@
 
 use interrupt_stack::{
     Cause, HandlerId, PressSource,
-    ladder::{Effect, Resolution},
+    ladder::{Effect, Press, Resolution},
 };
 
 use super::{
-    Moment, Step,
-    facts::{COOLDOWN, DEBOUNCE, SHUTDOWN, TAKE},
+    facts::{COOLDOWN, DEBOUNCE, Facts, SHUTDOWN, TAKE},
+    sabotage::Machine,
+    step::Step,
 };
+
+/// One step, as an invariant sees it.
+pub(super) struct Moment<'a> {
+    pub(super) step: Step,
+    pub(super) before: &'a Facts,
+    pub(super) after: &'a Facts,
+    /// The machine after the step.
+    pub(super) machine: &'a Machine,
+    pub(super) now: u64,
+    /// The time before it.
+    pub(super) earlier: u64,
+    /// What was said, and when.
+    pub(super) effects: &'a [(u64, Effect)],
+    /// What `take` gave.
+    pub(super) got: Option<Press>,
+}
 
 type Invariant = (&'static str, &'static str, fn(&Moment) -> bool);
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use interrupt_stack::{Builder, Driver, Handler, Installed, PressSource, die_by};
 use tokio::runtime::Runtime;
 
-use super::{builder, line, ready, say, seats};
+use super::lines::{builder, line, park, ready, say};
+use super::seats;
 
 pub(super) fn run(name: &str) -> bool {
     match name {
@@ -93,7 +94,7 @@ fn idle() -> ! {
         run.try_take().unwrap().handled();
     }
     say("70000 presses");
-    super::park()
+    park()
 }
 
 /// Nobody drives any more: what was pressed is found by whoever looks.
@@ -125,7 +126,7 @@ fn over() -> ! {
     let end = async { tokio::time::timeout(crate::DEADLINE, task).await };
     runtime.block_on(end).unwrap().unwrap();
     ready();
-    super::park()
+    park()
 }
 
 /// Lets the signals go while the ladder lives on, with a press that nobody has read.
@@ -138,5 +139,5 @@ fn unread() -> ! {
     let unread = ladder.presses();
     drop(interrupts);
     say(&format!("{unread}, then {}", ladder.presses()));
-    super::park()
+    park()
 }

@@ -9,7 +9,9 @@ use rustix::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{VARIABLE, builder, ready, say, seats};
+use super::lines::{builder, line, park, ready, report, say};
+use super::seats;
+use crate::child::VARIABLE;
 use crate::{audited, pass};
 
 pub(super) fn run(name: &str) -> bool {
@@ -19,18 +21,18 @@ pub(super) fn run(name: &str) -> bool {
         "counting for ever" => counting_for_ever(builder().hard_exit(HardExit::Off)),
         "long debounce" => fed(builder().debounce(Duration::from_secs(60)), true),
         "long debounce, nobody answers" => fed(builder().debounce(Duration::from_secs(60)), false),
-        "hung by thread" => super::hung(builder().hard_exit(HardExit::Thread)),
-        "hung, exit hook" => super::hung(hooked(|_| {})),
-        "hung, hung exit hook" => super::hung(hooked(|_| super::park())),
-        "raw, hung exit hook" => raw_presses(hooked(|_| super::park())),
-        "hung unrestored" => super::hung(builder().restore_terminal(false)),
-        "hung by callback" => super::hung(builder().hard_exit(told())),
+        "hung by thread" => hung(builder().hard_exit(HardExit::Thread)),
+        "hung, exit hook" => hung(hooked(|_| {})),
+        "hung, hung exit hook" => hung(hooked(|_| park())),
+        "raw, hung exit hook" => raw_presses(hooked(|_| park())),
+        "hung unrestored" => hung(builder().restore_terminal(false)),
+        "hung by callback" => hung(builder().hard_exit(told())),
         "forwarding" => forwarding(),
         "forking" => forking(),
         "suspendable" => suspendable(hooks(builder())),
         "slowly suspendable" => suspendable(hooks(builder()).on_suspend(|| {
             say("suspends");
-            super::line();
+            line();
             say("has suspended");
         })),
         "unsuspendable" => suspendable(builder()),
@@ -60,9 +62,9 @@ fn counting(builder: Builder) -> ! {
 fn counting_for_ever(builder: Builder) -> ! {
     let interrupts = builder.install().unwrap();
     ready();
-    super::line();
+    line();
     say(&format!("{} presses", interrupts.presses()));
-    super::park()
+    park()
 }
 
 /// Asks for a stop, in a process group of its own, when the ladder lives on without the signals.
@@ -74,7 +76,7 @@ fn suspended_when_let_go() -> ! {
     ready();
     injector.suspend();
     say("goes on");
-    super::park()
+    park()
 }
 
 /// A thread that answers.
@@ -100,7 +102,7 @@ fn fed(builder: Builder, is_answered: bool) -> ! {
     }
     ready();
     loop {
-        super::line();
+        line();
         interrupts.injector().press(PressSource::Injected);
         say(&format!("{} presses", interrupts.presses()));
     }
@@ -126,7 +128,7 @@ fn raw_presses(builder: Builder) -> ! {
     let _handler = interrupts.push("run");
     ready();
     loop {
-        super::line();
+        line();
         interrupts.injector().press(PressSource::RawByte);
         say("pressed");
     }
@@ -162,7 +164,7 @@ fn forking() -> ! {
     let _handler = interrupts.push("run");
     ready();
     loop {
-        super::line();
+        line();
         let pid = audited::fork_and_wait();
         say(&format!("forked {pid}"));
         let (_, status) = waitpid(Pid::from_raw(pid), WaitOptions::empty())
@@ -314,4 +316,15 @@ fn exiting() -> ! {
     ready();
     assert_eq!(interrupts.wait(), Cause::Press);
     std::process::exit(130)
+}
+
+/// A handler that never takes, and a shutdown that never ends.
+pub(super) fn hung(builder: Builder) -> ! {
+    let interrupts = builder.install().unwrap();
+    let _handler = interrupts.push("run");
+    report(&interrupts);
+    seats::wait_for_the_foreground();
+    seats::change_terminal();
+    ready();
+    park()
 }

@@ -7,7 +7,8 @@ use rustix::{
     termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp},
 };
 
-use super::{VARIABLE, park, say};
+use super::lines::{park, say};
+use crate::child::VARIABLE;
 
 fn lead() {
     setsid().unwrap();

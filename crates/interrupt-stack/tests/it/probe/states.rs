@@ -12,7 +12,8 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{builder, park, ready, seats};
+use super::lines::{builder, park, ready};
+use super::seats;
 use crate::audited;
 
 /// Who listens to presses, for as long as it is kept.
@@ -208,7 +209,7 @@ fn never_driven() -> bool {
     let _handler = interrupts.push("run");
     seats::change_terminal();
     ready();
-    super::park()
+    park()
 }
 
 /// The future was polled, and now its runtime is stuck.
@@ -223,6 +224,6 @@ fn stuck_driver() -> bool {
         tokio::task::yield_now().await;
         seats::change_terminal();
         ready();
-        super::park()
+        park()
     })
 }

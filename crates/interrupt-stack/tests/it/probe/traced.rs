@@ -7,7 +7,7 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-use super::{builder, park, ready, say};
+use super::lines::{builder, park, ready, say};
 
 pub(super) fn run(name: &str) -> bool {
     match name {

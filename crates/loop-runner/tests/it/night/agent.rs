@@ -341,7 +341,7 @@ impl Act {
 }
 
 /// Takes its time: nobody shuts this gate.
-pub(crate) async fn rest(time: Duration) {
+async fn rest(time: Duration) {
     let _elapsed = SleepGate::new().sleep(time).await;
 }
 

@@ -2,9 +2,9 @@
 
 use agent_duplex::BoxFuture;
 use agent_subprocess::Context;
+use cancellable_sleep::SleepGate;
 use loop_state::{CheckResult, Command, Rules};
 
-use super::agent::rest;
 use super::bent::Bent;
 use super::dice::Dice;
 use super::phases::Place;
@@ -74,7 +74,7 @@ pub(crate) fn play(
     let world = world.clone();
     Box::pin(async move {
         let long = dice.seconds(0, 240);
-        rest(long).await;
+        let _elapsed = SleepGate::new().sleep(long).await;
         let passes = match command {
             Command::Gate(_) => dice.hits(850),
             Command::Check => dice.hits(40),
