@@ -74,6 +74,7 @@ mod tests {
             is_published: true,
             features: names(&["x", "y", "z"]),
             default_features: names(&["y"]),
+            roots: Vec::new(),
             dependencies: Vec::new(),
         };
         let sets = sets(&package, choice);

@@ -171,6 +171,7 @@ mod tests {
             is_published: true,
             features: Vec::new(),
             default_features: Vec::new(),
+            roots: Vec::new(),
             dependencies: Vec::new(),
         };
         let workspace = Workspace {

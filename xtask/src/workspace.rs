@@ -27,6 +27,15 @@ pub(crate) struct Package {
     pub(crate) features: Vec<String>,
     pub(crate) default_features: Vec<String>,
     pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) roots: Vec<Root>,
+}
+
+/// The first file of a target.
+#[derive(Debug, Clone)]
+pub(crate) struct Root {
+    pub(crate) file: PathBuf,
+    /// Whether it is a test, a bench or an example, which nothing ships.
+    pub(crate) is_test: bool,
 }
 
 /// One line of a `[dependencies]` table.
@@ -90,7 +99,14 @@ impl Package {
         let features = all
             .map(|(name, _)| name.clone())
             .filter(|name| name != "default");
+        let roots = array(&package["targets"]).map(|target| Root {
+            file: text(&target["src_path"]).into(),
+            is_test: ["test", "bench", "example"]
+                .iter()
+                .any(|kind| target["kind"][0] == **kind),
+        });
         Self {
+            roots: roots.collect(),
             is_library,
             features: features.collect(),
             default_features: array(&package["features"]["default"]).map(text).collect(),

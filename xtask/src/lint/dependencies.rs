@@ -199,6 +199,7 @@ mod tests {
             is_published: true,
             features: Vec::new(),
             default_features: Vec::new(),
+            roots: Vec::new(),
             dependencies: vec![dependency],
         }])
     }

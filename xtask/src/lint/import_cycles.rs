@@ -1,7 +1,8 @@
-//! Refuses modules that import each other in a circle of more than two: such modules can only be read, moved and tested together.
+//! Refuses a group of more than two modules that import each other, directly or through others: such modules can only be read, moved and tested together.
 //!
-//! An import is a path to a name, in a `use` or in the code, and leads to the module that defines the name, also through a re-export. Two modules may
-//! import each other (a parent and its child often do). What only tests import does not count.
+//! An import is a path to a name, in a `use`, in the code or in an attribute, and leads to the module that defines the name, also through a re-export or a
+//! glob. Two modules may import each other (a parent and its child often do). Each target of a package is judged by itself. What only the tests of a library or
+//! program import does not count; in a target that is a test, everything counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,77 +10,111 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use crate::workspace::{Package, Workspace};
+use crate::lint::shipped;
+use crate::workspace::{Root, Workspace};
 
 /// How many re-exports a name may go through.
 const RE_EXPORTS: usize = 16;
 
-/// Where a module stands below the crate's root.
+/// The words that define the name behind them.
+const DEFINES: [&str; 9] = [
+    "fn",
+    "struct",
+    "enum",
+    "union",
+    "trait",
+    "type",
+    "const",
+    "static",
+    "macro_rules",
+];
+
+/// The parents of the groups that are still to be taken apart.
+const STILL_OPEN: [&str; 2] = ["acp::protocol", "persistence"];
+
+/// Where a module stands below the target's root.
 type ModulePath = Vec<String>;
 
-/// Names the circles of each crate: of files, and of top modules, which have their whole folder in them.
+/// Names the groups of each target: of files, and of top modules, which have their whole folder in them.
 pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
-    let judged = workspace.packages.iter().flat_map(|package| {
-        let house = House::read(package);
-        let circles = [house.circles(), house.tops().circles()];
-        let lines = circles.iter().flatten().flat_map(|circle| {
-            let first = format!("{}: modules import each other in a circle", package.name);
-            std::iter::once(first).chain(circle.lines())
-        });
-        lines.collect::<Vec<_>>()
-    });
-    judged.collect()
+    let mut wrong = Vec::new();
+    for package in &workspace.packages {
+        for root in &package.roots {
+            let file = root.file.strip_prefix(&workspace.root);
+            let target = format!(
+                "{} ({})",
+                package.name,
+                file.unwrap_or(&root.file).display()
+            );
+            let (house, unread) = House::read(root);
+            wrong.extend(unread.iter().map(|why| format!("{target}: {why}")));
+            let is_open = |group: &&Group| STILL_OPEN.iter().any(|it| group.modules.contains(*it));
+            let groups = [house.groups(), house.tops().groups()];
+            for group in groups.iter().flatten().filter(|group| !is_open(group)) {
+                wrong.push(format!("{target}: modules import each other in a circle"));
+                wrong.extend(group.lines());
+            }
+        }
+    }
+    wrong
 }
 
-/// The modules of a crate and who imports whom.
+/// The modules of a target and who imports whom.
 #[derive(Debug, Default)]
 struct House {
     /// For each module, the modules that it imports from, with one of the names.
     imports: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// Modules that import each other, directly or through others.
+/// Modules that import each other, directly or through others, and each of these imports.
 #[derive(Debug)]
-struct Circle {
+struct Group {
     modules: BTreeSet<String>,
-    /// One way round through three or more of them: each with the name that it imports from the next.
-    way: Vec<(String, String)>,
+    imports: Vec<String>,
 }
 
-impl Circle {
+impl Group {
     fn lines(&self) -> impl Iterator<Item = String> {
         let modules: Vec<&str> = self.modules.iter().map(String::as_str).collect();
         let all = format!("  {} modules: {}", modules.len(), modules.join(", "));
-        let next = self.way.iter().skip(1).chain(self.way.first());
-        let way = self.way.iter().zip(next);
-        let way = way.map(|((from, name), (to, _))| format!("    {from} takes {name} from {to}"));
-        std::iter::once(all).chain(way)
+        let imports = self.imports.iter().map(|line| format!("    {line}"));
+        std::iter::once(all).chain(imports)
     }
 }
 
 impl House {
-    fn read(package: &Package) -> Self {
-        let roots = ["src/lib.rs", "src/main.rs"].map(|file| package.folder.join(file));
-        let Some(root) = roots.into_iter().find(|file| file.is_file()) else {
-            return Self::default();
+    /// Reads a target, and says which of its modules it could not read.
+    fn read(root: &Root) -> (Self, Vec<String>) {
+        let mut reading = Reading {
+            is_test: root.is_test,
+            ..Reading::default()
         };
-        let mut modules = BTreeMap::new();
-        let folder = package.folder.join("src");
-        read_module(&root, &folder, &Vec::new(), &mut modules);
-        Self::of(&modules)
+        let folder = root.file.parent().unwrap_or(&root.file);
+        reading.module(&root.file, folder, &Vec::new());
+        (Self::of(&reading.modules), reading.unread)
     }
 
-    fn of(modules: &BTreeMap<ModulePath, Module>) -> Self {
+    fn of(modules: &Modules) -> Self {
         let mut house = Self::default();
         for (path, module) in modules {
             let imports = house.imports.entry(named(path)).or_default();
-            for used in &module.used {
-                let Some(Found::Name(of, name)) = find(modules, path, used, 0) else {
-                    continue;
-                };
-                if of != *path {
+            let mut note = |found: Option<Found>| {
+                if let Some(Found::Name(of, name)) = found
+                    && of != *path
+                {
                     imports.entry(named(&of)).or_insert(name);
                 }
+            };
+            for used in &module.used {
+                note(find(modules, path, used, 0));
+            }
+            let own = |word: &str| {
+                module.defined.contains(word)
+                    || module.names.contains_key(word)
+                    || module.children.contains_key(word)
+            };
+            for word in module.words.iter().filter(|word| !own(word)) {
+                note(through_globs(modules, path, word, 0));
             }
         }
         house
@@ -101,26 +136,40 @@ impl House {
         tops
     }
 
-    /// The groups in which there is a way round through three modules or more.
-    fn circles(&self) -> Vec<Circle> {
+    /// The groups of more than two modules of which each reaches each.
+    fn groups(&self) -> Vec<Group> {
         let reach: BTreeMap<&str, BTreeSet<&str>> = self
             .imports
             .keys()
             .map(|module| (module.as_str(), self.reached_from(module)))
             .collect();
-        let mut circles: Vec<Circle> = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
         for module in self.imports.keys() {
-            if circles.iter().any(|circle| circle.modules.contains(module)) {
+            if groups.iter().any(|group| group.modules.contains(module)) {
                 continue;
             }
             let both = reach[module.as_str()].iter();
             let both = both.filter(|other| reach[**other].contains(module.as_str()));
             let modules: BTreeSet<String> = both.map(|name| (*name).to_owned()).collect();
-            if let Some(way) = self.way_round(&modules) {
-                circles.push(Circle { modules, way });
+            if modules.len() > 2 {
+                let imports = self.within(&modules);
+                groups.push(Group { modules, imports });
             }
         }
-        circles
+        groups
+    }
+
+    /// The imports between these modules.
+    fn within(&self, modules: &BTreeSet<String>) -> Vec<String> {
+        let mut lines = Vec::new();
+        for from in modules {
+            for (to, name) in self.imports.get(from).into_iter().flatten() {
+                if modules.contains(to) {
+                    lines.push(format!("{from} takes {name} from {to}"));
+                }
+            }
+        }
+        lines
     }
 
     fn next(&self, module: &str) -> impl Iterator<Item = &str> {
@@ -138,55 +187,6 @@ impl House {
         }
         reached
     }
-
-    /// The shortest way round through three or more of these modules: an import and the shortest way back that is not the import turned round.
-    fn way_round(&self, modules: &BTreeSet<String>) -> Option<Vec<(String, String)>> {
-        let mut shortest: Option<Vec<&str>> = None;
-        for from in modules {
-            for to in self.next(from).filter(|to| modules.contains(*to)) {
-                let back = self.way_back(to, from, modules);
-                if let Some(way) = back
-                    && shortest.as_ref().is_none_or(|old| way.len() < old.len())
-                {
-                    shortest = Some(way);
-                }
-            }
-        }
-        let way = shortest?;
-        let next = way.iter().skip(1).chain(way.first());
-        let named = way.iter().zip(next);
-        let named = named.map(|(from, to)| ((*from).to_owned(), self.imports[*from][*to].clone()));
-        Some(named.collect())
-    }
-
-    /// Returns `to` and what leads from it to `from`, with `from` first, by way of at least one other module.
-    fn way_back<'a>(
-        &'a self,
-        to: &'a str,
-        from: &'a str,
-        modules: &BTreeSet<String>,
-    ) -> Option<Vec<&'a str>> {
-        let mut before: BTreeMap<&str, &str> = BTreeMap::new();
-        let mut open = std::collections::VecDeque::from([to]);
-        while let Some(module) = open.pop_front() {
-            for next in self.next(module).filter(|next| modules.contains(*next)) {
-                if next == from && module != to {
-                    let mut way = vec![module];
-                    while let Some(earlier) = before.get(way[way.len() - 1]) {
-                        way.push(earlier);
-                    }
-                    way.push(from);
-                    way.reverse();
-                    return Some(way);
-                }
-                if next != from && next != to && !before.contains_key(next) {
-                    before.insert(next, module);
-                    open.push_back(next);
-                }
-            }
-        }
-        None
-    }
 }
 
 fn named(path: &[String]) -> String {
@@ -196,14 +196,26 @@ fn named(path: &[String]) -> String {
     path.join("::")
 }
 
-/// A file: what it imports and what it calls so.
+type Modules = BTreeMap<ModulePath, Module>;
+
+/// A file: what it defines, what it imports and what it calls so.
 #[derive(Debug, Default)]
 struct Module {
-    children: BTreeSet<String>,
+    /// Whether what only tests have counts.
+    is_test: bool,
+    /// The modules in other files, with the `#[path]` of each.
+    children: BTreeMap<String, Option<String>>,
+    /// The modules in other files that a `mod … { }` of this file has.
+    nested: BTreeSet<String>,
+    defined: BTreeSet<String>,
+    /// The words that stand alone, which a glob may have brought.
+    words: BTreeSet<String>,
     /// The paths that stand in it.
     used: BTreeSet<ModulePath>,
     /// What its `use` lines make of a name.
     names: BTreeMap<String, ModulePath>,
+    /// The modules and enums of which a `use` takes everything.
+    globs: BTreeSet<ModulePath>,
 }
 
 /// To what a path leads.
@@ -215,7 +227,7 @@ enum Found {
 
 /// Follows a path that stands in a module; nothing is found of another crate.
 fn find(
-    modules: &BTreeMap<ModulePath, Module>,
+    modules: &Modules,
     standing_in: &[String],
     path: &[String],
     re_exports: usize,
@@ -228,8 +240,14 @@ fn find(
         "self" => {}
         name => {
             let here = modules.get(&at)?;
-            if !here.children.contains(name) && !here.names.contains_key(name) {
-                return None;
+            if !here.children.contains_key(name) && !here.names.contains_key(name) {
+                return match through_globs(modules, &at, name, re_exports)? {
+                    Found::Module(module) if !rest.is_empty() => {
+                        let path = [&["self".to_owned()], rest].concat();
+                        find(modules, &module, &path, re_exports + 1)
+                    }
+                    found => Some(found),
+                };
             }
             rest = path;
         }
@@ -237,14 +255,17 @@ fn find(
     while let Some((name, further)) = rest.split_first() {
         if name == "super" {
             at.pop()?;
-        } else if modules.get(&at)?.children.contains(name) {
+        } else if modules.get(&at)?.children.contains_key(name) {
             at.push(name.clone());
         } else {
             let renamed = modules[&at]
                 .names
                 .get(name)
                 .filter(|_| re_exports < RE_EXPORTS);
-            let found = renamed.and_then(|path| find(modules, &at, path, re_exports + 1));
+            let found = match renamed {
+                Some(path) => find(modules, &at, path, re_exports + 1),
+                None => through_globs(modules, &at, name, re_exports),
+            };
             match found {
                 Some(Found::Module(module)) => at = module,
                 Some(name) => return Some(name),
@@ -256,47 +277,114 @@ fn find(
     Some(Found::Module(at))
 }
 
-fn read_module(
-    file: &Path,
-    folder: &Path,
-    path: &[String],
-    modules: &mut BTreeMap<ModulePath, Module>,
-) {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let mut module = Module::default();
-    if let Ok(tokens) = text.parse::<TokenStream>() {
-        module.read(&tokens.into_iter().collect::<Vec<_>>(), 0);
+/// Finds a name that a module has by a glob, and not by itself.
+fn through_globs(modules: &Modules, at: &[String], name: &str, re_exports: usize) -> Option<Found> {
+    let here = modules.get(at)?;
+    if here.defined.contains(name) || re_exports >= RE_EXPORTS {
+        return None;
     }
-    let children = module.children.clone();
-    modules.insert(path.to_vec(), module);
-    for child in children {
-        let inner = folder.join(&child);
-        let files: [PathBuf; 2] = [folder.join(format!("{child}.rs")), inner.join("mod.rs")];
-        if let Some(file) = files.iter().find(|file| file.is_file()) {
-            let path = [path, &[child]].concat();
-            read_module(file, &inner, &path, modules);
+    here.globs.iter().find_map(|glob| {
+        let Found::Module(of) = find(modules, at, glob, re_exports + 1)? else {
+            return None;
+        };
+        let module = modules.get(&of)?;
+        if module.defined.contains(name) {
+            return Some(Found::Name(of, name.to_owned()));
+        }
+        if module.children.contains_key(name) || module.names.contains_key(name) {
+            let path = ["self".to_owned(), name.to_owned()];
+            return find(modules, &of, &path, re_exports + 1);
+        }
+        through_globs(modules, &of, name, re_exports + 1)
+    })
+}
+
+/// What was read of a target.
+#[derive(Debug, Default)]
+struct Reading {
+    is_test: bool,
+    modules: Modules,
+    unread: Vec<String>,
+}
+
+impl Reading {
+    /// Reads a file, and below it the modules that it names, which are in this folder.
+    fn module(&mut self, file: &Path, folder: &Path, path: &[String]) {
+        let module = fs::read_to_string(file)
+            .ok()
+            .and_then(|text| Module::of(&text, self.is_test));
+        let Some(module) = module else {
+            self.unread
+                .push(format!("{} can't be read", file.display()));
+            return;
+        };
+        let nested = module.nested.iter();
+        self.unread.extend(nested.map(|name| {
+            format!("`mod {name};` inside another module of {} can't be found: give it a file of its own", file.display())
+        }));
+        let children = module.children.clone();
+        self.modules.insert(path.to_vec(), module);
+        for (child, place) in children {
+            let inner = folder.join(&child);
+            let files: Vec<(PathBuf, PathBuf)> = match place {
+                Some(place) => {
+                    let file = file.parent().unwrap_or(folder).join(place);
+                    let beside = file.parent().unwrap_or(folder).to_owned();
+                    vec![(file, beside)]
+                }
+                None => vec![
+                    (folder.join(format!("{child}.rs")), inner.clone()),
+                    (inner.join("mod.rs"), inner),
+                ],
+            };
+            match files.iter().find(|(file, _)| file.is_file()) {
+                Some((file, folder)) => {
+                    self.module(file, folder, &[path, &[child]].concat());
+                }
+                None => {
+                    let why = format!("`mod {child};` of {} has no file", file.display());
+                    self.unread.push(why);
+                }
+            }
         }
     }
 }
 
 impl Module {
-    /// Reads the tokens of a file, or of a part of it that stands `inside` so many modules of the same file.
-    fn read(&mut self, tokens: &[TokenTree], inside: usize) {
-        let mut rest = tokens;
+    fn of(text: &str, is_test: bool) -> Option<Self> {
+        let mut module = Self {
+            is_test,
+            ..Self::default()
+        };
+        let tokens: TokenStream = text.parse().ok()?;
+        module.read(tokens, 0, true);
+        Some(module)
+    }
+
+    /// Reads a part of a file that stands `inside` so many modules of the same file, and `at_top` if the items in it are the module's own.
+    fn read(&mut self, tokens: TokenStream, inside: usize, at_top: bool) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let mut rest = &tokens[..];
+        let mut place = None;
         while let Some((token, after)) = rest.split_first() {
             rest = after;
             match token {
                 TokenTree::Punct(mark) if mark.as_char() == '#' => {
+                    let inner = matches!(rest.first(), Some(token) if is_mark(token, '!'));
+                    rest = &rest[usize::from(inner)..];
                     let Some((TokenTree::Group(group), after)) = rest.split_first() else {
                         continue;
                     };
                     rest = after;
-                    if is_for_tests(&group.stream()) {
-                        rest = behind_item(rest);
+                    match self.read_attribute(group.stream(), inside) {
+                        Attribute::ForTests if inner => return,
+                        Attribute::ForTests => rest = behind_item(rest),
+                        Attribute::Path(path) => place = Some(path),
+                        Attribute::Other => {}
                     }
                 }
                 TokenTree::Ident(word) if word == "mod" => {
-                    rest = self.read_mod(rest, inside);
+                    rest = self.read_mod(rest, inside, place.take());
                 }
                 TokenTree::Ident(word) if word == "use" => {
                     let end = rest.iter().position(|token| is_mark(token, ';'));
@@ -312,31 +400,81 @@ impl Module {
                         rest = behind_path(rest).1;
                     }
                 }
-                TokenTree::Ident(_) => {
-                    let (path, after) = behind_path(std::slice::from_ref(token));
-                    debug_assert!(after.is_empty());
+                TokenTree::Ident(word) => {
                     let (more, after) = behind_more(rest);
                     rest = after;
+                    let word = word.to_string();
                     if !more.is_empty() {
-                        self.take([path, more].concat(), inside);
+                        self.take([vec![word], more].concat(), inside);
+                    } else if inside == 0 {
+                        if at_top && DEFINES.contains(&word.as_str()) {
+                            let name = rest.iter().find_map(|token| match token {
+                                TokenTree::Ident(name) => Some(name.to_string()),
+                                _ => None,
+                            });
+                            self.defined.extend(name);
+                        }
+                        self.words.insert(word);
                     }
                 }
-                TokenTree::Group(group) => {
-                    self.read(&group.stream().into_iter().collect::<Vec<_>>(), inside);
-                }
+                TokenTree::Group(group) => self.read(group.stream(), inside, false),
                 TokenTree::Punct(_) | TokenTree::Literal(_) => {}
             }
         }
     }
 
-    fn read_mod<'a>(&mut self, rest: &'a [TokenTree], inside: usize) -> &'a [TokenTree] {
+    /// Reads an attribute: it names paths too, also in texts, as `serde(with = "crate::a::b")` does.
+    fn read_attribute(&mut self, attribute: TokenStream, inside: usize) -> Attribute {
+        let word = attribute.clone().into_iter().next();
+        let word = word.map(|word| word.to_string()).unwrap_or_default();
+        match word.as_str() {
+            // Texts for people.
+            "doc" | "expect" | "allow" | "error" => return Attribute::Other,
+            "test" if !self.is_test => return Attribute::ForTests,
+            "cfg" if !self.is_test && shipped::is_test(attribute.clone()) => {
+                return Attribute::ForTests;
+            }
+            "path" => {
+                let text = attribute.into_iter().nth(2);
+                let text = text.map(|text| text.to_string()).unwrap_or_default();
+                return Attribute::Path(text.trim_matches('"').to_owned());
+            }
+            _ => {}
+        }
+        for text in texts(attribute.clone()) {
+            let is_path = |text: &str| {
+                text.contains("::")
+                    && text
+                        .chars()
+                        .all(|c| c == '_' || c == ':' || c.is_alphanumeric())
+            };
+            if is_path(&text)
+                && let Ok(tokens) = text.parse()
+            {
+                self.read(tokens, inside, false);
+            }
+        }
+        self.read(attribute, inside, false);
+        Attribute::Other
+    }
+
+    fn read_mod<'a>(
+        &mut self,
+        rest: &'a [TokenTree],
+        inside: usize,
+        place: Option<String>,
+    ) -> &'a [TokenTree] {
         match rest {
             [TokenTree::Ident(name), TokenTree::Punct(_), after @ ..] => {
-                self.children.insert(name.to_string());
+                if inside == 0 {
+                    self.children.insert(name.to_string(), place);
+                } else {
+                    self.nested.insert(name.to_string());
+                }
                 after
             }
             [TokenTree::Ident(_), TokenTree::Group(body), after @ ..] => {
-                self.read(&body.stream().into_iter().collect::<Vec<_>>(), inside + 1);
+                self.read(body.stream(), inside + 1, false);
                 after
             }
             _ => rest,
@@ -366,8 +504,10 @@ impl Module {
                     return;
                 }
                 TokenTree::Punct(mark) if mark.as_char() == '*' => {
+                    let of = seen_from_file(path.clone(), inside);
                     path.push("*".into());
                     self.take(path, inside);
+                    self.globs.insert(of);
                     return;
                 }
                 _ => {}
@@ -383,15 +523,29 @@ impl Module {
 
     /// Notes a path, and returns it as seen from the file's own module.
     fn take(&mut self, path: ModulePath, inside: usize) -> Option<ModulePath> {
-        let above = path.iter().take_while(|name| *name == "super").count();
-        let path = match (inside, above) {
-            (0, _) | (_, 0) => path,
-            (_, above) if above > inside => path[inside..].to_vec(),
-            (_, above) => [&["self".to_owned()], &path[above..]].concat(),
-        };
+        let path = seen_from_file(path, inside);
         self.used.insert(path.clone());
         // `use a;` of a child or a crate says nothing new.
         (path.len() > 1).then_some(path)
+    }
+}
+
+/// What an attribute is to this lint.
+enum Attribute {
+    /// It leaves its item to tests.
+    ForTests,
+    /// The file of a module.
+    Path(String),
+    Other,
+}
+
+/// A path that stands `inside` so many modules of a file, as the file's own module would write it.
+fn seen_from_file(path: ModulePath, inside: usize) -> ModulePath {
+    let above = path.iter().take_while(|name| *name == "super").count();
+    match (inside, above) {
+        (0, _) | (_, 0) => path,
+        (_, above) if above > inside => path[inside..].to_vec(),
+        (_, above) => [&["self".to_owned()], &path[above..]].concat(),
     }
 }
 
@@ -399,38 +553,51 @@ fn is_mark(token: &TokenTree, mark: char) -> bool {
     matches!(token, TokenTree::Punct(found) if found.as_char() == mark)
 }
 
-/// Whether an attribute leaves its item to tests.
-fn is_for_tests(attribute: &TokenStream) -> bool {
-    let words: Vec<String> = words(attribute.clone());
-    words.first().is_some_and(|word| word == "cfg")
-        && !words.iter().any(|word| word == "not")
-        && words.iter().any(|word| word == "test" || word == "doctest")
-        || words.first().is_some_and(|word| word == "test")
-}
-
-fn words(tokens: TokenStream) -> Vec<String> {
+/// The texts in an attribute, without their quotes.
+fn texts(tokens: TokenStream) -> Vec<String> {
     let mut found = Vec::new();
     for token in tokens {
         match token {
-            TokenTree::Ident(word) => found.push(word.to_string()),
-            TokenTree::Group(group) => found.extend(words(group.stream())),
+            TokenTree::Literal(text) => found.push(text.to_string().trim_matches('"').to_owned()),
+            TokenTree::Group(group) => found.extend(texts(group.stream())),
             _ => {}
         }
     }
     found
 }
 
-/// What follows an item: it ends with its body or a semicolon.
+/// What follows an item, a field or a statement, with the attributes above it.
 fn behind_item(tokens: &[TokenTree]) -> &[TokenTree] {
-    let is_use = tokens
-        .iter()
-        .take_while(|token| !is_mark(token, ';'))
-        .any(|token| matches!(token, TokenTree::Ident(word) if word == "use"));
-    let end = tokens.iter().position(|token| match token {
-        TokenTree::Group(group) => !is_use && group.delimiter() == Delimiter::Brace,
-        token => is_mark(token, ';'),
-    });
-    end.map_or(&[], |end| &tokens[end + 1..])
+    let is_word = |token: &TokenTree, words: &[&str]| matches!(token, TokenTree::Ident(word) if words.iter().any(|known| word == known));
+    let mut rest = tokens;
+    loop {
+        match rest {
+            [mark, TokenTree::Group(_), after @ ..] if is_mark(mark, '#') => rest = after,
+            [word, TokenTree::Group(_), after @ ..] if is_word(word, &["pub"]) => rest = after,
+            [word, after @ ..] if is_word(word, &["pub"]) => rest = after,
+            _ => break,
+        }
+    }
+    let is_use = rest.first().is_some_and(|first| is_word(first, &["use"]));
+    let (mut angles, mut before) = (0_i32, ' ');
+    for (at, token) in rest.iter().enumerate() {
+        let mark = match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace && !is_use => {
+                return &rest[at + 1..];
+            }
+            TokenTree::Punct(mark) => mark.as_char(),
+            _ => ' ',
+        };
+        match mark {
+            ';' => return &rest[at + 1..],
+            ',' if angles <= 0 => return &rest[at + 1..],
+            '<' => angles += 1,
+            '>' if before != '-' && before != '=' => angles -= 1,
+            _ => {}
+        }
+        before = mark;
+    }
+    &[]
 }
 
 /// A word, the words behind it that `::` ties to it, and what follows.
@@ -464,9 +631,7 @@ mod tests {
     /// Reads modules, each with its path and its text.
     fn house(files: &[(&str, &str)]) -> House {
         let read = |(path, text): &(&str, &str)| {
-            let mut module = Module::default();
-            let tokens: TokenStream = text.parse().unwrap();
-            module.read(&tokens.into_iter().collect::<Vec<_>>(), 0);
+            let module = Module::of(text, false).unwrap();
             let path = path.split("::").filter(|name| !name.is_empty());
             (path.map(Into::into).collect::<ModulePath>(), module)
         };
@@ -520,41 +685,131 @@ mod tests {
     }
 
     #[test]
-    fn two_that_import_each_other_are_no_circle_and_three_are() {
+    fn a_condition_that_also_holds_outside_of_tests_counts() {
+        let house = house(&[
+            ("", "mod a; mod b;"),
+            (
+                "a",
+                r#"#[cfg(any(test, feature = "test-util"))] use crate::b::B;"#,
+            ),
+            (
+                "b",
+                r#"#[cfg(all(test, feature = "test-util"))] use crate::a::A;"#,
+            ),
+        ]);
+        assert_eq!(imports(&house, "a"), ["b"]);
+        assert!(imports(&house, "b").is_empty());
+    }
+
+    #[test]
+    fn an_import_behind_something_for_tests_counts() {
+        for text in [
+            "#[cfg(test)] mod t { } use crate::b::B;",
+            "#[cfg(test)] pub(crate) fn f<A, B>(a: A) -> HashMap<A, B> { } use crate::b::B;",
+            "#[cfg(test)] #[expect(x)] use crate::c::{C, D}; use crate::b::B;",
+            "struct A { #[cfg(test)] c: HashMap<crate::c::C, u8>, b: crate::b::B }",
+        ] {
+            let house = house(&[("", "mod a; mod b; mod c;"), ("a", text), ("b", "")]);
+            assert_eq!(imports(&house, "a"), ["b"], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_in_an_attribute_is_an_import_and_prose_is_none() {
+        let house = house(&[
+            ("", "mod a; mod b; mod c;"),
+            (
+                "a",
+                r#"struct A { #[serde(with = "crate::b::ids")] #[expect(x, reason = "crate::c::C")] a: u8 }
+                #[doc = "crate::c::C"] #[derive(crate::b::Make)] #[arg(help = "see crate::c::C")] struct B;"#,
+            ),
+            ("b", ""),
+            ("c", ""),
+        ]);
+        assert_eq!(imports(&house, "a"), ["b"]);
+    }
+
+    #[test]
+    fn a_glob_leads_to_the_modules_that_define_what_it_brings() {
+        let house = house(&[
+            ("", "mod a; mod b; mod c; mod d; mod e;"),
+            ("a", "use crate::b::*; fn f(one: C, two: D) { d::g() }"),
+            (
+                "b",
+                "pub use crate::c::C; pub use crate::d::*; pub use crate::d; pub use crate::e::E;",
+            ),
+            ("c", "pub struct C;"),
+            ("d", "pub struct D; pub fn g() {}"),
+            ("e", "use crate::b::*; struct C; fn f() -> C { E }"),
+        ]);
+        assert_eq!(imports(&house, "a"), ["b", "c", "d"]);
+        assert_eq!(imports(&house, "e"), ["b"], "its own C hides that of b");
+    }
+
+    #[test]
+    fn each_root_is_read_and_a_module_without_a_file_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let file = place.path().join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        write(
+            "it/main.rs",
+            "mod a; mod b; #[path = \"../other/c.rs\"] mod c;",
+        );
+        write("it/a.rs", "#[test] fn t() { crate::b::f() }");
+        write("it/b.rs", "use crate::c::C; mod gone; mod x { mod inner; }");
+        write("other/c.rs", "use crate::a::A;");
+        let read = |is_test| {
+            let file = place.path().join("it/main.rs");
+            House::read(&Root { file, is_test })
+        };
+        let (house, unread) = read(true);
+        assert_eq!(house.groups().len(), 1);
+        assert_eq!(unread.len(), 2, "{unread:?}");
+        assert!(unread[0].contains("`mod inner;`") && unread[1].contains("`mod gone;`"));
+        assert!(
+            read(false).0.groups().is_empty(),
+            "the test counts only in a test"
+        );
+    }
+
+    #[test]
+    fn two_that_import_each_other_pass_and_three_do_not() {
         let pair = house(&[
             ("", "mod a; mod b;"),
-            ("a", "mod x; mod y; use x::X; use y::Y;"),
+            ("a", "mod x; use x::X;"),
             ("a::x", "use super::A;"),
-            ("a::y", "use super::A;"),
             ("b", "use crate::a::A;"),
         ]);
-        assert!(pair.circles().is_empty());
-        let three = house(&[
+        assert!(pair.groups().is_empty());
+        let ring = house(&[
             ("", "mod a; mod b; mod c; mod d;"),
             ("a", "use crate::b::B;"),
             ("b", "use crate::c::C; use crate::d::D;"),
             ("c", "use crate::a::A;"),
-            ("d", "use crate::b::B;"),
+            ("d", ""),
         ]);
-        let circles = three.circles();
-        assert_eq!(circles.len(), 1);
-        let lines: Vec<String> = circles[0].lines().collect();
+        let groups = ring.groups();
+        assert_eq!(groups.len(), 1);
+        let lines: Vec<String> = groups[0].lines().collect();
         assert_eq!(
             lines,
             [
-                "  4 modules: a, b, c, d",
+                "  3 modules: a, b, c",
                 "    a takes B from b",
                 "    b takes C from c",
                 "    c takes A from a"
             ]
         );
-        let siblings = house(&[
+        let star = house(&[
             ("", "mod a;"),
             ("a", "mod x; mod y; use x::X; use y::Y;"),
-            ("a::x", "use super::y::Y;"),
+            ("a::x", "use super::A;"),
             ("a::y", "use super::A;"),
         ]);
-        assert_eq!(siblings.circles().len(), 1, "a, x, y and a again");
+        assert_eq!(star.groups().len(), 1, "x and y, each by way of a");
     }
 
     #[test]
@@ -567,8 +822,8 @@ mod tests {
             ("b", "use crate::c::C;"),
             ("c", "use crate::a::y::Y;"),
         ]);
-        assert!(house.circles().is_empty());
-        let tops = house.tops().circles();
+        assert!(house.groups().is_empty());
+        let tops = house.tops().groups();
         assert_eq!(tops.len(), 1);
         assert_eq!(tops[0].modules.len(), 3);
     }

@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 
 mod tokens;
 
-pub(super) use tokens::{Seen, seen};
+pub(super) use tokens::{Seen, is_test, seen};
 
 /// Returns the sources of the published crates.
 pub(super) fn sources(workspace: &Workspace) -> Vec<Source> {

@@ -190,7 +190,7 @@ fn take_segment(tokens: &mut Tokens) -> Option<String> {
 }
 
 /// Whether an attribute keeps what is below it to tests: `cfg(test)`, or `cfg(all(test, …))`.
-fn is_test(attribute: TokenStream) -> bool {
+pub(crate) fn is_test(attribute: TokenStream) -> bool {
     let mut tokens = peekable(attribute);
     let is_cfg = matches!(tokens.next(), Some(TokenTree::Ident(it)) if it == "cfg");
     matches!(tokens.next(), Some(TokenTree::Group(it)) if is_cfg && needs_test(it.stream()))
