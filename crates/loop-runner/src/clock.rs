@@ -15,7 +15,7 @@ const JUMP: Duration = Duration::from_secs(5);
 ///
 /// Deadlines of a run outlive processes and suspends, so they are on the wall clock; one that is set back must not make them wait again, and passes
 /// on as if it had not been.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Clock {
     /// The newest time that was read from the wall clock, and when.
     read: Option<(Timestamp, Instant)>,

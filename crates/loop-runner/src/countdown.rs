@@ -137,7 +137,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn j41d_the_bound_of_a_stop_only_moves_earlier() {
-        let by = |seconds| Instant::now() + Duration::from_secs(seconds);
+        let by = |seconds: u64| Timestamp(seconds * 1000);
         let now = Timestamp(0);
         let first = Shutdown::now(None, by(8), None, now);
         let later = Shutdown::now(Some(first), by(60), None, now);

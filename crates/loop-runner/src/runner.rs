@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use agent_duplex::Driver;
 use agent_subprocess::Context;
-use loop_state::{Happening, Head, Machine, StopDeadline, StopReason, Timestamp};
+use loop_state::{Happening, Head, Machine, StopReason, Timestamp};
 use rlm_store::journal::Journal;
 use rlm_store::{Loss, PhaseSettings, RunHead, Settings, WorkTree, runs};
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
 
 use crate::Error;
 use crate::clock::Clock;
@@ -93,7 +92,6 @@ pub struct Runner {
     control: Watched,
     told: Told,
     ends: Ends,
-    stop: StopDeadline,
     frozen_at: Option<Timestamp>,
     reload: Reload,
     heartbeat: Option<Heartbeat>,
@@ -211,10 +209,11 @@ impl Runner {
             saved.settings.max_transcripts(),
             first != Happening::Started,
         );
+        let machine = Machine::from(saved.machine.clone());
         let runner = Self {
             work_tree,
+            machine: machine.with_stop_budget(options.stop_budget),
             options,
-            machine: Machine::from(saved.machine.clone()),
             saved,
             journal,
             prompts,
@@ -243,7 +242,6 @@ impl Runner {
                 survivors: Vec::new(),
                 proven: true,
             },
-            stop: StopDeadline::default(),
             frozen_at: None,
             reload: Reload::default(),
             heartbeat: None,
@@ -351,14 +349,8 @@ impl Runner {
     }
 
     /// How long something that is to end now may take.
-    fn budget(&self) -> Duration {
-        let now = Instant::now().into_std();
-        self.stop.budget(now, self.options.stop_budget)
-    }
-
-    /// Returns when everything has to be gone, if the run is being stopped.
-    fn stop_by(&self) -> Option<Instant> {
-        self.stop.by().map(Instant::from_std)
+    fn budget(&mut self) -> Duration {
+        self.machine.budget(self.clock.now())
     }
 
     fn tell(&mut self, news: News) {

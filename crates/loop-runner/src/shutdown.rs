@@ -4,9 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use loop_state::{Command, Timestamp};
-use rlm_store::deadline::left;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 /// The part of a run that has to end before the run has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -78,11 +76,10 @@ impl Shutdown {
     /// Returns the stop as it is now. The bound of a stop only moves earlier.
     pub(crate) fn now(
         before: Option<Self>,
-        by: Instant,
+        until: Timestamp,
         awaited: Option<Awaited>,
         now: Timestamp,
     ) -> Self {
-        let until = now + left(by);
         Self {
             awaited,
             since: before.map_or(now, |before| before.since),

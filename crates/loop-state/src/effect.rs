@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Again, Cut, Feedback, Occasion, PauseAfter, RuleChange, Steer, SteerState, StopReason,
-    Timestamp, Tree, Usage, Verdict, Wait,
+    Again, Cut, Feedback, Occasion, PauseAfter, RuleChange, Steer, SteerState, StopDeadline,
+    StopReason, Timestamp, Tree, Usage, Verdict, Wait,
 };
 
 /// Something that must be done now.
@@ -23,6 +23,8 @@ pub enum Effect {
         /// The phase's name.
         phase: String,
     },
+    /// Everything that has to end has to be gone by this deadline. Comes with each request to stop now, also when the deadline stays.
+    StopBy(StopDeadline),
     /// Start the agent; report [`Happening::TurnEnded`](crate::Happening::TurnEnded).
     StartAttempt(Brief),
     /// End the turn and the whole tree of the attempt; the turn's end is still to be reported.
@@ -49,7 +51,7 @@ pub enum Effect {
     Refuse(Cow<'static, str>),
     /// Tell whoever watches. What is told is durable.
     Announce(Notice),
-    /// The run is over for this process; [`Head::end`](crate::Head::end) says why.
+    /// The run is over for this process; [`Head::stop_reason`](crate::Head::stop_reason) says why. It is the last effect.
     Finish,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Request, RuleChange, Rules, SteerState, StopRequest, Timestamp, Usage};
+use crate::{Request, RuleChange, Rules, SteerState, StopRequest, Timestamp, Usage, When};
 
 /// Something that happened, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +77,15 @@ pub enum Happening {
     /// The process was told to stop before its first event: before [`Started`](Self::Started) or [`Resumed`](Self::Resumed). The run counts as
     /// stopped by this request, unless it had come to an end of its own.
     StoppedEarly(StopRequest),
+    /// A request to stop now waits behind what is being done. Its deadline begins with this, and the request itself follows.
+    #[serde(skip)]
+    StopForeseen {
+        /// Whether it is [`Request::Abort`].
+        abort: bool,
+    },
+    /// The process is done with the run, and ends what is left of it. From now on, only requests to stop have an effect: they move the deadline.
+    #[serde(skip)]
+    Ending,
     /// The agent gave a sign of life. It postpones the idle timer.
     #[serde(skip)]
     Alive,
@@ -97,8 +106,21 @@ impl Happening {
     pub const fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::Alive | Self::Retrying(_) | Self::Busy(_) | Self::Interruptible(_)
+            Self::StopForeseen { .. }
+                | Self::Ending
+                | Self::Alive
+                | Self::Retrying(_)
+                | Self::Busy(_)
+                | Self::Interruptible(_)
         )
+    }
+
+    /// Returns what announces this request to a machine that can't take it yet; `None` where it is no request to stop now.
+    #[must_use]
+    pub fn foreseen(&self) -> Option<Self> {
+        let abort = matches!(self, Self::Requested(Request::Abort));
+        let is_now = self.stop().is_some_and(|it| it.when == When::Now);
+        is_now.then_some(Self::StopForeseen { abort })
     }
 
     /// Returns the stop that this asks for, if it asks for one.

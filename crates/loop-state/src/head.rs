@@ -201,6 +201,13 @@ impl Head {
         self.taken_at = until;
     }
 
+    /// Returns the reason that a process reports when it is done with the run: that of the end, or of a stop that came before the run began.
+    #[must_use]
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        let stopping = self.stopping.map(|request| StopReason::Stopped(request.by));
+        { self.end.as_ref() }.map_or(stopping, |end| Some(end.reason.clone()))
+    }
+
     /// Returns the steers that no agent is known to have seen, oldest first.
     pub fn unseen_steers(&self) -> impl Iterator<Item = &Steer> {
         let unseen = |steer: &&Steer| steer.state != SteerState::Seen;

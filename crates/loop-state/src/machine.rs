@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use crate::times::STOP_BUDGET;
 use crate::{
     Brief, Command, Effect, End, Event, Happening, Head, Notice, Rules, RulesError, SessionPolicy,
-    SteerState, Step, StopReason, StopRequest, Timer, Timestamp, Usage, Wait, When,
+    SteerState, Step, StopDeadline, StopReason, Timer, Timestamp, Usage, Wait,
 };
 
 mod iteration;
 mod person;
 mod phase;
 mod resume;
+mod stop;
 mod wait;
 
 type Effects = Vec<Effect>;
@@ -52,6 +54,14 @@ pub struct Machine {
     busy: bool,
     /// Whether its turn can be ended and its session gone on with.
     interruptible: bool,
+    /// When everything has to be gone.
+    deadline: StopDeadline,
+    /// The budget of a whole stop.
+    stop_budget: Duration,
+    /// Whether this process has begun the run, or has taken it up.
+    has_begun: bool,
+    /// Whether this process is done with the run and ends what is left of it.
+    is_ending: bool,
 }
 
 impl Machine {
@@ -135,12 +145,23 @@ impl Machine {
     /// Total: whatever comes in whatever state, it never panics, and what makes no sense changes nothing.
     pub fn step(&mut self, event: Event) -> Vec<Effect> {
         let Event { at, what } = event;
+        if let Some(effects) = self.stop_while_ending(&what, at) {
+            return effects;
+        }
+        if let Happening::Thawed(frozen) = what {
+            self.deadline.thawed(frozen);
+        }
+        if self.is_ending {
+            return Effects::new();
+        }
         match what {
             Happening::Alive => self.alive(at),
             Happening::Retrying(delay) => self.alive(at + delay.min(LONGEST_DELAY)),
             Happening::Busy(busy) => self.busy = busy,
             Happening::Interruptible(interruptible) => self.interruptible = interruptible,
-            Happening::StoppedEarly(request) => return self.stopped_early(request),
+            Happening::StopForeseen { abort } => return vec![self.begin_stop(abort, at)],
+            Happening::Ending => self.is_ending = true,
+            Happening::StoppedEarly(request) => return self.stopped_early(request, at),
             Happening::Requested(request) => return self.requested(request, at),
             what => return self.step_run(what, at),
         }
@@ -177,8 +198,8 @@ impl Machine {
                         self.settled(then, tree, at)
                     }
                     (Happening::TimeUp(timer), step) => self.time_up(timer, step, at),
-                    (Happening::StopRequested(request), step) => {
-                        self.stop_requested(request, step, at)
+                    (Happening::StopRequested(request), _) => {
+                        self.stop_requested(request, false, at)
                     }
                     (what, step) => self.person_or_agent(what, step, at),
                 }
@@ -190,18 +211,10 @@ impl Machine {
         self.head.counts.processes > 0 && self.head.end.is_none()
     }
 
-    fn stopped_early(&mut self, request: StopRequest) -> Effects {
-        match &mut self.head.end {
-            None => self.head.stopping = Some(request),
-            Some(end) if end.reason.is_stopped() => end.reason = StopReason::Stopped(request.by),
-            Some(_) => {}
-        }
-        vec![Effect::Save]
-    }
-
     fn started(&mut self, at: Timestamp) -> Effects {
         // An earlier process may have been told to stop before it began.
         self.head.stopping = None;
+        self.begin_process();
         self.head.started_at = at;
         self.head.taken_at = at;
         self.head.last_at = at;
@@ -322,44 +335,6 @@ impl Machine {
         vec![effect]
     }
 
-    fn stop_requested(&mut self, request: StopRequest, step: Step, at: Timestamp) -> Effects {
-        if self.must_stop_now()
-            || (self.head.stopping.is_some() && request.when == When::AfterIteration)
-        {
-            return Effects::new();
-        }
-        self.head.stopping = Some(request);
-        match (request.when, &step) {
-            (_, step) if step.is_rest() => self.end(StopReason::Stopped(request.by), at),
-            (When::AfterIteration, step) if !matches!(step, Step::Interrupted { .. }) => {
-                vec![Effect::Save, Effect::Announce(Notice::StoppingLater)]
-            }
-            // What is being halted already for another reason now ends for this one.
-            (_, _) => {
-                self.head.stopping = Some(StopRequest {
-                    when: When::Now,
-                    ..request
-                });
-                let already = self.head.halting;
-                let halt = self.halt(&step);
-                self.head.failure = self
-                    .head
-                    .failure
-                    .take()
-                    .filter(|_| !matches!(step, Step::Turn { .. }));
-                let mut effects = vec![Effect::Save, Effect::Announce(Notice::Stopping)];
-                effects.extend(halt.into_iter().filter(|_| !already));
-                effects
-            }
-        }
-    }
-
-    fn must_stop_now(&self) -> bool {
-        self.head
-            .stopping
-            .is_some_and(|request| request.when == When::Now)
-    }
-
     fn end(&mut self, reason: StopReason, at: Timestamp) -> Effects {
         let head = &mut self.head;
         head.count_active(at);
@@ -404,6 +379,10 @@ impl From<Head> for Machine {
             alive_at: head.last_at,
             busy: false,
             interruptible: true,
+            deadline: StopDeadline::Open,
+            stop_budget: STOP_BUDGET,
+            has_begun: false,
+            is_ending: false,
             head,
         }
     }

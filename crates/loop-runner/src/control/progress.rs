@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loop_state::{Head, Request, SteerState, Step, When};
+use loop_state::{Head, Request, SteerState, Step};
 
 use crate::View;
 use crate::control::protocol::Answer;
@@ -101,7 +101,8 @@ pub(crate) fn first(request: &Request, mark: Mark, stop_budget: Duration) -> Ans
     match request {
         Request::Interrupt => Answer::Delivered,
         Request::Steer { .. } => recorded(Some(mark.steers)),
-        Request::Stop { after } if *after != When::Now => recorded(None),
+        // After an iteration that is never complete is now: its turn was interrupted.
+        Request::Stop { .. } if !mark.stops => recorded(None),
         Request::Stop { .. } => ending(stop_budget),
         Request::Abort => ending(loop_state::times::ABORT),
         Request::Pause { .. } | Request::Set(_) => recorded(None),

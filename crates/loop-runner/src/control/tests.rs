@@ -109,7 +109,7 @@ impl Run {
             other => panic!("{other:?} does not come this way"),
         };
         let changed = self.happens(what);
-        let mark = Mark::from(self.machine.head());
+        let mark = Mark::from(&self.machine);
         reply.send(changed.then_some(mark).ok_or("it is not so".into()));
     }
 
@@ -297,6 +297,21 @@ async fn a_stop_is_told_its_time_and_its_end_and_nobody_is_kept_waiting() {
     assert!(!path.exists());
     let nobody = spawn_blocking(move || ask(run.dir.path(), Query::Status).unwrap_err());
     assert!(nobody.await.unwrap().is_nobody());
+}
+
+#[tokio::test]
+async fn a_stop_after_the_iteration_tells_its_time_where_it_ends_an_interrupted_turn() {
+    for interrupted in [false, true] {
+        let mut run = Run::new(true);
+        if interrupted {
+            run.happens(Happening::TurnEnded(TurnOutcome::Interrupted));
+        }
+        let after = When::AfterIteration;
+        let peer = run.connects(Request::Stop { after }).await;
+        run.hears().await;
+        let budget = interrupted.then_some(8000);
+        assert_eq!(next(peer).await.0, Some(recorded(None, budget)));
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The messages of a program to the run that it carries out.
 
-use loop_state::{Request, StopRequest};
+use loop_state::{Happening, Request, StopRequest};
 use tokio::sync::oneshot;
 
 /// A message to the run. What becomes of it comes as [`News`](crate::News); one that makes no sense now is answered with
@@ -30,6 +30,15 @@ impl From<Request> for Control {
 }
 
 impl Control {
+    /// Returns what the machine has to know of it while the run ends; it decides what counts.
+    pub(crate) fn while_ending(self) -> Option<Happening> {
+        match self {
+            Self::Stop(request) => Some(Happening::StopRequested(request)),
+            Self::Request(request) => Some(Happening::Requested(request)),
+            Self::Attended(_) | Self::Freeze { .. } => None,
+        }
+    }
+
     /// Returns the stop that it asks for, if it asks for one.
     pub(crate) fn stop(&self) -> Option<StopRequest> {
         match self {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use loop_state::{Happening, Head, When};
+use loop_state::{Happening, Machine, When};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::Control;
@@ -37,11 +37,15 @@ pub(crate) struct Mark {
     pub(crate) steers: u32,
     pub(crate) iteration: u32,
     pub(crate) attempt: u32,
+    /// Whether the run is being stopped, so that what runs has no more than its budget.
+    pub(crate) stops: bool,
 }
 
-impl From<&Head> for Mark {
-    fn from(head: &Head) -> Self {
+impl From<&Machine> for Mark {
+    fn from(machine: &Machine) -> Self {
+        let head = machine.head();
         Self {
+            stops: machine.is_stopping(),
             steers: head.counts.steers,
             iteration: head.iteration,
             attempt: head.attempt,
@@ -117,6 +121,12 @@ impl Wishes {
             let wish = self.receive().await;
             self.early.push_back(wish);
         }
+    }
+
+    /// Returns what announces the requests that were found to the machine.
+    pub(crate) fn foreseen(&self) -> Happening {
+        let abort = self.early.iter().any(|wish| wish.what.is_abort());
+        Happening::StopForeseen { abort }
     }
 
     /// Returns whether somebody was found to want that.

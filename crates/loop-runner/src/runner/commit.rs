@@ -22,7 +22,7 @@ impl Runner {
                 then: Then::Next | Then::Done(_)
             }
         );
-        if !settings.commit || !is_complete || self.stop.is_stop() {
+        if !settings.commit || !is_complete || self.machine.is_stopping() {
             return None;
         }
         let project = self.work_tree.project();

@@ -38,14 +38,14 @@ impl Runner {
     /// Asks the agent to end its turn.
     pub(super) fn halt_turn(&mut self) -> Vec<Happening> {
         let budget = self.budget();
-        if !self.stop.is_stop() && self.machine.head().again.is_none() {
+        if !self.machine.is_stopping() && self.machine.head().again.is_none() {
             let head = self.machine.head();
             let spent = || head.spent().map(|budget| budget.to_string());
             let why = head.failure.clone().or_else(spent);
             let why = why.unwrap_or_else(|| "the run's time is used up".into());
             self.tell(News::EndingTurn { why, budget });
         }
-        let at_once = self.stop.is_abort();
+        let at_once = self.machine.deadline().is_abort();
         self.step_attempt(AttemptInput::Stop { at_once })
     }
 

@@ -1,8 +1,6 @@
 //! Telling a command of the user's what becomes of the run.
 
-use std::time::Duration;
-
-use loop_state::{StopDeadline, Timestamp, times};
+use loop_state::{Event, Timestamp};
 use tokio::time::Instant;
 
 use crate::check::CheckEnd;
@@ -11,7 +9,7 @@ use crate::hook::{self, Happened, Hook, Hooks, Moment};
 use crate::news::News;
 use crate::runner::Runner;
 use crate::{Awaited, Error, Outcome};
-use rlm_store::deadline::{left, until};
+use rlm_store::deadline::until;
 
 impl Runner {
     /// Has a command told what becomes of the run, each thing once it is saved.
@@ -47,7 +45,7 @@ impl Runner {
 
     /// Has it told that the run begins, or goes on, once that is saved.
     pub(super) fn notify_begun(&mut self) {
-        if !std::mem::replace(&mut self.told.begun, true) {
+        if self.machine.has_begun() && !std::mem::replace(&mut self.told.begun, true) {
             let again = matches!(self.first, loop_state::Happening::Resumed(_));
             let at = self.clock.now();
             self.notify(at, Happened::Began { again });
@@ -76,19 +74,12 @@ impl Runner {
         result: Result<&Outcome, &Error>,
         wishes: &mut Wishes,
     ) {
-        let left = match self.stop {
-            StopDeadline::Abort { .. } => Duration::ZERO,
-            StopDeadline::Stop { by } => {
-                let left = left(Instant::from_std(by));
-                left.saturating_sub(times::NOTIFY_RESERVE)
-                    .min(times::NOTIFY_STOPPED)
-            }
-            StopDeadline::Open => hook::LIMIT,
-        };
+        let now = self.clock.now();
+        let left = self.machine.deadline().last_call(now, hook::LIMIT);
         let Some(hooks) = &mut self.hooks else {
             return;
         };
-        if self.stop.is_stop() {
+        if self.machine.is_stopping() {
             hooks.clear();
         }
         if !left.is_zero() {
@@ -103,7 +94,11 @@ impl Runner {
                 biased;
                 // That the reply is dropped says that the run is over.
                 wish = wishes.next(), if !is_late => {
-                    is_late = wish.what.stop().is_some();
+                    let effects = wish.what.while_ending().map(|what| {
+                        let at = self.clock.now();
+                        self.machine.step(Event { at, what })
+                    });
+                    is_late = effects.is_some_and(|it| !it.is_empty());
                 }
                 () = until(by), if !is_late => is_late = true,
                 end = hooks.ended() => {

@@ -3,8 +3,8 @@
 use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{
-    AttemptInput, AttemptMachine, Brief, Command, Effect, Happening, Notice, SteerState, Step,
-    TurnOutcome,
+    AttemptInput, AttemptMachine, Brief, Command, Effect, Event, Happening, Notice, SteerState,
+    Step, TurnOutcome,
 };
 use rlm_store::deadline::Hurry;
 use rlm_store::processes::{MARKER, gone};
@@ -53,6 +53,7 @@ impl Runner {
                     )));
                 }
             }
+            Effect::StopBy(deadline) => self.stop_by(deadline),
             Effect::StartAttempt(brief) => {
                 self.agent_io.idle_look = None;
                 let happening = self.start_attempt(&brief, drivers, wishes).await?;
@@ -121,7 +122,8 @@ impl Runner {
                     self.tell(News::NextPrompt(id));
                 }
             }
-            // The pump sees the end in the head.
+            // The loop around the machine obeys it.
+            Effect::Finish => {}
             _ => {}
         }
         Ok(Vec::new())
@@ -138,7 +140,7 @@ impl Runner {
         if !waits || head.end.is_some() {
             self.saved.pause_reason = None;
         }
-        if !self.stop.is_stop() {
+        if !self.machine.is_stopping() {
             let patient = sealed || self.saved.machine.end.is_some();
             let git = self.work_tree.project().git();
             let is_idle = self.agent_io.attempt.is_none()
@@ -331,31 +333,30 @@ impl Runner {
         all.chain(self.agent_io.kept.halts()).cloned().collect()
     }
 
-    /// Leaves nothing alive, whatever the end was. Who loses patience meanwhile is obeyed; any other wish is answered with the end.
+    /// Leaves nothing alive, whatever the end was. A request to stop moves the deadline; any other one is answered with the end.
     pub(super) async fn end_everything(&mut self, wishes: &mut Wishes) {
+        self.sign(Happening::Ending);
         let hurries = self.hurries();
         let within = |budget| hurries.iter().for_each(|hurry| hurry.within(budget));
         within(self.budget());
-        let (usual, mut stop) = (self.options.stop_budget, self.stop);
+        // From here on it only takes requests to stop, and what ends needs none of them.
+        let (mut machine, mut clock) = (self.machine.clone(), self.clock.clone());
         let listens = async {
             loop {
-                let wanted = wishes.next().await.what;
-                if wanted.stop().is_none() {
+                let Some(what) = wishes.next().await.what.while_ending() else {
                     continue;
+                };
+                let at = clock.now();
+                if !machine.step(Event { at, what }).is_empty() {
+                    within(machine.budget(at));
                 }
-                let now = Instant::now().into_std();
-                match wanted.is_abort() {
-                    true => stop.abort(now),
-                    false => stop.stop(now, usual),
-                }
-                within(stop.budget(now, usual));
             }
         };
         tokio::select! {
             () = self.end_all() => {}
             () = listens => {}
         }
-        self.stop = stop;
+        self.machine = machine;
     }
 
     async fn end_all(&mut self) {

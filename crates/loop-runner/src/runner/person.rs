@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use agent_duplex::{Conversation, Decision, Input, SessionChoice};
 use loop_state::{
-    AttemptEffect, AttemptInput, Happening, Request, SteerState, StopRequest, TurnOutcome, When,
+    AttemptEffect, AttemptInput, Effect, Event, Happening, Request, SteerState, StopDeadline,
+    TurnOutcome,
 };
 use tokio::time::Instant;
 
@@ -26,7 +27,7 @@ impl Runner {
         Ok(match self.understand(what).await? {
             Ok(Some(what)) => return Ok(Some(Coming { what, reply })),
             Ok(None) => {
-                reply.send(Ok(Mark::from(self.machine.head())));
+                reply.send(Ok(Mark::from(&self.machine)));
                 None
             }
             Err(why) => {
@@ -37,12 +38,13 @@ impl Runner {
         })
     }
 
-    /// The first stop starts the one budget that everything it has to end shares.
+    /// A stop has its deadline from when it is heard: what was requested before it is done first.
     async fn understand(&mut self, message: Control) -> Result<Heard, Error> {
         Ok(Ok(Some(match message {
             Control::Stop(request) => {
-                self.hear_stop(request);
-                Happening::StopRequested(request)
+                let what = Happening::StopRequested(request);
+                self.foresee(&what);
+                what
             }
             Control::Attended(attended) => self.attended(attended).await,
             Control::Freeze { frozen, done } => {
@@ -79,16 +81,14 @@ impl Runner {
                 let replaced = self.replace_prompt(phase as usize, text).await?;
                 return Ok(replaced.map(|()| None).map_err(Cow::from));
             }
-            Request::Abort => self.lose_patience(),
             _ => {}
         }
-        if let Some(stop) = request.stop() {
-            self.hear_stop(stop);
-        }
+        let what = Happening::Requested(request);
+        self.foresee(&what);
         let attempt = self.agent_io.attempt.as_ref();
         let interruptible = attempt.is_none_or(Attempt::is_interruptible);
         self.sign(Happening::Interruptible(interruptible));
-        Ok(Ok(Some(Happening::Requested(request))))
+        Ok(Ok(Some(what)))
     }
 
     /// Has a run that is taken up again begin with what a person says: it is in the next prompt, and a phase that waits for a review is revised by it.
@@ -101,33 +101,37 @@ impl Runner {
         Ok(self)
     }
 
-    /// Leaves everything that ends, or will, no more than a moment.
-    fn lose_patience(&mut self) {
-        self.stop.abort(Instant::now().into_std());
-        // The time that is over now ends the turn.
-        if let Some(by) = self.stop.by() {
-            let _none = self.step_attempt(AttemptInput::Abort { by });
-        }
-        self.show_awaited(self.awaited());
-        let budget = self.budget();
-        self.hurries().iter().for_each(|it| it.within(budget));
-    }
-
-    pub(super) fn hear_stop(&mut self, request: StopRequest) {
-        if request.when == When::Now {
-            let budget = self.options.stop_budget;
-            self.stop.stop(Instant::now().into_std(), budget);
-            self.show_awaited(self.awaited());
-            if let Some(settling) = &self.agent_io.settling {
-                settling.hurry().within(budget);
+    /// Begins the deadline of a request that waits for its turn.
+    fn foresee(&mut self, request: &Happening) {
+        let Some(what) = request.foreseen() else {
+            return;
+        };
+        let at = self.clock.now();
+        for effect in self.machine.step(Event { at, what }) {
+            if let Effect::StopBy(deadline) = effect {
+                self.stop_by(deadline);
             }
         }
+    }
+
+    /// Has what runs end by this deadline, as far as it is being ended.
+    pub(super) fn stop_by(&mut self, deadline: StopDeadline) {
+        let budget = self.budget();
+        if deadline.is_abort() {
+            // The time that is over now ends the turn.
+            let by = Instant::now().into_std() + budget;
+            let _none = self.step_attempt(AttemptInput::Abort { by });
+            self.hurries().iter().for_each(|it| it.within(budget));
+        } else if let Some(settling) = &self.agent_io.settling {
+            settling.hurry().within(budget);
+        }
+        self.show_awaited(self.awaited());
     }
 
     /// Says what people said in vain, unless the run merely waits to be resumed.
     pub(super) fn tell_unsaid(&mut self) {
         let head = self.machine.head();
-        let stopped = head.end.as_ref().is_some_and(|end| end.reason.is_stopped());
+        let stopped = head.stop_reason().is_some_and(|it| it.is_stopped());
         let unsaid = head.unseen_steers().count();
         if unsaid > 0 && !stopped {
             let warning = match unsaid {

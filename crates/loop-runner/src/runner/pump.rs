@@ -44,22 +44,15 @@ impl Runner {
         self.heed_shutdown(wishes, &mut happenings).await?;
         let stop = happenings.iter().find_map(|it| it.what.stop());
         if let Some(request) = stop {
-            let at = self.clock.now();
-            let what = Happening::StoppedEarly(request);
-            self.journal.note(Event {
-                at,
-                what: what.clone(),
-            });
-            // The save below is all that it asks for.
-            let _save = self.machine.step(Event { at, what });
-            self.saved.advance(self.machine.head());
-            self.journal.save(&self.saved).await?;
-            return Ok(StopReason::Stopped(request.by));
-        }
-        happenings.push_front(Coming::from(self.first.clone()));
-        if self.first == Happening::Started {
-            let attended = Happening::Attended(self.options.interactive);
-            happenings.insert(1, attended.into());
+            // All requests that came with it are answered with the end.
+            happenings.clear();
+            happenings.push_back(Happening::StoppedEarly(request).into());
+        } else {
+            happenings.push_front(Coming::from(self.first.clone()));
+            if self.first == Happening::Started {
+                let attended = Happening::Attended(self.options.interactive);
+                happenings.insert(1, attended.into());
+            }
         }
         loop {
             self.beat().await;
@@ -87,16 +80,14 @@ impl Runner {
             if refusal.is_none() {
                 self.journal.note(event);
             }
+            let is_over = effects.contains(&Effect::Finish);
             for effect in effects {
                 let at_once = self.perform(effect, drivers, wishes).await?;
                 happenings.extend(at_once.into_iter().map(Coming::from));
             }
             self.refresh_view();
-            reply.send(refusal.map_or(Ok(Mark::from(self.machine.head())), Err));
-            if let Some(end) = &self.machine.head().end
-                && happenings.is_empty()
-            {
-                let reason = end.reason.clone();
+            reply.send(refusal.map_or(Ok(Mark::from(&self.machine)), Err));
+            if let Some(reason) = self.machine.head().stop_reason().filter(|_| is_over) {
                 self.tell_unsaid();
                 return Ok(reason);
             }
@@ -112,7 +103,7 @@ impl Runner {
         wishes: &mut Wishes,
         happenings: &mut VecDeque<Coming>,
     ) -> Result<(), Error> {
-        if !self.options.gate.is_shutdown() || self.stop.is_stop() {
+        if !self.options.gate.is_shutdown() || self.machine.is_stopping() {
             return Ok(());
         }
         let is_told = timeout(REASON, wishes.end_wanted()).await.is_ok();
@@ -120,7 +111,6 @@ impl Runner {
         if !is_told {
             let (by, when) = (StopCause::Terminated, When::Now);
             let request = StopRequest { by, when };
-            self.hear_stop(request);
             happenings.push_front(Happening::StopRequested(request).into());
         }
         Ok(())

@@ -18,9 +18,9 @@ impl Runner {
             return Some(Happening::Settled(Tree::default()));
         }
         self.agent_io.idle_look = None;
-        let keep = self.saved.settings.leftovers == Leftovers::Keep && !self.stop.is_stop();
+        let keep = self.saved.settings.leftovers == Leftovers::Keep && !self.machine.is_stopping();
         let settling = Settling::begin(attempt, commit, keep, budget);
-        if self.stop.is_stop() {
+        if self.machine.is_stopping() {
             settling.hurry().within(budget);
         }
         self.agent_io.settling = Some(settling);

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loop_state::{AgentState, Timestamp};
+use loop_state::{AgentState, Event, Timestamp};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::control::Wishes;
 use crate::runner::Runner;
@@ -40,7 +39,7 @@ impl Runner {
 
     /// Notes what is waited for, if the run is being stopped.
     pub(super) fn show_awaited(&mut self, awaited: Option<Awaited>) {
-        if let Some(by) = self.stop_by() {
+        if let Some(by) = self.machine.deadline().by() {
             let now = self.clock.now();
             note(&self.control.shutdown, &self.control.view, by, awaited, now);
         }
@@ -48,8 +47,8 @@ impl Runner {
 
     /// Notes what the end of the run waits for, also where nobody has stopped it.
     pub(super) fn show_end(&mut self, budget: Duration, awaited: Option<Awaited>) {
-        let by = self.stop_by().unwrap_or_else(|| Instant::now() + budget);
         let now = self.clock.now();
+        let by = self.machine.deadline().by().unwrap_or(now + budget);
         note(&self.control.shutdown, &self.control.view, by, awaited, now);
     }
 
@@ -63,11 +62,12 @@ impl Runner {
                 biased;
                 saved = &mut save => saved,
                 () = wishes.end_wanted() => {
-                    let (begun, budget) = (Instant::now(), self.options.stop_budget);
-                    self.stop.stop(begun.into_std(), budget);
-                    let by = begun + self.stop.budget(begun.into_std(), budget);
-                    let now = self.clock.now();
-                    note(&self.control.shutdown, &self.control.view, by, Some(Awaited::Save), now);
+                    let at = self.clock.now();
+                    let what = wishes.foreseen();
+                    // It is carried out when the request is heard.
+                    let _later = self.machine.step(Event { at, what });
+                    let by = self.machine.deadline().by().unwrap_or(at);
+                    note(&self.control.shutdown, &self.control.view, by, Some(Awaited::Save), at);
                     save.await
                 }
             }
@@ -81,7 +81,7 @@ impl Runner {
 fn note(
     shutdown: &watch::Sender<Option<Shutdown>>,
     view: &watch::Sender<Arc<View>>,
-    by: Instant,
+    by: Timestamp,
     awaited: Option<Awaited>,
     now: Timestamp,
 ) {

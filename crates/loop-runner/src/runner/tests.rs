@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
-use loop_state::{Request, StopCause, StopReason, StopRequest, When};
+use loop_state::{
+    Event, Happening, Request, Resume, StopCause, StopReason, StopRequest, Tree, TurnOutcome, When,
+};
 use rlm_store::{PhaseSettings, Project, PromptSource, RunId, RunState, Settings, WorkTree};
 use tokio::sync::mpsc;
 
@@ -69,6 +71,31 @@ async fn x110b_a_stop_before_the_run_begins_is_known_by_who_said_it() {
     assert!(entry.was_stopped_by_a_person());
     let head = entry.head.unwrap().machine;
     assert_eq!((head.counts.attempts, head.resumes_at()), (0, (1, false)));
+}
+
+#[tokio::test]
+async fn a_stop_before_a_run_is_taken_up_reports_the_end_that_the_run_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let project = Project::find(dir.path()).unwrap();
+    let run: RunId = "r1".parse().unwrap();
+    let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await;
+    let options = Options::new(SleepGate::new());
+    let made = Runner::create(work_tree.unwrap(), settings(), options).await;
+    let (mut runner, _news) = made.unwrap();
+    let mut happens = |what| {
+        let at = runner.clock.now();
+        drop(runner.machine.step(Event { at, what }));
+    };
+    happens(Happening::Started);
+    for _ in 0..5 {
+        happens(Happening::TurnEnded(TurnOutcome::Completed));
+        happens(Happening::Settled(Tree::default()));
+    }
+    runner.first = Happening::Resumed(Resume::default());
+    let outcome = carry_out(runner, vec![stop(StopCause::Person)]).await;
+    assert_eq!(outcome.reason, StopReason::Planned);
+    let saved = project.run(&run).unwrap().head.unwrap().machine;
+    assert_eq!(saved.stop_reason(), Some(outcome.reason));
 }
 
 /// Who takes a run up or begins it where there is none is sent from neither to the other.

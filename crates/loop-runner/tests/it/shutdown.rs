@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use agent_duplex::scripted::{Script, ScriptedDriver};
-use agent_duplex::{Capabilities, EndReason};
+use agent_duplex::{Capabilities, Capability, EndReason};
 use cancellable_sleep::SleepGate;
-use loop_runner::{Control, NewsReceiver, Options, Outcome, Runner, View};
-use loop_state::{PauseAfter, Request, Step, StopCause, StopReason, StopRequest, Wait, When};
+use loop_runner::{Control, News, NewsReceiver, Options, Outcome, Runner, View};
+use loop_state::{
+    PauseAfter, Request, Step, StopCause, StopReason, StopRequest, Wait, When, times,
+};
 use rlm_store::{Project, RunId, RunState, Settings, WorkTree};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
@@ -36,7 +38,7 @@ struct Waits {
     view: watch::Receiver<Arc<View>>,
     running: JoinHandle<Result<Outcome, loop_runner::Error>>,
     began: Instant,
-    _news: NewsReceiver,
+    news: NewsReceiver,
 }
 
 fn run() -> RunId {
@@ -46,6 +48,11 @@ fn run() -> RunId {
 impl Waits {
     /// Begins a run whose agent ends each turn like this.
     async fn begin(turn: EndReason, told: Option<Request>) -> Self {
+        let script = Script::new().message().begin().say("so far").end(turn);
+        Self::play(Capabilities::none(), script, told).await
+    }
+
+    async fn play(capabilities: Capabilities, script: Script, told: Option<Request>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::find(dir.path()).unwrap();
         let root = SleepGate::new();
@@ -56,8 +63,7 @@ impl Waits {
         let began = Instant::now();
         let wall = SystemTime::now();
         let runner = runner.with_wall_clock(move || wall + began.elapsed());
-        let script = Script::new().message().begin().say("so far").end(turn);
-        let driver = ScriptedDriver::new(Capabilities::none()).repeats(script);
+        let driver = ScriptedDriver::new(capabilities).repeats(script);
         let drivers = driver.clone();
         let factory =
             Box::new(
@@ -75,7 +81,7 @@ impl Waits {
             view: runner.watch(),
             running: tokio::spawn(runner.run(factory, wishes)),
             began,
-            _news: news,
+            news,
         }
     }
 
@@ -178,4 +184,39 @@ async fn a_run_whose_program_has_shut_down_does_not_begin() {
     let (reason, state, turns) = waits.ended().await;
     assert_eq!(reason, StopReason::Stopped(StopCause::Terminated));
     assert_eq!((state, turns), (RunState::Stopped, 0));
+}
+
+/// Its turn was interrupted, so its iteration is never complete.
+#[tokio::test(start_paused = true)]
+async fn a_stop_after_the_iteration_ends_an_interrupted_turn_as_a_stop_does() {
+    let capabilities = Capabilities::none().with(Capability::Interrupt);
+    let script = Script::new().message().begin().say("so far").interrupted();
+    let script = script.end(EndReason::Interrupted);
+    let mut waits = Waits::play(capabilities, script, None).await;
+    let works = |view: &Arc<View>| view.agent.alive;
+    waits.view.wait_for(works).await.unwrap();
+    waits.control.send(Request::Interrupt.into()).await.unwrap();
+    let is_interrupted = |step: &Step| matches!(step, Step::Interrupted { .. });
+    waits.until(is_interrupted).await;
+    let after = When::AfterIteration;
+    let stop = Request::Stop { after };
+    waits.control.send(stop.into()).await.unwrap();
+    let outcome = (&mut waits.running).await.unwrap().unwrap();
+    assert_eq!(outcome.reason, StopReason::Stopped(StopCause::Person));
+    let mut budgets = Vec::new();
+    while let Some((_, news)) = waits.news.recv().await {
+        match news {
+            News::Stopping { budget, .. } => budgets.push(budget),
+            News::EndingTurn { why, .. } => panic!("a stop has its own line: {why}"),
+            _ => {}
+        }
+    }
+    let [budget] = budgets[..] else {
+        panic!("one stop: {budgets:?}");
+    };
+    let allowed = times::STOP_BUDGET;
+    assert!(budget <= allowed && budget > allowed / 2, "{budget:?}");
+    let shutdown = waits.view.borrow().shutdown.unwrap();
+    let within = shutdown.until.since(shutdown.since);
+    assert!(within <= allowed, "{within:?}");
 }

@@ -25,7 +25,7 @@ impl Machine {
         self.head.last_at = self.head.last_at.max(at);
         let step = self.head.step.clone();
         if let Some(stop) = request.stop() {
-            return self.stop_requested(stop, step, at);
+            return self.stop_requested(stop, request == Request::Abort, at);
         }
         let is_interruptible = self.interruptible;
         match request {

@@ -7,6 +7,7 @@ use crate::{Again, CutCause, Effect, Head, Resume, Step, StopReason, Streak, The
 
 impl Machine {
     pub(super) fn resumed(&mut self, resume: Resume, at: Timestamp) -> Effects {
+        self.begin_process();
         let head = &mut self.head;
         match &head.end {
             Some(end)

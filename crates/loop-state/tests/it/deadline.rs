@@ -1,19 +1,18 @@
 //! A stop's deadline only moves earlier.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use loop_state::StopDeadline;
 use loop_state::times::{ABORT, STOP_BUDGET};
+use loop_state::{StopDeadline, Timestamp};
 
 #[test]
 fn no_sequence_of_requests_moves_a_deadline_later() {
-    let epoch = Instant::now();
     // Each bit is a request: a stop or an abort, a second apart.
     for requests in 0..64_u32 {
         let (mut deadline, mut aborted) = (StopDeadline::default(), false);
         assert!(!deadline.is_stop());
         for nth in 0..6 {
-            let now = epoch + Duration::from_secs(nth);
+            let now = Timestamp(nth * 1000);
             let (before, is_abort) = (deadline.by(), requests & 1 << nth != 0);
             aborted |= is_abort;
             let budget = match is_abort {
@@ -39,6 +38,19 @@ fn no_sequence_of_requests_moves_a_deadline_later() {
 
 #[test]
 fn a_run_that_is_not_stopped_has_the_usual_budget() {
-    let now = Instant::now();
+    let now = Timestamp(7);
     assert_eq!(StopDeadline::Open.budget(now, STOP_BUDGET), STOP_BUDGET);
+}
+
+#[test]
+fn a_suspended_run_loses_none_of_its_deadline() {
+    let mut deadline = StopDeadline::default();
+    deadline.thawed(ABORT);
+    assert_eq!(deadline, StopDeadline::Open);
+    deadline.stop(Timestamp(0), STOP_BUDGET);
+    deadline.thawed(Duration::from_secs(60));
+    assert_eq!(
+        deadline.by(),
+        Some(Timestamp(0) + STOP_BUDGET + Duration::from_secs(60))
+    );
 }

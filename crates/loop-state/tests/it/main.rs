@@ -20,6 +20,7 @@ mod properties;
 mod resumes;
 mod saved;
 mod silence;
+mod stopping;
 mod taken_up;
 mod times;
 mod told;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use loop_state::times::STOP_BUDGET;
 use loop_state::{
     Again, Autonomy, CheckResult, CutCause, Effect, Happening, MAX_ERRORS, Machine, Notice,
-    PauseAfter, Request, Resume, Step, StopCause, StopReason, StopRequest, Timer, Timestamp, Tree,
-    TurnOutcome, Verdict, When,
+    PauseAfter, Request, Resume, Step, StopCause, StopDeadline, StopReason, StopRequest, Timer,
+    Timestamp, Tree, TurnOutcome, Verdict, When,
 };
 
 use crate::limits::{limited, metered};
@@ -97,7 +98,16 @@ fn a_second_wish_to_stop_changes_something_only_where_it_is_the_stronger_one() {
                 assert_eq!(effects.last(), Some(&Effect::StopAttempt));
                 assert_eq!(after, Some(request(StopCause::Terminated)));
             }
-            _ => assert_eq!((effects, after), (vec![], before), "{first:?} {second:?}"),
+            _ => {
+                assert_eq!(after, before, "{first:?} {second:?}");
+                // Requested again, the deadline of the first one stays.
+                let by = StopDeadline::Stop {
+                    by: Timestamp(200) + STOP_BUDGET,
+                };
+                let again = (first, second) == (When::Now, When::Now);
+                let again = again.then_some(Effect::StopBy(by));
+                assert_eq!(effects, Vec::from_iter(again), "{first:?} {second:?}");
+            }
         }
     }
 }

@@ -593,7 +593,11 @@ fn abort_and_stop_are_stops_by_a_person() {
         trace.then(asked.clone());
         assert_eq!(trace.machine.head().stopping, asked.stop());
         // Asked again it changes nothing, and is no mistake.
-        assert_eq!(trace.then(asked), []);
+        let deadline = trace.machine.deadline();
+        assert_eq!(deadline.is_stop(), when == When::Now);
+        let same = deadline.is_stop().then_some(Effect::StopBy(deadline));
+        assert_eq!(trace.then(asked), Vec::from_iter(same));
+        assert_eq!(trace.machine.deadline(), deadline);
     }
 }
 

@@ -117,7 +117,7 @@ fn attempts_are_never_reused(seen: &Seen<'_>) -> bool {
 fn does_nothing(seen: &Seen<'_>) -> bool {
     seen.effects
         .iter()
-        .all(|it| matches!(it, Effect::Refuse(_)))
+        .all(|it| matches!(it, Effect::Refuse(_) | Effect::StopBy(_)))
 }
 
 fn over_is_over(seen: &Seen<'_>) -> bool {

@@ -340,9 +340,11 @@ fn a_check_that_was_never_run_ends_the_run_and_one_that_was_does_not() {
 fn a_stop_while_a_gate_runs_keeps_the_turn() {
     let mut trace = Trace::new(rules(|r| r.phases[0].gates = 1));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    let effects = trace.then(stop(When::Now));
     assert_eq!(
-        trace.then(stop(When::Now)),
+        effects,
         [
+            Effect::StopBy(trace.machine.deadline()),
             Effect::Save,
             Effect::Announce(Notice::Stopping),
             Effect::StopCheck

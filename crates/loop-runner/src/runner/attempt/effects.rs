@@ -12,11 +12,12 @@ use crate::runner::halt::failure;
 
 impl Runner {
     /// Returns the circumstances in which the attempt machine takes an input.
-    pub(in crate::runner) fn moment(&self) -> Moment {
+    pub(in crate::runner) fn moment(&mut self) -> Moment {
+        let budget = self.budget();
         let head = self.machine.head();
         Moment {
             now: Instant::now().into_std(),
-            budget: self.budget(),
+            budget,
             frozen: self.frozen_at.is_some(),
             pausing: head.pausing && !head.halting,
         }

@@ -1,0 +1,123 @@
+//! The rules of a stop: when its deadline begins, what it ends, and how a run ends that was told to stop before it began. They are apart because a
+//! stop is the one request that counts at any time, also while the run ends.
+
+use std::time::Duration;
+
+use super::{Effects, Machine};
+use crate::{
+    Effect, Happening, Notice, Request, Step, StopDeadline, StopReason, StopRequest, Timestamp,
+    When,
+};
+
+impl Machine {
+    /// Sets the budget of a whole stop, in place of [`STOP_BUDGET`](crate::times::STOP_BUDGET).
+    #[must_use]
+    pub fn with_stop_budget(mut self, budget: Duration) -> Self {
+        self.stop_budget = budget;
+        self
+    }
+
+    /// Returns the deadline of the stop that is under way.
+    #[must_use]
+    pub const fn deadline(&self) -> StopDeadline {
+        self.deadline
+    }
+
+    /// Returns how long something that has to end now may take.
+    #[must_use]
+    pub fn budget(&self, now: Timestamp) -> Duration {
+        self.deadline.budget(now, self.stop_budget)
+    }
+
+    /// Returns whether the run is being stopped.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.deadline.is_stop()
+    }
+
+    /// Returns whether this process has begun the run, or has taken it up.
+    #[must_use]
+    pub const fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// A stop of another process is none of this one.
+    pub(super) fn begin_process(&mut self) {
+        self.deadline = StopDeadline::Open;
+        self.has_begun = true;
+        self.is_ending = false;
+    }
+
+    /// Starts the deadline, or moves it earlier.
+    pub(super) fn begin_stop(&mut self, is_abort: bool, at: Timestamp) -> Effect {
+        match is_abort {
+            true => self.deadline.abort(at),
+            false => self.deadline.stop(at, self.stop_budget),
+        }
+        Effect::StopBy(self.deadline)
+    }
+
+    /// The process was told to stop before its first event.
+    pub(super) fn stopped_early(&mut self, request: StopRequest, at: Timestamp) -> Effects {
+        match &mut self.head.end {
+            None => self.head.stopping = Some(request),
+            Some(end) if end.reason.is_stopped() => end.reason = StopReason::Stopped(request.by),
+            Some(_) => {}
+        }
+        vec![self.begin_stop(false, at), Effect::Save, Effect::Finish]
+    }
+
+    pub(super) fn stop_requested(
+        &mut self,
+        request: StopRequest,
+        is_abort: bool,
+        at: Timestamp,
+    ) -> Effects {
+        let step = self.head.step.clone();
+        // An interrupted turn waits for a person, so its iteration is never complete.
+        let is_now = request.when == When::Now || matches!(step, Step::Interrupted { .. });
+        let mut effects = Effects::new();
+        if is_now {
+            effects.push(self.begin_stop(is_abort, at));
+        }
+        if self.must_stop_now() || (self.head.stopping.is_some() && !is_now) {
+            return effects;
+        }
+        self.head.stopping = Some(request);
+        effects.extend(match is_now {
+            _ if step.is_rest() => self.end(StopReason::Stopped(request.by), at),
+            false => vec![Effect::Save, Effect::Announce(Notice::StoppingLater)],
+            true => self.stop_now(request, &step),
+        });
+        effects
+    }
+
+    fn stop_now(&mut self, request: StopRequest, step: &Step) -> Effects {
+        self.head.stopping = Some(StopRequest {
+            when: When::Now,
+            ..request
+        });
+        // What is being halted already for another reason now ends for this one.
+        let already = self.head.halting;
+        let halt = self.halt(step);
+        let failure = self.head.failure.take();
+        self.head.failure = failure.filter(|_| !matches!(step, Step::Turn { .. }));
+        let mut effects = vec![Effect::Save, Effect::Announce(Notice::Stopping)];
+        effects.extend(halt.into_iter().filter(|_| !already));
+        effects
+    }
+
+    /// A request that comes while the run ends only moves the deadline.
+    pub(super) fn stop_while_ending(&mut self, what: &Happening, at: Timestamp) -> Option<Effects> {
+        let is_over = self.is_ending || self.head.end.is_some();
+        what.stop().filter(|_| is_over)?;
+        let is_abort = matches!(what, Happening::Requested(Request::Abort));
+        Some(vec![self.begin_stop(is_abort, at)])
+    }
+
+    pub(super) fn must_stop_now(&self) -> bool {
+        self.head
+            .stopping
+            .is_some_and(|request| request.when == When::Now)
+    }
+}
