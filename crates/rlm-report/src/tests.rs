@@ -13,8 +13,8 @@ use loop_state::{
 };
 use maud::{PreEscaped, html};
 use proptest::prelude::*;
-use rlm_store::{Project, Record};
-use serde_json::{Value, json};
+use rlm_store::{PhaseSettings, Project, PromptSource, Record, RunHead, RunId, Settings};
+use serde_json::json;
 
 use seen::{expect_harmless, parse};
 
@@ -91,25 +91,24 @@ fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_liv
         }
         at += 60_000;
     }
-    let head = json!({
-        "run": "night", "machine": machine.head(), "scope": "s", "prompts": [],
-        "settings": {
-            "directory": "/srv/project", "max_failures": 3, "sleep": {"secs": 0, "nanos": 0},
-            "phases": [{
-                "name": "main", "prompt": {"Text": asked.prompt}, "agent": {"options": "command", "program": ["my-agent"]},
-                "gates": ["cargo fmt --check"], "until": asked.until, "promise": asked.promise,
-                "check_timeout": {"secs": 900, "nanos": 0}, "limits": phase.limits,
-            }],
-        },
-    });
+    let agent = json!({"options": "command", "program": ["my-agent"]});
+    let agent = serde_json::from_value(agent).unwrap();
+    let prompt = PromptSource::Text(asked.prompt.into());
+    let mut settings = PhaseSettings::new("main", prompt, agent);
+    settings.gates = vec!["cargo fmt --check".into()];
+    settings.until = asked.until.map(Into::into);
+    settings.promise = asked.promise.map(Into::into);
+    settings.limits = phase.limits;
+    let settings = Settings::new("/srv/project", vec![settings]);
+    let run: RunId = "night".parse().unwrap();
+    let head = RunHead::new(run.clone(), machine.head().clone(), settings);
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
-    let run = "night".parse().unwrap();
     let options = Options {
         schema: "rlm-run".into(),
         ..Options::default()
     };
-    let (mut writer, _) = Writer::<Value, Event>::open(project.run_dir(&run), options).unwrap();
+    let (mut writer, _) = Writer::<RunHead, Event>::open(project.run_dir(&run), options).unwrap();
     writer.append(&head, &events).unwrap();
     let writer = Some(writer).filter(|_| is_live);
     let timeline = project.timeline(&run).unwrap();

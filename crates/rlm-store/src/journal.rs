@@ -238,19 +238,19 @@ mod tests {
         let (_dir, project, mut journal, mut head) = journal();
         for polls in 0..20 {
             journal.note(event(polls));
-            head.scope = polls.to_string();
+            head.git_changed = Some(polls.try_into().unwrap());
             let saved = poll(journal.save(&head), polls.try_into().unwrap()).await;
             saved.transpose().unwrap();
         }
         let epoch = journal.epoch();
         assert!(epoch > 0, "also while the writer is away");
         journal.note(event(20));
-        head.scope = "last".into();
+        head.pause_reason = Some("last".into());
         journal.save(&head).await.unwrap();
         drop(journal);
         let (again, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
         assert_eq!(loaded.events, (0..=20).map(event).collect::<Vec<_>>());
-        assert_eq!(loaded.head.unwrap().scope, "last");
+        assert_eq!(loaded.head.unwrap().pause_reason.unwrap(), "last");
         assert!(again.epoch() > epoch);
     }
 
@@ -319,18 +319,22 @@ mod tests {
             let (_dir, project, mut journal, mut head) = journal();
             let run: RunId = "r1".parse().unwrap();
             journal.note(event(1));
-            head.scope = "phase".into();
+            head.pause_reason = Some("phase".into());
             let sealed = poll(journal.save_phase("p".into(), &head, None), polls).await;
             sealed.transpose().unwrap();
             let kept = poll(journal.put_blob("b", "a text"), polls).await;
             let is_kept = kept.transpose().unwrap().is_some();
             journal.note(event(2));
-            head.scope = "last".into();
+            head.pause_reason = Some("last".into());
             journal.save(&head).await.unwrap();
             drop(journal);
             let (_, loaded) = Journal::open(&project, &run, false).unwrap();
             assert_eq!(loaded.events, [event(1), event(2)], "{polls} polls");
-            assert_eq!(loaded.head.unwrap().scope, "last", "{polls} polls");
+            assert_eq!(
+                loaded.head.unwrap().pause_reason.unwrap(),
+                "last",
+                "{polls} polls"
+            );
             let place = project.run_dir(&run);
             match checkpoint_store::reader::blob(&place, "b") {
                 Ok(bytes) => assert_eq!(bytes, b"a text"),
@@ -368,7 +372,14 @@ mod tests {
         keep(settings, &["directory", "phases", "max_failures", "sleep"]);
         keep(
             &mut settings["phases"][0],
-            &["name", "prompt", "agent", "check_timeout", "limits"],
+            &[
+                "name",
+                "prompt",
+                "agent",
+                "check_timeout",
+                "limits",
+                "until",
+            ],
         );
         let run: RunId = "r1".parse().unwrap();
         let place = project.run_dir(&run);
@@ -377,9 +388,7 @@ mod tests {
         writer.append(&old, &[event(1)]).unwrap();
         drop(writer);
         let (mut journal, loaded) = Journal::open(&project, &run, false).unwrap();
-        let mut read = loaded.head.unwrap();
-        assert_eq!(read.settings.phases[0].until, None, "it was not saved");
-        read.settings.phases[0].until = Some("true".into());
+        let read = loaded.head.unwrap();
         assert_eq!((&read, loaded.events), (&head, vec![event(1)]));
         journal.note(event(2));
         journal.save(&read).await.unwrap();
@@ -398,7 +407,7 @@ mod tests {
         runtime.spawn(async move {
             for n in 1.. {
                 journal.note(event(n));
-                head.scope = n.to_string();
+                head.pause_reason = Some(n.to_string());
                 journal.save(&head).await.unwrap();
                 if tell.send(n).is_err() {
                     break;
@@ -409,7 +418,8 @@ mod tests {
         drop(runtime);
         let last = acknowledged.iter().last().unwrap_or(20);
         let (_, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
-        let saved: u64 = loaded.head.unwrap().scope.parse().unwrap();
+        let saved = loaded.head.unwrap().pause_reason.unwrap();
+        let saved: u64 = saved.parse().unwrap();
         assert!(saved >= last, "{saved} of {last}");
         assert_eq!(loaded.events, (1..=saved).map(event).collect::<Vec<_>>());
     }
@@ -418,7 +428,8 @@ mod tests {
     #[tokio::test]
     async fn c68_a_large_save_does_not_block_the_executor() {
         let (_dir, _project, mut journal, mut head) = journal();
-        head.scope = "a line of a transcript\n".repeat(50_000_000 / 23);
+        let line = "a line of a transcript\n";
+        head.pause_reason = Some(line.repeat(50_000_000 / line.len()));
         let mut save = std::pin::pin!(journal.save(&head));
         let mut turns = 0;
         loop {

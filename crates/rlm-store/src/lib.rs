@@ -40,7 +40,7 @@
 //   prompt_file, settings       what a run was asked to do
 //   programs                    which programs that starts
 //   transcript, loss            what the agent said, and what a damage took
-//   runs                        what is saved of a run, and the runs of a project
+//   run_head, runs              what is saved of a run, and the runs of a project
 //   journal                     how it is saved
 //   checkpoints, timeline       the saves one by one, and all that happened
 //   worktrees, space            working trees of runs' own, and the disk that all takes
@@ -62,6 +62,7 @@ mod programs;
 mod project;
 pub mod prompt_file;
 mod removal;
+mod run_head;
 mod run_id;
 pub mod runs;
 mod settings;
@@ -81,8 +82,9 @@ pub use git::tree::{Worktree, WorktreeState};
 pub use loss::Loss;
 pub use programs::{Program, ProgramKind};
 pub use project::Project;
+pub use run_head::{Committed, Moved, RunHead, Uncommitted};
 pub use run_id::RunId;
-pub use runs::{Committed, Moved, RunEntry, RunHead, RunState, Uncommitted};
+pub use runs::{RunEntry, RunState};
 pub use settings::{Leftovers, PhaseSettings, PromptSource, Settings};
 pub use space::{Space, TreeSpace};
 pub use time::timestamp;

@@ -1,17 +1,16 @@
-//! The head that is saved of a run, and the runs of a project as they stand on disk, read without a lock.
+//! The runs of a project as they are on disk, read without a lock.
 
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use checkpoint_store::{Loaded, Options, reader};
-use loop_state::{Event, Head, StopCause, StopReason, Timestamp};
+use loop_state::{Event, StopCause, StopReason, Timestamp};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use crate::prompt_file::{self, MAX_PROMPT};
 use crate::state_dir::Metadata;
 use crate::{
-    Error, Loss, PhaseSettings, Project, PromptSource, RunId, Settings, state_dir, transcript,
+    Error, Loss, PhaseSettings, Project, PromptSource, RunHead, RunId, state_dir, transcript,
 };
 
 /// The schema of a run's head and events. A reader of another version refuses, naming both.
@@ -25,145 +24,6 @@ pub(crate) fn options(create: bool) -> Options {
         schema_version: SCHEMA_VERSION,
         create,
         ..Options::default()
-    }
-}
-
-/// What is saved of a run: the machine's head and what the runner must know to go on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunHead {
-    /// The name of the run.
-    pub run: RunId,
-    /// The machine's state.
-    pub machine: Head,
-    /// What the run was asked to do.
-    pub settings: Settings,
-    /// The random part of the marker that all processes of the run carry.
-    pub scope: String,
-    /// The blobs that hold the last prompt text read of each phase.
-    pub prompts: Vec<String>,
-    /// The commit of the project at the last save; `None` outside git.
-    #[serde(default)]
-    pub git_commit: Option<String>,
-    /// How many files of the project were not committed at the last save; `None` outside git, or where git did not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub git_changed: Option<u32>,
-    /// The last iteration whose work is in a commit, for a run that commits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub committed: Option<Committed>,
-    /// What was to be committed and is not, since the last commit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uncommitted: Option<Uncommitted>,
-    /// What was lost of it by damages that it went on from, the latest last.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub losses: Vec<Loss>,
-    /// Why a person wants the run to wait, while it waits or is about to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pause_reason: Option<String>,
-    /// The state that the first event of its own met, where the present rules don't tell that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) origin: Option<Box<Origin>>,
-    /// Where the run went, if it goes on elsewhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub moved: Option<Moved>,
-    /// How many times it was moved.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub moves: u32,
-}
-
-/// Where the history of a run begins.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Origin {
-    /// How many events were saved before, which are another run's.
-    #[serde(default)]
-    pub(crate) events: u64,
-    /// The state.
-    pub(crate) head: Head,
-}
-
-/// The seal of a run that goes on elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
-    /// When.
-    pub at: Timestamp,
-    /// The file that it went into; `-` is standard output.
-    pub to: String,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde asks for a reference"
-)]
-fn is_zero(n: &u32) -> bool {
-    *n == 0
-}
-
-/// An iteration whose work is in a commit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Committed {
-    /// The index of its phase.
-    pub phase: u32,
-    /// Its number.
-    pub iteration: u32,
-    /// The attempt that completed it; 0 where that was before the run began to commit.
-    pub attempt: u32,
-    /// The commit; an earlier one where there was nothing to commit, or the agent had done it.
-    pub commit: String,
-}
-
-/// Iterations whose work was to be committed and is in no commit of the run's.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Uncommitted {
-    /// How many.
-    pub iterations: u32,
-    /// Why the last one is not.
-    pub why: String,
-}
-
-impl RunHead {
-    /// Makes that of a run that has done nothing yet.
-    pub fn new(run: RunId, machine: Head, settings: Settings) -> Self {
-        Self {
-            run,
-            machine,
-            settings,
-            scope: Uuid::new_v4().simple().to_string(),
-            prompts: Vec::new(),
-            git_commit: None,
-            git_changed: None,
-            committed: None,
-            uncommitted: None,
-            losses: Vec::new(),
-            pause_reason: None,
-            origin: None,
-            moved: None,
-            moves: 0,
-        }
-    }
-
-    /// Whether no process has begun to work on it, so that it was not cut either. What a fork counts is what its parent had.
-    fn is_untouched(&self) -> bool {
-        let processes = self.machine.counts.processes;
-        let forked = self
-            .origin
-            .as_ref()
-            .filter(|_| self.machine.parent.is_some());
-        processes == forked.map_or(0, |origin| origin.head.counts.processes)
-    }
-
-    /// Takes the machine's present state, and keeps the rules that the run began with when they are about to be lost.
-    pub fn advance(&mut self, machine: &Head) {
-        let (before, is_begun) = (&self.machine.rules, self.machine.counts.processes > 0);
-        if self.origin.is_none() && is_begun && *before != machine.rules {
-            let head = Head::new(before.clone()).ok();
-            self.origin = head.map(|head| Box::new(Origin { events: 0, head }));
-        }
-        self.machine = machine.clone();
-    }
-
-    /// Returns the working tree of the run, in a project with this root.
-    pub fn tree<'a>(&'a self, root: &'a Path) -> &'a Path {
-        let own = self.settings.worktree.as_ref();
-        own.map_or(root, |own| &own.path)
     }
 }
 

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use agent_duplex::ProcessName;
 use rlm_store::git::looks::{Looks, OwnLooks};
-use rlm_store::runs::RunHead;
 use rlm_store::survivors::{self, Swept};
-use rlm_store::{WorkTree, state_dir, transcript};
+use rlm_store::{RunHead, WorkTree, state_dir, transcript};
 
 use crate::news::News;
 use crate::runner::Runner;

@@ -11,7 +11,7 @@ use super::incoming::Incoming;
 use super::work::{Halt, halting};
 use crate::git::Hooks;
 use crate::git::tree::Worktree;
-use crate::runs::Origin;
+use crate::run_head::Origin;
 use crate::runs::options;
 use crate::{Error, Fate, Mend, Place, Progress, Project, RunHead, RunId, runs};
 

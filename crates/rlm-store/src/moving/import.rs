@@ -15,11 +15,10 @@ use uuid::Uuid;
 use super::archive;
 use super::arrive::{Arrival, Arrived, arrive};
 use super::incoming::Incoming;
-use super::manifest::{self, BUNDLE, Manifest};
+use super::manifest::{BUNDLE, Manifest};
 use super::paths::{self, Places};
 use super::work::{Halt, Meter, halting, refuse_damaged};
-use crate::git::is_object_name;
-use crate::runs::Origin;
+use crate::run_head::Origin;
 use crate::runs::options;
 use crate::{Error, Mend, Project, RunHead, RunId, state_dir};
 
@@ -212,25 +211,7 @@ fn look(dir: &Path, manifest: &Manifest) -> Result<RunHead, String> {
     if head.run != manifest.run {
         return Err(bad(&format_args!("it is of run `{}`", head.run)));
     }
-    let (settings, machine) = (&head.settings, &head.machine);
-    settings
-        .check_rules()
-        .and_then(|()| settings.check_names())
-        .map_err(|e| bad(&e))?;
-    let phases = settings.phases.len();
-    if machine.rules.phases.len() != phases || machine.phase as usize >= phases {
-        return Err(bad(&"its phases are not those of its rules"));
-    }
-    let commits = { head.git_commit.iter() }.chain(head.committed.as_ref().map(|it| &it.commit));
-    let commits = commits.chain(settings.worktree.as_ref().map(|own| &own.base));
-    if !commits.into_iter().all(|commit| is_object_name(commit)) {
-        return Err(bad(&"it names a commit that is none"));
-    }
-    match manifest::is_plain(&head.scope) {
-        true => Ok(head),
-        // It is what processes of the run are found by: one that fits too much would end others.
-        false => Err(bad(&"its marker is none")),
-    }
+    Ok(head)
 }
 
 /// Returns what is here of a run that was moved away and comes back; refuses one that is here otherwise.

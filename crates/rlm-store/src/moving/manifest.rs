@@ -10,6 +10,7 @@ use crate::RunId;
 use crate::git::is_object_name;
 pub(super) use crate::git::written::MANIFEST as NAME;
 use crate::prompt_file::MAX_PROMPT;
+use crate::run_head::is_random_name;
 
 /// The form of the archives that this version writes and reads.
 pub(super) const FORMAT: u32 = 1;
@@ -113,7 +114,7 @@ impl Manifest {
             };
         };
         let hashes = std::iter::once(&git.commit).chain(&git.dirty);
-        if !hashes.into_iter().all(|hash| is_object_name(hash)) || !is_plain(&git.refs) {
+        if !hashes.into_iter().all(|hash| is_object_name(hash)) || !is_random_name(&git.refs) {
             return Err("it names a commit that is none".into());
         }
         match git.branch.as_deref().is_none_or(is_branch) {
@@ -175,11 +176,6 @@ pub(super) fn is_transcript(file: &str) -> bool {
         .and_then(|it| it.split_once('-'));
     let number = |text: &str| text.parse::<u32>().is_ok_and(|n| n.to_string() == text);
     stem.is_some_and(|(iteration, attempt)| number(iteration) && number(attempt))
-}
-
-/// Whether a text is a random name.
-pub(super) fn is_plain(text: &str) -> bool {
-    text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// Whether a text can be a branch; git has the last word.

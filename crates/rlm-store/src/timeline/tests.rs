@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
+use agent_drivers::AgentConfig;
 use loop_state::{
     Autonomy, CheckResult, CutCause, Effect, Event, Happening, Head, Machine, PauseAfter,
     PhaseRules, Request, Resume, RuleChange, Rules, SteerState, StopCause, StopRequest, Timestamp,
     Tree, TurnOutcome, Usage, Verdict, When,
 };
 use proptest::prelude::*;
-use serde_json::json;
 
 use super::fold::timeline;
 use super::*;
+use crate::{PhaseSettings, PromptSource, Settings};
 
 fn phase(name: &str) -> PhaseRules {
     let mut phase = PhaseRules {
@@ -36,19 +37,19 @@ fn rules() -> Rules {
 }
 
 fn head(machine: &Head) -> RunHead {
-    let phase = |phase: &PhaseRules| {
-        json!({
-            "name": phase.name, "prompt": {"Text": "do it"}, "agent": {"options": "command", "program": ["agent"]},
-            "gates": ["true"], "check_timeout": {"secs": 900, "nanos": 0}, "limits": phase.limits,
-        })
+    let phase = |rules: &PhaseRules| {
+        let agent = AgentConfig::command(vec!["agent".into()]);
+        let prompt = PromptSource::Text("do it".into());
+        let mut phase = PhaseSettings::new(&*rules.name, prompt, agent);
+        phase.gates = vec!["true".into()];
+        phase.until = rules.until.then(|| "true".into());
+        phase.promise = rules.promise.then(|| "DONE".into());
+        phase.limits = rules.limits.clone();
+        phase
     };
-    let phases: Vec<_> = machine.rules.phases.iter().map(phase).collect();
-    let sleep = json!({"secs": 5, "nanos": 0});
-    let value = json!({
-        "run": "r1", "machine": machine, "scope": "s", "prompts": [], "prompt": [],
-        "settings": {"directory": "/srv/project", "phases": phases, "max_failures": 0, "sleep": sleep},
-    });
-    serde_json::from_value(value).unwrap()
+    let phases = machine.rules.phases.iter().map(phase).collect();
+    let settings = Settings::new("/srv/project", phases);
+    RunHead::new("r1".parse().unwrap(), machine.clone(), settings)
 }
 
 /// A run that is told what happens, and what is saved of it.

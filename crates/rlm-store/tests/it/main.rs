@@ -1,0 +1,5 @@
+//! The tests of the crate at its boundary, as one program, so that it is linked once.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod heads;
