@@ -13,7 +13,6 @@
 mod agents;
 mod alive;
 mod args;
-mod budget;
 mod command;
 mod config;
 mod demo;

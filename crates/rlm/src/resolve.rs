@@ -9,7 +9,6 @@ use rlm_terminal::PressActions;
 
 use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
-use crate::budget;
 use crate::config::{self, DEFAULT_PROMPT, Layers, Origin, Tree, defaults};
 use crate::drivers;
 use crate::exit::Failure;
@@ -22,7 +21,8 @@ mod resumed;
 mod sketch;
 
 use checks::{
-    mcp_servers, prompt, refuse_driver_options, refuse_missing_variables, refuse_outside,
+    mcp_servers, prompt, refuse_bad_rules, refuse_driver_options, refuse_missing_variables,
+    refuse_outside,
 };
 pub(crate) use restarted::{Line, restarted};
 pub(crate) use resumed::{Given, resumed};
@@ -65,7 +65,7 @@ pub(crate) fn new_run(
     refuse_driver_options(&args.what, &phases)?;
     let mut settings = Settings::new(directory, phases);
     saved::apply_to_run(&run, &mut settings);
-    budget::refuse_unreported(&settings)?;
+    refuse_bad_rules(&settings)?;
     Ok(Resolved {
         settings,
         layers,

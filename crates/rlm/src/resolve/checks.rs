@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use agent_drivers::AgentConfig;
 use agent_drivers::mcp::McpServers;
-use rlm_store::PhaseSettings;
-use rlm_store::PromptSource;
+use loop_state::RulesError;
+use rlm_store::{PhaseSettings, PromptSource, Settings};
 
+use crate::agents;
 use crate::config::{self, Config, Origin, Tree};
 use crate::exit::Failure;
 use crate::stdin;
@@ -57,6 +58,25 @@ pub(super) fn refuse_missing_variables(
     expanded
         .map(drop)
         .map_err(|e| Failure::usage(e.to_string()))
+}
+
+/// Refuses rules that make no run. A budget that an agent does not report on is refused in the words of its option.
+pub(super) fn refuse_bad_rules(settings: &Settings) -> Result<(), Failure> {
+    let (option, phase, missing) = match settings.rules().validate() {
+        Err(RulesError::CostUnknown(phase)) => ("--max-cost", phase, "what it costs"),
+        Err(RulesError::TokensUnknown(phase)) => ("--max-tokens", phase, "how many tokens it uses"),
+        _ => return Ok(settings.check_rules()?),
+    };
+    let agent = { settings.phases.iter() }.find(|it| it.name == phase);
+    let agent = agent.map(|phase| &phase.agent);
+    let name = agent.map(agents::name).unwrap_or_default();
+    let fix = match agent.map(AgentConfig::reports) {
+        Some((false, true)) => "it counts tokens: use --max-tokens N",
+        _ => "bound the run by -n, --max-duration or --iteration-timeout instead",
+    };
+    Err(Failure::usage(format!(
+        "{option} can't be kept: {name} does not say {missing}; {fix}"
+    )))
 }
 
 /// Refuses what only an agent with a driver of its own can be told, where there is none.

@@ -11,13 +11,12 @@ use agent_duplex::Permissions;
 use rlm_store::{PhaseSettings, Program, PromptSource, Settings};
 
 use super::checks::{
-    is_of_project, mcp_servers, prompt, refuse_driver_options, refuse_missing_variables,
-    refuse_outside,
+    is_of_project, mcp_servers, prompt, refuse_bad_rules, refuse_driver_options,
+    refuse_missing_variables, refuse_outside,
 };
 use super::sketch;
 use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
-use crate::budget;
 use crate::config::{self, Config, LIMITS, Layers, Tree};
 use crate::drivers;
 use crate::exit::Failure;
@@ -64,7 +63,7 @@ pub(crate) fn restarted(line: &Line<'_>, saved: &Settings) -> Result<Option<Sett
     let run = bounded(line, line.layers.run(), saved, 0).config();
     saved::apply_to_run(&run, &mut settings);
     named.commit = run.commit.unwrap_or_default();
-    budget::refuse_unreported(&settings)?;
+    refuse_bad_rules(&settings)?;
     let known = named.programs();
     let unnamed = settings.programs().into_iter();
     let unnamed = unnamed.filter(|it| !known.contains(it));

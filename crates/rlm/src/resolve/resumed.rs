@@ -8,9 +8,10 @@ use agent_duplex::Permissions;
 use loop_state::SessionPolicy;
 use rlm_store::{PhaseSettings, PromptSource, Settings};
 
-use super::checks::{mcp_servers, refuse_driver_options, refuse_missing_variables};
+use super::checks::{
+    mcp_servers, refuse_bad_rules, refuse_driver_options, refuse_missing_variables,
+};
 use crate::agents::{self, AgentKind};
-use crate::budget;
 use crate::config::{self, Config, DEFAULT_IDLE_TIMEOUT, Layers};
 use crate::drivers;
 use crate::exit::Failure;
@@ -53,7 +54,7 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
     // It has no option, and a resume follows the files.
     let of_files = given.layers.run().config().max_transcripts;
     settings.max_transcripts = of_files.map(|it| it.0).or(settings.max_transcripts);
-    budget::refuse_unreported(&settings)?;
+    refuse_bad_rules(&settings)?;
     Ok((settings != *saved).then_some(settings))
 }
 
