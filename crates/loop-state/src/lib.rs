@@ -73,6 +73,7 @@
 //   steer, pipeline, step          what people said, phases, where in its iteration a run is
 //   head, saved                    the whole state of a run, and what a saved one has to satisfy
 //   request, event, effect         what goes into the machine, and what comes out
+//   resumable                      which runs may be resumed, by whom, and from where
 //   machine                        the rules of a run
 //   times, deadline                the times of a stop, and its one deadline
 //   answer, limit                  what an agent's words mean: a promise, a result, the end of a limit
@@ -90,6 +91,7 @@ pub mod limit;
 mod machine;
 mod pipeline;
 mod request;
+mod resumable;
 mod rules;
 mod saved;
 mod steer;
@@ -111,6 +113,7 @@ pub use head::{Command, End, Feedback, Handover, Head, Last, Lineage};
 pub use machine::{Machine, Silence};
 pub use pipeline::{Failure, Finished, Occasion, Verdict};
 pub use request::{PauseAfter, Request};
+pub use resumable::ResumeRefusal;
 pub use rules::{Autonomy, Limits, PhaseRules, RuleChange, Rules, RulesError, SessionPolicy};
 pub use saved::{HeadError, Version};
 pub use steer::{Steer, SteerState};

@@ -8,13 +8,12 @@ use crate::{Again, CutCause, Effect, Head, Resume, Step, StopReason, Streak, The
 impl Machine {
     pub(super) fn resumed(&mut self, resume: Resume, at: Timestamp) -> Effects {
         self.begin_process();
+        let allowed = self
+            .head
+            .may_resume(resume.from, resume.reached, resume.rules.as_ref());
         let head = &mut self.head;
         match &head.end {
-            Some(end)
-                if matches!(end.reason, StopReason::Done(_))
-                    && resume.from.is_none()
-                    && resume.rules.is_none() =>
-            {
+            Some(end) if allowed.is_err() && end.reason.is_final() => {
                 return self.announce_end();
             }
             // The person who resumes a run that gave up has seen why it did.
@@ -74,9 +73,7 @@ impl Machine {
             self.head.highest_attempt = self.head.highest_attempt.max(used);
             self.head.first_attempt = self.head.highest_attempt + 1;
         }
-        // Behind a phase there is nothing yet of the next one that could be discarded.
-        let is_boundary = self.head.iteration == 0 && self.head.step.is_rest();
-        let from = resume.from.filter(|_| !is_boundary);
+        let from = resume.from.filter(|_| allowed.is_ok());
         if let Some(from) = from.or((again == Some(Again::Phase)).then_some(1)) {
             let reached = resume.reached.unwrap_or(0).min(MAX_NUMBER / 2);
             self.begin_from(from, self.head.resumes_at().0.max(reached));

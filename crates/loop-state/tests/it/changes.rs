@@ -193,7 +193,8 @@ fn a_plan_of_the_last_phase_that_becomes_shorter_is_sealed_when_it_ends() {
     assert_eq!(trace.machine.head().finished.len(), 1);
     // Once: who looks at it again finds it over.
     let effects = trace.crash_and_resume();
-    assert_eq!(effects[0], Effect::Save);
+    let ended = Notice::Ended(StopReason::Planned);
+    assert_eq!(effects[0], Effect::Announce(ended));
     assert_eq!(trace.machine.head().finished.len(), 1);
 }
 

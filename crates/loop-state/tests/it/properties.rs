@@ -333,6 +333,36 @@ proptest! {
         }
     }
 
+    /// A resume that `may_resume` refuses ends a run that is over once more, and else begins where the run is; one that it allows begins where it says.
+    #[test]
+    fn a_resume_does_what_may_resume_says(
+        (rules, events) in any_history(),
+        from in proptest::option::of(1u32..5),
+        reached in proptest::option::of(1u32..5),
+        rules_now in proptest::option::of(any_rules()),
+    ) {
+        let mut machine = Machine::new(rules).unwrap();
+        for event in events {
+            machine.step(event);
+        }
+        let head = machine.head().clone();
+        let at = head.last_at;
+        let resumed = |from| {
+            let resume = Resume { from, reached, rules: rules_now.clone(), ..Resume::default() };
+            let mut machine = Machine::from(head.clone());
+            machine.step(Event { at, what: Happening::Resumed(resume) });
+            machine.head().clone()
+        };
+        let is_over = head.end.as_ref().is_some_and(|end| end.reason.is_final());
+        match (head.may_resume(from, reached, rules_now.as_ref()), from) {
+            (Err(_), _) if is_over => prop_assert_eq!(resumed(from), head),
+            (Err(why), None) => prop_assert!(false, "{why}: only a run that is over is not resumed where it is"),
+            (Err(_), Some(_)) => prop_assert_eq!(resumed(from), resumed(None)),
+            (Ok(()), Some(from)) if rules_now.is_none() => prop_assert_eq!(resumed(Some(from)).iteration, from),
+            (Ok(()), _) => prop_assert_ne!(resumed(from), head),
+        }
+    }
+
     /// A state that somebody else has written is refused, or whatever happens to it is answered without a panic.
     #[test]
     fn a_saved_state_of_a_stranger_is_refused_or_answers(

@@ -155,7 +155,7 @@ fn numbers_from_outside_are_bounded() {
         rules.phases[0].promise = true;
     }));
     trace.then(Happening::Resumed(Resume {
-        from: Some(u32::MAX),
+        from: Some(1 << 29),
         reached: Some(u32::MAX),
         used_attempts: Some(u32::MAX),
         ..Resume::default()

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use agent_drivers::AgentConfig;
 use loop_runner::{Options, Runner};
-use loop_state::{Request, Step};
-use rlm_store::{Loss, Moved, Project, RunEntry, RunHead, RunId, RunState, Settings, WorkTree};
+use loop_state::{Request, ResumeRefusal, RuleChange};
+use rlm_store::{Loss, Moved, Project, RunEntry, RunHead, RunId, Settings, WorkTree};
 
 use crate::alive::is_live;
 use crate::args::{ResumeArgs, RunArgs};
@@ -45,13 +45,10 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
 /// it is, and this is what it is asked for.
 fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)>, Failure> {
     let project = Project::find(directory)?;
-    let pauses = |run: &RunEntry| run.head.as_ref().is_ok_and(|head| head.machine.pausing);
-    let limited = |run: &RunEntry| {
-        let head = run.head.as_ref();
-        head.is_ok_and(|head| matches!(head.machine.step, Step::Waiting { .. }))
+    let request = |run: &RunEntry| {
+        let head = run.head.as_ref().ok().filter(|_| is_live(run))?;
+        head.machine.woken_by()
     };
-    let wakes = |run: &RunEntry| run.state == RunState::Paused || pauses(run);
-    let waits = |run: &RunEntry| is_live(run) && (wakes(run) || limited(run));
     let run = match &args.run {
         // That it does not exist is found out, and said, where it is resumed.
         Some(name) => meant::of_any_project(project, name)
@@ -59,14 +56,14 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)
             .map(|(_, run)| run),
         None => {
             let mut runs = project.runs()?;
-            runs.retain(waits);
+            runs.retain(|run| request(run).is_some());
             if runs.len() > 1 {
                 return Err(meant::several("wait", &runs));
             }
             runs.pop()
         }
     };
-    let Some(run) = run.filter(waits) else {
+    let Some((request, run)) = run.and_then(|run| Some((request(&run)?, run))) else {
         return Ok(None);
     };
     if args.feedback.is_some() {
@@ -82,10 +79,6 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)
             "run `{id}` is live and goes on as it is; options are for one that is stopped: {rlm} stop {id}"
         )));
     }
-    let request = match wakes(&run) {
-        true => Request::Continue,
-        false => Request::Skip,
-    };
     Target::find(directory, Some(run.id.as_str())).map(|target| Some((target, request)))
 }
 
@@ -370,37 +363,34 @@ fn accept(redo: &Redo, asks: bool) -> Result<(), Failure> {
     Err(Failure::usage(redo.refusal()))
 }
 
-/// Refuses what would end at once or can't be meant.
+/// Refuses a resume that the rules of a run refuse, in the words of its options.
 fn refuse_pointless(
     saved: &RunHead,
     loss: Option<&Loss>,
     from: Option<u32>,
-    more: Option<u32>,
+    most: Option<u32>,
 ) -> Result<(), Failure> {
-    let run = &saved.run;
-    if let Some(end) = &saved.machine.end
-        && end.reason.is_final()
-        && from.is_none()
-        && more.is_none()
-    {
-        let reason = &end.reason;
-        let more = hint::go_further(run, reason);
-        let more = more.map_or_else(String::new, |more| format!("; for more: {more}"));
-        return Err(Failure::usage(format!(
-            "run `{run}` has ended: {reason}; there is nothing to resume{more}"
-        )));
-    }
-    let (at, _) = saved.machine.resumes_at();
-    let at = at.max(loss.and_then(|loss| loss.reached).unwrap_or(0));
-    let is_between = loss.is_none() && saved.machine.phase > 0 && saved.machine.iteration == 0;
-    match from {
-        Some(from) if is_between => Err(Failure::usage(format!(
+    let (run, machine) = (&saved.run, &saved.machine);
+    let most = most.map(|most| RuleChange::MaxIterations(Some(most)));
+    let rules = most.and_then(|most| machine.rules.with(machine.phase, &most).ok());
+    let reached = loss.and_then(|loss| loss.reached);
+    let Err(refusal) = machine.may_resume(from, reached, rules.as_ref()) else {
+        return Ok(());
+    };
+    let from = from.unwrap_or_default();
+    Err(Failure::usage(match refusal {
+        ResumeRefusal::Over(reason) => {
+            let more = hint::go_further(run, &reason);
+            let more = more.map_or_else(String::new, |more| format!("; for more: {more}"));
+            format!("run `{run}` has ended: {reason}; there is nothing to resume{more}")
+        }
+        ResumeRefusal::BetweenPhases => format!(
             "--from {from}: run `{run}` stands between two phases, of which `{}` has not begun; without --from you are asked about the one before it, and can start that over",
-            saved.machine.phase_rules().name
-        ))),
-        Some(from) if from > at => Err(Failure::usage(format!(
-            "--from {from}: run `{run}` is only at iteration {at}; give a number up to that"
-        ))),
-        _ => Ok(()),
-    }
+            machine.phase_rules().name
+        ),
+        ResumeRefusal::Ahead { last } => format!(
+            "--from {from}: run `{run}` is only at iteration {last}; give a number up to that"
+        ),
+        refusal => format!("run `{run}` is not resumed: {refusal}"),
+    }))
 }

@@ -77,10 +77,7 @@ fn refuse_moved(run: &RunEntry) -> Result<(), Failure> {
 /// Returns whether it was stopped or cut, wherever it goes on.
 fn is_unfinished(run: &RunEntry) -> bool {
     let head = run.head.as_ref();
-    head.is_ok_and(|head| {
-        let end = head.machine.end.as_ref();
-        end.is_none_or(|end| end.reason.is_stopped())
-    })
+    head.is_ok_and(|head| head.machine.is_unfinished())
 }
 
 /// Refuses a run that a process has, one that goes on elsewhere, and one that a person stopped.

@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use loop_runner::Outcome;
-use loop_state::{Budget, StopReason, Usage};
-use rlm_store::{RunEntry, RunHead, RunId, Uncommitted};
+use loop_state::{RuleChange, StopReason, Usage};
+use rlm_store::{RunEntry, RunId, Uncommitted};
 
 use crate::config::Config;
 use crate::exit::Code;
@@ -23,18 +23,11 @@ pub(super) struct Over {
 }
 
 impl Over {
-    /// Returns how the run ended, if that is so: time mends a rate limit and a session that somebody else has, and what failed may have been mended;
-    /// a limit is none any more once `what` says a higher one.
+    /// Returns how the run ended, unless a scheduler may continue it with the limits that `what` gives.
     pub(super) fn of(run: &RunEntry, what: &Config) -> Option<Self> {
         let head = run.head.as_ref().ok()?;
         let reason = head.machine.end.as_ref()?.reason.clone();
-        let goes_on = match &reason {
-            StopReason::Stopped(_)
-            | StopReason::RateLimit { .. }
-            | StopReason::Held(_)
-            | StopReason::Failed(_) => true,
-            reason => has_more_room(head, reason, what),
-        };
+        let goes_on = head.machine.continues_unattended(&limits(what));
         (!goes_on).then(|| Self {
             run: run.id.clone(),
             reason,
@@ -74,21 +67,14 @@ impl Over {
     }
 }
 
-/// Returns whether what is said now gives the run more than it has used up.
-fn has_more_room(head: &RunHead, reason: &StopReason, what: &Config) -> bool {
-    let machine = &head.machine;
-    let at = machine.phase as usize;
-    let most = machine.rules.phases.get(at);
-    let most = most.and_then(|phase| phase.limits.max_iterations);
-    match reason {
-        StopReason::Planned | StopReason::LastFailed(..) | StopReason::IterationLimit(_) => {
-            what.max_iterations.map(u32::from) > most
-        }
-        StopReason::TimeLimit(limit) => what.max_duration.is_some_and(|it| it.0 > *limit),
-        StopReason::Budget(Budget::Tokens { limit, .. }) => {
-            what.max_tokens.is_some_and(|it| it.0 > *limit)
-        }
-        StopReason::Budget(_) => what.max_cost.map(|it| it.0) > machine.rules.max_cost_microusd,
-        _ => false,
-    }
+/// Returns the limits that the line gives now.
+fn limits(what: &Config) -> Vec<RuleChange> {
+    let iterations = what.max_iterations.map(u32::from);
+    let all = [
+        iterations.map(|it| RuleChange::MaxIterations(Some(it))),
+        (what.max_duration.as_ref()).map(|it| RuleChange::MaxDuration(Some(it.0))),
+        (what.max_tokens.as_ref()).map(|it| RuleChange::MaxTokens(Some(it.0))),
+        (what.max_cost.as_ref()).map(|it| RuleChange::MaxCost(Some(it.0))),
+    ];
+    all.into_iter().flatten().collect()
 }

@@ -1,0 +1,120 @@
+//! Which runs may be resumed, by whom, and from which iteration: for the machine that resumes them, and for programs that say why they refuse.
+
+use std::fmt;
+
+use crate::{Budget, Head, Request, RuleChange, Rules, Step, StopReason};
+
+/// Why a run is not resumed as requested.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ResumeRefusal {
+    /// The run ended for good, and nothing gives it more work.
+    Over(StopReason),
+    /// The run is between two phases, so no iteration of the next phase can be discarded.
+    BetweenPhases,
+    /// The run has not come to the iteration that it is to start at.
+    Ahead {
+        /// The last iteration that it can start at.
+        last: u32,
+    },
+}
+
+impl fmt::Display for ResumeRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Over(reason) => write!(f, "the run has ended: {reason}"),
+            Self::BetweenPhases => f.write_str("the run is between two phases"),
+            Self::Ahead { last } => write!(f, "the run is only at iteration {last}"),
+        }
+    }
+}
+
+impl std::error::Error for ResumeRefusal {}
+
+impl Head {
+    /// Decides whether the run may be resumed: at the iteration `from`, if there is one, and by these `rules`, if they replace the saved ones.
+    ///
+    /// A run that ended for good needs a `from`, another number of iterations, or another number of phases. `reached` is the last iteration that was ever
+    /// begun, where the saved state is older than that.
+    ///
+    /// # Errors
+    ///
+    /// With the reason. A [`Machine`](crate::Machine) that gets such a resume all the same ends again if the run has ended for good, and else ignores `from`.
+    pub fn may_resume(
+        &self,
+        from: Option<u32>,
+        reached: Option<u32>,
+        rules: Option<&Rules>,
+    ) -> Result<(), ResumeRefusal> {
+        if let Some(end) = self.end.as_ref().filter(|end| end.reason.is_final())
+            && from.is_none()
+            && !rules.is_some_and(|rules| self.is_given_more_by(rules))
+        {
+            return Err(ResumeRefusal::Over(end.reason.clone()));
+        }
+        let last = self.resumes_at().0.max(reached.unwrap_or(0));
+        match from {
+            Some(_) if self.iteration == 0 && self.step.is_rest() && reached.is_none() => {
+                Err(ResumeRefusal::BetweenPhases)
+            }
+            Some(from) if from > last => Err(ResumeRefusal::Ahead { last }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether these rules have another number of iterations for the present phase, or another number of phases.
+    fn is_given_more_by(&self, rules: &Rules) -> bool {
+        let most = |rules: &Rules| {
+            let phase = rules.phases.get(self.phase as usize);
+            phase.map(|phase| phase.limits.max_iterations)
+        };
+        rules.phases.len() != self.rules.phases.len() || most(rules) != most(&self.rules)
+    }
+
+    /// Returns whether a scheduler may resume the run without a person, with these changes of its rules.
+    ///
+    /// Time ends a rate limit and frees a session that another process has, and a failure may have been fixed since. A limit needs a change that raises it.
+    /// Work that is done, and a run that is stuck, need a person. Whether a person stopped the run is for the caller to ask.
+    #[must_use]
+    pub fn continues_unattended(&self, changes: &[RuleChange]) -> bool {
+        let Some(end) = &self.end else {
+            return true;
+        };
+        let acts_on = |change: &RuleChange| match &end.reason {
+            StopReason::Planned | StopReason::LastFailed(..) | StopReason::IterationLimit(_) => {
+                matches!(change, RuleChange::MaxIterations(_))
+            }
+            StopReason::TimeLimit(_) => matches!(change, RuleChange::MaxDuration(_)),
+            StopReason::Budget(Budget::Tokens { .. }) => {
+                matches!(change, RuleChange::MaxTokens(_))
+            }
+            StopReason::Budget(Budget::Cost { .. }) => matches!(change, RuleChange::MaxCost(_)),
+            _ => false,
+        };
+        match &end.reason {
+            StopReason::Stopped(_)
+            | StopReason::RateLimit { .. }
+            | StopReason::Held(_)
+            | StopReason::Failed(_) => true,
+            _ => changes
+                .iter()
+                .any(|change| acts_on(change) && self.rules.are_raised_by(self.phase, change)),
+        }
+    }
+
+    /// Returns whether the run has work left that it was stopped or cut in.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        self.end.as_ref().is_none_or(|end| end.reason.is_stopped())
+    }
+
+    /// Returns the request by which a person has a live run go on that waits: for a person, now or after this iteration, or for the service of its agent.
+    #[must_use]
+    pub fn woken_by(&self) -> Option<Request> {
+        match self.step {
+            _ if self.is_waiting() || self.pausing => Some(Request::Continue),
+            Step::Waiting { .. } => Some(Request::Skip),
+            _ => None,
+        }
+    }
+}
