@@ -42,12 +42,13 @@ use self::scene::Check;
 /// How many checks run at once: each waits for its agent most of the time, and has a sandbox and a model of its own.
 const AT_ONCE: usize = 2;
 
-/// The check of each agent that is made with [`QUICK`]: together they show a stop, a word, a crash and a plain run.
+/// The check of each agent that is made with [`QUICK`]: together they show a stop, a word, a crash and a failure of the
+/// service. OpenCode takes ten seconds to start, so its check starts it once.
 const QUICK_CHECKS: [&str; 5] = [
     "kill -9, then a resume that knows what was said",
     "codex: an interrupt in its tool, with a child in a session of its own",
     "gemini: an interrupt in its tool, then a word",
-    "opencode: three iterations",
+    "opencode: 429 once",
     "claude-agent-acp: an interrupt in its tool, then a word",
 ];
 
