@@ -1,5 +1,5 @@
-//! Refuses a gate that nobody can wake: waits for work hang on the one gate of the program, so that a shutdown ends them, and bounded waits of a stop
-//! have their own deadline.
+//! Refuses a gate or a sleep that nobody can wake: waits for work hang on the one gate of the program, so that a shutdown ends them, and bounded waits of
+//! a stop have their own deadline. `clippy.toml` refuses the plain sleeps; this lint refuses the calls that sleep by another name.
 
 use crate::lint::shipped::{self, Seen};
 use crate::sources::Source;
@@ -11,9 +11,148 @@ const HOME: &str = "crates/cancellable-sleep";
 /// What makes a gate of its own; one that is made from a token is shut by whoever has that.
 const MAKERS: [&str; 3] = ["new", "default", "with_wall_clock"];
 
+/// The files that may sleep by another name, each with its call and its reason.
+const SLEEPS: [(&str, &str, &str); 18] = [
+    (
+        "agent-drivers/src/codex/connection/cleaning.rs",
+        "timeout of pending",
+        "a driver has no gate: it waits 100 ms at most, and its caller drops the wait",
+    ),
+    (
+        "agent-duplex/src/actor.rs",
+        "timeout of pending",
+        "each caller races it against a halt of the conversation",
+    ),
+    (
+        "rlm-store/src/deadline.rs",
+        "timeout of pending",
+        "it is the bounded wait of a stop itself",
+    ),
+    (
+        "agent-duplex/src/contract/scene.rs",
+        "timeout of pending",
+        "a play of the contract looks at an agent that reports nothing; only tests play it",
+    ),
+    (
+        "agent-subprocess/src/group.rs",
+        "poll of nothing",
+        "a process tree is being ended, in rounds up to a deadline, and a shutdown must not end that earlier",
+    ),
+    (
+        "agent-subprocess/src/guard/adopt.rs",
+        "poll of nothing",
+        "the guard has one thread and no gate; it ends a process tree",
+    ),
+    (
+        "agent-subprocess/src/sweep/linux.rs",
+        "poll of nothing",
+        "a process tree is being ended, in rounds up to a deadline, and a shutdown must not end that earlier",
+    ),
+    (
+        "checkpoint-store/src/disk.rs",
+        "park_timeout",
+        "two milliseconds, a bounded number of times, for a lock that another process lets go",
+    ),
+    (
+        "interrupt-stack/src/catch.rs",
+        "park_timeout",
+        "the thread of the signals itself, in a process that closed all descriptors",
+    ),
+    (
+        "loop-runner/src/control/force.rs",
+        "park_timeout",
+        "the wait of a stop, up to its deadline",
+    ),
+    (
+        "rlm/src/alive.rs",
+        "park_timeout",
+        "a signal keeps its default in this command and ends it: it has no session",
+    ),
+    (
+        "rlm/src/command/attach.rs",
+        "park_timeout",
+        "the wait for a process that ends anyway, up to a second",
+    ),
+    (
+        "rlm/src/command/checkpoints/pipes.rs",
+        "park_timeout",
+        "a thread that shows progress, which its owner unparks",
+    ),
+    (
+        "rlm/src/command/live.rs",
+        "park_timeout",
+        "a signal keeps its default in this command and ends it: it has no session",
+    ),
+    (
+        "rlm/src/command/logs.rs",
+        "park_timeout",
+        "a signal keeps its default in this command and ends it: it has no session",
+    ),
+    (
+        "rlm/src/command/stop.rs",
+        "park_timeout",
+        "a signal keeps its default in this command and ends it: it has no session",
+    ),
+    (
+        "rlm/src/session.rs",
+        "park_timeout",
+        "the thread of the console unparks it; a shutdown is looked for between",
+    ),
+    (
+        "rlm-terminal/src/editor.rs",
+        "park_timeout",
+        "the wait for the group of an editor that failed, up to a deadline",
+    ),
+];
+
 pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
     let sources = shipped::sources(workspace);
-    judge(&sources.iter().collect::<Vec<_>>())
+    let sources: Vec<&Source> = sources.iter().collect();
+    let mut wrong = judge(&sources);
+    wrong.extend(sleeps(&sources, &SLEEPS));
+    wrong
+}
+
+/// Names the sleeps that these exceptions don't have, and the exceptions that no file needs.
+fn sleeps(sources: &[&Source], allowed: &[(&str, &str, &str)]) -> Vec<String> {
+    // What can't be read is named by `judge`.
+    let (found, _) = shipped::read(sources);
+    let (mut wrong, mut used) = (Vec::new(), vec![false; allowed.len()]);
+    for (path, seen) in found {
+        for (call, line) in slept(&seen) {
+            let row = { allowed.iter() }
+                .position(|(file, known, _)| path.ends_with(file) && *known == call);
+            match row {
+                Some(row) => used[row] = true,
+                None => wrong.push(format!(
+                    "{}:{line}: {call} is a sleep that no shutdown wakes; wait on a gate or a deadline, or name the file and the reason in xtask/src/lint/sleep_gates.rs",
+                    path.display()
+                )),
+            }
+        }
+    }
+    let unused = { allowed.iter().zip(used) }.filter(|(_, used)| !used);
+    wrong.extend(unused.map(|((file, call, _), _)| {
+        format!("xtask/src/lint/sleep_gates.rs: {file} has no {call}: remove the exception")
+    }));
+    wrong
+}
+
+/// Each call that sleeps by another name than `sleep`.
+fn slept(seen: &Seen) -> impl Iterator<Item = (&'static str, usize)> {
+    seen.calls.iter().filter_map(|(path, with, line)| {
+        let call = match path.last()?.as_str() {
+            "park_timeout" => "park_timeout",
+            "timeout" | "timeout_at"
+                if with.contains("pending(") || with.contains("pending::<") =>
+            {
+                "timeout of pending"
+            }
+            "poll" if with.starts_with("&mut[],") => "poll of nothing",
+            _ => return None,
+        };
+        Some((call, *line))
+    })
 }
 
 fn judge(sources: &[&Source]) -> Vec<String> {
@@ -50,6 +189,40 @@ fn made(seen: &Seen) -> impl Iterator<Item = (String, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sleep_by_another_name_is_refused_but_for_the_exceptions() {
+        let judged = |text: &str, allowed: &[(&str, &str, &str)]| {
+            let (path, text) = ("crates/a/src/lib.rs".into(), text.to_owned());
+            sleeps(&[&Source { path, text }], allowed).len()
+        };
+        for (text, call) in [
+            ("fn f() { std::thread::park_timeout(POLL) }", "park_timeout"),
+            (
+                "fn f() { timeout(x, std::future::pending::<()>()).await }",
+                "timeout of pending",
+            ),
+            (
+                "fn f() { tokio::time::timeout(a.b(), pending()).await }",
+                "timeout of pending",
+            ),
+            (
+                "fn f() { rustix::event::poll(&mut [], Some(&time)) }",
+                "poll of nothing",
+            ),
+        ] {
+            assert_eq!(judged(text, &[]), 1, "{text}");
+            assert_eq!(judged(text, &[("a/src/lib.rs", call, "why")]), 0, "{text}");
+            assert_eq!(judged(text, &[("b.rs", call, "why")]), 2, "{text}");
+        }
+        for text in [
+            "fn f() { timeout(x, done.recv()).await }",
+            "fn f() { poll(&mut [fd], Some(&time)) }",
+            "#[cfg(test)] mod tests { fn f() { park_timeout(x) } }",
+        ] {
+            assert_eq!(judged(text, &[]), 0, "{text}");
+        }
+    }
 
     #[test]
     fn a_gate_is_refused_where_it_is_shipped_under_any_name() {

@@ -14,6 +14,8 @@ type Tokens = Peekable<IntoIter<TokenTree>>;
 pub(crate) struct Seen {
     /// Each path as it is written, with its line.
     pub(crate) paths: Vec<(Vec<String>, usize)>,
+    /// Each function that is called, with what it is called with, without spaces, and its line.
+    pub(crate) calls: Vec<(Vec<String>, String, usize)>,
     /// Each method that is called, with its line.
     pub(crate) methods: Vec<(String, usize)>,
     /// The full paths that a name may have by a `use`.
@@ -65,6 +67,14 @@ impl Seen {
                     let mut path = vec![name.to_string()];
                     while let Some(next) = take_segment(&mut tokens) {
                         path.push(next);
+                    }
+                    if let Some(TokenTree::Group(group)) = tokens.peek()
+                        && !after_dot
+                        && group.delimiter() == Delimiter::Parenthesis
+                    {
+                        let with = group.stream().to_string();
+                        let with = with.split_whitespace().collect();
+                        self.calls.push((path.clone(), with, line));
                     }
                     let is_call = matches!(tokens.peek(), Some(TokenTree::Group(it)) if it.delimiter() == Delimiter::Parenthesis);
                     match after_dot {
