@@ -6,7 +6,9 @@ use crate::features::Choice;
 use crate::night::Tests;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{ci, crash_test, features, fuzz, lint, live, loom, mutants, night, survivors};
+use crate::{
+    ci, crash_test, features, fuzz, lint, live, loom, minimal, mutants, night, snapshots, survivors,
+};
 
 /// Tells a test to do all of what `tests/acceptance.md` says, not only the part that `ci` has time for.
 const FULL: (&str, &str) = ("RLM_TEST_EFFORT", "nightly");
@@ -22,8 +24,13 @@ pub(crate) const NUMBERS: [(&str, Tests); 6] = [
 ];
 
 /// What the command runs after those.
-const LONG: [(&str, ci::Stage); 9] = [
+const LONG: [(&str, ci::Stage); 11] = [
     ("deny", lint::dependencies_judged),
+    // `ci` judges the public names only where the tool is installed.
+    ("snapshots", |workspace| {
+        snapshots::run(workspace, snapshots::Arguments::default())
+    }),
+    ("minimal", minimal::run),
     ("features", |workspace| {
         features::run(workspace, Choice::Pairs)
     }),
