@@ -1,19 +1,19 @@
 //! Who may depend on whom. A new edge is a commit of its own that changes these tables and says why.
 
+use crate::sources;
 use crate::workspace::{Dependency, Package, Workspace};
 
-/// The members that each member may depend on, in any kind of dependency; `*` is all.
-const MEMBERS: &[(&str, &[&str])] = &[
-    ("agent-drivers", &["agent-duplex", "agent-subprocess"]),
-    ("agent-duplex", &[]),
-    ("agent-subprocess", &[]),
-    ("cancellable-sleep", &[]),
-    ("checkpoint-store", &[]),
-    ("interrupt-stack", &[]),
+/// The members that each member may depend on, and those that its tests may use besides.
+const MEMBERS: &[(&str, &[&str], &[&str])] = &[
+    ("agent-drivers", &["agent-duplex", "agent-subprocess"], &[]),
+    ("agent-duplex", &[], &[]),
+    ("agent-subprocess", &[], &[]),
+    ("cancellable-sleep", &[], &[]),
+    ("checkpoint-store", &[], &[]),
+    ("interrupt-stack", &[], &[]),
     (
         "loop-runner",
         &[
-            "agent-drivers",
             "agent-duplex",
             "agent-subprocess",
             "cancellable-sleep",
@@ -21,20 +21,44 @@ const MEMBERS: &[(&str, &[&str])] = &[
             "loop-state",
             "rlm-store",
         ],
+        &["agent-drivers"],
     ),
-    ("loop-state", &[]),
-    ("rlm-bench", &["*"]),
-    ("rlm-crash", &["checkpoint-store"]),
-    ("rlm-loop", &["*"]),
+    ("loop-state", &[], &[]),
     (
-        "rlm-report",
+        "rlm-bench",
         &[
+            "agent-drivers",
             "agent-duplex",
+            "agent-subprocess",
+            "cancellable-sleep",
             "checkpoint-store",
+            "interrupt-stack",
+        ],
+        &[],
+    ),
+    ("rlm-crash", &["checkpoint-store"], &[]),
+    (
+        "rlm-loop",
+        &[
+            "agent-drivers",
+            "agent-duplex",
+            "agent-subprocess",
+            "cancellable-sleep",
+            "checkpoint-store",
+            "interrupt-stack",
+            "loop-runner",
             "loop-state",
+            "rlm-report",
             "rlm-store",
+            "rlm-terminal",
             "rlm-text",
         ],
+        &[],
+    ),
+    (
+        "rlm-report",
+        &["agent-duplex", "loop-state", "rlm-store", "rlm-text"],
+        &["checkpoint-store"],
     ),
     (
         "rlm-store",
@@ -46,8 +70,13 @@ const MEMBERS: &[(&str, &[&str])] = &[
             "checkpoint-store",
             "loop-state",
         ],
+        &[],
     ),
-    ("rlm-survivors", &["*"]),
+    (
+        "rlm-survivors",
+        &["agent-subprocess", "rlm-loop", "rlm-tests"],
+        &[],
+    ),
     (
         "rlm-terminal",
         &[
@@ -59,10 +88,20 @@ const MEMBERS: &[(&str, &[&str])] = &[
             "rlm-store",
             "rlm-text",
         ],
+        &[],
     ),
-    ("rlm-tests", &["*"]),
-    ("rlm-text", &["loop-state"]),
-    ("xtask", &[]),
+    (
+        "rlm-tests",
+        &[
+            "agent-drivers",
+            "agent-duplex",
+            "agent-subprocess",
+            "rlm-loop",
+        ],
+        &[],
+    ),
+    ("rlm-text", &["loop-state"], &[]),
+    ("xtask", &[], &[]),
 ];
 
 /// Who may use these; development dependencies are free.
@@ -136,11 +175,14 @@ const TOKIO: &[&str] = &[
 pub(super) fn wrong(packages: &[Package]) -> Vec<String> {
     let mut wrong = Vec::new();
     for package in packages {
-        let Some((_, allowed)) = MEMBERS.iter().find(|(name, _)| *name == package.name) else {
+        let row = MEMBERS.iter().find(|(name, ..)| *name == package.name);
+        let Some((_, normal, dev)) = row else {
             wrong.push(format!("{} is not in the table of members", package.name));
             continue;
         };
         for dependency in &package.dependencies {
+            let tests_may = dependency.dev && dev.contains(&dependency.name.as_str());
+            let allowed = tests_may || normal.contains(&dependency.name.as_str());
             wrong.extend(
                 complaint(package, allowed, dependency)
                     .map(|why| format!("{} -> {}: {why}", package.name, dependency.name)),
@@ -150,10 +192,10 @@ pub(super) fn wrong(packages: &[Package]) -> Vec<String> {
     wrong
 }
 
-fn complaint(package: &Package, allowed: &[&str], dependency: &Dependency) -> Option<&'static str> {
+fn complaint(package: &Package, allowed: bool, dependency: &Dependency) -> Option<&'static str> {
     let (from, to) = (package.name.as_str(), dependency.name.as_str());
     // A crate that tests itself with other features depends on itself.
-    if dependency.inner && from != to && !allowed.contains(&"*") && !allowed.contains(&to) {
+    if dependency.inner && from != to && !allowed {
         return Some("no such edge in the architecture");
     }
     let users = OTHERS
@@ -163,22 +205,35 @@ fn complaint(package: &Package, allowed: &[&str], dependency: &Dependency) -> Op
     (!users.contains(&from)).then_some("not given to this crate")
 }
 
-/// Names the libraries that lack the tools for snapshot or property tests.
-pub(super) fn without_test_tools(workspace: &Workspace) -> Vec<String> {
-    let has = |package: &Package, tool: &str| {
-        package
-            .dependencies
-            .iter()
-            .any(|found| found.dev && found.name == tool)
-    };
-    let tools = ["insta", "proptest"];
-    let lacking = workspace.libraries().flat_map(|package| {
-        tools
+/// Names the libraries without a snapshot test or a property test.
+pub(super) fn without_tests(workspace: &Workspace) -> Vec<String> {
+    let sources = sources::read(&workspace.root);
+    let libraries = workspace.libraries().flat_map(|package| {
+        let folder = package.folder.strip_prefix(&workspace.root);
+        let folder = folder.unwrap_or(&package.folder);
+        let own = sources.iter().filter(move |it| it.path.starts_with(folder));
+        let lacks = lacking(own.map(|source| source.text.as_str()));
+        lacks
             .into_iter()
-            .filter(|tool| !has(package, tool))
-            .map(|tool| format!("{}: {tool} is not among its dev-dependencies", package.name))
+            .map(|what| format!("{}: no test of it is {what}", package.name))
     });
-    lacking.collect()
+    libraries.collect()
+}
+
+/// Says which of the two kinds of tests is in none of these sources.
+fn lacking<'a>(sources: impl Iterator<Item = &'a str>) -> Vec<&'static str> {
+    let (mut snapshot, mut property) = (false, false);
+    let lines = sources.flat_map(str::lines).map(str::trim);
+    for line in lines.filter(|line| !line.starts_with("//")) {
+        snapshot |= line.contains("assert_") && line.contains("snapshot!");
+        property |= line.starts_with("proptest!") || line.starts_with("proptest::proptest!");
+    }
+    let kinds = [
+        (snapshot, "a snapshot (`assert_snapshot!`)"),
+        (property, "a property (`proptest!`)"),
+    ];
+    let absent = kinds.into_iter().filter(|(is_there, _)| !is_there);
+    absent.map(|(_, what)| what).collect()
 }
 
 #[cfg(test)]
@@ -186,7 +241,7 @@ mod tests {
     use super::*;
 
     fn edge(from: &str, to: &str, dev: bool) -> Vec<String> {
-        let inner = MEMBERS.iter().any(|(name, _)| *name == to);
+        let inner = MEMBERS.iter().any(|(name, ..)| *name == to);
         let dependency = Dependency {
             name: to.into(),
             dev,
@@ -226,6 +281,31 @@ mod tests {
             edge("newcomer", "serde", false),
             ["newcomer is not in the table of members"]
         );
+    }
+
+    #[test]
+    fn an_edge_of_tests_is_none_of_the_crate() {
+        assert!(edge("loop-runner", "agent-drivers", true).is_empty());
+        assert_eq!(
+            edge("loop-runner", "agent-drivers", false),
+            ["loop-runner -> agent-drivers: no such edge in the architecture"]
+        );
+        assert_eq!(
+            edge("rlm-loop", "rlm-tests", false),
+            ["rlm-loop -> rlm-tests: no such edge in the architecture"]
+        );
+    }
+
+    #[test]
+    fn a_library_needs_a_test_of_each_kind() {
+        let both = ["insta::assert_json_snapshot!(x);", "    proptest! {"];
+        assert_eq!(lacking(both.into_iter()).len(), 0);
+        let none = [
+            "// proptest! and assert_snapshot! are named only",
+            "let a = 1;",
+        ];
+        assert_eq!(lacking(none.into_iter()).len(), 2);
+        assert_eq!(lacking(both[..1].iter().copied()).len(), 1);
     }
 
     #[test]
