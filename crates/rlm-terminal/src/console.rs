@@ -1,5 +1,4 @@
-//! The thread that has the screen: everything that concerns the person comes to it, one thing at a time. It is long because it is one
-//! loop over all of them.
+//! The thread that has the screen: everything that concerns the person comes to it, one thing at a time.
 
 mod draw;
 mod effects;

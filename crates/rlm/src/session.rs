@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cancellable_sleep::SleepGate;
+use cancellable_sleep::{SleepGate, Wake};
 use interrupt_stack::{Cause, HardExit, Installed, Interrupts, die_by};
 use loop_runner::{Control, NewsReceiver, Options, Outcome, Runner};
 use loop_state::{StopCause, StopRequest, When};
@@ -309,7 +309,7 @@ impl Session {
         tokio::select! {
             outcome = runner.run(drivers::factory(), messages) => outcome,
             () = stop => unreachable!("it waits for ever once it has spoken"),
-            () = stay(place) => unreachable!("it looks for ever"),
+            () = stay(place, &self.gate) => unreachable!("it looks for ever"),
         }
     }
 
@@ -404,16 +404,18 @@ fn die(cause: Cause) -> ! {
 }
 
 /// Sees that the run can be found from elsewhere.
-async fn stay(place: Option<&Place>) {
+async fn stay(place: Option<&Place>, gate: &SleepGate) {
     let Some(place) = place else {
         return std::future::pending().await;
     };
-    let mut look = tokio::time::interval(index::LOOK);
+    let mut look = gate.interval(index::LOOK);
     loop {
-        look.tick().await;
         let place = place.clone();
         // The state of a user can lie on a network that hangs, which is no concern of the run's.
         let _ensured = tokio::task::spawn_blocking(move || place.ensure()).await;
+        if look.tick().await == Wake::Shutdown {
+            return std::future::pending().await;
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a person at the terminal sees and causes. It is long because every prompt meets every other one here.
+//! What a person at the terminal sees and causes.
 
 mod any_order;
 mod asks;

@@ -85,8 +85,13 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
             false => open(&session, &target, Some(seen)),
         };
         attached = match again {
-            Err(_) if goes(&target) => return over(&session, &target, None, args.json),
-            again => again?,
+            Err(_) if goes(&session, &target) => {
+                return over(&session, &target, None, args.json);
+            }
+            again => match session.interrupts().cause() {
+                Some(cause) => return session.leave(cause),
+                None => again?,
+            },
         };
         screen.attached(&target.run, target.holder.as_ref());
     }
@@ -107,11 +112,12 @@ fn open(session: &Session, target: &Target, seen: Option<Timestamp>) -> Result<A
     })
 }
 
-/// Whether its process was about to go: one that is killed loses its sockets before it lets go of the run.
-fn goes(target: &Target) -> bool {
+/// Returns whether its process was about to go: one that is killed loses its sockets before it lets go of the run. A press ends the wait.
+fn goes(session: &Session, target: &Target) -> bool {
     let by = Instant::now() + AT_ONCE;
+    let interrupts = session.interrupts();
     while target.is_live() {
-        if Instant::now() >= by {
+        if Instant::now() >= by || interrupts.cause().is_some() {
             return false;
         }
         std::thread::park_timeout(POLL);
