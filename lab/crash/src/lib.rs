@@ -10,6 +10,12 @@
 //! the ways in which a power cut may come out; [`computer`] counts calls, fails them and loses
 //! its power. The other layers have real programs, system calls and file systems: a [`saver`]
 //! says what it does, and a [`ledger`] what may be loaded after it.
+//!
+//! Modules in reading order: [`step`] and [`workloads`] (what programs do), [`reference`] (what
+//! a store ought to hold), [`disk`], [`choice`], [`computer`] and [`seam`] (the model),
+//! [`session`] (a program on it); the layers D0 to D9: [`sim`] and [`race`], [`fault`],
+//! [`machine`], [`strace`], [`blocklog`], [`storm`], [`writers`], [`fulldisk`], [`bytes`],
+//! [`sabotages`]; and [`outcome`], which a layer reports.
 
 pub mod agents;
 pub mod blocklog;

@@ -15,6 +15,11 @@
 //!
 //! A run in which the agent did not come to work, or the tool did not go, is a verdict of its own ([`Verdict`]) and never a zero.
 //!
+//! # Modules in reading order
+//!
+//! `way` (the eight ways to stop), `plan` (what is tried how often), `run` (one run, from the start of the tool to the last process), `extra` (the
+//! environment and arguments of a tool), `score` (what came of all runs), `table` (how it is printed), `progress` (a line a run).
+//!
 //! # Platform
 //!
 //! Linux (`/proc`, `PR_SET_CHILD_SUBREAPER`); git, bash and `/bin/sh` are needed.
