@@ -16,7 +16,6 @@ mod stopping;
 pub(crate) use change::Change;
 pub(crate) use dialogue::Dialogue;
 pub(crate) use heard::Heard;
-pub(crate) use leaving::INTERRUPT;
 pub(crate) use leaving::Means;
 pub(crate) use link::Link;
 pub(crate) use live::Live;

@@ -19,6 +19,7 @@ struct ReadmeDoctests;
 // The modules in reading order; each takes from those above it:
 //   hidden               values that may be secrets, and what of them is handed on
 //   section              the keys of an agent's section in a configuration file
+//   times                in which a driver ends a turn or its agent
 //   duplex               the words of `agent-subprocess` in those of `agent-duplex`
 //   environment          what an agent inherits of the host's environment, and what was set for it
 //   mcp, session_locks   the servers that an agent is handed; one writer a session
@@ -40,6 +41,7 @@ mod hidden;
 pub mod mcp;
 mod section;
 mod session_locks;
+mod times;
 
 pub use choices::Choices;
 pub use config::{AgentConfig, AgentOptions};

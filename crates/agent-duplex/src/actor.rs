@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
-pub(crate) use command::{CLOSING, Channels, Command, Interrupt};
+pub(crate) use command::{Channels, Command, Interrupt};
 use command::{Done, Halt, answer, follow, halted, reply, unless_halted};
 pub(crate) use keeps::Keeps;
 
@@ -21,15 +21,12 @@ use crate::shared::Shared;
 use crate::starts::Next;
 use crate::{
     Connection, Driver, EndReason, Error, Event, Lifecycle, LostSession, Mode, Observation, Queued,
-    Record, SessionChoice, StopReport, TurnEnd, What,
+    Record, SessionChoice, StopReport, TurnEnd, What, times,
 };
 
 /// How much the agent may have said before its readers are told.
 const TOGETHER: usize = 64;
 const TOGETHER_BYTES: usize = 256 << 10;
-
-/// How long an agent that died in its turn may take to say that nothing further comes. One that goes on all the same gets its inputs after that.
-const DYING: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(crate) struct Actor {
@@ -118,7 +115,7 @@ impl Actor {
             interrupting: Vec::new(),
             closing: Vec::new(),
             close_by: Instant::now(),
-            patience: CLOSING,
+            patience: times::CLOSING,
             ensuring: Vec::new(),
             successor: None,
             earlier: StopReport::nothing(true),
@@ -301,7 +298,7 @@ impl Actor {
         }
         let died = told.iter().any(|what| ended_by(what, EndReason::Died));
         if died {
-            self.dies_by = Some(Instant::now() + DYING);
+            self.dies_by = Some(Instant::now() + times::DYING);
         }
         self.tell(told).await;
         if lost {
@@ -313,7 +310,7 @@ impl Actor {
             self.leaves_by = None;
             self.turn_over();
             if self.mode == Mode::OneShot && !self.shared.lock().ledger.in_turn() {
-                self.close_soon(CLOSING);
+                self.close_soon(times::CLOSING);
                 self.finishing = true;
             }
         }

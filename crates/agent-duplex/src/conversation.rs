@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::actor::{Actor, CLOSING, Channels, Command, Interrupt, Keeps};
+use crate::actor::{Actor, Channels, Command, Interrupt, Keeps};
 use crate::ledger::Terms;
 use crate::persistence::Keeper;
 use crate::shared::Shared;
@@ -17,7 +17,7 @@ use crate::subscription::Queue;
 use crate::{
     Capabilities, Capability, ConversationOptions, Decision, Driver, Error, InputPolicy, Lifecycle,
     Mode, Permissions, Persistence, Primary, ProcessName, Queued, Recovered, RestartPolicy,
-    SessionChoice, StopReport, Subscription,
+    SessionChoice, StopReport, Subscription, times,
 };
 
 /// How many commands, and how many interrupts, wait at most while the agent's end is busy with one.
@@ -267,7 +267,7 @@ impl Conversation {
     ///
     /// As for [`answer`](Self::answer).
     pub async fn close(&self) {
-        self.close_within(CLOSING).await;
+        self.close_within(times::CLOSING).await;
     }
 
     /// Ends the agent as [`close`](Self::close) does, with another patience than 30 s. Of several closes the least patience counts.

@@ -81,6 +81,7 @@
 // The modules in reading order; each takes from those above it:
 //   as_text, ask, capability, turn, stop       the small types of the public side
 //   lifecycle, error, input, event, published  what goes in, what an agent does, what readers get
+//   times                                      the times of a conversation's end
 //   driver                                     what a driver of an agent implements
 //   options, starts                            how agents are started again, and the pure machine that counts it
 //   persistence                                what is kept, and the thread that keeps it
@@ -117,6 +118,7 @@ mod shared;
 mod starts;
 mod stop;
 mod subscription;
+mod times;
 mod turn;
 
 pub use ask::{Ask, Decision, Permissions};

@@ -2,22 +2,16 @@
 
 use crate::error::{Error, Kind};
 use crate::keeper::Keeper;
-use crate::output::{DRAIN, Output, Outputs};
+use crate::output::{Output, Outputs};
 use crate::stdin::{Input, Stdin};
 use crate::stop::{Seen, next_stage};
+use crate::times;
 use crate::wire::{Aftermath, Order, Whom};
 use crate::{Containment, Exit, ProcessId, ProcessName, Stage, StopPolicy, StopReport};
 use rustix::process::Signal;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
-
-/// What a guard may take to list its tree before the host looks by itself.
-const LIST: Duration = Duration::from_secs(2);
-/// What noting who is alive may take at the beginning of a stop.
-const NOTE: Duration = Duration::from_millis(500);
-/// What killing a guard that does not answer, and the sweep after it, may take at most.
-const GIVE_UP: Duration = Duration::from_secs(8);
 
 /// Where a stop stands; times count from `start`, those of the policy too.
 #[derive(Clone, Debug)]
@@ -207,7 +201,7 @@ impl Agent {
                 sequence: self.lists,
             })
             .is_ok();
-        match timeout(LIST, self.keeper.listed(self.lists)).await {
+        match timeout(times::LIST, self.keeper.listed(self.lists)).await {
             Ok(listed) if asked || self.keeper.is_proven_over() => listed,
             _ => self.keeper.marked().await,
         }
@@ -270,7 +264,11 @@ impl Agent {
         if progress.borrow().aftermath.is_none() {
             self.keeper.give_up.notify_one();
         }
-        let aftermath = timeout(GIVE_UP, progress.wait_for(|now| now.aftermath.is_some())).await;
+        let aftermath = timeout(
+            times::GIVE_UP,
+            progress.wait_for(|now| now.aftermath.is_some()),
+        )
+        .await;
         let heard = aftermath.ok().and_then(|now| now.ok()?.aftermath.clone());
         let unheard = heard.is_none();
         let aftermath = heard.unwrap_or_else(|| self.unknown());
@@ -333,8 +331,11 @@ impl Agent {
         });
         // Whoever does not answer soon costs the report some names, and the stop no time.
         if noted.is_ok() {
-            let _known_or_due =
-                timeout(NOTE.min(policy.budget / 8), self.keeper.listed(self.lists)).await;
+            let _known_or_due = timeout(
+                times::NOTE.min(policy.budget / 8),
+                self.keeper.listed(self.lists),
+            )
+            .await;
         }
     }
 
@@ -383,7 +384,11 @@ impl Agent {
 
     async fn drained(&self) -> bool {
         let mut draining = self.outputs.draining.clone();
-        let done = timeout(2 * DRAIN, draining.wait_for(|draining| draining.open == 0)).await;
+        let done = timeout(
+            2 * times::DRAIN,
+            draining.wait_for(|draining| draining.open == 0),
+        )
+        .await;
         done.is_ok_and(|done| done.is_ok_and(|draining| draining.cut == 0))
     }
 

@@ -4,6 +4,7 @@ use crate::error::{Error, Kind};
 use crate::guard::adopt::{self, Lost};
 use crate::keeper::{Keeper, Orders, Progress};
 use crate::sweep::SweepReport;
+use crate::times;
 use crate::wire::{Aftermath, Inbox, MAX_HOLD, Notice, Spec, VERSION, frame};
 use crate::{Exit, Marker, ProcessId, marker, sweep};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -26,10 +27,6 @@ const TRIES: u32 = 3;
 const ANSWER: Duration = Duration::from_secs(30);
 /// What can be sent to a guard before it reads, in bytes: less than the buffer of a socket.
 const EARLY: usize = 32 << 10;
-/// What a guard may take to end after its last word.
-const LAST_STEP: Duration = Duration::from_secs(3);
-/// What the sweep after a lost guard may take.
-const SWEEP: Duration = Duration::from_secs(1);
 
 /// Why there is no tree.
 pub(crate) enum Failure {
@@ -131,7 +128,7 @@ impl Line {
 
     /// Leaves no zombie of a guard that ends by itself.
     async fn reap(&mut self) {
-        let _reaped_or_late = timeout(LAST_STEP, self.child.wait()).await;
+        let _reaped_or_late = timeout(times::GUARD_EXIT, self.child.wait()).await;
     }
 }
 
@@ -300,9 +297,9 @@ async fn watch_guard(
     }
     let orderly = last_word.is_some();
     // The guard's own end comes before the news of it: the descriptors that it holds are closed then.
-    if !orderly || timeout(LAST_STEP, child.wait()).await.is_err() {
+    if !orderly || timeout(times::GUARD_EXIT, child.wait()).await.is_err() {
         let _gone = child.start_kill();
-        let _reaped = timeout(LAST_STEP, child.wait()).await;
+        let _reaped = timeout(times::GUARD_EXIT, child.wait()).await;
     }
     if child.id().is_none() {
         adopt::guard_is_reaped(lost.guard.pid);
@@ -326,10 +323,10 @@ async fn sweep_for(lost: Lost, marker: Option<Marker>) -> Aftermath {
         let member = |marker: &Marker| sweep::find(&marker.variable, &marker.value());
         let mut report = SweepReport::default();
         if adopt::is_on() {
-            report = adopt::end_orphans(lost, marker.as_ref(), SWEEP);
+            report = adopt::end_orphans(lost, marker.as_ref(), times::GUARD_SWEEP);
         }
         if let Some(marker) = marker {
-            let marked = sweep::end(member(&marker), SWEEP);
+            let marked = sweep::end(member(&marker), times::GUARD_SWEEP);
             report.ended.extend(marked.ended);
             let news = marked.survivors.into_iter();
             let news: Vec<_> = news.filter(|it| !report.survivors.contains(it)).collect();

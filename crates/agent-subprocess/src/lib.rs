@@ -53,6 +53,7 @@ struct ReadmeDoctests;
 //   process, proc_fs, marker, error  a process by its start time, the marks by which it is found again, what can fail
 //   plain_file, scratch              files that nobody else planted
 //   wire, image, sys                 what host and guard say; what the agent becomes; system calls: all unsafe code
+//   times                            in which a process tree is ended
 //   ancestry, childless              whose child somebody is; programs that start none
 //   sweep                            what outlived host and guard
 //   guard                            the process that owns the tree
@@ -88,6 +89,11 @@ mod stop;
 pub mod sweep;
 #[cfg(target_os = "linux")]
 mod sys;
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "a guard needs Linux")
+)]
+mod times;
 #[cfg_attr(
     not(target_os = "linux"),
     expect(dead_code, reason = "only a guard is spoken to in frames")

@@ -2,11 +2,11 @@
 
 use crate::keeper::Progress;
 use crate::lines::{Piece, split_off};
+use crate::times;
 use crate::{Line, Lines};
 use bytes::Bytes;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -16,8 +16,6 @@ use tokio::time::{Instant, timeout_at};
 const AHEAD: u32 = 4 << 20;
 /// How much standard error is kept for a caller that streams it; beyond, lines are left out of the stream.
 const AHEAD_STDERR: u32 = 2 << 20;
-/// How long after the exit of the main process a pipe is read that something else holds open.
-pub(crate) const DRAIN: Duration = Duration::from_millis(500);
 /// What a queued piece costs besides its bytes.
 const OVERHEAD: usize = 128;
 /// How much of a pipe is read at once.
@@ -174,7 +172,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads to the end of the stream (`true`), or to where it stood [`DRAIN`] after the exit of the main process.
+    /// Reads to the end of the stream (`true`), or to where it stood [`times::DRAIN`] after the exit of the main process.
     async fn run(&mut self, mut progress: watch::Receiver<Progress>) -> bool {
         let mut deadline = None;
         loop {
@@ -188,7 +186,7 @@ impl Reader {
                 None => tokio::select! {
                     biased;
                     _exited_or_lost = progress.wait_for(|progress| progress.exit.is_some()) => {
-                        deadline = Some(Instant::now() + DRAIN);
+                        deadline = Some(Instant::now() + times::DRAIN);
                         continue;
                     }
                     read = self.read() => read,

@@ -1,10 +1,9 @@
 //! How an agent is stopped: the stages, their times, and the pure decision which stage comes when.
 
+use crate::times;
 use std::fmt;
 use std::time::Duration;
 
-/// What SIGKILL and its report get however little is left: without it a guard would be given up that was told just now.
-const LEAST: Duration = Duration::from_millis(200);
 /// Who gives more wants no bound, which ends in an overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
@@ -30,12 +29,11 @@ pub struct StopPolicy {
 
 impl Default for StopPolicy {
     fn default() -> Self {
-        let seconds = Duration::from_secs;
         StopPolicy {
-            budget: seconds(8),
-            interrupt: seconds(3),
-            close_stdin: seconds(2),
-            terminate: seconds(2),
+            budget: times::BUDGET,
+            interrupt: times::INTERRUPT,
+            close_stdin: times::CLOSED_INPUT,
+            terminate: times::TERMINATE,
         }
     }
 }
@@ -45,7 +43,7 @@ impl StopPolicy {
     pub fn kill() -> Self {
         let zero = Duration::ZERO;
         StopPolicy {
-            budget: Duration::from_secs(2),
+            budget: times::KILL,
             interrupt: zero,
             close_stdin: zero,
             terminate: zero,
@@ -98,7 +96,7 @@ impl StopPolicy {
 
     /// How much of the budget is kept for SIGKILL and its report.
     pub(crate) fn reserve(&self) -> Duration {
-        Duration::from_secs(1).min(self.budget / 2)
+        times::KILL_RESERVE.min(self.budget / 2)
     }
 
     /// When a guard that has not answered is killed, so that the sweep after it comes within the budget too.
@@ -108,7 +106,7 @@ impl StopPolicy {
 
     /// How long SIGKILL is repeated before who is left counts as a survivor; the rest is for the report.
     pub(crate) fn rounds(&self) -> Duration {
-        self.reserve().max(LEAST) / 2
+        self.reserve().max(times::LEAST_KILL) / 2
     }
 }
 
@@ -174,7 +172,7 @@ pub(crate) fn next_stage(policy: &StopPolicy, now: Duration, seen: Seen) -> (Sta
         .into_iter()
         .filter(|(stage, time)| *stage > seen.stage && !time.min(&left).is_zero());
     later.next().map_or(
-        (Stage::Kill, policy.given_up().max(now + LEAST)),
+        (Stage::Kill, policy.given_up().max(now + times::LEAST_KILL)),
         |(stage, time)| (stage, now + time.min(left)),
     )
 }

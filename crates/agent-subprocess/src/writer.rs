@@ -1,6 +1,7 @@
 //! Writing to an agent that may not be reading: whole lines, in order, in bounded memory and time.
 
 use crate::Stdin;
+use crate::times;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -13,8 +14,6 @@ use tokio::time::timeout;
 const AHEAD: usize = 32 << 20;
 /// What a waiting line costs besides its bytes.
 const OVERHEAD: usize = 128;
-/// How long to wait for room.
-const ROOM: Duration = Duration::from_secs(2);
 /// How long to look whether a line goes through; longer lines take their time behind our back.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -112,7 +111,9 @@ impl LineWriter {
     /// The line may have been queued when the future is dropped, or not.
     pub async fn write(&self, bytes: Vec<u8>) -> Result<(), Unwritten> {
         let room = self.room.clone().acquire_many_owned(cost(&bytes));
-        let room = timeout(ROOM, room).await.map_err(|_| Unwritten::Full)?;
+        let room = timeout(times::ROOM, room)
+            .await
+            .map_err(|_| Unwritten::Full)?;
         let written = self.queue(bytes, room.map_err(|_| Unwritten::Closed)?)?;
         match timeout(LOOK, written).await {
             Ok(Err(_)) => Err(Unwritten::Closed),
@@ -264,7 +265,7 @@ mod tests {
         let writer = LineWriter::new(Input::new(sender).writer());
         while writer.push(line(0, 8000)).is_ok() {}
         let write = writer.write(line(1, 8000));
-        let written = timeout(10 * ROOM, write).await;
+        let written = timeout(10 * times::ROOM, write).await;
         assert_eq!(written, Ok(Err(Unwritten::Full)));
     }
 

@@ -14,11 +14,8 @@ use crate::{
     catch::SIGNALS,
     router::{Router, wait},
     state::{NEWS, News, State},
-    sys,
+    sys, times,
 };
-
-/// How long the hook before the exit may take.
-const LAST_HOOK: Duration = Duration::from_secs(2);
 
 /// How long a handler that was rung for may take, to spare a thread the news of it.
 const LINGER: Duration = Duration::from_millis(5);
@@ -205,9 +202,10 @@ impl Router {
             let _returns = returns; // or panics
             hook(cause);
         });
-        let until = Instant::now() + LAST_HOOK;
+        let until = Instant::now() + times::LAST_HOOK;
         while hooked.is_ok() && Instant::now() < until && self.lock().exit.is_none() {
-            if returned.recv_timeout(LAST_HOOK / 200) == Err(RecvTimeoutError::Disconnected) {
+            if returned.recv_timeout(times::LAST_HOOK / 200) == Err(RecvTimeoutError::Disconnected)
+            {
                 return;
             }
         }

@@ -8,6 +8,7 @@ use crate::{
     hooks::Hooks,
     ladder::{Ladder, Rules},
     router::Router,
+    times,
 };
 
 /// Configures a ladder and starts it, with the operating system's signals or detached from them.
@@ -27,7 +28,7 @@ impl Default for Builder {
             rules: Rules::default(),
             clock: Arc::new(SystemClock),
             hard_exit: HardExit::default(),
-            forward_window: Duration::from_millis(500),
+            forward_window: times::FORWARDED,
             restore_terminal: true,
             hooks: Hooks::default(),
         }

@@ -23,6 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::times;
 use crate::{Cause, PressSource};
 
 /// The time limits of a ladder.
@@ -42,9 +43,9 @@ pub struct Rules {
 impl Default for Rules {
     fn default() -> Self {
         Self {
-            cooldown: Duration::from_secs(2),
-            debounce: Duration::from_millis(30),
-            take_timeout: Duration::from_secs(1),
+            cooldown: times::COOLDOWN,
+            debounce: times::DEBOUNCE,
+            take_timeout: times::TAKE,
             shutdown_deadline: None,
         }
     }

@@ -41,6 +41,7 @@
 
 // The modules in reading order; each takes from those above it:
 //   cause, clock, error    the small types of the public side
+//   times                  of a press and of a shutdown
 //   ladder                 the machine: every decision about a press, pure
 //   atomic, word           the one word that the signal handler and the router share
 //   sys, die, process      the operating system: unsafe calls, the end of the process, its one set of signals
@@ -78,6 +79,7 @@ mod router;
 mod start;
 mod state;
 mod sys;
+mod times;
 #[cfg(feature = "tracing")]
 mod trace;
 mod word;

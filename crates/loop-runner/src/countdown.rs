@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use loop_state::Timestamp;
+use loop_state::{Timestamp, times};
 use rlm_store::deadline::until;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -13,8 +13,6 @@ use crate::feed::NewsSender;
 use crate::news::News;
 use crate::shutdown::{Awaited, Shutdown};
 
-/// The countdown begins after this time, and no two of its lines come faster.
-const FIRST: Duration = Duration::from_secs(1);
 /// A wait shorter than this is not named: its line would come when the wait is over.
 const SETTLED: Duration = Duration::from_millis(250);
 /// The longest time between two lines of the countdown.
@@ -34,7 +32,7 @@ pub(crate) async fn count_down(
         return std::future::pending().await;
     };
     let began = Instant::now();
-    let (mut due, mut told, mut told_at) = (FIRST, None, Duration::ZERO);
+    let (mut due, mut told, mut told_at) = (times::COUNTDOWN_STEP, None, Duration::ZERO);
     loop {
         tokio::select! {
             biased;
@@ -44,7 +42,7 @@ pub(crate) async fn count_down(
                 }
                 let is_new = told.is_some() && told != key(*stop.borrow_and_update());
                 if is_new {
-                    due = due.min((began.elapsed() + SETTLED).max(told_at + FIRST));
+                    due = due.min((began.elapsed() + SETTLED).max(told_at + times::COUNTDOWN_STEP));
                 }
                 continue;
             }
@@ -52,11 +50,11 @@ pub(crate) async fn count_down(
         }
         let elapsed = began.elapsed();
         let state = *stop.borrow_and_update();
-        due = elapsed + elapsed.clamp(FIRST, SLOWEST);
+        due = elapsed + elapsed.clamp(times::COUNTDOWN_STEP, SLOWEST);
         told_at = elapsed;
         let now = since + elapsed;
         let Some((awaited, shutdown)) = state.and_then(|it| it.awaited.zip(Some(it))) else {
-            due = elapsed + FIRST;
+            due = elapsed + times::COUNTDOWN_STEP;
             continue;
         };
         told = key(state);

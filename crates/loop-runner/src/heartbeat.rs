@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use loop_state::{Head, Step, Timestamp};
+use loop_state::{Head, Step, Timestamp, times};
 use rlm_store::RunId;
 use rlm_store::state_dir::{self, Identity};
 use tokio::task::JoinHandle;
@@ -17,8 +17,6 @@ use tokio::time::{Instant, timeout};
 const EVERY: Duration = Duration::from_secs(10);
 /// A longer file is no heartbeat.
 const MOST: u64 = 64 << 10;
-/// How long the end of a run waits for a disk that hangs.
-const GOODBYE: Duration = Duration::from_secs(1);
 
 /// What a heartbeat is made of.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +99,7 @@ impl Heartbeat {
             }
             if let Some(writing) = self.writing.take() {
                 // A thread that hangs is left behind.
-                let written = timeout(GOODBYE, writing).await.ok()?;
+                let written = timeout(times::HEARTBEAT_END, writing).await.ok()?;
                 if let told @ Some(_) = self.written(written) {
                     return told;
                 }

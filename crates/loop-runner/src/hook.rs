@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::time::Duration;
 
 use agent_subprocess::{AgentCommand, Context, StdinMode};
-use loop_state::{CheckResult, Head, Timestamp};
+use loop_state::{CheckResult, Head, Timestamp, times};
 use rlm_store::RunId;
 use rlm_store::deadline::Hurry;
 use tokio::task::JoinHandle;
@@ -13,10 +12,6 @@ use tokio::task::JoinHandle;
 use crate::check::{self, CheckEnd, Freezer};
 use crate::{Error, News, Outcome};
 
-/// How long one call of the command may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(10);
-/// How long what is left of a call may take to end when it is told to.
-pub(crate) const ENDING: Duration = Duration::from_millis(500);
 /// How many calls wait for the one that runs.
 const WAITING: usize = 8;
 
@@ -181,14 +176,20 @@ impl Hooks {
         let variables = telling.variables.into_iter();
         let variables = variables.map(|(name, value)| (name.into(), value.into()));
         context.env.extend(variables);
-        context.stop = context.stop.within(ENDING);
+        context.stop = context.stop.within(times::NOTIFY_ENDING);
         let command = AgentCommand::new("sh")
             .args(["-c", &self.hook.command])
             .stdin(StdinMode::Bytes(telling.input.into_bytes()));
         let halt = Hurry::default();
         // It does not stand still with the run: it is short.
         let (_, freezes) = Freezer::new();
-        let call = check::run(command, context, LIMIT, halt.hurried(), freezes);
+        let call = check::run(
+            command,
+            context,
+            times::NOTIFY_CALL,
+            halt.hurried(),
+            freezes,
+        );
         let task = tokio::spawn(call);
         self.running = Some(Running { halt, task });
     }
@@ -211,7 +212,7 @@ impl Hooks {
     /// Ends the call that runs.
     pub(crate) fn halt(&self) {
         if let Some(running) = &self.running {
-            running.halt.within(ENDING);
+            running.halt.within(times::NOTIFY_ENDING);
         }
     }
 

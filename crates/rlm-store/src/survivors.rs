@@ -2,10 +2,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use agent_duplex::ProcessName;
 use agent_subprocess::sweep::{self, SweepReport};
+use loop_state::times;
 
 use crate::processes::{MARKER, names};
 use crate::state_dir::{self, Identity};
@@ -13,8 +13,6 @@ use crate::{Project, RunId};
 
 /// The file in the run's directory to which a guard writes what it found after the death of the run's process.
 pub const REPORT: &str = "survivors";
-
-const SWEEP_BUDGET: Duration = Duration::from_secs(3);
 
 /// What a sweep found and what became of it.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +30,7 @@ pub async fn sweep(scope: String) -> Swept {
         if found.is_empty() {
             return Swept::default();
         }
-        let report = sweep::end(found, SWEEP_BUDGET);
+        let report = sweep::end(found, times::SWEEP);
         Swept {
             ended: names(report.ended),
             survivors: names(report.survivors),

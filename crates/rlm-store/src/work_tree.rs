@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use agent_subprocess::ProcessId;
 use cancellable_sleep::{SleepGate, Wake};
-use loop_state::Timestamp;
+use loop_state::{Timestamp, times};
 use serde::{Deserialize, Serialize};
 
 use crate::state_dir::{self, Identity};
@@ -17,8 +17,6 @@ use crate::survivors::{self, Swept};
 use crate::timestamp;
 use crate::{Error, Project, RunId, locks};
 
-/// How long a guard may take to end what a dead holder left; its own bound is well below.
-const GUARD_WAIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 /// A longer file names no holder.
 const MOST: u64 = 64 << 10;
@@ -121,10 +119,10 @@ impl WorkTree {
             let dead = holder
                 .as_ref()
                 .is_some_and(|holder| !holder.process.is_alive());
-            if !dead || (waited >= GUARD_WAIT && swept.is_some()) {
+            if !dead || (waited >= times::DEAD_HOLDER && swept.is_some()) {
                 return Err(tree_held(root, holder));
             }
-            if waited >= GUARD_WAIT {
+            if waited >= times::DEAD_HOLDER {
                 // The guard doesn't come to an end by itself: it was stopped, or killed while something else holds the descriptor.
                 let scope = holder
                     .as_ref()

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use agent_duplex::Event;
 use interrupt_stack::{Interrupts, Notice};
 use loop_runner::{Control, News, NewsReceiver, View};
-use loop_state::Timestamp;
+use loop_state::{Timestamp, times};
 use tokio::sync::{mpsc, watch};
 use tokio::time::interval;
 
@@ -44,8 +44,6 @@ const QUICK: Duration = Duration::from_millis(250);
 /// How much of what waits to be printed is made one frame.
 const FRAME: usize = 64 << 10;
 const FRAME_NEWS: usize = 64;
-/// How long an editor that was told to end has for it.
-const EDITOR_GRACE: Duration = Duration::from_millis(500);
 
 impl Terminal {
     /// Shows a run on a thread of its own, which ends when the run is over and all is printed.
@@ -368,7 +366,7 @@ impl Console {
         self.ui.shut();
         if let Some(editor) = &self.editor {
             editor.hang_up();
-            self.kill_editor_at = Some(Instant::now() + EDITOR_GRACE);
+            self.kill_editor_at = Some(Instant::now() + times::EDITOR_ENDING);
         }
     }
 

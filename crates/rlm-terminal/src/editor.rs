@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use agent_subprocess::guard::OwnProgram;
 use fs_err::os::unix::fs::OpenOptionsExt;
+use loop_state::times;
 use rlm_store::state_dir;
 use rustix::process::{
     Pid, Signal, WaitOptions, getpgrp, kill_process_group, test_kill_process_group, waitpid,
@@ -20,8 +21,6 @@ use super::tty::Tty;
 
 /// Holds the editor back until the terminal is its own, and then becomes it.
 const BEHIND_A_LINE: &str = r#"read -r _; exec </dev/tty >/dev/tty; eval "$1 \"\$2\"""#;
-/// How long an editor that was told to end has for it.
-const GRACE: Duration = Duration::from_millis(500);
 /// A longer prompt is refused by whoever reads it.
 const MAX_PROMPT: u64 = 4 << 20;
 
@@ -185,13 +184,13 @@ fn wait_for(group: Pid) -> Result<(), String> {
 
 /// Waits for what the leader of an editor that failed left in its group: the editor itself, when the shell before it was killed first.
 fn wait_for_rest(group: Pid) {
-    let by = Instant::now() + GRACE;
+    let by = Instant::now() + times::EDITOR_ENDING;
     while test_kill_process_group(group).is_ok() {
         if Instant::now() >= by {
             let _gone = kill_process_group(group, Signal::KILL);
             return;
         }
-        std::thread::park_timeout(GRACE / 50);
+        std::thread::park_timeout(times::EDITOR_ENDING / 50);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use loop_runner::Shutdown;
-use loop_state::{Head, Step, Timestamp, Wait, When};
+use loop_state::{Head, Step, Timestamp, Wait, When, times};
 use rlm_text::duration::show;
 use rlm_text::escape::plain;
 use rlm_text::money;
@@ -225,7 +225,7 @@ fn stopping(shutdown: Option<Shutdown>, now: Timestamp) -> String {
 }
 
 fn is_counted(shutdown: Shutdown, now: Timestamp) -> bool {
-    now.since(shutdown.since) >= Duration::from_secs(1)
+    now.since(shutdown.since) >= times::COUNTDOWN_STEP
 }
 
 /// The same in few columns.

@@ -19,8 +19,7 @@ pub(crate) use layers::{Layers, Phase, defaults};
 pub(crate) use read::{FILE_NAME, read_mcp, variable};
 pub(crate) use schema::schema;
 pub(crate) use settings::{
-    Config, DEFAULT_COOLDOWN, DEFAULT_IDLE_TIMEOUT, DEFAULT_PROMPT, DEFAULT_SHUTDOWN, LIMITS,
-    SHUTDOWN_TIMEOUT, limit_names,
+    Config, DEFAULT_IDLE_TIMEOUT, DEFAULT_PROMPT, LIMITS, SHUTDOWN_TIMEOUT, limit_names,
 };
 pub(crate) use show::{Group, Row, groups};
 pub(crate) use tree::{Origin, Tree};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cancellable_sleep::{SleepGate, Wake};
 use interrupt_stack::{Cause, HardExit, Installed, Interrupts, die_by};
 use loop_runner::{Control, NewsReceiver, Options, Outcome, Runner};
-use loop_state::{StopCause, StopRequest, When};
+use loop_state::{StopCause, StopRequest, When, times};
 use rlm_store::{Project, PromptSource};
 use rlm_terminal::{PressActions, Shown, Signals, Subject, Terminal};
 use rlm_text::duration;
@@ -20,7 +20,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::config::{self, Config};
-use crate::config::{DEFAULT_COOLDOWN, DEFAULT_SHUTDOWN};
 use crate::detach::{self, Settled};
 use crate::drivers;
 use crate::exit::{Code, Failure, exit_code, fatal};
@@ -30,8 +29,6 @@ use crate::render::{OwnTree, Screen};
 use crate::watchers::Watchers;
 use crate::{output, ulimits};
 
-/// How long a shutdown waits for a screen that doesn't take its last lines.
-const LAST_LINES: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The answer to a press that nothing took for a second, for instance while a file system hangs.
 const UNTAKEN: &str = "rlm: Ctrl-C received, but rlm is busy; Ctrl-C again saves and stops";
@@ -72,7 +69,7 @@ impl Session {
         let shutdown_budget = match std::env::var(config::SHUTDOWN_TIMEOUT) {
             Ok(text) => duration::parse(&text)
                 .map_err(|e| Failure::usage(format!("{}: {e}", config::SHUTDOWN_TIMEOUT)))?,
-            Err(_) => DEFAULT_SHUTDOWN,
+            Err(_) => times::STOP_BUDGET,
         };
         let failed =
             |what: &str, e: &dyn std::error::Error| Failure::failed(format!("{what}: {e}"));
@@ -83,7 +80,7 @@ impl Session {
         // From a thread: rows that were drawn and an editor have to go before the process does. Should that hang, the next press needs no thread.
         let interrupts = Interrupts::builder()
             .shutdown_deadline(Some(shutdown_budget))
-            .cooldown(DEFAULT_COOLDOWN)
+            .cooldown(times::COOLDOWN)
             .hard_exit(HardExit::Thread)
             .on_untaken(say_untaken)
             .before_exit(|_| {
@@ -269,7 +266,7 @@ impl Session {
     /// Waits until all was printed. A slow reader gets its time, as from any program, but a process that is shut down or was told to stop has little
     /// of it.
     fn wait_for(&self, console: &JoinHandle<()>, is_stopped: bool) -> bool {
-        let mut patience = LAST_LINES;
+        let mut patience = times::LAST_LINES;
         while !console.is_finished() {
             if is_stopped || self.interrupts.cause().is_some() {
                 if patience.is_zero() {

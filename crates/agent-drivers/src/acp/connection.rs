@@ -4,6 +4,7 @@ use super::protocol::Session;
 use crate::SessionLocks;
 use crate::converse::{Change, Dialogue, Link, Means, last_line};
 use crate::session_locks::{Lease, Refusal};
+use crate::times;
 use agent_duplex::{
     Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
 };
@@ -76,18 +77,12 @@ impl AcpConnection {
 }
 
 impl Dialogue for AcpConnection {
-    /// Real agents take 150 ms at worst. They are asked again before they are signalled, because an interrupt that comes before the agent has looked at
-    /// the turn is lost on some.
-    const INTERRUPT: &'static [Duration] = &[
-        Duration::from_secs(1),
-        Duration::from_secs(2),
-        Duration::from_secs(3),
-    ];
+    const INTERRUPT: &'static [Duration] = &times::ACP_INTERRUPT;
     const POLITELY: &'static [(Means, Duration)] = &[
-        (Means::Own, Duration::from_secs(2)),
-        (Means::CloseInput, Duration::from_secs(2)),
-        (Means::Signal(Signal::Terminate), Duration::from_secs(2)),
-        (Means::Signal(Signal::Kill), Duration::from_secs(2)),
+        (Means::Own, times::ACP_END),
+        (Means::CloseInput, times::ACP_CLOSED_INPUT),
+        (Means::Signal(Signal::Terminate), times::TERMINATE),
+        (Means::Signal(Signal::Kill), times::KILL),
     ];
 
     fn link(&self) -> &Link {

@@ -4,6 +4,7 @@ use super::failure;
 use super::protocol::{Session, mode};
 use crate::converse::{Change, Dialogue, Link, Means, Timeouts};
 use crate::session_locks::Lease;
+use crate::times;
 use agent_duplex::{
     Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
 };
@@ -14,8 +15,6 @@ use tokio::time::{Instant, timeout};
 
 /// How long to wait for the first word of an agent that may be failing to start.
 const FIRST_WORD: Duration = Duration::from_secs(3);
-/// How long a request to end may take to get into the pipe before that is closed.
-const WRITTEN: Duration = Duration::from_millis(200);
 
 /// What a connection knows of its agent besides the process.
 #[derive(Debug)]
@@ -60,13 +59,12 @@ impl ClaudeConnection {
 }
 
 impl Dialogue for ClaudeConnection {
-    /// A real one takes 150 ms at worst.
-    const INTERRUPT: &'static [Duration] = &[Duration::from_secs(3), Duration::from_secs(3)];
+    const INTERRUPT: &'static [Duration] = &times::CLAUDE_INTERRUPT;
     const POLITELY: &'static [(Means, Duration)] = &[
-        (Means::Own, Duration::from_secs(2)),
-        (Means::CloseInput, Duration::from_secs(1)),
-        (Means::Signal(Signal::Terminate), Duration::from_secs(2)),
-        (Means::Signal(Signal::Kill), Duration::from_secs(2)),
+        (Means::Own, times::CLAUDE_END),
+        (Means::CloseInput, times::CLAUDE_CLOSED_INPUT),
+        (Means::Signal(Signal::Terminate), times::TERMINATE),
+        (Means::Signal(Signal::Kill), times::KILL),
     ];
 
     fn link(&self) -> &Link {
@@ -234,7 +232,7 @@ impl Dialogue for ClaudeConnection {
         line.extend(self.session.end_session());
         if let Ok(written) = self.link.writer.push(line) {
             // Written or not, its input is closed next.
-            let _late = timeout(WRITTEN.min(budget / 16), written).await;
+            let _late = timeout(times::CLAUDE_REQUEST.min(budget / 16), written).await;
         }
     }
 

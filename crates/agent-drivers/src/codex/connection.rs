@@ -4,7 +4,8 @@ mod cleaning;
 
 use super::opening::is_held;
 use super::protocol::{LOG_IN, Session};
-use crate::converse::{Dialogue, INTERRUPT, Link, Means, last_line};
+use crate::converse::{Dialogue, Link, Means, last_line};
+use crate::times;
 use agent_duplex::{
     Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
 };
@@ -40,14 +41,13 @@ impl CodexConnection {
 }
 
 impl Dialogue for CodexConnection {
-    /// A real one takes 20 ms.
-    const INTERRUPT: &'static [Duration] = &[Duration::from_secs(3), Duration::from_secs(3)];
+    const INTERRUPT: &'static [Duration] = &times::CODEX_INTERRUPT;
     /// What takes leave is an interrupt: an input that is closed in a turn would lose the turn's end.
     const POLITELY: &'static [(Means, Duration)] = &[
-        (Means::Own, INTERRUPT),
-        (Means::CloseInput, Duration::from_secs(5)),
-        (Means::Signal(Signal::Terminate), Duration::from_secs(2)),
-        (Means::Signal(Signal::Kill), Duration::from_secs(2)),
+        (Means::Own, times::INTERRUPT),
+        (Means::CloseInput, times::CODEX_CLOSED_INPUT),
+        (Means::Signal(Signal::Terminate), times::TERMINATE),
+        (Means::Signal(Signal::Kill), times::KILL),
     ];
 
     fn link(&self) -> &Link {

@@ -4,6 +4,7 @@ use super::{
     Impatience, Leaving, Link, Means, Patience, Seen, Stopping, last_line, look, signal, stop,
 };
 use crate::duplex::{exit_status, observation};
+use crate::times;
 use agent_duplex::{
     Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions,
     StopReport, StopStage,
@@ -13,9 +14,6 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
-
-/// How long to wait for the exit of a process that closed its input.
-const EXIT: Duration = Duration::from_millis(500);
 
 /// A connection to an agent that converses over lines of JSON. What its protocol adds to a [`Link`] stands first; the rest follows from that.
 pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
@@ -158,7 +156,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
     fn gone(&mut self) -> impl Future<Output = Error> + Send {
         async {
             let agent = &mut self.link_mut().agent;
-            let exit = timeout(EXIT, agent.wait()).await;
+            let exit = timeout(times::EXIT, agent.wait()).await;
             let how = exit.map_or("it closed its input".to_owned(), |exit| exit.to_string());
             let stderr = agent.stderr_tail();
             let failed = self.failed_start(&how, &stderr);

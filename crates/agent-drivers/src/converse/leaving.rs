@@ -4,9 +4,6 @@ use agent_subprocess::Signal;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a turn may take to end after an interrupt, when its agent is to end too.
-pub(crate) const INTERRUPT: Duration = Duration::from_secs(3);
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Means {
     /// What the protocol has for it.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a process may go on that closed its outputs or was told to end, and then after SIGTERM.
-const SILENCE: &[Duration] = &[Duration::from_secs(2), Duration::from_secs(2)];
+use crate::times;
+
 /// How much may be read past the time, because it was written before: more than is read ahead.
 const SLACK: usize = 16 << 20;
 
@@ -87,7 +87,8 @@ impl Waits {
 
     /// Begins to wait for the end of the process, if that has not begun.
     pub(crate) fn expect_end(&mut self) {
-        self.silent.get_or_insert_with(|| Patience::new(SILENCE));
+        self.silent
+            .get_or_insert_with(|| Patience::new(&times::SILENCE));
     }
 
     /// Tells whether nothing is read any more.

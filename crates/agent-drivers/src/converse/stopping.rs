@@ -1,6 +1,6 @@
 //! The stop of an agent and its tree, which may be told to be over sooner.
 
-use super::leaving::INTERRUPT;
+use crate::times;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -23,7 +23,7 @@ impl Stopping {
         let (now, budget) = (Instant::now(), budget.min(LONGEST));
         let this = Stopping {
             was_alive: is_alive,
-            polite_until: now + INTERRUPT.min(budget / 3),
+            polite_until: now + times::INTERRUPT.min(budget / 3),
             by: now + budget,
         };
         let stopping = under_way.get_or_insert(this);

@@ -9,9 +9,6 @@ use crate::{
     Changing, Decision, Error, Permissions, ProcessName, Queued, SessionChoice, StopReport,
 };
 
-/// How long closing waits for the end of a turn and of what runs in the background.
-pub(crate) const CLOSING: Duration = Duration::from_secs(30);
-
 pub(super) type Done<T> = oneshot::Sender<T>;
 
 #[derive(Debug)]

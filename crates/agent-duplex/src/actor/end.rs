@@ -8,12 +8,8 @@ use tokio::time::{Instant, timeout};
 use super::command::{answer, halted_before, unless_halted};
 use super::{Actor, next};
 use crate::stop::FOREVER;
+use crate::times;
 use crate::{Lifecycle, StopReport};
-
-/// How long the agent is listened to after a stop, the time apart in which nobody reads.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How much longer than its budget a stop may take. A driver that needs more is not waited for: its connection is dropped, which ends what it started.
-const GRACE: Duration = Duration::from_secs(10);
 
 /// Whether the primary has to have room for what an agent says at last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +79,7 @@ impl Actor {
                 let left = end_by.saturating_duration_since(Instant::now());
                 tokio::select! {
                     biased;
-                    stopped = timeout(left + GRACE, connection.stop(left)) => break stopped,
+                    stopped = timeout(left + times::STOP_MARGIN, connection.stop(left)) => break stopped,
                     sooner = halted_before(&mut self.halt, end_by) => end_by = sooner,
                 }
             };
@@ -114,7 +110,7 @@ impl Actor {
 
     /// Reads what the agent had said before it was ended; `None` when the conversation is halted meanwhile.
     pub(super) async fn last_words(&mut self, room: Room) -> Option<()> {
-        let mut patience = LAST_WORDS;
+        let mut patience = times::LAST_WORDS;
         while self.reading {
             match room {
                 Room::Some if !self.shared.primary.has_room() => break,

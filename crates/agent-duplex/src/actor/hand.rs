@@ -8,12 +8,11 @@ use uuid::Uuid;
 use super::Actor;
 use super::command::unless_halted;
 use crate::starts::Next;
+use crate::times;
 use crate::{Error, Record};
 
 /// How long an agent that does not read is left alone before it is asked again to take what waits.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long an agent that does nothing and can take no input may take to end; one of a single turn does so soon.
-const LEAVING: Duration = Duration::from_secs(10);
 
 impl Actor {
     /// Hands on what may be handed on now.
@@ -101,7 +100,7 @@ impl Actor {
     /// Returns whether an agent that can take no input may be about to end; it is asked again when it should have.
     fn may_leave(&mut self) -> bool {
         let now = Instant::now();
-        let leaves_by = *self.leaves_by.get_or_insert(now + LEAVING);
+        let leaves_by = *self.leaves_by.get_or_insert(now + times::LEAVING);
         self.again_at = (now < leaves_by).then_some(leaves_by);
         now < leaves_by
     }

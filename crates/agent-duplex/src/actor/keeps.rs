@@ -1,7 +1,6 @@
 //! The actor's side of the keeper: what is told is kept before.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -11,13 +10,11 @@ use crate::persistence::Keeper;
 use crate::shared::Shared;
 use crate::{
     EndReason, Error, Event, InputState, Observation, Queued, Record, SessionChoice, TurnEnd,
-    TurnId, What,
+    TurnId, What, times,
 };
 
 /// How many records of messages are posted before one is waited for.
 const UNAWAITED: usize = 64;
-/// How long a stop waits for what it has to keep.
-const KEEPING: Duration = Duration::from_secs(5);
 
 /// The actor's end of the keeper.
 #[derive(Debug)]
@@ -182,7 +179,7 @@ impl Keeps {
         };
         let kept = match halt {
             Some(halt) => unless_halted(halt, kept).await?,
-            None => timeout(KEEPING, kept)
+            None => timeout(times::KEEPING, kept)
                 .await
                 .unwrap_or_else(|_| Ok(Err(late()))),
         };

@@ -8,10 +8,9 @@ use super::command::{Command, Done, answer, halted, halted_before, unless_halted
 use super::end::Room;
 use super::{Actor, until};
 use crate::starts::Next;
+use crate::times;
 use crate::{Connection, Error, Event, Lifecycle, SessionChoice, What};
 
-/// The budget for ending what an agent left behind before the next one is started: the usual one of a stop.
-const RETIRE: Duration = Duration::from_secs(8);
 /// How long to wait for a session that an ended agent's remains release.
 const RELEASE: Duration = Duration::from_secs(3);
 /// How often to ask for a session again. A process that only looks whether a lock's file may be removed holds the lock for less.
@@ -277,7 +276,7 @@ impl Actor {
     /// Ends the connection of an agent that is gone, with whatever that left behind; `None` when the conversation is halted meanwhile.
     pub(super) async fn retire(&mut self) -> Option<()> {
         if let Some(connection) = self.connection.as_mut() {
-            let report = unless_halted(&mut self.halt, connection.stop(RETIRE)).await?;
+            let report = unless_halted(&mut self.halt, connection.stop(times::RETIRE)).await?;
             self.account(report);
             self.last_words(Room::Any).await?;
             self.connection = None;

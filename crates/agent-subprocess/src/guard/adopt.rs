@@ -8,8 +8,9 @@
 //! A dead child is reaped only if it is in the session of the guard, of the agent, or of an orphan that was seen alive. Any other one may be a child of
 //! the host whose owner still waits for its exit. So a session leader of the tree that ended unseen stays a zombie until the host ends.
 
-use super::tree::{STUCK, UNSEEN, pid_of};
+use super::tree::{UNSEEN, pid_of};
 use crate::sweep::{self, SweepReport};
+use crate::times;
 use crate::{Marker, ProcessId, ProcessName, proc_fs};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitOptions};
@@ -257,7 +258,7 @@ pub(crate) fn end_orphans(lost: Lost, marker: Option<&Marker>, budget: Duration)
             alive.push(process);
             let killed = proc_fs::signal(process, Signal::KILL, |_| true);
             let since = first_kill.entry(process).or_insert_with(Instant::now);
-            if killed == Err(Errno::PERM) || since.elapsed() > STUCK {
+            if killed == Err(Errno::PERM) || since.elapsed() > times::STUCK {
                 for below in proc_fs::descendants(process.pid) {
                     met.entry(below.id())
                         .or_insert_with(|| proc_fs::name(below.pid).name);

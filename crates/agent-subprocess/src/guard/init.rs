@@ -1,14 +1,13 @@
 //! The first process of a container: it reaps strangers, passes signals on, and ends with what it was started for.
 
 use super::tree::wait_readable;
+use crate::times;
 use crate::{proc_fs, sys};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// What everybody else gets after SIGTERM; a guard whose host was killed needs a second and a half.
-const GRACE: Duration = Duration::from_secs(2);
 /// How long it is slept when nothing happens.
 const FOREVER: Duration = Duration::from_secs(3600);
 /// What one signal takes in a signalfd (`struct signalfd_siginfo`).
@@ -26,9 +25,9 @@ pub(super) fn serve(child: Pid, signals: &OwnedFd) -> ! {
             None => {
                 sys::terminate_everybody();
                 ended = Some(Instant::now());
-                GRACE
+                times::INIT_GRACE
             }
-            Some(ended) => match GRACE.checked_sub(ended.elapsed()) {
+            Some(ended) => match times::INIT_GRACE.checked_sub(ended.elapsed()) {
                 Some(left) => left,
                 None => break,
             },

@@ -2,6 +2,7 @@
 
 use super::tree::{Tree, timespec};
 use crate::image::Image;
+use crate::times;
 use crate::wire::{Inbox, MAX_HOLD, MAX_NAMES, Notice, Order, Spec, VERSION, Whom, frame};
 use crate::{proc_fs, sweep, sys};
 use rustix::event::{PollFd, PollFlags};
@@ -15,13 +16,6 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// What the tree gets after TERM when the host died.
-const ORPHAN_GRACE: Duration = Duration::from_millis(500);
-/// What the rounds of KILL get when the host died.
-const ORPHAN_ROUNDS: Duration = Duration::from_secs(1);
-/// How long the last report may wait for a host that does not read.
-const LAST_WORD: Duration = Duration::from_millis(200);
 
 pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refused: Option<String>) {
     let mut line = ControlLine {
@@ -74,7 +68,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
     }
     // A host that only dropped its handle still reads.
     line.tell(&Notice::Ended(aftermath));
-    line.flush_until(Instant::now() + LAST_WORD);
+    line.flush_until(Instant::now() + times::LAST_REPORT);
 }
 
 /// Waits and obeys until the tree is empty or its bound is reached.
@@ -122,12 +116,12 @@ fn obey(line: &mut ControlLine, tree: &mut Tree) {
                 }
             }
         }
-        if line.closed && kill.is_none_or(|(at, _)| at > Instant::now() + ORPHAN_GRACE) {
+        if line.closed && kill.is_none_or(|(at, _)| at > Instant::now() + times::ORPHAN_GRACE) {
             terminate(
                 tree,
                 &mut kill,
-                Instant::now() + ORPHAN_GRACE,
-                ORPHAN_ROUNDS,
+                Instant::now() + times::ORPHAN_GRACE,
+                times::ORPHAN_ROUNDS,
             );
         }
     }

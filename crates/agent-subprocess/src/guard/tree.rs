@@ -1,6 +1,7 @@
 //! The tree below the guard: whom it holds, who was met, and how it is ended.
 
 use crate::proc_fs::{self, Stat};
+use crate::times;
 use crate::wire::{Aftermath, MAX_NAMES};
 use crate::{Exit, ProcessName, sys};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -10,8 +11,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// A killed child that is still there after this long is stuck (another user's, traced, in the kernel): go on below it.
-pub(super) const STUCK: Duration = Duration::from_millis(20);
 /// Replaces the name of a process that `wait` knows and `/proc` hides.
 pub(super) const UNSEEN: &str = "not shown by /proc";
 /// The longest wait between two rounds of KILL.
@@ -143,7 +142,7 @@ impl Tree {
                         .entry(child)
                         .or_insert_with(Instant::now)
                         .elapsed()
-                        > STUCK
+                        > times::STUCK
                 {
                     for below in proc_fs::descendants(child) {
                         self.note(below.pid);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use agent_subprocess::{ProcessId, ancestry};
+use loop_state::times;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -14,9 +15,6 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use crate::Error;
 use crate::control::place;
 use crate::control::protocol::{self, Answer, MAX_LINE, Message};
-
-/// How long an owner may take to take a connection, and a request.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The most bytes of all answers to one request.
 const MOST: usize = 2 * MAX_LINE;
@@ -69,7 +67,7 @@ fn reach(path: &Path) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, AT_ONCE, None)?;
     fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
-    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+    set_socket_timeout(&socket, Timeout::Send, Some(times::CONTROL_CLIENT))?;
     connect(&socket, &address)?;
     Ok(socket.into())
 }

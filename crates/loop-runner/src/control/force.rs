@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use agent_duplex::ProcessName;
 use agent_subprocess::sweep;
+use loop_state::times;
 use rlm_store::holder::name;
 use rlm_store::locks::{self, Owner};
 use rlm_store::processes::{MARKER, names};
@@ -17,8 +18,6 @@ use rustix::process::Signal;
 use crate::Error;
 use crate::control::caller;
 
-/// How much of the time is left for the sweep of what guards leave.
-const SWEEP_BUDGET: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(20);
 
 /// What became of a run's process that was ended by force.
@@ -76,7 +75,7 @@ pub fn end_by_force(
     handle.signal(Signal::CONT);
     let is_gone = || !process.is_alive();
     let killed = !wait_until(kill_at, is_gone);
-    let sweep_at = end.checked_sub(SWEEP_BUDGET).unwrap_or(end);
+    let sweep_at = end.checked_sub(times::SWEEP).unwrap_or(end);
     if killed {
         handle.signal(Signal::KILL);
         wait_until(sweep_at, is_gone);
@@ -87,7 +86,7 @@ pub fn end_by_force(
         true => Vec::new(),
         false => {
             let budget = end.saturating_duration_since(Instant::now());
-            names(sweep::end(left, budget.min(SWEEP_BUDGET)).survivors)
+            names(sweep::end(left, budget.min(times::SWEEP)).survivors)
         }
     };
     // Guards are no work of an agent's.

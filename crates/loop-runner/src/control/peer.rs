@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use loop_state::times;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -13,8 +14,6 @@ use tokio::time::{Instant, timeout};
 use crate::control::protocol::{self, Answer, Ended, MAX_LINE};
 use rlm_store::deadline::until;
 
-/// How long a peer may take for its request, and to read an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a peer that says nothing more is looked at whether it is still there.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -34,7 +33,7 @@ impl<'a> Peer<'a> {
     }
 
     pub(super) async fn say(&mut self, line: &[u8]) -> io::Result<()> {
-        timeout(PATIENCE, self.0.write_all(line)).await?
+        timeout(times::CONTROL_PEER, self.0.write_all(line)).await?
     }
 
     /// Waits for the end of the run, which has come already but may not be told yet.
@@ -70,7 +69,7 @@ fn has_hung_up(stream: &UnixStream) -> bool {
 pub(super) async fn read_line(from: &mut BufReader<OwnedReadHalf>) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut from = from.take(MAX_LINE as u64);
-    timeout(PATIENCE, from.read_until(b'\n', &mut line)).await??;
+    timeout(times::CONTROL_PEER, from.read_until(b'\n', &mut line)).await??;
     Ok(line)
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use agent_subprocess::ProcessId;
+use loop_state::times;
 use rlm_store::deadline::until;
 use rlm_store::{RunId, state_dir};
 use tokio::net::UnixListener;
@@ -31,8 +32,6 @@ const UNREAD: usize = 32;
 const WATCHERS: usize = 8;
 /// How many wishes wait for a run that is busy saving.
 pub(crate) const WAITING: usize = 16;
-/// How long the run's end waits for peers to hear of it.
-const GOODBYE: Duration = Duration::from_millis(500);
 /// How long no connection is taken after one could not be taken.
 const RECOVERY: Duration = Duration::from_millis(200);
 
@@ -140,7 +139,7 @@ impl Socket {
         self.unbind();
         self.over.send_replace(Some(ended));
         // All slots are free when everybody was told.
-        let _slow = timeout(GOODBYE, self.desk.slots.acquire_many(MOST)).await;
+        let _slow = timeout(times::CONTROL_END, self.desk.slots.acquire_many(MOST)).await;
     }
 }
 

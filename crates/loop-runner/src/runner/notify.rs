@@ -1,11 +1,11 @@
 //! Telling a command of the user's what becomes of the run.
 
-use loop_state::{Event, Timestamp};
+use loop_state::{Event, Timestamp, times};
 use tokio::time::Instant;
 
 use crate::check::CheckEnd;
 use crate::control::Wishes;
-use crate::hook::{self, Happened, Hook, Hooks, Moment};
+use crate::hook::{Happened, Hook, Hooks, Moment};
 use crate::news::News;
 use crate::runner::Runner;
 use crate::{Awaited, Error, Outcome};
@@ -75,7 +75,7 @@ impl Runner {
         wishes: &mut Wishes,
     ) {
         let now = self.clock.now();
-        let left = self.machine.deadline().last_call(now, hook::LIMIT);
+        let left = self.machine.deadline().last_call(now, times::NOTIFY_CALL);
         let Some(hooks) = &mut self.hooks else {
             return;
         };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cancellable_sleep::SleepGate;
 use loop_state::{
     AttemptInput, Effect, Event, Happening, StopCause, StopReason, StopRequest, Timestamp, When,
+    times,
 };
 use rlm_store::deadline::until;
 use tokio::time::{Instant, timeout};
@@ -18,9 +19,6 @@ use crate::runner::parts::attempt::Attempt;
 use crate::runner::parts::settling::Settled;
 use crate::runner::parts::wake;
 use crate::runner::{DriverFactory, Runner};
-
-/// How long a shutdown may be without its reason.
-const REASON: Duration = Duration::from_secs(1);
 
 /// What woke the run.
 enum Wakeup {
@@ -106,7 +104,9 @@ impl Runner {
         if !self.options.gate.is_shutdown() || self.machine.is_stopping() {
             return Ok(());
         }
-        let is_told = timeout(REASON, wishes.end_wanted()).await.is_ok();
+        let is_told = timeout(times::SHUTDOWN_REASON, wishes.end_wanted())
+            .await
+            .is_ok();
         self.hear_all(wishes, happenings).await?;
         if !is_told {
             let (by, when) = (StopCause::Terminated, When::Now);

@@ -10,17 +10,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use agent_duplex::ProcessName;
+use loop_state::times;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::call::Refusal;
 use crate::deadline::Hurry;
-
-/// How long git may take for its end: it removes its locks then, and what it has half made.
-pub(super) const GRACE: Duration = Duration::from_millis(500);
-/// How long a look may go on by itself when its run is over: most take less.
-const LAST_LOOK: Duration = Duration::from_millis(500);
-/// How long is waited for what was killed.
-const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// How many processes that git left behind are named.
 const MOST_LEFT: usize = 1024;
@@ -40,9 +34,9 @@ pub fn watch_git() {
 pub fn end_git() {
     if let Some(running) = WATCHED.get() {
         running.lock().closed = true;
-        running.end(GRACE);
+        running.end(times::GIT_ENDING);
         // What was begun is taken back by whoever has begun it.
-        running.wait_until(LAST_WAIT, |state| state.owed == 0);
+        running.wait_until(times::GIT_KILLED, |state| state.owed == 0);
         running.lock().owed = 0;
         running.end(Duration::ZERO);
     }
@@ -147,9 +141,9 @@ impl Looks {
     /// Ends them all within `budget` and about a second; from then on there are no others. Blocks.
     pub fn end(&self, budget: Duration) -> LooksEnd {
         self.over.store(true, Ordering::Release);
-        self.running.wait(LAST_LOOK.min(budget));
+        self.running.wait(times::GIT_STATUS_END.min(budget));
         let due = self.running.names();
-        self.running.end(GRACE.min(budget));
+        self.running.end(times::GIT_ENDING.min(budget));
         let mut survivors = self.running.names();
         let mut state = self.running.lock();
         let left = std::mem::take(&mut state.left);
@@ -189,7 +183,7 @@ pub struct OwnLooks(pub Looks);
 impl Drop for OwnLooks {
     fn drop(&mut self) {
         self.0.over.store(true, Ordering::Release);
-        self.0.running.tell_all(GRACE);
+        self.0.running.tell_all(times::GIT_ENDING);
     }
 }
 
@@ -312,7 +306,7 @@ impl Running {
 
     fn end(&self, grace: Duration) {
         self.tell_all(grace);
-        self.wait(grace + LAST_WAIT);
+        self.wait(grace + times::GIT_KILLED);
     }
 
     fn wait(&self, patience: Duration) {

@@ -17,13 +17,14 @@ use std::time::Duration;
 use agent_subprocess::{
     Agent, AgentCommand, Containment, Exit, Marker, Output, StopPolicy, Stream, childless,
 };
+use loop_state::times;
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::runtime::{Builder, Handle};
 use tokio::time::{Instant, timeout};
 
 use super::call::{Call, Hooks, MAX_ANSWER, PATIENCE, POINTERS, Refusal, TOO_MUCH, complaint};
-use super::looks::{Ends, GRACE, Left, Look, Looks, Told};
+use super::looks::{Ends, Left, Look, Looks, Told};
 use crate::deadline::{Hurried, Hurry, left};
 use crate::processes::{MARKER, names};
 
@@ -32,8 +33,6 @@ const READ_ONLY: [&str; 2] = ["-c", "log.showSignature=false"];
 const READ_ONLY_VARIABLES: [(&str, &str); 2] =
     [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
 
-/// How long the kill of what git left running may take, and the guard's report of it.
-const KILL: Duration = Duration::from_secs(1);
 /// How much of what git complains about is read.
 const MAX_COMPLAINT: usize = 16 << 10;
 /// The commands that only read, so that a kill at any time leaves nothing half done.
@@ -161,7 +160,7 @@ fn run_alone<S: AsRef<OsStr>>(
     let (said, grace) = match told.recv_timeout(patience) {
         Ok(Told::Over(said)) => (Ok(said), None),
         Ok(Told::End(grace)) => (Err(Refusal::Stopped), Some(grace)),
-        Err(_) => (Err(Refusal::Silent(patience)), Some(GRACE)),
+        Err(_) => (Err(Refusal::Silent(patience)), Some(times::GIT_ENDING)),
     };
     match (&look, grace) {
         (Some(look), Some(grace)) => look.cut(&git, grace, &told),
@@ -326,14 +325,14 @@ async fn contained(
         by = hurried.told() => (Err(Refusal::Stopped), by.unwrap_or_else(Instant::now)),
         ended = timeout(patience, heard.until_end(&mut git)) => match ended {
             Ok(ended) => (ended, Instant::now()),
-            Err(_) => (Err(Refusal::Silent(patience)), Instant::now() + GRACE),
+            Err(_) => (Err(Refusal::Silent(patience)), Instant::now() + times::GIT_ENDING),
         },
     };
     let report = loop {
         // What is left behind by a git that is over gets no grace.
         let policy = StopPolicy {
             terminate: left(by),
-            budget: left(by) + KILL,
+            budget: left(by) + times::GIT_KILL,
             ..StopPolicy::kill()
         };
         tokio::select! {

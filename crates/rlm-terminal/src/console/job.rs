@@ -1,8 +1,7 @@
 //! Who has the terminal: we, the shell, an editor.
 
-use std::time::Duration;
-
 use loop_runner::Control;
+use loop_state::times;
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::oneshot;
@@ -16,9 +15,6 @@ use crate::keys::Decoder;
 use crate::rows::Rows;
 use crate::scene::Scene;
 use crate::ui::{Effect, Wants};
-
-/// How long the way down to a stop by ^Z may wait for each of those who must know.
-const FREEZE_WAIT: Duration = Duration::from_secs(1);
 
 /// How many wrappers in our own group may stand between us and the shell.
 const MAX_ANCESTORS: usize = 16;
@@ -93,7 +89,7 @@ impl Console {
         }
         let _impossible = kill_process(getpid(), Signal::STOP);
         // Stopping takes effect at a moment of its own: only the signal to go on says that it is over.
-        let _at_once = timeout(FREEZE_WAIT, next_signal(continued)).await;
+        let _at_once = timeout(times::SUSPEND_STEP, next_signal(continued)).await;
         if has_it {
             self.freeze(false).await;
         }
@@ -107,7 +103,7 @@ impl Console {
             .try_send(Control::Freeze { frozen, done })
             .is_ok()
         {
-            let _slow = timeout(FREEZE_WAIT, is_done).await;
+            let _slow = timeout(times::SUSPEND_STEP, is_done).await;
         }
     }
 
@@ -130,7 +126,7 @@ impl Console {
     async fn clear(&mut self) {
         let erased = self.frame(String::new(), &Rows::default());
         let sink = self.face.as_ref().unwrap_or(&self.log);
-        let _slow = timeout(FREEZE_WAIT, sink.write_through(erased)).await;
+        let _slow = timeout(times::SUSPEND_STEP, sink.write_through(erased)).await;
     }
 
     /// Has the terminal be in the mode that what prompts needs.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use agent_duplex::ProcessName;
 use loop_runner::control::{Answer, Ended, end_by_force};
-use loop_state::{Request, When};
+use loop_state::{Request, When, times};
 use rlm_store::{Holder, RunEntry, RunState};
 use serde_json::json;
 
@@ -18,17 +18,7 @@ use crate::hint;
 use crate::output;
 use crate::render::{self, EndWords};
 
-/// How long the run's process may take beyond the time it has for what it ends.
-const MARGIN: Duration = Duration::from_secs(5);
-/// How long a process may take to be gone that has said its last word, and its guards.
-const GOING: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
-
-/// How long a forced stop may take in all beyond the time that was given for it. Its help says so.
-const BEYOND: Duration = Duration::from_secs(10);
-/// How long a forced stop waits for a first answer, of half its time at most, and how long SIGTERM has in any case.
-const FIRST: Duration = Duration::from_secs(3);
-const LEAST: Duration = Duration::from_secs(1);
 
 pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     if args.force {
@@ -52,7 +42,7 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
         Answer::Recorded { budget_ms, .. } => {
             heard.get_or_init(hears);
             let budget = budget_ms.filter(|_| args.wait.is_none());
-            budget.map(|budget| Duration::from_millis(budget) + MARGIN)
+            budget.map(|budget| Duration::from_millis(budget) + times::STOP_MARGIN)
         }
         _ => None,
     };
@@ -94,7 +84,7 @@ fn gone(target: &Target, ended: Option<&Ended>, form: Form) -> Result<ExitCode, 
 /// Waits until nothing is left of a run whose process ends; returns what is there all the same. Whoever takes the run up meanwhile is not waited for:
 /// guards hold the working tree until nothing is left of what was before.
 pub(crate) fn left(target: &Target, ended: Option<&Ended>) -> Result<Vec<ProcessName>, Failure> {
-    let by = Instant::now() + GOING;
+    let by = Instant::now() + times::PROCESS_EXIT;
     let alive = || {
         let process = target.holder.as_ref().map(|holder| holder.process);
         process.is_some_and(|it| it.is_alive()) || target.is_live()
@@ -157,7 +147,7 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     let wait = args.wait.unwrap_or(DEFAULT_WAIT);
     let by = Instant::now() + wait;
     let mut target = Target::find_by_force(directory, args.run.as_deref())?;
-    let first = (wait / 2).clamp(LEAST, FIRST);
+    let first = (wait / 2).clamp(times::FORCE_LEAST, times::FORCE_ANSWER);
     let stop = Request::Stop { after: When::Now };
     let asked = target.ask_within(&stop, args.json, first, wait, |_| None);
     let why = match &asked {
@@ -182,8 +172,8 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
         anstream::eprintln!("{}: {}; ending it by force", target.process(), shown(&why));
     }
     let now = Instant::now();
-    let patience = by.saturating_duration_since(now).max(LEAST);
-    let limit = (by + BEYOND).saturating_duration_since(now);
+    let patience = by.saturating_duration_since(now).max(times::FORCE_LEAST);
+    let limit = (by + times::FORCE_MARGIN).saturating_duration_since(now);
     let forced = end_by_force(&target.project, &target.run, patience, limit).map_err(|e| match e.is_nobody() {
             true => Failure::failed(format!(
                 "no process is known to have run `{}`: none holds the lock on its working tree; look for what is left of it with: ps -ef",
@@ -216,7 +206,7 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
 
 /// Waits until no process has the run any more, until `by` and a moment more; says whether that is so.
 fn is_gone(target: &Target, by: Instant) -> bool {
-    let by = by.max(Instant::now() + LEAST);
+    let by = by.max(Instant::now() + times::FORCE_LEAST);
     while target.project.is_owned(&target.run) || target.is_live() {
         if Instant::now() >= by {
             return false;

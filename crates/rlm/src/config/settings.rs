@@ -23,7 +23,7 @@ use agent_drivers::{
 };
 use agent_duplex::Permissions;
 use clap::builder::TypedValueParser as _;
-use loop_state::{Autonomy, RuleChange, Rules, SessionPolicy};
+use loop_state::{Autonomy, RuleChange, Rules, SessionPolicy, times};
 use rlm_store::{Leftovers, PhaseSettings, Settings};
 use rlm_terminal::PressActions;
 
@@ -38,8 +38,6 @@ use crate::occasion::Occasion;
 // Defaults that others need too.
 pub(crate) const DEFAULT_PROMPT: &str = "PROMPT.md";
 pub(crate) const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(900);
-pub(crate) const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(8);
-pub(crate) const DEFAULT_COOLDOWN: Duration = Duration::from_secs(2);
 /// The variable for how long a stop may take.
 pub(crate) const SHUTDOWN_TIMEOUT: &str = "RLM_SHUTDOWN_TIMEOUT";
 
@@ -214,14 +212,14 @@ settings! {
     shutdown_timeout: Time {
         of: Run,
         flag: (help_heading = "Limits"),
-        default: Always(DEFAULT_SHUTDOWN.into()),
+        default: Always(times::STOP_BUDGET.into()),
         env: SHUTDOWN_TIMEOUT,
     }
     /// How long an unanswered press of Ctrl-C stays counted: another one within it stops the run.
     cooldown: Time {
         of: Run,
         flag: (help_heading = "Limits"),
-        default: Always(DEFAULT_COOLDOWN.into()),
+        default: Always(times::COOLDOWN.into()),
     }
     /// Where the run waits for your approval: checkpoint = between two phases, batch:N = after each N iterations, full = nowhere. Without a
     /// terminal it never does.

@@ -2,6 +2,7 @@
 
 use super::CodexConnection;
 use crate::converse::{Dialogue as _, Heard};
+use crate::times;
 use agent_duplex::{EndReason, Event, Observation};
 use tokio::time::Instant;
 
@@ -14,12 +15,6 @@ use {
     tokio::time::timeout_at,
 };
 
-/// How long commands have to end by themselves.
-#[cfg(target_os = "linux")]
-const GRACE: Duration = Duration::from_millis(500);
-/// How long all this may take; what is alive then is named.
-#[cfg(target_os = "linux")]
-const ALL: Duration = Duration::from_secs(3);
 /// How long to wait between two looks.
 #[cfg(target_os = "linux")]
 const LOOK: Duration = Duration::from_millis(10);
@@ -116,7 +111,7 @@ impl CodexConnection {
             let time = cleaning.start.elapsed();
             for stat in &left {
                 let is_new = !cleaning.met.contains_key(&stat.process);
-                let signal = match time < GRACE {
+                let signal = match time < times::CODEX_COMMANDS_ENDING {
                     true if is_new => Signal::Terminate,
                     true => continue,
                     false => Signal::Kill,
@@ -129,7 +124,7 @@ impl CodexConnection {
                 let _named = stat.process.signal(signal);
             }
             cleaning.next = Some(Instant::now() + LOOK);
-            if left.is_empty() || time >= ALL {
+            if left.is_empty() || time >= times::CODEX_COMMANDS {
                 let left: Vec<ProcessId> = left.iter().map(|stat| stat.process).collect();
                 let of = |alive: bool| {
                     let met = cleaning.met.iter();
