@@ -40,7 +40,7 @@
 
 mod connection;
 mod driver;
-mod gemini;
+pub(crate) mod gemini;
 mod options;
 mod preset;
 // Messages are taken by their fields and not by the types of `agent-client-protocol-schema` (1.15 was looked at). In those,

@@ -3,7 +3,7 @@
 use crate::converse::Timeouts;
 use crate::mcp::McpServers;
 use crate::session_locks::SessionLocks;
-use agent_duplex::Permissions;
+use agent_duplex::{Driver, Error, Permissions};
 use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
@@ -39,9 +39,26 @@ impl Choices {
     }
 }
 
-/// The methods of a driver whose options are the same for every agent.
+/// A driver that tells early what it could not start.
+pub(crate) trait CheckedDriver: Driver {
+    /// Names the first option or argument that could not be started, and what to write instead.
+    fn check(&self) -> Result<(), Error>;
+}
+
+/// The methods of a driver whose options are the same for every agent. The documentation of two of them names what each agent makes of it.
 macro_rules! shared_options {
-    ($driver:ident, $options:ident) => {
+    (
+        $driver:ident, $options:ident;
+        $(#[$permissions:meta])* permissions;
+        $(#[$servers:meta])* mcp_servers;
+        $($session_locks:ident;)?
+    ) => {
+        impl $crate::choices::CheckedDriver for $driver {
+            fn check(&self) -> Result<(), agent_duplex::Error> {
+                $driver::check(self)
+            }
+        }
+
         /// The driver checks these options when it opens a connection.
         impl $driver {
             /// Replaces the agent's own options.
@@ -57,6 +74,30 @@ macro_rules! shared_options {
                 self.choices = choices;
                 self
             }
+
+            $(#[$permissions])*
+            #[must_use]
+            pub fn permissions(mut self, permissions: agent_duplex::Permissions) -> Self {
+                self.choices.permissions = permissions;
+                self
+            }
+
+            $(#[$servers])*
+            #[must_use]
+            pub fn mcp_servers(mut self, servers: $crate::mcp::McpServers) -> Self {
+                self.choices.mcp_servers = servers;
+                self
+            }
+
+            $(
+                /// Locks sessions against other processes that use the same directory: see
+                /// [`Choices::session_locks`](crate::Choices::session_locks).
+                #[must_use]
+                pub fn $session_locks(mut self, locks: $crate::SessionLocks) -> Self {
+                    self.choices.session_locks = Some(locks);
+                    self
+                }
+            )?
 
             /// Names the model; by default the agent's own settings do.
             #[must_use]

@@ -10,9 +10,10 @@
 
 mod prompt;
 
+use crate::acp::gemini;
+use crate::choices::CheckedDriver;
 use crate::duplex::{
-    GEMINI, exit_status, freeze, gemini_code, names, no_descriptor, nothing_to_stop, observation,
-    start, stop_report,
+    exit_status, freeze, names, no_descriptor, nothing_to_stop, observation, start, stop_report,
 };
 use agent_duplex::{BoxFuture, Capabilities, Connection, Driver, EndReason, Error, Event};
 use agent_duplex::{Message, Observation, ProcessName, Queued, SessionChoice};
@@ -43,6 +44,12 @@ impl CommandDriver {
     /// Names the program and its arguments. An empty `argv` is answered with an error when a connection is opened.
     pub fn new(argv: Vec<OsString>, context: Context) -> Self {
         CommandDriver { argv, context }
+    }
+}
+
+impl CheckedDriver for CommandDriver {
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
     }
 }
 
@@ -130,7 +137,7 @@ impl Turn {
         let agent = start(command).await?;
         let prompt_file = prompt.file;
         let is_gemini = { driver.argv.first().map(Path::new) }
-            .is_some_and(|program| program.file_name().is_some_and(|name| name == GEMINI));
+            .is_some_and(|program| program.file_name().is_some_and(|name| name == gemini::NAME));
         Ok(Turn {
             agent,
             prompt_file,
@@ -155,7 +162,7 @@ impl Turn {
         let exit = self.agent.wait().await;
         self.completed = true;
         self.prompt_file = None;
-        let (reason, detail) = { gemini_code(exit_status(exit)) }
+        let (reason, detail) = { gemini::exit_code(exit_status(exit)) }
             .filter(|_| self.is_gemini && !self.interrupted)
             .unwrap_or_else(|| (reason(exit, self.interrupted), String::new()));
         let end = TurnEnd {

@@ -1,7 +1,7 @@
 //! An agent as a person configures it: saved with a run, and enough to make its driver.
 
 use crate::acp::{AcpDriver, AcpOptions, AcpPreset};
-use crate::choices::Choices;
+use crate::choices::{CheckedDriver, Choices};
 use crate::claude::{ClaudeDriver, ClaudeOptions};
 use crate::codex::{CodexDriver, CodexOptions};
 use crate::command::CommandDriver;
@@ -155,12 +155,7 @@ impl AgentConfig {
     /// Makes its driver, which holds configuration only: nothing is started.
     #[must_use]
     pub fn driver(&self, choices: Choices, context: Context) -> Box<dyn Driver> {
-        match self.made(choices, context) {
-            Made::Command(driver) => Box::new(driver),
-            Made::Claude(driver) => Box::new(driver),
-            Made::Codex(driver) => Box::new(driver),
-            Made::Acp(driver) => Box::new(driver),
-        }
+        self.made(choices, context)
     }
 
     /// Returns what it can do, as its driver declares it.
@@ -175,15 +170,10 @@ impl AgentConfig {
     /// # Errors
     /// Names the first such option or argument, and what to write instead.
     pub fn check(&self, choices: Choices) -> Result<(), Error> {
-        match self.made(choices, Context::new("", "")) {
-            Made::Command(_) => Ok(()),
-            Made::Claude(driver) => driver.check(),
-            Made::Codex(driver) => driver.check(),
-            Made::Acp(driver) => driver.check(),
-        }
+        self.made(choices, Context::new("", "")).check()
     }
 
-    fn made(&self, choices: Choices, context: Context) -> Made {
+    fn made(&self, choices: Choices, context: Context) -> Box<dyn CheckedDriver> {
         let program = self.program.clone();
         let choices = Choices {
             model: self.model.clone(),
@@ -191,32 +181,24 @@ impl AgentConfig {
             ..choices
         };
         match &self.options {
-            AgentOptions::Command => Made::Command(CommandDriver::new(program, context)),
-            AgentOptions::Claude(options) => Made::Claude(
+            AgentOptions::Command => Box::new(CommandDriver::new(program, context)),
+            AgentOptions::Claude(options) => Box::new(
                 ClaudeDriver::new(program, context)
                     .options((**options).clone())
                     .choices(choices),
             ),
-            AgentOptions::Codex(options) => Made::Codex(
+            AgentOptions::Codex(options) => Box::new(
                 CodexDriver::new(program, context)
                     .options((**options).clone())
                     .choices(choices),
             ),
-            AgentOptions::Acp { preset, options } => Made::Acp(
-                AcpDriver::of_preset(*preset, program, context)
+            AgentOptions::Acp { preset, options } => Box::new(
+                AcpDriver::of(*preset, program, context)
                     .options((**options).clone())
                     .choices(choices),
             ),
         }
     }
-}
-
-/// A driver of some agent.
-enum Made {
-    Command(CommandDriver),
-    Claude(ClaudeDriver),
-    Codex(CodexDriver),
-    Acp(AcpDriver),
 }
 
 /// Arguments as text where they are text, so that people can read saved settings, and as bytes where they are not.

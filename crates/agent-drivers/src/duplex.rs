@@ -1,6 +1,5 @@
 //! What the drivers share: the words of this crate in those of `agent-duplex`.
 
-use agent_duplex::EndReason;
 use agent_duplex::{
     Error, ExitStatus, Line, Observation, ProcessName, StopReport, StopStage, Stream,
 };
@@ -27,22 +26,6 @@ pub(crate) fn exit_status(exit: Exit) -> Option<ExitStatus> {
     exit.code
         .map(ExitStatus::Code)
         .or(exit.signal.map(ExitStatus::Signal))
-}
-
-/// The name of the Gemini CLI's program, whose exit codes have a meaning.
-pub(crate) const GEMINI: &str = "gemini";
-
-/// Returns the meaning of an exit code of the Gemini CLI; `None` for a code that only reports a failure.
-pub(crate) fn gemini_code(exit: Option<ExitStatus>) -> Option<(EndReason, String)> {
-    let Some(ExitStatus::Code(code)) = exit else {
-        return None;
-    };
-    let (reason, meaning) = match code {
-        42 => (EndReason::Failed, "the agent refused its input"),
-        53 => (EndReason::MaxTurns, "raise its limit, or split the task"),
-        _ => return None,
-    };
-    Some((reason, format!("{meaning} (exit status {code})")))
 }
 
 pub(crate) fn observation(output: Output) -> Observation {

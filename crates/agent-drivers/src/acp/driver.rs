@@ -3,59 +3,19 @@
 use super::connection::{AcpConnection, Setup};
 use super::gemini;
 use super::options::AcpOptions;
-use super::preset::AcpPreset;
+use super::preset::{AcpPreset, Kind};
 use super::protocol::{Session, Wishes};
 use crate::choices::{Choices, shared_options};
 use crate::converse::{Link, Live};
-use crate::duplex::{GEMINI, not_started, start};
+use crate::duplex::{not_started, start};
 use crate::environment::Environment;
-use crate::mcp::McpServers;
-use crate::session_locks::{Lease, SessionLocks};
+use crate::session_locks::Lease;
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
 };
 use agent_subprocess::Context;
 use std::ffi::OsString;
 use std::path::Path;
-
-/// What is known of an agent before it is started.
-#[derive(Clone, Copy, Debug)]
-struct Kind {
-    name: &'static str,
-    /// What makes the program speak the protocol.
-    args: &'static [&'static str],
-    env: &'static [(&'static str, &'static str)],
-    /// What it needs of the host's environment besides what every agent needs.
-    needs: &'static [&'static str],
-    /// Arguments that say what it may do, and what else the driver says; said again, they would count and nobody would know.
-    permissions: &'static [&'static str],
-    ours: &'static [&'static str],
-    /// What it can do besides what every agent can.
-    more: &'static [Capability],
-    cost_restarts: bool,
-    /// The variable that makes it ask at all, unless everything is allowed.
-    asks: Option<(&'static str, &'static str)>,
-}
-
-/// What OpenCode asks for: all but what it does by itself with its own settings and harms nobody.
-const OPENCODE_PERMISSION: &str = r#"{"*":"ask","read":{"*":"allow","*.env":"ask","*.env.*":"ask","*.env.example":"allow"},"glob":"allow","grep":"allow","list":"allow","lsp":"allow","skill":"allow","task":"allow","todoread":"allow","todowrite":"allow","question":"deny","plan_enter":"deny","plan_exit":"deny"}"#;
-
-const ANY: Kind = Kind {
-    name: "acp",
-    args: &[],
-    env: &[],
-    needs: &[],
-    permissions: &[],
-    ours: &[],
-    more: &[
-        Capability::Fork,
-        Capability::Model,
-        Capability::Resume,
-        Capability::Usage,
-    ],
-    cost_restarts: false,
-    asks: None,
-};
 
 /// Drives any agent that speaks the Agent Client Protocol. See the [module](super).
 ///
@@ -70,7 +30,7 @@ const ANY: Kind = Kind {
 /// [`is_unsupported`](agent_duplex::Error::is_unsupported) is true.
 #[derive(Clone, Debug)]
 pub struct AcpDriver {
-    kind: Kind,
+    kind: &'static Kind,
     program: Vec<OsString>,
     context: Context,
     pub(super) options: AcpOptions,
@@ -84,7 +44,7 @@ impl AcpDriver {
     /// What the agent can do is known only when it runs, so
     /// [`capabilities`](agent_duplex::Driver::capabilities) holds all that the protocol has.
     pub fn new(program: Vec<OsString>, context: Context) -> Self {
-        Self::of(ANY, program, context)
+        Self::of(AcpPreset::Other, program, context)
     }
 
     /// Names the Gemini CLI's program (`gemini`), which gets `--acp`. It is kept from starting itself anew with more memory,
@@ -94,35 +54,7 @@ impl AcpDriver {
     /// have it trust the folder, add `--skip-trust` to its [`args`](Self::args). As of 0.61.0 it loses sessions that
     /// it goes on with, at once or the next time; the session's file gets another name before, in the CLI's own folder.
     pub fn gemini(program: Vec<OsString>, context: Context) -> Self {
-        let kind = Kind {
-            name: GEMINI,
-            args: &["--acp"],
-            env: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
-            needs: &[
-                "GEMINI_*",
-                "GOOGLE_API_KEY",
-                "GOOGLE_GEMINI_*",
-                "GOOGLE_GENAI_*",
-            ],
-            permissions: &["--approval-mode", "--yolo", "-y"],
-            ours: &[
-                "--acp",
-                "--experimental-acp",
-                "--prompt",
-                "-p",
-                "--prompt-interactive",
-                "-i",
-                "--resume",
-                "-r",
-                "--session-id",
-                "--session-file",
-                "--output-format",
-                "-o",
-            ],
-            more: &[Capability::Model, Capability::Resume, Capability::Usage],
-            ..ANY
-        };
-        Self::of(kind, program, context)
+        Self::of(AcpPreset::Gemini, program, context)
     }
 
     /// Names OpenCode's program (`opencode`), which gets `acp`.
@@ -131,46 +63,23 @@ impl AcpDriver {
     /// what may do harm, by `OPENCODE_PERMISSION`, which stands over its other settings; a variable of that name that is set
     /// already counts instead. What was started under [`Permissions::All`] can't be made to ask while it runs.
     pub fn opencode(program: Vec<OsString>, context: Context) -> Self {
-        let kind = Kind {
-            name: "opencode",
-            args: &["acp"],
-            needs: &["OPENCODE_*"],
-            asks: Some(("OPENCODE_PERMISSION", OPENCODE_PERMISSION)),
-            ..ANY
-        };
-        Self::of(kind, program, context)
+        Self::of(AcpPreset::Opencode, program, context)
     }
 
     /// Names the program of the adapter for Claude Code (`claude-agent-acp`).
     pub fn claude(program: Vec<OsString>, context: Context) -> Self {
-        let kind = Kind {
-            name: "claude-acp",
-            needs: &["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"],
-            cost_restarts: true,
-            ..ANY
-        };
-        Self::of(kind, program, context)
+        Self::of(AcpPreset::Claude, program, context)
     }
 
-    fn of(kind: Kind, program: Vec<OsString>, context: Context) -> Self {
+    /// Makes the driver of an agent of which this is known.
+    pub(crate) fn of(preset: AcpPreset, program: Vec<OsString>, context: Context) -> Self {
         AcpDriver {
-            kind,
+            kind: preset.kind(),
             program,
             context,
             options: AcpOptions::default(),
             choices: Choices::default(),
         }
-    }
-
-    /// Makes the driver of an agent of which this is known.
-    pub(crate) fn of_preset(preset: AcpPreset, program: Vec<OsString>, context: Context) -> Self {
-        let new = match preset {
-            AcpPreset::Gemini => Self::gemini,
-            AcpPreset::Opencode => Self::opencode,
-            AcpPreset::Claude => Self::claude,
-            AcpPreset::Other => Self::new,
-        };
-        new(program, context)
     }
 
     /// Returns the environment that the agent gets: what it needs, and over that what was chosen.
@@ -260,36 +169,22 @@ impl AcpDriver {
     }
 }
 
-shared_options!(AcpDriver, AcpOptions);
+shared_options! {
+    AcpDriver, AcpOptions;
 
-/// The driver checks these options when it opens a connection.
-impl AcpDriver {
     /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
     ///
     /// An agent that has a mode for it is put into that mode. What it asks all the same is allowed by the driver under
     /// [`Permissions::All`], and under [`Permissions::Edits`] where it is an edit of files that the agent says are below its
     /// working directory. Everything else is [asked](agent_duplex::Event::PermissionAsked) and wants an answer, under
     /// [`Permissions::Deny`] too.
-    #[must_use]
-    pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.choices.permissions = permissions;
-        self
-    }
+    permissions;
 
     /// Hands MCP servers on when a session is opened. One over HTTP, or over events, needs an agent that takes such; with
     /// another the start is answered with an error for which [`is_unsupported`](agent_duplex::Error::is_unsupported) is true.
-    #[must_use]
-    pub fn mcp_servers(mut self, servers: McpServers) -> Self {
-        self.choices.mcp_servers = servers;
-        self
-    }
+    mcp_servers;
 
-    /// Locks sessions against other processes that use the same directory: see [`Choices::session_locks`](crate::Choices::session_locks).
-    #[must_use]
-    pub fn session_locks(mut self, locks: SessionLocks) -> Self {
-        self.choices.session_locks = Some(locks);
-        self
-    }
+    session_locks;
 }
 
 impl Driver for AcpDriver {
@@ -326,7 +221,7 @@ impl Driver for AcpDriver {
             };
             let lease = Lease::of(self.choices.session_locks.as_ref(), resumed)?;
             let command = Lease::hold(lease.as_ref(), command)?;
-            if let (GEMINI, Some(id)) = (self.kind.name, resumed) {
+            if let (gemini::NAME, Some(id)) = (self.kind.name, resumed) {
                 self.keep_session(id);
             }
             let wishes = self.wishes(session)?;

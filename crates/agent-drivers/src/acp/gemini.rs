@@ -1,4 +1,4 @@
-//! Keeps a session of the Gemini CLI from being lost when it is gone on with.
+//! What is known of the Gemini CLI alone: its exit codes, and how a session of it is kept from being lost when it is resumed.
 //!
 //! The CLI (as of 0.61.0) keeps a session in a file that is named after the minute in which its record begins and the beginning of
 //! its id. Asked to load a session, it begins a new record of it first. In the minute in which the session itself began that is the
@@ -6,11 +6,28 @@
 //! when the CLI is started the next time it takes that away with all that are named after the same id. It finds sessions by what
 //! is in their files, though, so that one with another name is found, and neither written over nor taken away.
 
+use agent_duplex::{EndReason, ExitStatus};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+/// The name of its program.
+pub(crate) const NAME: &str = "gemini";
+
 /// How much of an id a file is named after.
 const SHORT: usize = 8;
+
+/// Returns the meaning of its exit code; `None` for a code that only reports a failure.
+pub(crate) fn exit_code(exit: Option<ExitStatus>) -> Option<(EndReason, String)> {
+    let Some(ExitStatus::Code(code)) = exit else {
+        return None;
+    };
+    let (reason, meaning) = match code {
+        42 => (EndReason::Failed, "the agent refused its input"),
+        53 => (EndReason::MaxTurns, "raise its limit, or split the task"),
+        _ => return None,
+    };
+    Some((reason, format!("{meaning} (exit status {code})")))
+}
 
 /// Gives the file of a session such a name, unless it has one. `home` is where the CLI has its folder; what is not there is no failure.
 pub(super) fn keep(home: &Path, id: &str) -> io::Result<()> {

@@ -3,7 +3,10 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use agent_duplex::Capability;
 use serde::{Deserialize, Serialize};
+
+use super::gemini;
 
 /// Which agent it is that speaks the Agent Client Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -30,11 +33,15 @@ impl AcpPreset {
     }
 
     pub(crate) const fn name(self) -> &'static str {
+        self.kind().name
+    }
+
+    pub(super) const fn kind(self) -> &'static Kind {
         match self {
-            Self::Gemini => "gemini",
-            Self::Opencode => "opencode",
-            Self::Claude => "claude-acp",
-            Self::Other => "acp",
+            Self::Gemini => &GEMINI,
+            Self::Opencode => &OPENCODE,
+            Self::Claude => &CLAUDE,
+            Self::Other => &ANY,
         }
     }
 
@@ -47,3 +54,86 @@ impl AcpPreset {
         }
     }
 }
+
+/// What is known of an agent before it is started.
+#[derive(Debug)]
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    /// What makes the program speak the protocol.
+    pub(super) args: &'static [&'static str],
+    pub(super) env: &'static [(&'static str, &'static str)],
+    /// What it needs of the host's environment besides what every agent needs.
+    pub(super) needs: &'static [&'static str],
+    /// Arguments that say what it may do, and what else the driver says; said again, they would count and nobody would know.
+    pub(super) permissions: &'static [&'static str],
+    pub(super) ours: &'static [&'static str],
+    /// What it can do besides what every agent can.
+    pub(super) more: &'static [Capability],
+    pub(super) cost_restarts: bool,
+    /// The variable that makes it ask at all, unless everything is allowed.
+    pub(super) asks: Option<(&'static str, &'static str)>,
+}
+
+/// What OpenCode asks for: all but what it does by itself with its own settings and harms nobody.
+const OPENCODE_PERMISSION: &str = r#"{"*":"ask","read":{"*":"allow","*.env":"ask","*.env.*":"ask","*.env.example":"allow"},"glob":"allow","grep":"allow","list":"allow","lsp":"allow","skill":"allow","task":"allow","todoread":"allow","todowrite":"allow","question":"deny","plan_enter":"deny","plan_exit":"deny"}"#;
+
+const ANY: Kind = Kind {
+    name: "acp",
+    args: &[],
+    env: &[],
+    needs: &[],
+    permissions: &[],
+    ours: &[],
+    more: &[
+        Capability::Fork,
+        Capability::Model,
+        Capability::Resume,
+        Capability::Usage,
+    ],
+    cost_restarts: false,
+    asks: None,
+};
+
+const GEMINI: Kind = Kind {
+    name: gemini::NAME,
+    args: &["--acp"],
+    env: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
+    needs: &[
+        "GEMINI_*",
+        "GOOGLE_API_KEY",
+        "GOOGLE_GEMINI_*",
+        "GOOGLE_GENAI_*",
+    ],
+    permissions: &["--approval-mode", "--yolo", "-y"],
+    ours: &[
+        "--acp",
+        "--experimental-acp",
+        "--prompt",
+        "-p",
+        "--prompt-interactive",
+        "-i",
+        "--resume",
+        "-r",
+        "--session-id",
+        "--session-file",
+        "--output-format",
+        "-o",
+    ],
+    more: &[Capability::Model, Capability::Resume, Capability::Usage],
+    ..ANY
+};
+
+const OPENCODE: Kind = Kind {
+    name: "opencode",
+    args: &["acp"],
+    needs: &["OPENCODE_*"],
+    asks: Some(("OPENCODE_PERMISSION", OPENCODE_PERMISSION)),
+    ..ANY
+};
+
+const CLAUDE: Kind = Kind {
+    name: "claude-acp",
+    needs: &["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"],
+    cost_restarts: true,
+    ..ANY
+};

@@ -14,8 +14,8 @@ mod tests;
 mod tools;
 mod turn;
 
+use super::gemini;
 use crate::converse::{Heard, Timeouts};
-use crate::duplex::{GEMINI, gemini_code};
 use crate::mcp::McpServers;
 use agent_duplex::{
     EndReason, Error, Event, ExitStatus, Message, Permissions, SessionChoice, TurnEnd,
@@ -277,7 +277,7 @@ impl Session {
             heard.events.push(Event::Exited(exit));
             return heard.events;
         }
-        let code = || gemini_code(Some(exit)).filter(|_| self.wishes.agent == GEMINI);
+        let code = || gemini::exit_code(Some(exit)).filter(|_| self.wishes.agent == gemini::NAME);
         let (reason, detail) = match self.leaving || self.interrupting {
             true => (EndReason::Interrupted, String::new()),
             false => code().unwrap_or_else(|| (EndReason::Died, String::new())),

@@ -6,8 +6,7 @@ use super::options::ClaudeOptions;
 use crate::choices::{Choices, shared_options};
 use crate::converse::{Link, Live};
 use crate::duplex::start;
-use crate::mcp::McpServers;
-use crate::session_locks::{Lease, SessionLocks};
+use crate::session_locks::Lease;
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
 };
@@ -57,33 +56,19 @@ impl ClaudeDriver {
     }
 }
 
-shared_options!(ClaudeDriver, ClaudeOptions);
+shared_options! {
+    ClaudeDriver, ClaudeOptions;
 
-/// The driver checks these options when it opens a connection.
-impl ClaudeDriver {
     /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
     ///
     /// The agent asks for everything else: answer each [`Event::PermissionAsked`](agent_duplex::Event::PermissionAsked),
     /// under [`Permissions::Edits`] and [`Permissions::Deny`] too. [`Permissions::All`] is refused as root.
-    #[must_use]
-    pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.choices.permissions = permissions;
-        self
-    }
+    permissions;
 
     /// Hands MCP servers on, by a private file that is removed when the agent has ended.
-    #[must_use]
-    pub fn mcp_servers(mut self, servers: McpServers) -> Self {
-        self.choices.mcp_servers = servers;
-        self
-    }
+    mcp_servers;
 
-    /// Locks sessions against other processes that use the same directory: see [`Choices::session_locks`](crate::Choices::session_locks).
-    #[must_use]
-    pub fn session_locks(mut self, locks: SessionLocks) -> Self {
-        self.choices.session_locks = Some(locks);
-        self
-    }
+    session_locks;
 }
 
 impl Driver for ClaudeDriver {

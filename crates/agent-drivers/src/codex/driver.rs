@@ -8,10 +8,7 @@ use super::protocol::Session;
 use crate::choices::{Choices, shared_options};
 use crate::converse::{Link, Live};
 use crate::duplex::start;
-use crate::mcp::McpServers;
-use agent_duplex::{
-    BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
-};
+use agent_duplex::{BoxFuture, Capabilities, Capability, Connection, Driver, Error, SessionChoice};
 use agent_subprocess::Context;
 use std::ffi::OsString;
 
@@ -57,10 +54,9 @@ impl CodexDriver {
     }
 }
 
-shared_options!(CodexDriver, CodexOptions);
+shared_options! {
+    CodexDriver, CodexOptions;
 
-/// The driver checks these options when it opens a connection.
-impl CodexDriver {
     /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
     ///
     /// | | it asks | its sandbox |
@@ -73,18 +69,10 @@ impl CodexDriver {
     /// A question that Codex asks all the same, such as for the tool of an MCP server, is permitted under [`Permissions::All`], and elsewhere
     /// [asked](agent_duplex::Event::PermissionAsked): it wants an answer under [`Permissions::Edits`] and
     /// [`Permissions::Deny`] too.
-    #[must_use]
-    pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.choices.permissions = permissions;
-        self
-    }
+    permissions;
 
     /// Hands MCP servers on, by standard input too. Codex knows programs and servers that speak HTTP.
-    #[must_use]
-    pub fn mcp_servers(mut self, servers: McpServers) -> Self {
-        self.choices.mcp_servers = servers;
-        self
-    }
+    mcp_servers;
 }
 
 impl Driver for CodexDriver {
