@@ -289,6 +289,19 @@ fn held(error: &Error) -> &SessionHeld {
         .unwrap()
 }
 
+/// Opens a connection as a conversation does: the guard of the one before may be about to give the session up.
+async fn open_released(driver: &ClaudeDriver, session: &str) -> Box<dyn Connection> {
+    let begun = std::time::Instant::now();
+    loop {
+        match open(driver, SessionChoice::Resume(session.to_owned())).await {
+            Err(e) if e.is_releasing() && begun.elapsed() < DEADLINE => {
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 #[tokio::test]
 async fn p46_one_session_has_one_agent_at_a_time() {
     let scene = Scene::new();
@@ -311,11 +324,7 @@ async fn p46_one_session_has_one_agent_at_a_time() {
             held(&error).since.is_some() && error.to_string().contains("some id"),
             "{error}"
         );
-        drop(
-            open(driver, SessionChoice::Resume("another".to_owned()))
-                .await
-                .unwrap(),
-        );
+        drop(open_released(driver, "another").await);
     }
     // What the agent left running keeps strangers out, not the next agent of this loop.
     first.send(Message::new("go")).await.unwrap();
@@ -332,13 +341,7 @@ async fn p46_one_session_has_one_agent_at_a_time() {
     drop(second.stop(DEADLINE).await);
     drop(first.stop(DEADLINE).await);
     drop((first, second));
-    // The guard is about to give the session up.
-    let mut third = loop {
-        match open(&stranger, session()).await {
-            Err(e) if e.is_releasing() => std::thread::park_timeout(Duration::from_millis(5)),
-            third => break third.unwrap(),
-        }
-    };
+    let mut third = open_released(&stranger, "some id").await;
     drop(third.stop(DEADLINE).await);
     scene.nobody_is_left();
 }
