@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use uuid::Uuid;
 
+#[cfg(feature = "serde")]
+use crate::ids;
 use crate::{Ask, ExitStatus, TurnEnd};
 
 /// Where a line came from.
@@ -23,7 +25,7 @@ pub enum Stream {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Line {
     /// The bytes as they came; not necessarily UTF-8. Clones share them.
-    #[cfg_attr(feature = "serde", serde(with = "crate::as_text::bytes"))]
+    #[cfg_attr(feature = "serde", serde(with = "lossy_text"))]
     pub bytes: Bytes,
     /// How many bytes were left out of the middle because the line was over its limit.
     pub omitted: u64,
@@ -88,7 +90,7 @@ pub enum Event {
     /// What became of a message that was sent.
     Input {
         /// The message's id.
-        #[cfg_attr(feature = "serde", serde(with = "crate::as_text::id"))]
+        #[cfg_attr(feature = "serde", serde(with = "ids::text"))]
         id: Uuid,
         /// Where it stands now.
         state: InputState,
@@ -96,7 +98,7 @@ pub enum Event {
     /// A turn begins. Who reports this for one turn does it for all that are finished.
     TurnStarted {
         /// The messages that it answers; none when the agent begins by itself or does not know.
-        #[cfg_attr(feature = "serde", serde(with = "crate::as_text::ids"))]
+        #[cfg_attr(feature = "serde", serde(with = "ids::texts"))]
         inputs: Vec<Uuid>,
     },
     /// A piece of the answer as it is written. The pieces add up to the [`Event::Message`] that follows, which may be missing when the turn is cut off.
@@ -185,7 +187,7 @@ pub enum Event {
     /// The agent took notice of an interrupt.
     InterruptTaken {
         /// The messages that are queued and will be answered next.
-        #[cfg_attr(feature = "serde", serde(with = "crate::as_text::ids"))]
+        #[cfg_attr(feature = "serde", serde(with = "ids::texts"))]
         queued: Vec<Uuid>,
     },
     /// Something is not as it should be, and what the driver did about it.
@@ -262,5 +264,20 @@ impl AddAssign for Usage {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.cost_microusd = self.cost_microusd.saturating_add(other.cost_microusd);
+    }
+}
+
+/// Bytes as text; those that are not UTF-8 become U+FFFD.
+#[cfg(feature = "serde")]
+mod lossy_text {
+    use bytes::Bytes;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &Bytes, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&String::from_utf8_lossy(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+        String::deserialize(from).map(Bytes::from)
     }
 }

@@ -1,4 +1,4 @@
-//! How receipts and messages get their ids: unique among all conversations, for one random number each.
+//! How receipts and messages get their ids, unique among all conversations for one random number each, and how ids are serialised.
 
 use uuid::Uuid;
 
@@ -19,6 +19,40 @@ impl Ids {
         let id = self.0;
         self.0 = (id & !COUNTED) | (id.wrapping_add(1) & COUNTED);
         Uuid::from_u128(id)
+    }
+}
+
+/// An id as text.
+#[cfg(feature = "serde")]
+pub(crate) mod text {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use uuid::Uuid;
+
+    pub(crate) fn serialize<S: Serializer>(id: &Uuid, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(id)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Uuid, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Ids as a list of texts.
+#[cfg(feature = "serde")]
+pub(crate) mod texts {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use uuid::Uuid;
+
+    pub(crate) fn serialize<S: Serializer>(ids: &[Uuid], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(ids.iter().map(Uuid::to_string))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Uuid>, D::Error> {
+        let ids = Vec::<String>::deserialize(from)?;
+        let ids = ids.iter().map(|id| id.parse().map_err(D::Error::custom));
+        ids.collect()
     }
 }
 

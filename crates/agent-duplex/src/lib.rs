@@ -79,21 +79,19 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The modules in reading order; each takes from those above it:
-//   as_text, ask, capability, turn, stop       the small types of the public side
+//   ask, capability, turn, stop, ids           the small types of the public side
 //   lifecycle, error, input, event, published  what goes in, what an agent does, what readers get
 //   times                                      the times of a conversation's end
 //   driver                                     what a driver of an agent implements
 //   options, starts                            how agents are started again, and the pure machine that counts it
 //   persistence                                what is kept, and the thread that keeps it
 //   inbox, ledger, replay                      the books, pure: inputs on their way, turns, and the turn that runs once more
-//   subscription, execution, ids               readers; the stream of one input's turn; ids of messages
+//   subscription, execution                    readers; the stream of one input's turn
 //   shared                                     what lies behind the one lock
 //   actor                                      the one task that holds the connection
 //   conversation                               the handle that callers hold
 //   scripted, contract                         for tests of drivers, and of programs that use them
 mod actor;
-#[cfg(feature = "serde")]
-mod as_text;
 mod ask;
 mod capability;
 #[cfg(feature = "test-util")]

@@ -10,7 +10,7 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-use super::{Persistence, Record, Recovered};
+use super::record::{Persistence, Record, Recovered};
 use crate::Error;
 
 /// Hands records to a [`Persistence`] on a thread of its own.

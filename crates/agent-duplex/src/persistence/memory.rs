@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
 
-use super::{Interrupted, Persistence, Record, Recovered};
+use super::record::{self, Interrupted, Persistence, Record, Recovered};
 use crate::{Error, Input, Receipt, TurnId};
 
 /// Keeps a conversation in memory, for as long as one of its clones lives.
@@ -69,7 +69,7 @@ impl Persistence for MemoryPersistence {
     fn append(&mut self, records: &[Record]) -> Result<(), Error> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.epoch != self.epoch || self.epoch == 0 {
-            return Err(super::fenced("the conversation in memory"));
+            return Err(record::fenced("the conversation in memory"));
         }
         kept.check(records)?;
         records.iter().for_each(|record| kept.apply(record));
@@ -96,7 +96,7 @@ impl Kept {
             Interrupted::new(turn, inputs.map(KeptInput::pair).collect())
         });
         let interrupted = cut.collect();
-        let older = self.inputs.len().saturating_sub(super::RECEIPTS);
+        let older = self.inputs.len().saturating_sub(record::RECEIPTS);
         let waiting = self.inputs.iter().filter(|i| i.place == Place::Waiting);
         Recovered {
             pending: waiting.map(KeptInput::pair).collect(),
@@ -132,7 +132,7 @@ impl Kept {
             Record::Completed { turn, .. } => turns.remove(turn) || self.running.contains(turn),
             Record::Returned { .. } | Record::Session { .. } | Record::Message { .. } => true,
         });
-        sound.then_some(()).ok_or_else(super::unsound)
+        sound.then_some(()).ok_or_else(record::unsound)
     }
 
     fn apply(&mut self, record: &Record) {

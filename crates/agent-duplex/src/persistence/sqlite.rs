@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 use uuid::Uuid;
 
 use self::file::Database;
-use super::{Interrupted, Persistence, RECEIPTS, Record, Recovered};
+use super::record::{self, Interrupted, Persistence, RECEIPTS, Record, Recovered};
 use crate::{Assignment, EndReason, Error, Input, Receipt, TurnId};
 
 /// Keeps conversations in a SQLite file.
@@ -102,11 +102,11 @@ impl Persistence for SqlitePersistence {
             let newest = "SELECT epoch FROM conversation WHERE number = ?1";
             let mut newest = transaction.prepare_cached(newest)?;
             if newest.query_row([conversation], |row| row.get::<_, i64>(0))? != epoch {
-                return Ok(Err(super::fenced(&file)));
+                return Ok(Err(record::fenced(&file)));
             }
             for record in records {
                 if !append(transaction, conversation, record)? {
-                    return Ok(Err(super::unsound()));
+                    return Ok(Err(record::unsound()));
                 }
             }
             Ok(Ok(()))
