@@ -20,11 +20,9 @@ use crate::mcp::McpServers;
 use agent_duplex::{
     EndReason, Error, Event, ExitStatus, Message, Permissions, SessionChoice, TurnEnd,
 };
-use asks::Asked;
 use choices::Choices;
 use cost::Cost;
 use json::text;
-use open::{Abilities, Stage};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,6 +64,47 @@ enum Request {
     /// None at all: the wait for the end of a session's history.
     History,
     Close,
+}
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Opening,
+    /// It is there, and is being put into the mode and to the model that are wanted.
+    Settling,
+    Open,
+}
+
+/// What an agent says that it can do.
+#[derive(Debug, Default)]
+struct Abilities {
+    load: bool,
+    resume: bool,
+    fork: bool,
+    close: bool,
+    http: bool,
+    sse: bool,
+    /// The ways to log in, with their names.
+    auth_methods: Vec<(String, String)>,
+}
+
+/// A question that waits for its answer.
+#[derive(Debug)]
+struct Asked {
+    /// The request's id as it came, to be echoed.
+    id: Value,
+    call: String,
+    allow: Answer,
+    deny: Answer,
+}
+
+/// What can be answered, of what the agent offers.
+#[derive(Clone, Debug)]
+enum Answer {
+    Option(String),
+    /// One that stands for later questions too, because nothing less is offered.
+    Always(String),
+    Cancelled,
 }
 
 /// What became of a change that is waited for.

@@ -2,32 +2,13 @@
 
 use super::json::{self, list, text};
 use super::summary::Known;
-use super::{Heard, Session};
+use super::{Answer, Asked, Heard, Session};
 use crate::duplex::one_line;
 use agent_duplex::{Ask, Decision, Event, Permissions};
 use serde_json::{Value, json};
 
 /// How many questions may wait for an answer. Beyond, they are answered as cancelled.
 const ASKS: usize = 64;
-
-/// A question that waits for its answer.
-#[derive(Debug)]
-pub(super) struct Asked {
-    /// The request's id as it came, to be echoed.
-    id: Value,
-    call: String,
-    allow: Answer,
-    deny: Answer,
-}
-
-/// What can be answered, of what the agent offers.
-#[derive(Clone, Debug)]
-enum Answer {
-    Option(String),
-    /// One that stands for later questions too, because nothing less is offered.
-    Always(String),
-    Cancelled,
-}
 
 impl Answer {
     fn of(options: &[Value], once: &str, always: &str) -> Self {

@@ -2,7 +2,7 @@
 
 use super::ending::{self, Trouble};
 use super::json::{list, text};
-use super::{Failure, Heard, Request, Session};
+use super::{Abilities, Failure, Heard, Request, Session, Stage};
 use crate::duplex::one_line;
 use crate::mcp::McpServer;
 use agent_duplex::{EndReason, Error, Event, SessionChoice, TurnEnd};
@@ -10,28 +10,6 @@ use serde_json::{Value, json};
 
 /// The version of the protocol that is spoken here.
 const VERSION: u64 = 1;
-
-/// How far a session is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Opening,
-    /// It is there, and is being put into the mode and to the model that are wanted.
-    Settling,
-    Open,
-}
-
-/// What an agent says that it can do.
-#[derive(Debug, Default)]
-pub(super) struct Abilities {
-    load: bool,
-    resume: bool,
-    fork: bool,
-    pub(super) close: bool,
-    http: bool,
-    sse: bool,
-    /// The ways to log in, with their names.
-    pub(super) auth_methods: Vec<(String, String)>,
-}
 
 impl Abilities {
     fn of(introduced: &Value) -> Self {
