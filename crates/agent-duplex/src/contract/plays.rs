@@ -181,25 +181,32 @@ async fn steer(scene: &mut Scene<'_>) -> Played {
     }
 }
 
-async fn interrupt_text(scene: &mut Scene<'_>) -> Played {
-    let talk = Deed::TalkFor(ENDLESS);
-    scene.words(&talk)?;
-    scene.begin().await?;
-    let receipt = scene.send(&talk)?;
+/// Begins with a turn in which the agent talks until it is ended.
+async fn talks(scene: &mut Scene<'_>) -> Played<Receipt> {
+    let receipt = scene.begin_with(&Deed::TalkFor(ENDLESS)).await?;
     scene.speaks(scene.turn(&receipt).await?).await?;
+    Ok(receipt)
+}
+
+/// Begins with a turn in which a tool runs until it is ended.
+async fn works(scene: &mut Scene<'_>, tool: &str) -> Played<Receipt> {
+    let work = Deed::ToolFor {
+        name: tool.to_owned(),
+        time: ENDLESS,
+    };
+    let receipt = scene.begin_with(&work).await?;
+    scene.works(scene.turn(&receipt).await?, tool).await?;
+    Ok(receipt)
+}
+
+async fn interrupt_text(scene: &mut Scene<'_>) -> Played {
+    let receipt = talks(scene).await?;
     interrupted(scene, &receipt).await
 }
 
 async fn interrupt_tool(scene: &mut Scene<'_>) -> Played {
     const TOOL: &str = "interrupted";
-    let work = Deed::ToolFor {
-        name: TOOL.to_owned(),
-        time: ENDLESS,
-    };
-    scene.words(&work)?;
-    scene.begin().await?;
-    let receipt = scene.send(&work)?;
-    scene.works(scene.turn(&receipt).await?, TOOL).await?;
+    let receipt = works(scene, TOOL).await?;
     let cell = interrupted(scene, &receipt).await?;
     let seen = scene.ceases(TOOL).await?;
     let gone = if seen { "its process is gone; " } else { "" };
@@ -277,9 +284,8 @@ async fn resume(scene: &mut Scene<'_>) -> Played {
 
 async fn retry(scene: &mut Scene<'_>) -> Played {
     let limited = Deed::LimitOnce("pear".to_owned());
-    scene.words(&limited)?;
-    scene.begin().await?;
-    let turn = scene.perform(&limited).await?;
+    let receipt = scene.begin_with(&limited).await?;
+    let turn = scene.ends(&receipt, EndReason::Completed).await?.turn;
     scene.heard(turn, "pear")?;
     let told = |event: &Event| matches!(event, Event::Retrying { .. } | Event::RateLimited { .. });
     held(match scene.record.lock().events(turn).any(told) {
@@ -289,20 +295,14 @@ async fn retry(scene: &mut Scene<'_>) -> Played {
 }
 
 async fn rate_limit(scene: &mut Scene<'_>) -> Played {
-    scene.words(&Deed::Limit)?;
-    scene.begin().await?;
-    let receipt = scene.send(&Deed::Limit)?;
+    let receipt = scene.begin_with(&Deed::Limit).await?;
     scene.ends(&receipt, EndReason::RateLimited).await?;
     scene.say("plum").await?;
     held("the turn ends by it, and the next message is answered")
 }
 
 async fn death(scene: &mut Scene<'_>) -> Played {
-    let talk = Deed::TalkFor(ENDLESS);
-    scene.words(&talk)?;
-    scene.begin().await?;
-    let receipt = scene.send(&talk)?;
-    scene.speaks(scene.turn(&receipt).await?).await?;
+    let receipt = talks(scene).await?;
     scene.kill().await?;
     let end = scene.ends(&receipt, EndReason::Died).await?.end;
     holds(end.exit.is_some(), || {
@@ -317,9 +317,7 @@ async fn death(scene: &mut Scene<'_>) -> Played {
 }
 
 async fn cut_line(scene: &mut Scene<'_>) -> Played {
-    scene.words(&Deed::CutLine)?;
-    scene.begin().await?;
-    let receipt = scene.send(&Deed::CutLine)?;
+    let receipt = scene.begin_with(&Deed::CutLine).await?;
     let end = scene.completion(&receipt).await?.end;
     match end.reason {
         EndReason::Died | EndReason::ProtocolError => {}
@@ -347,14 +345,7 @@ async fn slow_reader(scene: &mut Scene<'_>) -> Played {
 
 async fn stop(scene: &mut Scene<'_>) -> Played {
     const TOOL: &str = "stopped";
-    let work = Deed::ToolFor {
-        name: TOOL.to_owned(),
-        time: ENDLESS,
-    };
-    scene.words(&work)?;
-    scene.begin().await?;
-    let receipt = scene.send(&work)?;
-    scene.works(scene.turn(&receipt).await?, TOOL).await?;
+    let receipt = works(scene, TOOL).await?;
     drop(scene.stop().await?);
     let end = scene.completion(&receipt).await?.end;
     holds(end.reason != EndReason::Completed, || {

@@ -73,6 +73,13 @@ impl<'a> Scene<'a> {
         self.start(SessionChoice::Fresh).await
     }
 
+    /// Begins, and has this done in the first turn. It needs words for it.
+    pub(super) async fn begin_with(&mut self, deed: &Deed) -> Played<Receipt> {
+        self.words(deed)?;
+        self.begin().await?;
+        self.send(deed)
+    }
+
     pub(super) async fn start(&self, session: SessionChoice) -> Played<()> {
         let starting = self.conversation.start(session);
         let started = self.within("the start of the agent", starting).await?;
