@@ -2,31 +2,23 @@
 
 mod change;
 mod dialogue;
-mod heard;
-mod kept;
-mod leaving;
 mod link;
 mod live;
 #[cfg(test)]
 pub(crate) mod odd;
 mod patience;
 mod process;
-mod stopping;
 
 pub(crate) use change::Change;
 pub(crate) use dialogue::Dialogue;
-pub(crate) use heard::Heard;
-pub(crate) use leaving::Means;
-pub(crate) use link::Link;
+pub(crate) use link::{Heard, Link};
 pub(crate) use live::Live;
+pub(crate) use patience::Means;
 pub(crate) use process::last_line;
 
-use kept::Kept;
-use leaving::Leaving;
-use patience::{Impatience, Patience, Waits};
+use patience::{Impatience, Leaving, Patience, Stopping};
 use process::{Seen, look, signal, stop};
 use std::time::Duration;
-use stopping::Stopping;
 
 /// How many characters of a call are shown.
 pub(crate) const SUMMARY: usize = 400;

@@ -22,7 +22,6 @@
 //! ```
 
 mod error;
-mod expand;
 mod server;
 #[cfg(test)]
 mod tests;

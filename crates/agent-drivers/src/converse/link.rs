@@ -1,9 +1,13 @@
-//! The half of a connection that no protocol changes: the agent's process, its pipes, and what it is waited for.
+//! The half of a connection that no protocol changes: the agent's process, its pipes, what it is waited for, and what was heard and nobody took yet.
 
-use super::{Kept, Leaving, Stopping, Waits};
+use super::patience::{Leaving, Stopping, Waits};
 use agent_duplex::{Event, Observation, StopReport};
 use agent_subprocess::{Agent, Context, LineWriter, StopPolicy};
+use std::collections::VecDeque;
 use std::ffi::OsString;
+
+/// How many bytes of lines are kept that nobody took while a session was being opened or an agent ended.
+const KEPT: usize = 32 << 20;
 
 /// A running agent.
 #[derive(Debug)]
@@ -71,4 +75,42 @@ impl Link {
         self.agent.close_stdin();
         self.waits.expect_end();
     }
+}
+
+/// What came of one line: events, and lines to write back.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) events: Vec<Event>,
+    pub(crate) lines: Vec<Vec<u8>>,
+}
+
+/// What was observed and waits to be taken. Beyond the limit, lines and pieces of texts are left out.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    ready: VecDeque<Observation>,
+    bytes: usize,
+}
+
+impl Kept {
+    pub(crate) fn keep(&mut self, mut seen: Observation) {
+        if self.bytes + size(&seen) > KEPT {
+            seen.raw = None;
+            let is_piece = |e: &Event| matches!(e, Event::TextDelta(_) | Event::ThinkingDelta(_));
+            seen.events.retain(|event| !is_piece(event));
+        }
+        if seen != Observation::default() {
+            self.bytes += size(&seen);
+            self.ready.push_back(seen);
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Observation> {
+        let seen = self.ready.pop_front()?;
+        self.bytes -= size(&seen);
+        Some(seen)
+    }
+}
+
+fn size(seen: &Observation) -> usize {
+    seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len())
 }

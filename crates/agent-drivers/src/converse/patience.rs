@@ -1,12 +1,15 @@
-//! How long an agent is given to do what it owes, one means after the other.
+//! How long an agent is given: for what it owes (`Waits`), to end by itself (`Leaving`), and to be stopped with its tree (`Stopping`). Each uses one
+//! means after the other, and none waits by itself.
 
+use crate::times;
+use agent_subprocess::Signal;
 use std::time::Duration;
 use tokio::time::Instant;
 
-use crate::times;
-
 /// How much may be read past the time, because it was written before: more than is read ahead.
 const SLACK: usize = 16 << 20;
+/// Who gives more wants no bound, which ends in an overflow.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// A wait that runs out once for each time that it was given.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +132,77 @@ impl Waits {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Means {
+    /// What the protocol has for it.
+    Own,
+    CloseInput,
+    Signal(Signal),
+}
+
+/// How far the end of an agent has come: the means that was used last, and until when it has time to work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    /// The gentlest first, and how long each is given.
+    all: &'static [(Means, Duration)],
+    step: usize,
+    pub(crate) until: Instant,
+}
+
+impl Leaving {
+    /// Goes on to the means behind the one before it, or to the first; `None` when there is none left.
+    pub(crate) fn after(before: Option<Self>, all: &'static [(Means, Duration)]) -> Option<Self> {
+        let step = before.map_or(0, |before| before.step + 1);
+        let (_, time) = all.get(step)?;
+        let until = Instant::now() + *time;
+        Some(Leaving { all, step, until })
+    }
+
+    pub(crate) fn means(&self) -> Means {
+        self.all[self.step].0
+    }
+
+    /// Returns whether its time is not over yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        Instant::now() < self.until
+    }
+
+    /// Begins the time of the means again.
+    pub(crate) fn renew(&mut self) {
+        self.until = Instant::now() + self.all[self.step].1;
+    }
+}
+
+/// A stop that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopping {
+    /// Whether the agent was alive when it began.
+    pub(crate) was_alive: bool,
+    /// Until when a turn may take to end by the agent's own means.
+    pub(crate) polite_until: Instant,
+    by: Instant,
+}
+
+impl Stopping {
+    /// Begins a stop, or goes on with it; the earlier end counts.
+    pub(crate) fn go_on(under_way: &mut Option<Self>, budget: Duration, is_alive: bool) -> Self {
+        let (now, budget) = (Instant::now(), budget.min(LONGEST));
+        let this = Stopping {
+            was_alive: is_alive,
+            polite_until: now + times::INTERRUPT.min(budget / 3),
+            by: now + budget,
+        };
+        let stopping = under_way.get_or_insert(this);
+        stopping.polite_until = stopping.polite_until.min(this.polite_until);
+        stopping.by = stopping.by.min(this.by);
+        *stopping
+    }
+
+    pub(crate) fn left(self) -> Duration {
+        self.by.saturating_duration_since(Instant::now())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,5 +240,36 @@ mod tests {
         assert!(waits.due().unwrap().is_exhausted());
         waits.renew();
         assert!(!waits.due().unwrap().is_exhausted());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn l90a_each_means_gets_its_time_and_the_next_one_follows() {
+        const SECOND: Duration = Duration::from_secs(1);
+        static ALL: [(Means, Duration); 2] = [(Means::Own, SECOND), (Means::CloseInput, SECOND)];
+        let mut leaving = Leaving::after(None, &ALL).unwrap();
+        tokio::time::advance(SECOND / 2).await;
+        leaving.renew();
+        tokio::time::advance(SECOND / 2).await;
+        assert!(leaving.means() == Means::Own && leaving.is_waiting());
+        tokio::time::advance(SECOND / 2).await;
+        assert!(!leaving.is_waiting());
+        let last = Leaving::after(Some(leaving), &ALL);
+        assert_eq!(last.map(|last| last.means()), Some(Means::CloseInput));
+        assert!(Leaving::after(last, &ALL).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn l90g_a_stop_is_shortened_by_a_caller_with_less_time_and_never_prolonged() {
+        let (second, mut under_way) = (Duration::from_secs(1), None);
+        let mut go_on = |seconds, alive| Stopping::go_on(&mut under_way, second * seconds, alive);
+        assert_eq!(go_on(9, true).left(), 9 * second);
+        tokio::time::advance(second).await;
+        let later = go_on(60, false);
+        assert_eq!((later.left(), later.was_alive), (8 * second, true));
+        let sooner = go_on(3, false);
+        assert_eq!(sooner.left(), 3 * second);
+        assert_eq!(sooner.polite_until, Instant::now() + second);
+        tokio::time::advance(9 * second).await;
+        assert_eq!(sooner.left(), Duration::ZERO);
     }
 }

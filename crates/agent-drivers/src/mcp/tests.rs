@@ -1,6 +1,6 @@
 //! Descriptions of servers: their order, what is filled in, and that no message or `Debug` shows a value.
 
-use super::expand::expand;
+use super::server::expand;
 use super::*;
 use proptest::prelude::*;
 
