@@ -1,27 +1,54 @@
 //! The attempt machine: from the prompt of an attempt to the outcome of its turn.
 //!
-//! It decides when an interrupted agent gets no more time, whether the end of a turn waits for background tasks, and when the outcome of a turn is
-//! reported. It reads no clock and knows no driver: its caller translates what a conversation publishes to [`AttemptInput`], and carries out each
+//! It decides when an interrupted agent gets no more time, whether the end of a turn waits for background tasks, which messages of people the agent gets
+//! in its turn, and when the outcome of a turn is reported. It reads no clock and knows no driver: its caller translates what a conversation publishes to [`AttemptInput`], and carries out each
 //! [`AttemptEffect`]. Each turn is reported exactly once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::answer::Answer;
+use crate::judge::{TurnEndKind, TurnReport, judge};
 use crate::times::{INTERRUPTED_TURN, POLITE_STOP};
-use crate::{AgentInput, AgentState, PauseAfter, TurnOutcome};
+use crate::{AgentInput, AgentState, Head, PauseAfter, Timestamp, TurnOutcome};
 
 /// The circumstances in which an input comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Moment {
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// The state of the run.
+    pub head: &'a Head,
     /// The time, of a clock that does not jump.
     pub now: Instant,
+    /// The same time as the run has it.
+    pub at: Timestamp,
     /// How long ending a process tree may take from now on.
     pub budget: Duration,
     /// Whether the run is suspended. Background tasks get no later by that.
     pub frozen: bool,
-    /// Whether the run is to pause and nothing more urgent is requested.
-    pub pausing: bool,
+}
+
+impl Moment<'_> {
+    /// Returns whether the run is to pause and nothing more urgent is requested.
+    fn is_pausing(&self) -> bool {
+        self.head.pausing && !self.head.halting
+    }
+}
+
+/// The facts of an attempt that do not change while it lasts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AttemptOptions {
+    /// Whether the driver understands what the agent reports. Otherwise only delivery of the prompt is known, and the output is the answer.
+    pub understands: bool,
+    /// Whether the turn of the agent can be ended and its session continued.
+    pub interruptible: bool,
+    /// Whether messages reach the agent within its turn.
+    pub steerable: bool,
+    /// How long nothing has to come of background tasks before they are given up.
+    pub patience: Duration,
+    /// The promise by which the agent says that it is done.
+    pub promise: Option<String>,
+    /// The footprint of the working tree when the attempt begins.
+    pub footprint: Option<u64>,
 }
 
 /// What happens in an attempt.
@@ -42,6 +69,17 @@ pub enum AttemptInput {
         /// The numbers of the steers that it got.
         steers: Vec<u32>,
     },
+    /// A person's message with this number is recorded, and may go to the agent now.
+    Deliver(u32),
+    /// A steer was sent.
+    Sent {
+        /// Its number.
+        steer: u32,
+        /// As in [`AttemptEffect::Send`].
+        again: bool,
+    },
+    /// The steer with this number could not be sent, or the agent does not take it any more.
+    Dropped(u32),
     /// The agent printed a line; of an agent whose output isn't parsed, that is its answer.
     Line(Vec<u8>),
     /// The agent wrote a text.
@@ -60,6 +98,8 @@ pub enum AttemptInput {
     },
     /// The tool with this id ended.
     ToolFinished(String),
+    /// The service refuses the agent's requests, until then as far as it says.
+    Limited(Option<Timestamp>),
     /// How many questions of the agent wait for an answer now.
     Asks(usize),
     /// How many tasks the agent has in the background.
@@ -70,12 +110,21 @@ pub enum AttemptInput {
     TurnEnded {
         /// How, by the agent's report.
         how: TurnEndKind,
-        /// What that comes to if nobody had requested anything.
-        outcome: TurnOutcome,
+        /// As in [`TurnReport::detail`].
+        detail: String,
+        /// As in [`TurnReport::why`].
+        why: String,
         /// Whether messages wait that get a turn of their own.
         pending: bool,
         /// Whether the process exited with it.
         exited: bool,
+    },
+    /// The working tree was looked at after a turn.
+    Looked {
+        /// Its footprint.
+        footprint: Option<u64>,
+        /// Whether a stop is requested, for which the look may have been broken off.
+        hurried: bool,
     },
     /// The agent's process exited.
     Exited,
@@ -98,10 +147,7 @@ pub enum AttemptInput {
     /// The whole process tree has to end; nobody waits for the turn.
     End,
     /// A person wants the turn to end and its session to wait.
-    Interrupt {
-        /// Whether messages were sent that the agent has not taken.
-        unread: bool,
-    },
+    Interrupt,
     /// The boundary at which a pause takes effect: at [`PauseAfter::Tool`] it interrupts the turn as soon as no tool runs.
     PauseAt(PauseAfter),
     /// The interrupted session continues.
@@ -112,19 +158,6 @@ pub enum AttemptInput {
     Thawed(Duration),
 }
 
-/// How a turn ended, by the agent's report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TurnEndKind {
-    /// The agent finished it.
-    Completed,
-    /// The agent ended it because it was asked to.
-    Interrupted,
-    /// The agent's process is gone and did not say how its turn ended.
-    Died,
-    /// The agent reported a failure.
-    Failed,
-}
-
 /// What has to be done in an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptEffect {
@@ -132,9 +165,22 @@ pub enum AttemptEffect {
     Start {
         /// Whether the conversation is over and another one replaces it.
         replace: bool,
+        /// The session.
+        session: String,
     },
-    /// Send the agent the steers that it has not got; without any, a message to continue.
-    Continue,
+    /// Send the agent a person's message; report [`AttemptInput::Sent`] or [`AttemptInput::Dropped`].
+    Send {
+        /// The number of the steer.
+        steer: u32,
+        /// Whether the session continues with it. If it can't be sent then, report [`AttemptInput::NotStarted`].
+        again: bool,
+    },
+    /// Send the agent a message to continue; report [`AttemptInput::NotStarted`] if that fails.
+    SendContinue,
+    /// Report that the agent was given this steer.
+    SteerDelivered(u32),
+    /// Report that the agent gets this steer with its next prompt.
+    NextPrompt(u32),
     /// Report that the agent has its prompt.
     Prompted,
     /// Report that the agent has read these steers.
@@ -171,9 +217,13 @@ pub enum AttemptEffect {
         outcome: TurnOutcome,
         /// Whether a failure of it has to be reported, because the turn before it counts.
         own: bool,
-        /// Whether the agent may have done nothing at all in it.
-        suspicious: bool,
     },
+    /// Look at the working tree, since the agent may have done nothing at all in its turn; report [`AttemptInput::Looked`].
+    Look,
+    /// Report that the turn did nothing that can be seen.
+    NothingDone,
+    /// Report the result of the turn, in the agent's words: a later phase gets it.
+    Said(String),
     /// Report what the turn came to: nothing that had to end with it is left.
     Report(TurnOutcome),
 }
@@ -222,11 +272,15 @@ enum Phase {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use loop_state::{AttemptEffect, AttemptInput, AttemptMachine, Moment};
+/// use loop_state::{
+///     AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Head, Moment, PhaseRules, Rules, Timestamp,
+/// };
 ///
-/// let mut attempt = AttemptMachine::new(true, Duration::from_secs(600));
+/// let phase = PhaseRules { until: true, ..PhaseRules::default() };
+/// let head = Head::new(Rules { phases: vec![phase], ..Rules::default() })?;
+/// let mut attempt = AttemptMachine::new(AttemptOptions { understands: true, ..AttemptOptions::default() });
 /// let budget = Duration::from_secs(8);
-/// let moment = Moment { now: Instant::now(), budget, frozen: false, pausing: false };
+/// let moment = Moment { head: &head, now: Instant::now(), at: Timestamp(0), budget, frozen: false };
 /// attempt.step(moment, AttemptInput::Started);
 /// let effects = attempt.step(moment, AttemptInput::Stop { at_once: false });
 /// assert_eq!(effects, [AttemptEffect::Interrupt { drop_queued: true }]);
@@ -234,13 +288,11 @@ enum Phase {
 /// let late = Moment { now: attempt.deadline(false).unwrap(), ..moment };
 /// let effects = attempt.step(late, AttemptInput::Time);
 /// assert_eq!(effects, [AttemptEffect::End { by: moment.now + budget }]);
+/// # Ok::<(), loop_state::RulesError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AttemptMachine {
-    /// Whether the driver understands what the agent reports.
-    understands: bool,
-    /// How long nothing has to come of background tasks before they are given up.
-    patience: Duration,
+    options: AttemptOptions,
     agent: AgentState,
     phase: Phase,
     prompt: Prompt,
@@ -254,19 +306,20 @@ pub struct AttemptMachine {
     /// Whether a tool was called.
     worked: bool,
     answer: Answer,
+    /// The steers that were sent and that the agent has not taken.
+    sent: BTreeSet<u32>,
+    /// When the limit is over by which the service refused last.
+    limited_until: Option<Timestamp>,
 }
 
 type Effects = Vec<AttemptEffect>;
 
 impl AttemptMachine {
     /// Makes the state of an attempt whose prompt was sent and whose agent is being started.
-    ///
-    /// The driver of an agent that is not understood reports no answers: only delivery of the prompt is known then.
     #[must_use]
-    pub fn new(understands: bool, patience: Duration) -> Self {
+    pub fn new(options: AttemptOptions) -> Self {
         Self {
-            understands,
-            patience,
+            options,
             agent: AgentState::Starting,
             phase: Phase::Turn,
             prompt: Prompt::Sent,
@@ -277,7 +330,28 @@ impl AttemptMachine {
             asks: 0,
             worked: false,
             answer: Answer::default(),
+            sent: BTreeSet::new(),
+            limited_until: None,
         }
+    }
+
+    /// Returns what an input comes to where there is no attempt: whoever waits for one gets an answer.
+    #[must_use]
+    pub fn absent(input: &AttemptInput) -> Vec<AttemptEffect> {
+        let effect = match input {
+            AttemptInput::Deliver(steer) => AttemptEffect::NextPrompt(*steer),
+            AttemptInput::Continue => AttemptEffect::Report(TurnOutcome::Failed(
+                "there is no agent to continue with".into(),
+            )),
+            _ => return Vec::new(),
+        };
+        vec![effect]
+    }
+
+    /// Returns the facts of the attempt.
+    #[must_use]
+    pub const fn options(&self) -> &AttemptOptions {
+        &self.options
     }
 
     /// Returns where the agent's process is.
@@ -325,17 +399,6 @@ impl AttemptMachine {
         self.tools.values().map(String::as_str)
     }
 
-    /// Returns whether the agent made the promise at the end of its answer.
-    #[must_use]
-    pub fn has_claimed(&self, promise: &str) -> bool {
-        self.answer.claims(promise)
-    }
-
-    /// Returns the result of the turn in the agent's words, once.
-    pub fn take_result(&mut self) -> Option<String> {
-        self.answer.take_result()
-    }
-
     /// Returns when [`AttemptInput::Time`] is due, if nothing else happens before.
     #[must_use]
     pub fn deadline(&self, frozen: bool) -> Option<Instant> {
@@ -358,7 +421,7 @@ impl AttemptMachine {
     /// Takes an input and returns what has to be done, in order.
     ///
     /// Total: whatever comes in whatever state, it never panics, and an input that makes no sense changes nothing.
-    pub fn step(&mut self, moment: Moment, input: AttemptInput) -> Vec<AttemptEffect> {
+    pub fn step(&mut self, moment: Moment<'_>, input: AttemptInput) -> Vec<AttemptEffect> {
         let mut effects = Effects::new();
         match input {
             AttemptInput::Started => self.started(moment, &mut effects),
@@ -376,7 +439,7 @@ impl AttemptMachine {
                 self.turn_began(!injected && has_inputs);
                 self.read(steers, &mut effects);
             }
-            AttemptInput::Line(bytes) if !self.understands => self.answer.line(&bytes),
+            AttemptInput::Line(bytes) if !self.options.understands => self.answer.line(&bytes),
             AttemptInput::Line(_) => {}
             AttemptInput::Message { text, partial } => self.answer.message(text, partial),
             AttemptInput::ToolStarted { id, activity } => {
@@ -385,17 +448,41 @@ impl AttemptMachine {
                 self.tools.insert(id, activity);
             }
             AttemptInput::ToolFinished(id) => self.tool_finished(&id, moment, &mut effects),
+            AttemptInput::Limited(until) => self.limited_until = until,
             AttemptInput::Asks(asks) => self.asks = asks,
+            AttemptInput::Deliver(steer) => self.deliver(steer, &mut effects),
+            AttemptInput::Sent { steer, again } => self.sent(steer, again, &mut effects),
+            AttemptInput::Dropped(steer) => {
+                self.sent.remove(&steer);
+                effects.push(AttemptEffect::NextPrompt(steer));
+            }
+            AttemptInput::Looked { footprint, hurried } => {
+                if !hurried && footprint == self.options.footprint {
+                    effects.push(AttemptEffect::NothingDone);
+                }
+            }
             AttemptInput::BackgroundTasks(tasks) => self.background(tasks, moment),
             AttemptInput::Heard => self.heard(&mut effects),
             AttemptInput::TurnEnded {
                 how,
-                outcome,
+                detail,
+                why,
                 pending,
                 exited,
             } => match self.goes_on(how, pending, exited) {
                 true => self.go_on(how, &mut effects),
-                false => self.turn_ended(how, outcome, exited, moment, &mut effects),
+                false => {
+                    let promise = self.options.promise.as_deref();
+                    let report = TurnReport {
+                        how,
+                        detail,
+                        why,
+                        claimed: promise.is_some_and(|promise| self.answer.claims(promise)),
+                        limited_until: self.limited_until,
+                    };
+                    let outcome = judge(report, moment.at, moment.head);
+                    self.turn_ended(how, outcome, exited, moment, &mut effects);
+                }
             },
             AttemptInput::Exited => {
                 self.agent.step(AgentInput::Exited);
@@ -412,16 +499,16 @@ impl AttemptMachine {
             AttemptInput::Stop { at_once } => self.stop(at_once, moment, &mut effects),
             AttemptInput::Abort { by } => self.abort(by, moment),
             AttemptInput::End => self.end(moment, &mut effects),
-            AttemptInput::Interrupt { unread } => self.interrupt(unread, moment, &mut effects),
+            AttemptInput::Interrupt => self.interrupt(moment, &mut effects),
             AttemptInput::PauseAt(boundary) => self.pause_at = boundary,
-            AttemptInput::Continue => self.continued(&mut effects),
+            AttemptInput::Continue => self.continued(moment, &mut effects),
             AttemptInput::Time => self.time(moment, &mut effects),
             AttemptInput::Thawed(frozen) => self.thawed(frozen),
         }
         effects
     }
 
-    fn started(&mut self, moment: Moment, effects: &mut Effects) {
+    fn started(&mut self, moment: Moment<'_>, effects: &mut Effects) {
         self.agent.step(AgentInput::Started);
         if self.in_turn() {
             self.agent.step(AgentInput::TurnBegan);
@@ -429,7 +516,7 @@ impl AttemptMachine {
         if let Wanted::Interrupted { until: Some(_) } = self.wanted {
             // There was nothing to interrupt when it was requested.
             self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
-        } else if !self.understands {
+        } else if !self.options.understands {
             self.answered(effects);
         }
     }
@@ -486,6 +573,7 @@ impl AttemptMachine {
     }
 
     fn read(&mut self, steers: Vec<u32>, effects: &mut Effects) {
+        self.sent.retain(|sent| !steers.contains(sent));
         if self.prompt == Prompt::Sent {
             self.prompt = Prompt::Assigned(steers);
         } else if !steers.is_empty() {
@@ -493,7 +581,7 @@ impl AttemptMachine {
         }
     }
 
-    fn tool_finished(&mut self, id: &str, moment: Moment, effects: &mut Effects) {
+    fn tool_finished(&mut self, id: &str, moment: Moment<'_>, effects: &mut Effects) {
         let has_ended = self.tools.remove(id).is_some() && self.tools.is_empty();
         let is_asked = matches!(
             self.wanted,
@@ -502,7 +590,7 @@ impl AttemptMachine {
         if !has_ended || is_asked || self.pause_at != PauseAfter::Tool {
             return;
         }
-        if moment.pausing {
+        if moment.is_pausing() {
             // A message that waits gets a turn of its own, in which the pause still holds.
             self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
         } else {
@@ -510,11 +598,30 @@ impl AttemptMachine {
         }
     }
 
+    /// An agent that takes no messages within its turn gets them in a turn of their own, if it can be talked to again.
+    fn deliver(&mut self, steer: u32, effects: &mut Effects) {
+        let can = self.agent.is_alive() && self.options.interruptible;
+        let again = false;
+        effects.push(match can {
+            true => AttemptEffect::Send { steer, again },
+            false => AttemptEffect::NextPrompt(steer),
+        });
+    }
+
+    fn sent(&mut self, steer: u32, again: bool, effects: &mut Effects) {
+        self.sent.insert(steer);
+        effects.push(match again || self.options.steerable {
+            true => AttemptEffect::SteerDelivered(steer),
+            // It may come too late for a turn of its own.
+            false => AttemptEffect::NextPrompt(steer),
+        });
+    }
+
     /// A task that ends gives the others time.
-    fn background(&mut self, tasks: u32, moment: Moment) {
+    fn background(&mut self, tasks: u32, moment: Moment<'_>) {
         let before = std::mem::replace(&mut self.tasks, tasks);
         if let (true, Phase::Holding { by, .. }) = (tasks < before, &mut self.phase) {
-            *by = moment.now + self.patience;
+            *by = moment.now + self.options.patience;
         }
     }
 
@@ -563,7 +670,7 @@ impl AttemptMachine {
         how: TurnEndKind,
         outcome: TurnOutcome,
         exited: bool,
-        moment: Moment,
+        moment: Moment<'_>,
         effects: &mut Effects,
     ) {
         self.agent.step(AgentInput::TurnEnded);
@@ -582,12 +689,15 @@ impl AttemptMachine {
         effects.push(AttemptEffect::TurnOver {
             outcome: outcome.clone(),
             own: is_own && !is_stopped,
-            suspicious: how == TurnEndKind::Completed
-                && self.understands
-                && !self.worked
-                && self.tasks == 0
-                && !is_own,
         });
+        let result = self.answer.take_result();
+        if how == TurnEndKind::Completed {
+            if self.options.understands && !self.worked && self.tasks == 0 && !is_own {
+                effects.push(AttemptEffect::Look);
+            }
+            let result = result.filter(|_| moment.head.has_later_phase());
+            effects.extend(result.map(AttemptEffect::Said));
+        }
         let both = before.map_or_else(|| outcome.clone(), |turn| both(turn, &outcome));
         let is_good = matches!(both, TurnOutcome::Completed | TurnOutcome::Claimed);
         // Kill the process tree before a long wait.
@@ -595,7 +705,7 @@ impl AttemptMachine {
             outcome,
             TurnOutcome::RateLimited { .. } | TurnOutcome::Transient(_)
         );
-        let is_held = is_good && !self.patience.is_zero() && self.holds();
+        let is_held = is_good && !self.options.patience.is_zero() && self.holds();
         if is_stopped || (mends && !is_own) {
             self.phase = Phase::Ended(both);
             self.end(moment, effects);
@@ -604,7 +714,7 @@ impl AttemptMachine {
             if !is_own {
                 effects.push(AttemptEffect::Holding { tasks: self.tasks });
             }
-            let by = moment.now + self.patience;
+            let by = moment.now + self.options.patience;
             self.phase = Phase::Holding {
                 by,
                 outcome: both,
@@ -633,7 +743,7 @@ impl AttemptMachine {
         }
     }
 
-    fn silent(&mut self, moment: Moment, effects: &mut Effects) {
+    fn silent(&mut self, moment: Moment<'_>, effects: &mut Effects) {
         self.agent.step(AgentInput::Exited);
         match std::mem::replace(&mut self.phase, Phase::Judged) {
             Phase::Turn => {
@@ -652,7 +762,7 @@ impl AttemptMachine {
         self.report(effects);
     }
 
-    fn stop(&mut self, at_once: bool, moment: Moment, effects: &mut Effects) {
+    fn stop(&mut self, at_once: bool, moment: Moment<'_>, effects: &mut Effects) {
         let (mut until, mut end_by) = (
             moment.now + POLITE_STOP.min(moment.budget / 2),
             moment.now + moment.budget,
@@ -677,7 +787,7 @@ impl AttemptMachine {
         self.report(effects);
     }
 
-    fn abort(&mut self, by: Instant, moment: Moment) {
+    fn abort(&mut self, by: Instant, moment: Moment<'_>) {
         if let Wanted::Stopped { until, end_by } = &mut self.wanted {
             *until = moment.now.min(*until);
             *end_by = by.min(*end_by);
@@ -685,7 +795,7 @@ impl AttemptMachine {
     }
 
     /// Ends the whole process tree, once.
-    fn end(&mut self, moment: Moment, effects: &mut Effects) {
+    fn end(&mut self, moment: Moment<'_>, effects: &mut Effects) {
         if self.agent.step(AgentInput::End).is_some() {
             let by = match self.wanted {
                 Wanted::Stopped { end_by, .. } => end_by,
@@ -695,10 +805,10 @@ impl AttemptMachine {
         }
     }
 
-    fn interrupt(&mut self, unread: bool, moment: Moment, effects: &mut Effects) {
+    fn interrupt(&mut self, moment: Moment<'_>, effects: &mut Effects) {
         if self.held_for().is_some() {
             // What was sent begins a turn, which decides.
-            if !unread {
+            if self.sent.is_empty() {
                 self.phase = Phase::Ended(TurnOutcome::Interrupted);
                 self.report(effects);
             }
@@ -725,30 +835,50 @@ impl AttemptMachine {
         }
     }
 
-    fn continued(&mut self, effects: &mut Effects) {
+    fn continued(&mut self, moment: Moment<'_>, effects: &mut Effects) {
         // What ends now reports what its turn came to; unsent messages come with the next prompt.
         if matches!(self.agent, AgentState::Ending | AgentState::Closing) {
             return;
         }
         self.wanted = Wanted::Nothing;
         self.pause_at = PauseAfter::Iteration;
-        self.phase = Phase::Turn;
         let replace = self.agent == AgentState::Gone;
-        if replace {
-            self.prompt = Prompt::Sent;
-        }
-        if self.agent.step(AgentInput::Start).is_some() {
+        if self.agent.is_alive() {
+            self.agent.step(AgentInput::TurnBegan);
+        } else {
+            let Some(session) = moment.head.session.clone() else {
+                let why = "the agent is gone, and its session has no name".into();
+                self.phase = Phase::Judged;
+                effects.push(AttemptEffect::Report(TurnOutcome::Failed(why)));
+                return;
+            };
+            self.agent.step(AgentInput::Start);
             // Those of the process before it are gone.
             (self.tasks, self.asks) = (0, 0);
             self.tools.clear();
-            effects.push(AttemptEffect::Start { replace });
-        } else {
-            self.agent.step(AgentInput::TurnBegan);
+            effects.push(AttemptEffect::Start { replace, session });
         }
-        effects.push(AttemptEffect::Continue);
+        self.phase = Phase::Turn;
+        if replace {
+            self.prompt = Prompt::Sent;
+            self.sent.clear();
+            self.limited_until = None;
+        }
+        // What was sent and not taken is delivered by the conversation itself.
+        let unseen = moment.head.unseen_steers().map(|steer| steer.id);
+        let unsent: Vec<u32> = unseen.filter(|steer| !self.sent.contains(steer)).collect();
+        if unsent.is_empty() && self.sent.is_empty() {
+            effects.push(AttemptEffect::SendContinue);
+        }
+        let again = true;
+        effects.extend(
+            unsent
+                .into_iter()
+                .map(|steer| AttemptEffect::Send { steer, again }),
+        );
     }
 
-    fn time(&mut self, moment: Moment, effects: &mut Effects) {
+    fn time(&mut self, moment: Moment<'_>, effects: &mut Effects) {
         let deadline = self.deadline(moment.frozen);
         if deadline.is_none_or(|at| at > moment.now) {
             return;

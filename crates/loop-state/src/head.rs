@@ -172,6 +172,12 @@ impl Head {
         &self.rules.phases[self.phase as usize]
     }
 
+    /// Returns whether the run has a phase after the present one.
+    #[must_use]
+    pub fn has_later_phase(&self) -> bool {
+        (self.phase as usize) + 1 < self.rules.phases.len()
+    }
+
     /// Returns whether the run waits for a person, however long that takes.
     #[must_use]
     pub fn is_waiting(&self) -> bool {

@@ -76,7 +76,7 @@
 //   resumable                      which runs may be resumed, by whom, and from where
 //   machine                        the rules of a run
 //   times, deadline                the times of a stop, and its one deadline
-//   answer, limit                  what an agent's words mean: a promise, a result, the end of a limit
+//   answer, limit, judge           what an agent's words mean: a promise, a result, the end of a limit, the outcome of a turn
 //   agent, attempt                 the machines of an agent's process and of one attempt; they are not saved
 mod agent;
 mod answer;
@@ -87,7 +87,8 @@ mod deadline;
 mod effect;
 mod event;
 mod head;
-pub mod limit;
+mod judge;
+mod limit;
 mod machine;
 mod pipeline;
 mod request;
@@ -103,13 +104,14 @@ pub mod times;
 mod usage;
 
 pub use agent::{AgentEffect, AgentInput, AgentState};
-pub use attempt::{AttemptEffect, AttemptInput, AttemptMachine, Moment, TurnEndKind};
+pub use attempt::{AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Moment};
 pub use budget::Budget;
 pub use counts::{Counts, Streaks, Waits};
 pub use deadline::StopDeadline;
 pub use effect::{Brief, Effect, Notice};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
 pub use head::{Command, End, Feedback, Handover, Head, Last, Lineage};
+pub use judge::{TurnEndKind, TurnReport, judge};
 pub use machine::{Machine, Silence};
 pub use pipeline::{Failure, Finished, Occasion, Verdict};
 pub use request::{PauseAfter, Request};

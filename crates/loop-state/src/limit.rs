@@ -18,8 +18,7 @@ const MOST: Duration = Duration::from_secs(14 * 86_400);
 /// Returns the time that is named in the words of a refusal, such as `Please retry in 34.07s` or `Try again in 1 hour 20 minutes`.
 ///
 /// Only to be asked about an error of the service that is known to be a limit: anybody can write such words.
-#[must_use]
-pub fn named(words: &str) -> Option<Duration> {
+pub(crate) fn named(words: &str) -> Option<Duration> {
     let words = words.to_lowercase();
     let mut found = MARKS.iter().filter_map(|mark| {
         let (_, rest) = words.split_once(mark)?;

@@ -12,6 +12,7 @@ use rlm_store::transcript::Transcript;
 use crate::control::Wishes;
 use crate::news::News;
 use crate::runner::Runner;
+use crate::runner::halt::timestamp;
 
 impl Runner {
     /// Takes notice that the agent was started, or could not be.
@@ -67,7 +68,7 @@ impl Runner {
             return Vec::new();
         };
         let steers = assignment.inputs.iter();
-        let steers = steers.filter_map(|input| attempt.sent.remove(&input.receipt));
+        let steers = steers.filter_map(|input| attempt.receipts.remove(&input.receipt));
         let input = AttemptInput::TurnBegan {
             injected: assignment.injected,
             has_inputs: !assignment.inputs.is_empty(),
@@ -86,7 +87,7 @@ impl Runner {
         let Some(attempt) = &mut self.agent_io.attempt else {
             return Vec::new();
         };
-        let understands = attempt.understands();
+        let understands = attempt.machine.options().understands;
         self.write_transcript(|transcript| match (&seen.raw, understands) {
             (Some((stream, line)), false) => transcript.output(at, *stream, line),
             _ => transcript.observed(at, &seen),
@@ -162,9 +163,9 @@ impl Runner {
             }
             Event::Input { id, state } => {
                 if let InputState::Dropped(_) = state
-                    && let Some(steer) = attempt.sent.remove(id)
+                    && let Some(steer) = attempt.receipts.remove(id)
                 {
-                    self.tell(News::NextPrompt(steer));
+                    happenings = self.step_attempt(AttemptInput::Dropped(steer));
                 }
                 return happenings;
             }
@@ -184,7 +185,10 @@ impl Runner {
                 rejected: true,
                 resets_at,
                 ..
-            } => attempt.heard.limited_until = *resets_at,
+            } => {
+                let until = resets_at.and_then(timestamp);
+                happenings = self.step_attempt(AttemptInput::Limited(until));
+            }
             // Such a wait may be longer than any silence that is allowed.
             Event::Retrying { delay, .. } => self.sign(Happening::Retrying(*delay)),
             Event::PermissionAsked(ask) => {

@@ -27,12 +27,7 @@ impl Runner {
     ///
     /// Where none runs and only tasks are waited for, the wait is over, unless something was said that begins one.
     pub(super) fn interrupt_turn(&mut self) -> Vec<Happening> {
-        let unread = self
-            .agent_io
-            .attempt
-            .as_ref()
-            .is_some_and(|it| !it.sent.is_empty());
-        self.step_attempt(AttemptInput::Interrupt { unread })
+        self.step_attempt(AttemptInput::Interrupt)
     }
 
     /// Asks the agent to end its turn.

@@ -3,8 +3,8 @@
 use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{
-    AttemptInput, AttemptMachine, Brief, Command, Effect, Event, Happening, Notice, SteerState,
-    Step, TurnOutcome,
+    AttemptInput, AttemptMachine, AttemptOptions, Brief, Command, Effect, Event, Happening, Notice,
+    SteerState, Step, TurnOutcome,
 };
 use rlm_store::deadline::Hurry;
 use rlm_store::processes::{MARKER, gone};
@@ -62,7 +62,7 @@ impl Runner {
             Effect::StopAttempt => {
                 return Ok(self.halt_turn());
             }
-            Effect::Deliver(id) => return Ok(self.deliver(id).into_iter().collect()),
+            Effect::Deliver(id) => return Ok(self.step_attempt(AttemptInput::Deliver(id))),
             Effect::InterruptTurn => return Ok(self.interrupt_turn()),
             Effect::GoOn => return Ok(self.go_on(drivers)),
             Effect::RunGate(index) => {
@@ -205,7 +205,8 @@ impl Runner {
             Err(e) => return not_started(e.to_string()),
         };
         // Before the agent starts: what it does first must not count as having been there.
-        let understands = driver.capabilities().has(Capability::Tools);
+        let can = driver.capabilities();
+        let understands = can.has(Capability::Tools);
         let changed = match brief.cut.is_some() {
             true => self.changed(wishes).await,
             false => None,
@@ -233,9 +234,16 @@ impl Runner {
         let starting = conversation.clone();
         let starting = tokio::spawn(async move { starting.start(session).await });
         self.ends.ended.clear();
-        let machine = AttemptMachine::new(understands, self.phase().background_wait);
+        let interruptible = can.has(Capability::Interrupt);
+        let machine = AttemptMachine::new(AttemptOptions {
+            understands,
+            interruptible,
+            steerable: interruptible && can.has(Capability::Steer),
+            patience: self.phase().background_wait,
+            promise: self.phase().promise.clone(),
+            footprint,
+        });
         let mut attempt = Attempt::new(conversation, primary, transcript, machine);
-        attempt.footprint = footprint;
         attempt.tasks.starting = Some(starting);
         self.agent_io.attempt = Some(attempt);
         Ok(None)

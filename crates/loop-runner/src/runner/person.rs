@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use agent_duplex::{Conversation, Decision, Input, SessionChoice};
 use loop_state::{
-    AttemptEffect, AttemptInput, Effect, Event, Happening, Request, SteerState, StopDeadline,
-    TurnOutcome,
+    AttemptEffect, AttemptInput, Effect, Event, Happening, Request, StopDeadline, TurnOutcome,
 };
 use tokio::time::Instant;
 
@@ -13,7 +12,7 @@ use crate::control::{Coming, Control, Mark, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
-use crate::runner::parts::attempt::{Attempt, freeze};
+use crate::runner::parts::attempt::freeze;
 use crate::runner::parts::beginning;
 use crate::runner::{DriverFactory, Runner};
 
@@ -86,7 +85,7 @@ impl Runner {
         let what = Happening::Requested(request);
         self.foresee(&what);
         let attempt = self.agent_io.attempt.as_ref();
-        let interruptible = attempt.is_none_or(Attempt::is_interruptible);
+        let interruptible = attempt.is_none_or(|it| it.machine.options().interruptible);
         self.sign(Happening::Interruptible(interruptible));
         Ok(Ok(Some(what)))
     }
@@ -142,54 +141,38 @@ impl Runner {
         }
     }
 
-    /// Gives a steer to the turn that runs, if the agent takes one.
-    pub(super) fn deliver(&mut self, id: u32) -> Option<Happening> {
-        let head = self.machine.head();
-        let text = head.steers.iter().find(|steer| steer.id == id)?;
-        let text = text.text.clone();
-        let attempt = self
-            .agent_io
-            .attempt
-            .as_ref()
-            .filter(|it| it.machine.agent().is_alive());
-        let is_steerable = attempt.is_some_and(Attempt::is_steerable);
-        // Who can't be steered but talked to again gets it in a turn of its own, behind the one that runs.
-        let said = attempt.filter(|attempt| attempt.is_interruptible());
-        let said = said.is_some().then(|| self.say(id, &text));
-        match said {
-            Some(Ok(happening)) if is_steerable => Some(happening),
-            _ => {
-                self.tell(News::NextPrompt(id));
-                None
-            }
-        }
-    }
-
-    fn say(&mut self, id: u32, text: &str) -> Result<Happening, agent_duplex::Error> {
+    /// Sends the agent a steer.
+    pub(super) fn send_steer(&mut self, id: u32) -> Result<(), String> {
         let at = self.clock.now();
-        let attempt = self.agent_io.attempt.as_mut().expect("looked at before");
-        let receipt = attempt.conversation.send(Input {
+        let steers = &self.machine.head().steers;
+        let steer = steers.iter().find(|steer| steer.id == id);
+        let (Some(steer), Some(attempt)) = (steer, &mut self.agent_io.attempt) else {
+            return Err("the attempt is over".into());
+        };
+        let text = steer.text.clone();
+        let input = Input {
             id: format!("steer-{id}"),
-            ..Input::new(prompt::steer_note(text))
-        })?;
-        attempt.sent.insert(receipt.id, id);
-        self.write_transcript(|transcript| transcript.note(at, "steer", text));
-        let state = SteerState::Delivered;
-        Ok(Happening::SteerMoved { id, state })
+            ..Input::new(prompt::steer_note(&text))
+        };
+        let receipt = attempt.conversation.send(input);
+        let receipt = receipt.map_err(|e| e.to_string())?;
+        attempt.receipts.insert(receipt.id, id);
+        self.write_transcript(|transcript| transcript.note(at, "steer", &text));
+        Ok(())
     }
 
     /// Continues in the session of an interrupted turn, in the same process if that lives.
     pub(super) fn go_on(&mut self, drivers: &DriverFactory) -> Vec<Happening> {
-        let moment = self.moment();
-        let Some(attempt) = &mut self.agent_io.attempt else {
-            let why = "there is no agent to go on with".into();
-            return vec![Happening::TurnEnded(TurnOutcome::Failed(why))];
-        };
         let mut happenings = Vec::new();
-        for effect in attempt.machine.step(moment, AttemptInput::Continue) {
+        for effect in self.decide(AttemptInput::Continue) {
             let done = match effect {
-                AttemptEffect::Start { replace } => self.reconnect(drivers, replace),
-                AttemptEffect::Continue => self.say_unseen(&mut happenings),
+                AttemptEffect::Start { replace, session } => {
+                    self.reconnect(drivers, replace, session)
+                }
+                AttemptEffect::Send { steer, again } => self.send_steer(steer).map(|()| {
+                    happenings.extend(self.step_attempt(AttemptInput::Sent { steer, again }));
+                }),
+                AttemptEffect::SendContinue => self.send_continue(),
                 effect => {
                     happenings.extend(self.carry_out(effect));
                     Ok(())
@@ -204,35 +187,23 @@ impl Runner {
         happenings
     }
 
-    /// Sends the agent the steers that it has not seen; without any, a message to continue.
-    fn say_unseen(&mut self, happenings: &mut Vec<Happening>) -> Result<(), String> {
-        // What was sent and not taken is delivered by the conversation itself.
-        let attempt = self.agent_io.attempt.iter();
-        let sent: Vec<u32> = attempt.flat_map(|it| it.sent.values().copied()).collect();
-        let unseen = self.machine.head().unseen_steers();
-        let steers: Vec<_> = unseen.filter(|s| !sent.contains(&s.id)).cloned().collect();
-        for steer in &steers {
-            let said = self.say(steer.id, &steer.text).map_err(|e| e.to_string())?;
-            happenings.push(said);
-        }
+    fn send_continue(&mut self) -> Result<(), String> {
         let attempt = self.agent_io.attempt.as_ref();
-        if let (true, Some(attempt)) = (steers.is_empty() && sent.is_empty(), attempt) {
-            let sent = attempt.conversation.send(Input::new(prompt::GO_ON));
-            sent.map_err(|e| e.to_string())?;
-        }
-        Ok(())
+        let attempt = attempt.ok_or("the attempt is over")?;
+        let sent = attempt.conversation.send(Input::new(prompt::GO_ON));
+        sent.map(|_| ()).map_err(|e| e.to_string())
     }
 
     /// Begins to start a new process in the session of the present attempt. What is sent meanwhile is delivered then.
-    fn reconnect(&mut self, drivers: &DriverFactory, replace: bool) -> Result<(), String> {
-        let session = self.machine.head().session.clone();
-        let session = session.ok_or("the agent is gone, and its session has no name")?;
+    fn reconnect(
+        &mut self,
+        drivers: &DriverFactory,
+        replace: bool,
+        session: String,
+    ) -> Result<(), String> {
         let driver = drivers(self.phase(), self.context("")).map_err(|e| e.to_string())?;
-        let attempt = self
-            .agent_io
-            .attempt
-            .as_mut()
-            .ok_or("the attempt is over")?;
+        let attempt = self.agent_io.attempt.as_mut();
+        let attempt = attempt.ok_or("the attempt is over")?;
         if replace {
             let (conversation, primary) = Conversation::new(driver, Default::default());
             attempt.replace(conversation, primary);

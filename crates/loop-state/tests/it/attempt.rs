@@ -4,39 +4,64 @@ use std::time::{Duration, Instant};
 
 use loop_state::times::{INTERRUPTED_TURN, POLITE_STOP};
 use loop_state::{
-    AgentState, AttemptEffect, AttemptInput, AttemptMachine, Moment, PauseAfter, TurnEndKind,
-    TurnOutcome,
+    AgentState, AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Head, Machine, Moment,
+    PauseAfter, Request, Timestamp, TurnEndKind, TurnOutcome,
 };
+
+use crate::{at, rules};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const BUDGET: Duration = Duration::from_secs(8);
 
 struct Trace {
     machine: AttemptMachine,
-    moment: Moment,
+    head: Head,
+    now: Instant,
+}
+
+fn options() -> AttemptOptions {
+    AttemptOptions {
+        understands: true,
+        interruptible: true,
+        steerable: true,
+        patience: HOUR,
+        promise: Some("DONE".into()),
+        footprint: None,
+    }
 }
 
 impl Trace {
     /// Begins an attempt whose agent runs.
     fn new() -> Self {
-        let moment = Moment {
-            now: Instant::now(),
-            budget: BUDGET,
-            frozen: false,
-            pausing: false,
-        };
-        let machine = AttemptMachine::new(true, HOUR);
-        let mut trace = Self { machine, moment };
+        let mut trace = Self::with(options());
         assert_eq!(trace.then(AttemptInput::Started), []);
         trace
     }
 
+    /// Begins an attempt whose agent is being started.
+    fn with(options: AttemptOptions) -> Self {
+        let mut head = Head::new(rules(|_| {})).unwrap();
+        head.session = Some("s".into());
+        Self {
+            machine: AttemptMachine::new(options),
+            head,
+            now: Instant::now(),
+        }
+    }
+
     fn then(&mut self, input: AttemptInput) -> Vec<AttemptEffect> {
-        self.machine.step(self.moment, input)
+        let moment = Moment {
+            head: &self.head,
+            now: self.now,
+            at: Timestamp(0),
+            budget: BUDGET,
+            frozen: false,
+        };
+        self.machine.step(moment, input)
     }
 
     fn at_deadline(&mut self) -> Vec<AttemptEffect> {
-        self.moment.now = self.machine.deadline(false).unwrap();
+        self.now = self.machine.deadline(false).unwrap();
         self.then(AttemptInput::Time)
     }
 }
@@ -58,18 +83,34 @@ fn tool_finished() -> AttemptInput {
     AttemptInput::ToolFinished("1".into())
 }
 
-fn turn_ended(how: TurnEndKind, outcome: TurnOutcome) -> AttemptInput {
-    let (pending, exited) = (false, false);
+fn turn_ended(how: TurnEndKind) -> AttemptInput {
     AttemptInput::TurnEnded {
         how,
-        outcome,
-        pending,
-        exited,
+        detail: String::new(),
+        why: "why".into(),
+        pending: false,
+        exited: false,
+    }
+}
+
+/// Returns the end of an interrupted turn behind which a message waits.
+fn interrupted_for_another() -> AttemptInput {
+    AttemptInput::TurnEnded {
+        how: TurnEndKind::Interrupted,
+        detail: String::new(),
+        why: "why".into(),
+        pending: true,
+        exited: false,
     }
 }
 
 fn completed() -> AttemptInput {
-    turn_ended(TurnEndKind::Completed, TurnOutcome::Completed)
+    turn_ended(TurnEndKind::Completed)
+}
+
+fn message(text: &str) -> AttemptInput {
+    let (text, partial) = (text.into(), false);
+    AttemptInput::Message { text, partial }
 }
 
 /// Returns what an attempt reports of its turn.
@@ -89,7 +130,7 @@ fn x114c_a_task_that_ends_gives_the_others_time() {
     let effects = trace.then(completed());
     assert!(effects.contains(&AttemptEffect::Holding { tasks: 2 }));
     let first = trace.machine.deadline(false);
-    trace.moment.now += Duration::from_secs(60);
+    trace.now += Duration::from_secs(60);
     trace.then(AttemptInput::BackgroundTasks(3));
     assert_eq!(
         trace.machine.deadline(false),
@@ -97,7 +138,7 @@ fn x114c_a_task_that_ends_gives_the_others_time() {
         "one more is no progress"
     );
     trace.then(AttemptInput::BackgroundTasks(2));
-    assert_eq!(trace.machine.deadline(false), Some(trace.moment.now + HOUR));
+    assert_eq!(trace.machine.deadline(false), Some(trace.now + HOUR));
     assert_eq!(trace.machine.deadline(true), None, "it is suspended");
     assert_eq!(trace.machine.held_for(), Some(2));
     trace.then(turn_began(false));
@@ -133,24 +174,17 @@ fn an_agent_that_is_gone_holds_nothing() {
 #[test]
 fn the_turn_before_one_that_the_agent_began_by_itself_counts() {
     let own = [
-        (
-            TurnEndKind::Failed,
-            TurnOutcome::Failed("no".into()),
-            TurnOutcome::Completed,
-        ),
-        (
-            TurnEndKind::Completed,
-            TurnOutcome::Claimed,
-            TurnOutcome::Claimed,
-        ),
+        (TurnEndKind::Failed, "", TurnOutcome::Completed),
+        (TurnEndKind::Completed, "DONE", TurnOutcome::Claimed),
     ];
-    for (how, outcome, expected) in own {
+    for (how, text, expected) in own {
         let mut trace = Trace::new();
         trace.then(AttemptInput::BackgroundTasks(1));
         trace.then(completed());
         trace.then(turn_began(false));
         trace.then(AttemptInput::BackgroundTasks(0));
-        let effects = trace.then(turn_ended(how, outcome));
+        trace.then(message(text));
+        let effects = trace.then(turn_ended(how));
         assert_eq!(reports(&effects), [&expected]);
     }
 }
@@ -158,14 +192,14 @@ fn the_turn_before_one_that_the_agent_began_by_itself_counts() {
 #[test]
 fn a_stopped_agent_has_its_time_and_then_its_tree_is_ended() {
     let mut trace = Trace::new();
-    let began = trace.moment.now;
+    let began = trace.now;
     let effects = trace.then(AttemptInput::Stop { at_once: false });
     assert_eq!(effects, [AttemptEffect::Interrupt { drop_queued: true }]);
     assert_eq!(trace.machine.deadline(false), Some(began + POLITE_STOP));
     let by = began + BUDGET;
     assert_eq!(trace.at_deadline(), [AttemptEffect::End { by }]);
     assert_eq!(trace.then(AttemptInput::TreeGone), []);
-    let died = turn_ended(TurnEndKind::Died, TurnOutcome::Failed("gone".into()));
+    let died = turn_ended(TurnEndKind::Died);
     assert_eq!(reports(&trace.then(died)), [&TurnOutcome::Stopped]);
 }
 
@@ -173,7 +207,7 @@ fn a_stopped_agent_has_its_time_and_then_its_tree_is_ended() {
 fn an_abort_leaves_the_agent_no_time() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::Stop { at_once: false });
-    let by = trace.moment.now + Duration::from_secs(1);
+    let by = trace.now + Duration::from_secs(1);
     trace.then(AttemptInput::Abort { by });
     assert_eq!(trace.at_deadline(), [AttemptEffect::End { by }]);
 }
@@ -181,39 +215,42 @@ fn an_abort_leaves_the_agent_no_time() {
 #[test]
 fn a_turn_that_ignores_an_interrupt_is_ended_and_its_session_continues() {
     let mut trace = Trace::new();
-    let began = trace.moment.now;
-    trace.then(AttemptInput::Interrupt { unread: false });
+    let began = trace.now;
+    trace.then(AttemptInput::Interrupt);
     assert_eq!(
         trace.machine.deadline(false),
         Some(began + INTERRUPTED_TURN)
     );
     // A second press does not give it more time.
-    trace.moment.now += Duration::from_secs(1);
-    trace.then(AttemptInput::Interrupt { unread: false });
+    trace.now += Duration::from_secs(1);
+    trace.then(AttemptInput::Interrupt);
     assert_eq!(
         trace.machine.deadline(false),
         Some(began + INTERRUPTED_TURN)
     );
     let effects = trace.at_deadline();
     assert_eq!(effects[0], AttemptEffect::InterruptOverdue);
-    trace.then(turn_ended(
-        TurnEndKind::Died,
-        TurnOutcome::Failed("gone".into()),
-    ));
+    trace.then(turn_ended(TurnEndKind::Died));
     let effects = trace.then(AttemptInput::TreeGone);
     assert_eq!(reports(&effects), [&TurnOutcome::Interrupted]);
     let replace = true;
     assert_eq!(
         trace.then(AttemptInput::Continue),
-        [AttemptEffect::Start { replace }, AttemptEffect::Continue]
+        [
+            AttemptEffect::Start {
+                replace,
+                session: "s".into()
+            },
+            AttemptEffect::SendContinue
+        ]
     );
 }
 
 #[test]
 fn an_interrupt_before_the_agent_runs_is_made_when_it_does() {
     let mut trace = Trace::new();
-    trace.machine = AttemptMachine::new(true, HOUR);
-    assert_eq!(trace.then(AttemptInput::Interrupt { unread: false }), []);
+    trace.machine = AttemptMachine::new(options());
+    assert_eq!(trace.then(AttemptInput::Interrupt), []);
     let drop_queued = false;
     assert_eq!(
         trace.then(AttemptInput::Started),
@@ -227,7 +264,7 @@ fn a_pause_interrupts_the_turn_when_the_last_tool_ends() {
         let mut trace = Trace::new();
         trace.then(tool_started());
         trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
-        trace.moment.pausing = pausing;
+        trace.head.pausing = pausing;
         let interrupts = trace.then(tool_finished()).len();
         assert_eq!(interrupts, usize::from(pausing), "a pause may be withdrawn");
     }
@@ -236,10 +273,10 @@ fn a_pause_interrupts_the_turn_when_the_last_tool_ends() {
 #[test]
 fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
     let pause = AttemptInput::PauseAt(PauseAfter::Tool);
-    let interrupt = AttemptInput::Interrupt { unread: true };
+    let interrupt = AttemptInput::Interrupt;
     for requests in [[pause.clone(), interrupt.clone()], [interrupt, pause]] {
         let mut trace = Trace::new();
-        trace.moment.pausing = true;
+        trace.head.pausing = true;
         for request in requests {
             trace.then(request);
         }
@@ -250,12 +287,7 @@ fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
             "the turn is already to end"
         );
         // The message gets a turn of its own.
-        trace.then(AttemptInput::TurnEnded {
-            how: TurnEndKind::Interrupted,
-            outcome: TurnOutcome::Failed("cut".into()),
-            pending: true,
-            exited: false,
-        });
+        trace.then(interrupted_for_another());
         trace.then(tool_started());
         let drop_queued = false;
         assert_eq!(
@@ -268,19 +300,14 @@ fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
 #[test]
 fn a_pause_at_a_tool_outlives_the_turn_of_a_message_that_waited() {
     let mut trace = Trace::new();
-    trace.moment.pausing = true;
+    trace.head.pausing = true;
     trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
     for _turn in 0..2 {
         trace.then(tool_started());
         let drop_queued = false;
         let interrupt = AttemptEffect::Interrupt { drop_queued };
         assert_eq!(trace.then(tool_finished()), [interrupt]);
-        trace.then(AttemptInput::TurnEnded {
-            how: TurnEndKind::Interrupted,
-            outcome: TurnOutcome::Failed("cut".into()),
-            pending: true,
-            exited: false,
-        });
+        trace.then(interrupted_for_another());
     }
 }
 
@@ -289,7 +316,7 @@ fn a_pause_at_a_tool_that_was_withdrawn_stays_withdrawn() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
     for pausing in [false, true] {
-        trace.moment.pausing = pausing;
+        trace.head.pausing = pausing;
         trace.then(tool_started());
         assert_eq!(trace.then(tool_finished()), []);
     }
@@ -298,10 +325,10 @@ fn a_pause_at_a_tool_that_was_withdrawn_stays_withdrawn() {
 #[test]
 fn a_second_stop_gives_no_more_time() {
     let mut trace = Trace::new();
-    let by = trace.moment.now + BUDGET;
+    let by = trace.now + BUDGET;
     trace.then(AttemptInput::Stop { at_once: false });
     let until = trace.machine.deadline(false);
-    trace.moment.now += Duration::from_secs(1);
+    trace.now += Duration::from_secs(1);
     trace.then(AttemptInput::Stop { at_once: false });
     assert_eq!(trace.machine.deadline(false), until);
     assert_eq!(trace.at_deadline(), [AttemptEffect::End { by }]);
@@ -310,9 +337,9 @@ fn a_second_stop_gives_no_more_time() {
 #[test]
 fn the_tree_of_a_turn_is_ended_before_a_long_wait() {
     let mut trace = Trace::new();
-    let outcome = TurnOutcome::Transient("net".into());
-    let effects = trace.then(turn_ended(TurnEndKind::Failed, outcome.clone()));
-    let by = trace.moment.now + BUDGET;
+    let outcome = TurnOutcome::Transient("why".into());
+    let effects = trace.then(turn_ended(TurnEndKind::ProtocolError));
+    let by = trace.now + BUDGET;
     assert!(effects.contains(&AttemptEffect::End { by }));
     let effects = trace.then(AttemptInput::TreeGone);
     assert_eq!(reports(&effects), [&outcome]);
@@ -323,19 +350,19 @@ fn a_stopped_agent_is_not_interrupted_for_a_person() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::Stop { at_once: false });
     let until = trace.machine.deadline(false);
-    assert_eq!(trace.then(AttemptInput::Interrupt { unread: false }), []);
+    assert_eq!(trace.then(AttemptInput::Interrupt), []);
     assert_eq!(trace.machine.deadline(false), until);
 }
 
 #[test]
 fn a_new_process_has_nothing_of_the_one_before_it() {
     let mut trace = Trace::new();
-    trace.moment.pausing = true;
+    trace.head.pausing = true;
     trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
     trace.then(AttemptInput::BackgroundTasks(1));
-    trace.then(AttemptInput::Interrupt { unread: false });
+    trace.then(AttemptInput::Interrupt);
     trace.then(tool_started());
-    let died = turn_ended(TurnEndKind::Died, TurnOutcome::Failed("gone".into()));
+    let died = turn_ended(TurnEndKind::Died);
     trace.then(AttemptInput::Exited);
     assert_eq!(reports(&trace.then(died)), [&TurnOutcome::Interrupted]);
     assert!(!trace.machine.is_busy(), "its tool is over");
@@ -351,11 +378,8 @@ fn a_stop_reports_a_turn_that_could_not_begin_whether_its_tree_ended_before_or_a
     let not_started = || AttemptInput::NotStarted(TurnOutcome::Failed("it is over".into()));
     for tree_first in [true, false] {
         let mut trace = Trace::new();
-        trace.then(AttemptInput::Interrupt { unread: false });
-        trace.then(turn_ended(
-            TurnEndKind::Interrupted,
-            TurnOutcome::Interrupted,
-        ));
+        trace.then(AttemptInput::Interrupt);
+        trace.then(turn_ended(TurnEndKind::Interrupted));
         trace.then(AttemptInput::Continue);
         trace.then(AttemptInput::Stop { at_once: true });
         let (first, second) = match tree_first {
@@ -372,12 +396,7 @@ fn a_stop_reports_a_turn_that_could_not_begin_whether_its_tree_ended_before_or_a
 fn a_session_that_is_being_closed_continues_nothing() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::BackgroundTasks(1));
-    trace.then(AttemptInput::TurnEnded {
-        how: TurnEndKind::Completed,
-        outcome: TurnOutcome::Completed,
-        pending: false,
-        exited: false,
-    });
+    trace.then(completed());
     assert_eq!(trace.at_deadline(), [AttemptEffect::Close { tasks: 1 }]);
     assert_eq!(trace.then(AttemptInput::Continue), []);
     let effects = trace.then(AttemptInput::Closed);
@@ -391,7 +410,7 @@ fn suspended_time_moves_every_deadline() {
     let before = trace.machine.deadline(false).unwrap();
     trace.then(AttemptInput::Thawed(HOUR));
     assert_eq!(trace.machine.deadline(false), Some(before + HOUR));
-    let by = trace.moment.now + HOUR + BUDGET;
+    let by = trace.now + HOUR + BUDGET;
     assert_eq!(trace.at_deadline(), [AttemptEffect::End { by }]);
 }
 
@@ -414,32 +433,238 @@ fn steers_count_as_read_when_the_agent_answers() {
     assert_eq!(trace.then(AttemptInput::Answered), []);
 }
 
+/// Returns what the end of the turn comes to.
+fn outcome(trace: &mut Trace, how: TurnEndKind) -> TurnOutcome {
+    let effects = trace.then(turn_ended(how));
+    let outcome = effects.into_iter().find_map(|effect| match effect {
+        AttemptEffect::TurnOver { outcome, .. } => Some(outcome),
+        _ => None,
+    });
+    outcome.unwrap()
+}
+
 #[test]
 fn a_promise_of_an_earlier_turn_does_not_count() {
-    let mut trace = Trace::new();
-    let text = "DONE".to_owned();
-    let partial = false;
-    trace.then(AttemptInput::Message { text, partial });
-    assert!(trace.machine.has_claimed("DONE"));
-    let steers = Vec::new();
-    // More messages for the same turn change nothing.
-    trace.then(AttemptInput::TurnBegan {
-        injected: true,
-        has_inputs: true,
-        steers,
-    });
-    assert!(trace.machine.has_claimed("DONE"));
-    trace.then(turn_began(false));
-    assert!(!trace.machine.has_claimed("DONE"));
-    assert_eq!(trace.machine.take_result(), None);
+    for (injected, expected) in [
+        (true, TurnOutcome::Claimed),
+        (false, TurnOutcome::Completed),
+    ] {
+        let mut trace = Trace::new();
+        trace.then(message("DONE"));
+        trace.then(AttemptInput::TurnBegan {
+            injected,
+            has_inputs: true,
+            steers: Vec::new(),
+        });
+        assert_eq!(outcome(&mut trace, TurnEndKind::Completed), expected);
+    }
 }
 
 #[test]
 fn output_counts_as_the_answer_only_of_an_agent_whose_output_is_not_parsed() {
-    for understands in [true, false] {
-        let mut trace = Trace::new();
-        trace.machine = AttemptMachine::new(understands, HOUR);
+    for (understands, expected) in [
+        (true, TurnOutcome::Completed),
+        (false, TurnOutcome::Claimed),
+    ] {
+        let mut trace = Trace::with(AttemptOptions {
+            understands,
+            ..options()
+        });
+        trace.then(AttemptInput::Started);
         trace.then(AttemptInput::Line(b"DONE".to_vec()));
-        assert_eq!(trace.machine.has_claimed("DONE"), !understands);
+        assert_eq!(outcome(&mut trace, TurnEndKind::Completed), expected);
+    }
+}
+
+#[test]
+fn a_limit_that_the_agent_reported_is_the_one_that_its_turn_waits_for() {
+    let mut trace = Trace::new();
+    trace.then(AttemptInput::Limited(Some(Timestamp(5))));
+    let expected = TurnOutcome::RateLimited {
+        reset: Some(Timestamp(5)),
+        why: "why".into(),
+    };
+    assert_eq!(outcome(&mut trace, TurnEndKind::RateLimited), expected);
+}
+
+#[test]
+fn a_result_is_reported_of_a_completed_turn_before_another_phase() {
+    for (phases, how, is_said) in [
+        (1, TurnEndKind::Completed, false),
+        (2, TurnEndKind::Completed, true),
+        (2, TurnEndKind::Failed, false),
+    ] {
+        let mut trace = Trace::new();
+        let first = trace.head.rules.phases[0].clone();
+        trace.head.rules.phases.resize(phases, first);
+        trace.then(message("the plan"));
+        let effects = trace.then(turn_ended(how));
+        let said = AttemptEffect::Said("the plan".into());
+        assert_eq!(effects.contains(&said), is_said, "{phases} {how:?}");
+        trace.head.phase = 1;
+        trace.then(turn_began(true));
+        trace.then(message("the plan"));
+        let effects = trace.then(turn_ended(how));
+        assert!(!effects.contains(&said), "{phases} {how:?}");
+    }
+}
+
+#[test]
+fn a_turn_did_nothing_if_it_left_no_trace_and_nobody_is_in_a_hurry() {
+    for (footprint, hurried, expected) in [
+        (Some(1), false, vec![AttemptEffect::NothingDone]),
+        (Some(1), true, vec![]),
+        (Some(2), false, vec![]),
+        (None, false, vec![]),
+    ] {
+        let mut trace = Trace::with(AttemptOptions {
+            footprint: Some(1),
+            ..options()
+        });
+        trace.then(AttemptInput::Started);
+        let effects = trace.then(completed());
+        assert!(effects.contains(&AttemptEffect::Look));
+        let looked = AttemptInput::Looked { footprint, hurried };
+        assert_eq!(trace.then(looked), expected);
+    }
+    // A call of a tool is a trace.
+    let mut trace = Trace::new();
+    trace.then(tool_started());
+    trace.then(tool_finished());
+    assert!(!trace.then(completed()).contains(&AttemptEffect::Look));
+}
+
+#[test]
+fn a_steer_goes_to_the_turn_that_runs_by_what_the_agent_can() {
+    let send = AttemptEffect::Send {
+        steer: 7,
+        again: false,
+    };
+    let (delivered, next) = (
+        AttemptEffect::SteerDelivered(7),
+        AttemptEffect::NextPrompt(7),
+    );
+    for (interruptible, steerable, delivers, sent) in [
+        (true, true, &send, &delivered),
+        // It gets a turn of its own, unless it comes too late for that.
+        (true, false, &send, &next),
+        (false, false, &next, &next),
+    ] {
+        let mut trace = Trace::with(AttemptOptions {
+            interruptible,
+            steerable,
+            ..options()
+        });
+        trace.then(AttemptInput::Started);
+        let deliver = AttemptInput::Deliver(7);
+        assert_eq!(trace.then(deliver), std::slice::from_ref(delivers));
+        if *delivers == send {
+            let again = false;
+            let report = AttemptInput::Sent { steer: 7, again };
+            assert_eq!(trace.then(report), std::slice::from_ref(sent));
+        }
+    }
+    let mut trace = Trace::new();
+    trace.then(AttemptInput::Exited);
+    let effects = trace.then(AttemptInput::Deliver(7));
+    let next = std::slice::from_ref(&next);
+    assert_eq!(effects, next, "its process is gone");
+    assert_eq!(trace.then(AttemptInput::Dropped(7)), next);
+    assert_eq!(AttemptMachine::absent(&AttemptInput::Deliver(7)), next);
+}
+
+/// Returns a run whose agent works, and that has recorded these messages.
+fn run_with_steers(texts: &[&str]) -> Head {
+    let mut machine = Machine::new(rules(|_| {})).unwrap();
+    machine.step(at(0, loop_state::Happening::Started));
+    for text in texts {
+        let (text, now) = ((*text).to_owned(), false);
+        let request = Request::Steer { text, now };
+        machine.step(at(1, loop_state::Happening::Requested(request)));
+    }
+    let mut head = machine.head().clone();
+    head.session = Some("s".into());
+    head
+}
+
+#[test]
+fn an_interrupted_session_continues_with_the_messages_that_were_not_sent() {
+    let again = true;
+    let send = |steer| AttemptEffect::Send { steer, again };
+    for (sent, expected) in [
+        (vec![], vec![send(1), send(2)]),
+        (vec![1], vec![send(2)]),
+        // The conversation delivers what was sent.
+        (vec![1, 2], vec![]),
+    ] {
+        let mut trace = Trace::new();
+        trace.head = run_with_steers(&["one", "two"]);
+        for steer in &sent {
+            let (steer, again) = (*steer, false);
+            trace.then(AttemptInput::Sent { steer, again });
+        }
+        trace.then(AttemptInput::Interrupt);
+        trace.then(turn_ended(TurnEndKind::Interrupted));
+        assert_eq!(trace.then(AttemptInput::Continue), expected, "{sent:?}");
+        // A steer that continues the session is delivered, whatever the agent can.
+        let report = AttemptInput::Sent { steer: 2, again };
+        assert_eq!(trace.then(report), [AttemptEffect::SteerDelivered(2)]);
+    }
+    let mut trace = Trace::new();
+    trace.then(AttemptInput::Interrupt);
+    trace.then(turn_ended(TurnEndKind::Interrupted));
+    let effects = trace.then(AttemptInput::Continue);
+    assert_eq!(effects, [AttemptEffect::SendContinue]);
+}
+
+#[test]
+fn a_conversation_that_is_replaced_has_nothing_of_what_was_sent() {
+    let mut trace = Trace::new();
+    trace.head = run_with_steers(&["one"]);
+    let (steer, again) = (1, false);
+    trace.then(AttemptInput::Sent { steer, again });
+    trace.then(AttemptInput::Interrupt);
+    trace.at_deadline();
+    trace.then(turn_ended(TurnEndKind::Died));
+    trace.then(AttemptInput::TreeGone);
+    let effects = trace.then(AttemptInput::Continue);
+    let again = true;
+    assert_eq!(effects[1], AttemptEffect::Send { steer, again });
+}
+
+#[test]
+fn a_session_without_a_name_fails_where_its_agent_is_gone() {
+    let mut trace = Trace::new();
+    trace.head.session = None;
+    trace.then(AttemptInput::Interrupt);
+    trace.then(turn_ended(TurnEndKind::Interrupted));
+    trace.then(AttemptInput::Exited);
+    let effects = trace.then(AttemptInput::Continue);
+    let why = "the agent is gone, and its session has no name";
+    assert_eq!(
+        effects,
+        [AttemptEffect::Report(TurnOutcome::Failed(why.into()))]
+    );
+    let effects = AttemptMachine::absent(&AttemptInput::Continue);
+    assert!(matches!(&reports(&effects)[..], [TurnOutcome::Failed(_)]));
+    assert_eq!(AttemptMachine::absent(&AttemptInput::Interrupt), []);
+}
+
+#[test]
+fn a_message_that_was_sent_outlives_an_interrupt_of_a_turn_that_waits_for_tasks() {
+    for is_sent in [false, true] {
+        let mut trace = Trace::new();
+        trace.then(AttemptInput::BackgroundTasks(1));
+        trace.then(completed());
+        if is_sent {
+            let (steer, again) = (1, false);
+            trace.then(AttemptInput::Sent { steer, again });
+        }
+        let effects = trace.then(AttemptInput::Interrupt);
+        let expected: &[_] = match is_sent {
+            true => &[],
+            false => &[&TurnOutcome::Interrupted],
+        };
+        assert_eq!(reports(&effects), expected);
     }
 }

@@ -6,9 +6,11 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use loop_state::{
-    AgentState, AttemptEffect, AttemptInput, AttemptMachine, Moment, PauseAfter, TurnEndKind,
-    TurnOutcome,
+    AgentState, AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Head, Moment,
+    PauseAfter, Timestamp, TurnEndKind, TurnOutcome,
 };
+
+use crate::rules;
 
 const BUDGET: Duration = Duration::from_secs(8);
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -63,7 +65,13 @@ type Sabotage = fn(&AttemptInput, &mut Vec<AttemptEffect>);
 
 fn first() -> State {
     State {
-        machine: AttemptMachine::new(true, PATIENCE),
+        machine: AttemptMachine::new(AttemptOptions {
+            understands: true,
+            interruptible: true,
+            steerable: true,
+            patience: PATIENCE,
+            ..AttemptOptions::default()
+        }),
         world: World {
             now: Duration::ZERO,
             starting: true,
@@ -101,6 +109,17 @@ fn first_with_tools() -> State {
     state
 }
 
+fn turn_ended(how: TurnEndKind, pending: bool, exited: bool) -> AttemptInput {
+    let (detail, why) = (String::new(), "why".into());
+    AttemptInput::TurnEnded {
+        how,
+        detail,
+        why,
+        pending,
+        exited,
+    }
+}
+
 /// Returns what can happen in this world.
 fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
     let (world, machine) = (&state.world, &state.machine);
@@ -127,18 +146,13 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
     }
     if speaks && world.turn {
         add(AttemptInput::Answered);
-        for (how, outcome) in [
-            (TurnEndKind::Completed, TurnOutcome::Completed),
-            (TurnEndKind::Interrupted, TurnOutcome::Failed("cut".into())),
-            (TurnEndKind::Failed, TurnOutcome::Transient("net".into())),
+        for how in [
+            TurnEndKind::Completed,
+            TurnEndKind::Interrupted,
+            TurnEndKind::ProtocolError,
         ] {
             for pending in [false, true] {
-                add(AttemptInput::TurnEnded {
-                    how,
-                    outcome: outcome.clone(),
-                    pending,
-                    exited: false,
-                });
+                add(turn_ended(how, pending, false));
             }
         }
         if world.asks_left > 0 || world.ask {
@@ -164,12 +178,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
         add(AttemptInput::Heard);
     }
     if !world.process && world.turn && !world.silent && !world.starting {
-        add(AttemptInput::TurnEnded {
-            how: TurnEndKind::Died,
-            outcome: TurnOutcome::Failed("gone".into()),
-            pending: false,
-            exited: true,
-        });
+        add(turn_ended(TurnEndKind::Died, false, true));
     }
     if world.closing {
         add(AttemptInput::Closed);
@@ -179,12 +188,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
     }
     if world.tree == Tree::Gone && !world.silent {
         if world.turn {
-            add(AttemptInput::TurnEnded {
-                how: TurnEndKind::Interrupted,
-                outcome: TurnOutcome::Failed("stopped".into()),
-                pending: false,
-                exited: true,
-            });
+            add(turn_ended(TurnEndKind::Interrupted, false, true));
         } else {
             add(AttemptInput::Silent);
         }
@@ -200,7 +204,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
     }
     if world.presses_left > 0 {
         if world.stop_by.is_none() {
-            add(AttemptInput::Interrupt { unread: false });
+            add(AttemptInput::Interrupt);
             for at_once in [false, true] {
                 add(AttemptInput::Stop { at_once });
             }
@@ -271,7 +275,7 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
             world.starting &= world.silent;
             (world.process, world.closing) = (false, false);
         }
-        AttemptInput::Interrupt { .. } => world.presses_left -= 1,
+        AttemptInput::Interrupt => world.presses_left -= 1,
         AttemptInput::Continue => {
             world.presses_left -= 1;
             world.pausing = false;
@@ -320,7 +324,7 @@ fn carry_out(
             let is_first = !std::mem::replace(&mut world.prompted, true);
             keeps(is_first, "a prompt is answered once")?;
         }
-        AttemptEffect::Start { replace } => {
+        AttemptEffect::Start { replace, .. } => {
             if world.process || world.starting {
                 return Err("an agent is started where none runs");
             }
@@ -397,7 +401,7 @@ fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
 /// Returns whether an input comes although neither a person nor an agent does anything for it. Until a stop, the agent may end its turn as well.
 fn comes_anyway(world: &World, input: &AttemptInput) -> bool {
     match input {
-        AttemptInput::Interrupt { .. }
+        AttemptInput::Interrupt
         | AttemptInput::Stop { .. }
         | AttemptInput::Abort { .. }
         | AttemptInput::Continue
@@ -450,6 +454,11 @@ fn history(nodes: &[Node], mut at: usize) -> String {
 /// Tries everything from a beginning; returns the number of states, or the history of the first broken promise.
 fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
     let epoch = Instant::now();
+    let heads = [false, true].map(|pausing| {
+        let mut head = Head::new(rules(|_| {})).unwrap();
+        (head.session, head.pausing) = (Some("s".into()), pausing);
+        head
+    });
     let (mut known, mut edges, mut at) = (HashMap::new(), Vec::new(), 0);
     known.insert((state.machine.clone(), state.world.clone()), 0);
     let mut nodes = vec![Node { state, from: None }];
@@ -459,13 +468,14 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
             let mut after = state.clone();
             happen(&mut after.world, when, &input);
             let moment = Moment {
+                head: &heads[usize::from(after.world.pausing)],
+                at: Timestamp(0),
                 now: epoch + when,
                 budget: match after.world.stop_by {
                     Some(by) => by.saturating_sub(when),
                     None => BUDGET,
                 },
                 frozen: false,
-                pausing: after.world.pausing,
             };
             let mut effects = after.machine.step(moment, input.clone());
             sabotage(&input, &mut effects);

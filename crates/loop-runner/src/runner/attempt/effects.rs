@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use agent_duplex::Queued;
-use loop_state::{AttemptEffect, AttemptInput, Happening, Moment, SteerState, TurnOutcome, times};
+use loop_state::{
+    AttemptEffect, AttemptInput, AttemptMachine, Happening, Moment, SteerState, TurnOutcome, times,
+};
 use tokio::time::Instant;
 
 use crate::news::News;
@@ -11,24 +13,25 @@ use crate::runner::Runner;
 use crate::runner::halt::failure;
 
 impl Runner {
-    /// Returns the circumstances in which the attempt machine takes an input.
-    pub(in crate::runner) fn moment(&mut self) -> Moment {
-        let budget = self.budget();
-        let head = self.machine.head();
-        Moment {
+    /// Gives an input to the machine of the attempt and returns what it decides.
+    pub(in crate::runner) fn decide(&mut self, input: AttemptInput) -> Vec<AttemptEffect> {
+        let (at, budget) = (self.clock.now(), self.budget());
+        let moment = Moment {
+            head: self.machine.head(),
             now: Instant::now().into_std(),
+            at,
             budget,
             frozen: self.frozen_at.is_some(),
-            pausing: head.pausing && !head.halting,
+        };
+        match &mut self.agent_io.attempt {
+            Some(attempt) => attempt.machine.step(moment, input),
+            None => AttemptMachine::absent(&input),
         }
     }
 
-    /// Gives an input to the machine of the attempt, if there is one, and carries out what it decides.
+    /// Gives an input to the machine of the attempt and carries out what it decides.
     pub(in crate::runner) fn step_attempt(&mut self, input: AttemptInput) -> Vec<Happening> {
-        let moment = self.moment();
-        let effects = self.agent_io.attempt.as_mut();
-        let effects = effects.map(|attempt| attempt.machine.step(moment, input));
-        let effects = effects.unwrap_or_default().into_iter();
+        let effects = self.decide(input).into_iter();
         effects.flat_map(|effect| self.carry_out(effect)).collect()
     }
 
@@ -36,6 +39,26 @@ impl Runner {
     pub(in crate::runner) fn carry_out(&mut self, effect: AttemptEffect) -> Vec<Happening> {
         match effect {
             AttemptEffect::Prompted => return vec![Happening::Prompted],
+            AttemptEffect::NothingDone => return vec![Happening::NothingDone],
+            AttemptEffect::Said(result) => return vec![Happening::Said(result)],
+            AttemptEffect::SteerDelivered(id) => {
+                let state = SteerState::Delivered;
+                return vec![Happening::SteerMoved { id, state }];
+            }
+            AttemptEffect::NextPrompt(steer) => self.tell(News::NextPrompt(steer)),
+            AttemptEffect::Send {
+                steer,
+                again: false,
+            } => {
+                let input = match self.send_steer(steer) {
+                    Ok(()) => AttemptInput::Sent {
+                        steer,
+                        again: false,
+                    },
+                    Err(_) => AttemptInput::Dropped(steer),
+                };
+                return self.step_attempt(input);
+            }
             AttemptEffect::SteersSeen(steers) => {
                 let state = SteerState::Seen;
                 let moved = |id| Happening::SteerMoved { id, state };
@@ -66,8 +89,11 @@ impl Runner {
                 self.tell(News::Holding { tasks, patience });
             }
             AttemptEffect::TurnOver { outcome, own, .. } => self.note_end(&outcome, own),
-            // They need the driver: the continued turn carries them out.
-            AttemptEffect::Start { .. } | AttemptEffect::Continue => {}
+            // The continued turn and the end of a turn carry them out: they need the driver, and the wishes.
+            AttemptEffect::Start { .. }
+            | AttemptEffect::Send { again: true, .. }
+            | AttemptEffect::SendContinue
+            | AttemptEffect::Look => {}
         }
         Vec::new()
     }

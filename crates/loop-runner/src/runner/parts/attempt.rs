@@ -1,9 +1,8 @@
 //! The agent's side of an attempt: its conversation, its transcript, and what is heard of it.
 
 use std::collections::HashMap;
-use std::time::SystemTime;
 
-use agent_duplex::{Ask, Capability, Conversation, Decision, Primary, Published, StopReport};
+use agent_duplex::{Ask, Conversation, Decision, Primary, Published, StopReport};
 use loop_state::{AttemptMachine, Timestamp, times};
 use rlm_store::deadline::Hurry;
 use rlm_store::transcript::Transcript;
@@ -29,11 +28,9 @@ pub(crate) struct Attempt {
     pub(crate) machine: AttemptMachine,
     pub(crate) heard: Heard,
     /// The steers by the receipts of what was sent.
-    pub(crate) sent: HashMap<Uuid, u32>,
+    pub(crate) receipts: HashMap<Uuid, u32>,
     /// Since when the agent was silent when that was reported last.
     pub(crate) silence_told: Option<Timestamp>,
-    /// How the working tree was when the attempt began.
-    pub(crate) footprint: Option<u64>,
 }
 
 /// The tasks that run for an attempt beside the loop.
@@ -58,8 +55,6 @@ impl Tasks {
 pub(crate) struct Heard {
     /// The process id of the agent, once it runs.
     pub(crate) pid: Option<u32>,
-    /// When the limit is over by which the service last refused a request.
-    pub(crate) limited_until: Option<SystemTime>,
     /// The questions that wait for an answer.
     pub(crate) asks: Vec<Ask>,
 }
@@ -80,9 +75,8 @@ impl Attempt {
             hurry: Hurry::default(),
             machine,
             heard: Heard::default(),
-            sent: HashMap::new(),
+            receipts: HashMap::new(),
             silence_told: None,
-            footprint: None,
         }
     }
 
@@ -90,39 +84,22 @@ impl Attempt {
     pub(crate) fn replace(&mut self, conversation: Conversation, primary: Primary) {
         let machine = self.machine.clone();
         let transcript = self.transcript.take();
-        let attempt = Self::new(conversation, primary, transcript, machine);
-        let earlier = std::mem::replace(self, attempt);
-        self.footprint = earlier.footprint;
+        *self = Self::new(conversation, primary, transcript, machine);
     }
 
     pub(crate) fn flush_at(&self) -> Option<Timestamp> {
         self.transcript.as_ref()?.flush_at()
     }
 
-    /// Returns whether messages and interrupts reach the agent within its turn.
-    pub(crate) fn is_steerable(&self) -> bool {
-        self.conversation.capabilities().has(Capability::Steer) && self.is_interruptible()
-    }
-
-    /// Returns whether its turn can be ended and its session gone on with.
-    pub(crate) fn is_interruptible(&self) -> bool {
-        self.conversation.capabilities().has(Capability::Interrupt)
-    }
-
     pub(crate) fn view(&self) -> AgentView {
         AgentView {
             alive: self.machine.agent().is_alive(),
             held_for: self.machine.held_for(),
-            interruptible: self.is_interruptible(),
-            steerable: self.is_steerable(),
+            interruptible: self.machine.options().interruptible,
+            steerable: self.machine.options().steerable,
             tools: self.machine.tools().map(ToOwned::to_owned).collect(),
             asks: self.heard.asks.clone(),
         }
-    }
-
-    /// Returns whether the driver understands what the agent says, so that nobody needs its raw lines.
-    pub(crate) fn understands(&self) -> bool {
-        self.conversation.capabilities().has(Capability::Tools)
     }
 }
 

@@ -1,0 +1,213 @@
+//! The outcome of a turn, by the agent's report: which ends a person has to fix, which time mends, and which count as failures.
+
+use crate::{Head, Timestamp, TurnOutcome, limit};
+
+/// How a turn ended, by the agent's report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TurnEndKind {
+    /// The agent finished it.
+    Completed,
+    /// The agent ended it because it was asked to.
+    Interrupted,
+    /// The agent's process is gone and did not say how its turn ended.
+    Died,
+    /// The agent reported a failure of no closer kind.
+    Failed,
+    /// The agent's service does not know who asks.
+    NotLoggedIn,
+    /// The session that was to be continued does not exist.
+    SessionNotFound,
+    /// The agent's service limits the rate.
+    RateLimited,
+    /// The agent's service failed.
+    ServiceFailed,
+    /// The driver can't read what the agent sent.
+    ProtocolError,
+}
+
+/// The report of an agent on the end of its turn.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TurnReport {
+    /// How the turn ended.
+    pub how: TurnEndKind,
+    /// The words of the agent or its service; a refusal may name the end of a limit.
+    pub detail: String,
+    /// How it failed, in words for a person.
+    pub why: String,
+    /// Whether the agent made the promise.
+    pub claimed: bool,
+    /// When the limit is over by which the service refused last, as far as it says.
+    pub limited_until: Option<Timestamp>,
+}
+
+/// Returns what a turn comes to if nobody requested anything.
+///
+/// A run waits for a service that fails as for the end of a limit, so that it continues overnight: unless that service never answered the run. Then a
+/// mistake in the settings is likely, which a person wants to know soon.
+#[must_use]
+pub fn judge(report: TurnReport, at: Timestamp, head: &Head) -> TurnOutcome {
+    let TurnReport { how, why, .. } = report;
+    match how {
+        TurnEndKind::Completed if report.claimed => TurnOutcome::Claimed,
+        TurnEndKind::Completed => TurnOutcome::Completed,
+        TurnEndKind::NotLoggedIn => TurnOutcome::Hopeless(why),
+        TurnEndKind::SessionNotFound => TurnOutcome::SessionLost,
+        TurnEndKind::RateLimited => {
+            let named = || limit::named(&report.detail).map(|time| at + time);
+            let reset = report.limited_until.or_else(named);
+            TurnOutcome::RateLimited { reset, why }
+        }
+        TurnEndKind::ServiceFailed if waits_for_service(head) => {
+            TurnOutcome::RateLimited { reset: None, why }
+        }
+        TurnEndKind::ServiceFailed | TurnEndKind::ProtocolError => TurnOutcome::Transient(why),
+        TurnEndKind::Interrupted | TurnEndKind::Died | TurnEndKind::Failed => {
+            TurnOutcome::Failed(why)
+        }
+    }
+}
+
+/// Returns whether the run waits for a service that fails: it answered before, and the run may wait at all.
+fn waits_for_service(head: &Head) -> bool {
+    let works = head.usage.tokens() > 0 || head.counts.iterations > head.counts.failed;
+    works && !head.rules.wait_on_limit.is_zero()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PhaseRules, Rules, Usage};
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const KINDS: [TurnEndKind; 9] = [
+        TurnEndKind::Completed,
+        TurnEndKind::Interrupted,
+        TurnEndKind::Died,
+        TurnEndKind::Failed,
+        TurnEndKind::NotLoggedIn,
+        TurnEndKind::SessionNotFound,
+        TurnEndKind::RateLimited,
+        TurnEndKind::ServiceFailed,
+        TurnEndKind::ProtocolError,
+    ];
+    const AT: Timestamp = Timestamp(1_000);
+
+    fn head(tokens: u64, iterations: u32, failed: u32, wait: u64) -> Head {
+        let phase = PhaseRules {
+            until: true,
+            ..PhaseRules::default()
+        };
+        let rules = Rules {
+            phases: vec![phase],
+            wait_on_limit: Duration::from_secs(wait),
+            ..Rules::default()
+        };
+        let mut head = Head::new(rules).expect("these rules make a run");
+        head.usage.add(Usage {
+            input_tokens: tokens,
+            ..Usage::default()
+        });
+        (head.counts.iterations, head.counts.failed) = (iterations, failed);
+        head
+    }
+
+    fn report(how: TurnEndKind) -> TurnReport {
+        TurnReport {
+            how,
+            detail: String::new(),
+            why: "why".into(),
+            claimed: false,
+            limited_until: None,
+        }
+    }
+
+    #[test]
+    fn each_end_of_a_turn_has_its_outcome() {
+        let why = || "why".to_owned();
+        let head = head(0, 0, 0, 60);
+        for (how, outcome) in KINDS.into_iter().zip([
+            TurnOutcome::Completed,
+            TurnOutcome::Failed(why()),
+            TurnOutcome::Failed(why()),
+            TurnOutcome::Failed(why()),
+            TurnOutcome::Hopeless(why()),
+            TurnOutcome::SessionLost,
+            TurnOutcome::RateLimited {
+                reset: None,
+                why: why(),
+            },
+            TurnOutcome::Transient(why()),
+            TurnOutcome::Transient(why()),
+        ]) {
+            assert_eq!(judge(report(how), AT, &head), outcome, "{how:?}");
+        }
+    }
+
+    #[test]
+    fn x107a_the_end_of_a_limit_is_what_the_agent_reports_or_what_its_service_names() {
+        let head = head(0, 0, 0, 60);
+        for (limited_until, detail, expected) in [
+            (Some(Timestamp(9)), "retry in 2s", Some(Timestamp(9))),
+            (None, "retry in 2s", Some(Timestamp(3_000))),
+            (None, "later", None),
+        ] {
+            let report = TurnReport {
+                detail: detail.into(),
+                limited_until,
+                ..report(TurnEndKind::RateLimited)
+            };
+            let TurnOutcome::RateLimited { reset, .. } = judge(report, AT, &head) else {
+                panic!("a limit is waited for");
+            };
+            assert_eq!(reset, expected, "{detail}");
+        }
+    }
+
+    #[test]
+    fn a_service_that_fails_is_waited_for_if_it_ever_answered_and_the_run_may_wait() {
+        for (tokens, iterations, failed, wait, waits) in [
+            (0, 0, 0, 60, false),
+            (1, 0, 0, 60, true),
+            (0, 2, 1, 60, true),
+            (0, 2, 2, 60, false),
+            (1, 2, 1, 0, false),
+        ] {
+            let head = head(tokens, iterations, failed, wait);
+            let outcome = judge(report(TurnEndKind::ServiceFailed), AT, &head);
+            let is_limit = matches!(outcome, TurnOutcome::RateLimited { reset: None, .. });
+            assert_eq!(is_limit, waits, "{tokens} {iterations} {failed} {wait}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn only_a_completed_turn_is_good_and_only_a_promise_claims(
+            kind in 0..KINDS.len(),
+            detail in "\\PC{0,40}",
+            claimed: bool,
+            until in prop::option::of(0..1_000_000_u64),
+            tokens in 0..2_u64,
+            counts in (0..3_u32, 0..3_u32),
+            wait in 0..2_u64,
+        ) {
+            let how = KINDS[kind];
+            let limited_until = until.map(Timestamp);
+            let report = TurnReport { how, detail, why: "why".into(), claimed, limited_until };
+            let outcome = judge(report, AT, &head(tokens, counts.0, counts.1, wait));
+            let is_good = matches!(outcome, TurnOutcome::Completed | TurnOutcome::Claimed);
+            prop_assert_eq!(is_good, how == TurnEndKind::Completed);
+            prop_assert_eq!(outcome == TurnOutcome::Claimed, is_good && claimed);
+            let waits = matches!(outcome, TurnOutcome::RateLimited { .. });
+            prop_assert!(!waits || matches!(how, TurnEndKind::RateLimited | TurnEndKind::ServiceFailed));
+            let needs_person = matches!(outcome, TurnOutcome::Hopeless(_));
+            prop_assert_eq!(needs_person, how == TurnEndKind::NotLoggedIn);
+            // What only a stop, a person or a start can cause is no outcome of a report.
+            let is_caused = matches!(
+                outcome,
+                TurnOutcome::Stopped | TurnOutcome::Interrupted | TurnOutcome::SessionHeld(_) | TurnOutcome::NotStarted(_)
+            );
+            prop_assert!(!is_caused);
+        }
+    }
+}
