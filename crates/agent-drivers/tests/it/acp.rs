@@ -1,12 +1,12 @@
 //! The `acp` driver against a scripted child: what needs a real process. What needs only lines is tested beside them.
 
-use crate::changes::made;
+use crate::reading::{made, next, turn, until};
 use crate::scene::{DEADLINE, Scene};
 use agent_drivers::SessionLocks;
 use agent_drivers::acp::AcpDriver;
 use agent_duplex::{
-    Connection, Decision, Driver as _, EndReason, Error, Event, ExitStatus, Message, Observation,
-    Permissions, Queued, SessionChoice, StopStage, ToolOutcome, TurnEnd,
+    Connection, Decision, Driver as _, EndReason, Error, Event, ExitStatus, Message, Permissions,
+    Queued, SessionChoice, StopStage, ToolOutcome,
 };
 use agent_subprocess::{Context, StopPolicy};
 use std::ffi::OsString;
@@ -87,31 +87,6 @@ async fn connect(scene: &Scene, functions: &str) -> Box<dyn Connection> {
 
 async fn refusal(driver: &AcpDriver, session: SessionChoice) -> Error {
     open(driver, session).await.map(drop).unwrap_err()
-}
-
-async fn next(connection: &mut dyn Connection) -> Option<Observation> {
-    let next = timeout(DEADLINE, connection.next()).await;
-    next.expect("something comes, or the end")
-}
-
-/// Reads until an event for which `last` holds, and returns all until then.
-async fn until(connection: &mut dyn Connection, last: impl Fn(&Event) -> bool) -> Vec<Event> {
-    let mut events = Vec::new();
-    while let Some(seen) = next(connection).await {
-        events.extend(seen.events);
-        if events.iter().any(&last) {
-            return events;
-        }
-    }
-    panic!("it never came: {events:?}");
-}
-
-async fn turn(connection: &mut dyn Connection) -> (Vec<Event>, TurnEnd) {
-    let events = until(connection, |event| matches!(event, Event::TurnCompleted(_))).await;
-    match events.last() {
-        Some(Event::TurnCompleted(end)) => (events.clone(), end.clone()),
-        other => panic!("nothing of a turn comes after its end: {other:?}"),
-    }
 }
 
 fn is_tool(event: &Event) -> bool {

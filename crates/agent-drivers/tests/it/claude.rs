@@ -6,11 +6,10 @@ mod start;
 mod turns;
 mod write;
 
+use crate::reading::{next, rest, turn, until};
 use crate::scene::{DEADLINE, Scene};
 use agent_drivers::claude::ClaudeDriver;
-use agent_duplex::{
-    Connection, Driver as _, EndReason, Event, Message, Observation, SessionChoice, TurnEnd,
-};
+use agent_duplex::{Connection, Driver as _, EndReason, Event, Message, SessionChoice};
 use agent_subprocess::Context;
 use std::ffi::OsString;
 use tokio::time::timeout;
@@ -67,40 +66,6 @@ fn driver(scene: &Scene, functions: &str) -> ClaudeDriver {
 async fn connect(scene: &Scene, functions: &str) -> Box<dyn Connection> {
     let driver = driver(scene, functions);
     open(&driver, SessionChoice::Fresh).await.unwrap()
-}
-
-async fn next(connection: &mut dyn Connection) -> Option<Observation> {
-    let next = timeout(DEADLINE, connection.next()).await;
-    next.expect("something comes, or the end")
-}
-
-/// Reads until an event for which `last` holds, and returns all until then.
-async fn until(connection: &mut dyn Connection, last: impl Fn(&Event) -> bool) -> Vec<Event> {
-    let mut events = Vec::new();
-    while let Some(seen) = next(connection).await {
-        events.extend(seen.events);
-        if events.iter().any(&last) {
-            return events;
-        }
-    }
-    panic!("it never came: {events:?}");
-}
-
-async fn turn(connection: &mut dyn Connection) -> (Vec<Event>, TurnEnd) {
-    let events = until(connection, |event| matches!(event, Event::TurnCompleted(_))).await;
-    match events.last() {
-        Some(Event::TurnCompleted(end)) => (events.clone(), end.clone()),
-        other => panic!("nothing of a turn comes after its end: {other:?}"),
-    }
-}
-
-/// Reads to the end of everything.
-async fn rest(connection: &mut dyn Connection) -> Vec<Event> {
-    let mut events = Vec::new();
-    while let Some(seen) = next(connection).await {
-        events.extend(seen.events);
-    }
-    events
 }
 
 /// Opens a connection and waits until its agent could start.

@@ -8,9 +8,9 @@
 )]
 
 mod acp;
-mod changes;
 mod claude;
 mod codex;
 mod command;
 mod contract;
+mod reading;
 mod scene;

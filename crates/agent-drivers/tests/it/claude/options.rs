@@ -2,7 +2,7 @@
 
 use super::start::{RECORDED, recorded};
 use super::*;
-use crate::changes::made;
+use crate::reading::made;
 use agent_drivers::claude::ClaudeOptions;
 use agent_drivers::mcp::{McpServer, McpServers};
 use agent_drivers::{Hidden, SessionHeld, SessionLocks};
