@@ -2,6 +2,7 @@
 
 mod change;
 mod dialogue;
+mod json;
 mod link;
 mod live;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod process;
 
 pub(crate) use change::Change;
 pub(crate) use dialogue::Dialogue;
+pub(crate) use json::{line, parse};
 pub(crate) use link::{Heard, Link};
 pub(crate) use live::Live;
 pub(crate) use patience::Means;
@@ -40,17 +42,6 @@ impl Default for Timeouts {
             others: minute,
         }
     }
-}
-
-/// Ends a line of JSON, and sees to it that nobody takes it for two: besides `\n`, some readers split at these.
-pub(crate) fn line(mut json: String) -> Vec<u8> {
-    if json.contains(['\r', '\u{2028}', '\u{2029}']) {
-        json = json.replace('\r', " ");
-        json = json.replace('\u{2028}', "\\u2028");
-        json = json.replace('\u{2029}', "\\u2029");
-    }
-    json.push('\n');
-    json.into_bytes()
 }
 
 /// Cuts what a tool returned to its beginning.

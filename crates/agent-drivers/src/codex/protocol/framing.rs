@@ -1,6 +1,7 @@
 //! Messages out of lines, and texts out of messages. Some versions write line breaks inside of texts as they are, so that one message comes on
 //! several lines.
 
+use crate::converse::parse;
 use serde_json::Value;
 
 /// How many lines one message may be spread over.
@@ -62,11 +63,4 @@ impl Framing {
 /// Returns a text of a message; empty where there is none.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
-}
-
-fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => serde_json::from_str(text),
-        Err(_) => serde_json::from_str(&String::from_utf8_lossy(bytes)),
-    }
 }

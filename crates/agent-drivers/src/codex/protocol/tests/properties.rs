@@ -175,3 +175,19 @@ fn p4d_a_message_that_never_ends_costs_no_other() {
     let lost = (0..1000).filter(|_| framing.take(b"x").1).count();
     assert_eq!(lost, 1, "the bound is told once");
 }
+
+#[test]
+fn p13a_half_a_character_does_not_lose_the_message_that_it_stands_in() {
+    let mut framing = Framing::default();
+    let (value, lost) = framing.take(br#"{"method":"a","params":"x\ud83d"}"#);
+    assert_eq!(value.unwrap()["params"], "x\u{fffd}");
+    assert!(!lost);
+    // Also where the message comes on several lines.
+    assert_eq!(
+        framing.take(br#"{"method":"a","params":"x\ud83d"#),
+        (None, false)
+    );
+    let (value, lost) = framing.take(br#"y"}"#);
+    assert_eq!(value.unwrap()["params"], "x\u{fffd}\ny");
+    assert!(!lost);
+}

@@ -1,0 +1,88 @@
+//! Lines of JSON, as every protocol but that of Claude Code reads them (that one takes apart only what it needs) and as all are written.
+
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// Parses a line. Half a character, as an agent writes that cuts its text in the middle of one, becomes U+FFFD.
+pub(crate) fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
+    // Looking first is much faster than replacing what may be wrong.
+    let text =
+        std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
+    serde_json::from_str(&text).or_else(|e| match !e.is_eof() && text.contains("\\u") {
+        true => serde_json::from_str(&without_halves(&text)),
+        false => Err(e),
+    })
+}
+
+/// Replaces escaped halves of characters, of which JSON has no text.
+fn without_halves(text: &str) -> String {
+    let mut repaired = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        repaired.push_str(before);
+        let (taken, text) = match (half(escape), escape.get(6..).and_then(half)) {
+            (Some(false), Some(true)) => (12, &escape[..12]),
+            (Some(_), _) => (6, "\\ufffd"),
+            // The character after a backslash means something else.
+            (None, _) => {
+                let taken = 1 + escape[1..].chars().next().map_or(0, char::len_utf8);
+                (taken, &escape[..taken])
+            }
+        };
+        repaired.push_str(text);
+        rest = &escape[taken..];
+    }
+    repaired + rest
+}
+
+/// Tells which half of a character an escape is that a text begins with: the first, or the second (`true`).
+fn half(text: &str) -> Option<bool> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    let unit = u32::from_str_radix(digits, 16).ok()?;
+    match unit {
+        0xd800..=0xdbff => Some(false),
+        0xdc00..=0xdfff => Some(true),
+        _ => None,
+    }
+}
+
+/// Ends a line of JSON, and sees to it that nobody takes it for two: besides `\n`, some readers split at these.
+pub(crate) fn line(mut json: String) -> Vec<u8> {
+    if json.contains(['\r', '\u{2028}', '\u{2029}']) {
+        json = json.replace('\r', " ");
+        json = json.replace('\u{2028}', "\\u2028");
+        json = json.replace('\u{2029}', "\\u2029");
+    }
+    json.push('\n');
+    json.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn p13a_half_a_character_does_not_lose_the_line_that_it_stands_in() {
+        let line = parse(br#"{"a":"x\ud83d","b":"\ud83d\ude00 \\ud83d \ude00","c":1}"#).unwrap();
+        assert_eq!(line["a"], "x\u{fffd}");
+        assert_eq!(line["b"], "\u{1f600} \\ud83d \u{fffd}");
+        assert_eq!(line["c"], 1);
+        assert!(parse(br#"{"a":"\ud83"#).unwrap_err().is_eof());
+    }
+
+    proptest! {
+        #[test]
+        fn p13c_repairing_changes_nothing_that_is_whole(text: String) {
+            let whole = Value::from(text).to_string();
+            prop_assert_eq!(&without_halves(&whole), &whole);
+        }
+
+        #[test]
+        fn p14_any_bytes_are_a_line_or_none(bytes: Vec<u8>) {
+            let _line = parse(&bytes);
+            let _repaired = without_halves(&String::from_utf8_lossy(&bytes));
+        }
+    }
+}
