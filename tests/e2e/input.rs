@@ -466,20 +466,3 @@ fn a_run_needs_no_open_streams() {
             .all(|start| streams(start) == [0, 1, 2])
     );
 }
-
-#[test]
-fn s23e_a_run_without_a_terminal_never_waits_for_an_answer() {
-    let scene = Scene::new("print fine\n@2 touch fine");
-    // This autonomy asks a person after each iteration where there is a terminal.
-    let asks = [
-        "--until",
-        "test -e fine",
-        "--autonomy",
-        "batch:1",
-        "-n",
-        "2",
-    ];
-    let ended = by_shell(&scene, r#"setsid -w "$@" </dev/null"#, &asks);
-    assert!(ended.stdout.contains("done: the check passed"), "{ended}");
-    assert_eq!(scene.start_count(), 2);
-}

@@ -1,4 +1,4 @@
-//! Several phases, one after the other, and a person's word between them.
+//! Several phases: their names, and the prompts that a resume takes from the saved run.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use agent_duplex::scripted::{Script, ScriptedDriver};
 use agent_duplex::{Capabilities, EndReason};
 use cancellable_sleep::SleepGate;
 use loop_runner::{Control, News, Options, Outcome, Runner};
-use loop_state::{Autonomy, Evidence, Notice, Occasion, Request, StopCause, StopReason, Verdict};
+use loop_state::{Evidence, Notice, Request, StopReason, Verdict};
 use rlm_store::{Project, RunHead, Settings, WorkTree};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -63,7 +63,7 @@ pub(crate) async fn carry_out(
     interactive: bool,
     agents: &Agents,
     mut answers: Vec<Control>,
-) -> (Outcome, RunHead, Vec<Notice>) {
+) -> (Outcome, RunHead) {
     let project = Project::find(dir).unwrap();
     let run = "r1".parse().unwrap();
     let work_tree = WorkTree::take(&project, &run, &SleepGate::new())
@@ -84,118 +84,19 @@ pub(crate) async fn carry_out(
         let (_, driver) = agents.find(|(name, _)| *name == phase.name).unwrap();
         Ok(Box::new(driver.clone()) as Box<dyn agent_duplex::Driver>)
     });
-    let mut told = Vec::new();
     // A run may be a task of its own.
     let running = tokio::spawn(runner.run(factory, wishes));
-    {
-        answers.reverse();
-        while let Some((_, news)) = news.recv().await {
-            let News::Run(notice) = news else { continue };
-            if let Notice::Review(_) = notice {
-                control
-                    .send(answers.pop().expect("an answer"))
-                    .await
-                    .unwrap();
-            }
-            told.push(notice);
+    answers.reverse();
+    while let Some((_, news)) = news.recv().await {
+        if let News::Run(Notice::Review(_)) = news {
+            let answer = answers.pop().expect("an answer");
+            control.send(answer).await.unwrap();
         }
     }
     let outcome = running.await.unwrap();
     assert!(answers.is_empty(), "{answers:?}");
     let head = project.run(&run).unwrap().head.unwrap();
-    (outcome.unwrap(), head, told)
-}
-
-fn reviews(told: &[Notice]) -> Vec<Occasion> {
-    let of = |notice: &Notice| match notice {
-        Notice::Review(of) => Some(*of),
-        _ => None,
-    };
-    told.iter().filter_map(of).collect()
-}
-
-#[tokio::test]
-async fn x119a_x119b_each_phase_has_its_agent_and_prompt_and_what_the_one_before_came_to() {
-    let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
-    let (outcome, head, told) = carry_out(dir.path(), Some(texts()), false, &agents, vec![]).await;
-    assert_eq!(outcome.reason, StopReason::Planned);
-    assert_eq!(reviews(&told), [], "nobody is there");
-    assert_eq!(agents.told("plan"), ["Do the plan."]);
-    let build = "Note from the loop: what phase `plan` came to, in the words of its agent:\nplan came to 42\n\nDo the build.";
-    assert_eq!(agents.told("build"), [build, build]);
-    let check = agents.told("check");
-    assert!(
-        check[0].contains("phase `build`") && !check[0].contains("plan came"),
-        "{check:?}"
-    );
-    let finished = &head.machine.finished;
-    let names: Vec<_> = finished.iter().map(|it| it.name.as_str()).collect();
-    assert_eq!(names, ["plan", "build", "check"]);
-    assert_eq!(finished[2].result, None, "there is nobody to be told");
-    let saved = Project::find(dir.path()).unwrap();
-    let sealed = saved.checkpoints(&"r1".parse().unwrap()).unwrap().phases;
-    let sealed: Vec<_> = sealed.iter().rev().map(|it| it.phase.as_str()).collect();
-    assert_eq!(sealed, ["plan", "build", "check"]);
-}
-
-#[tokio::test]
-async fn x120a_x120b_x120c_x120d_a_persons_word_on_a_phase_is_what_happens_next() {
-    let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
-    let steer = Request::Steer {
-        text: "shorter".into(),
-        now: false,
-    };
-    let answers = vec![
-        steer.into(),
-        Request::Review(Verdict::StartOver).into(),
-        Request::Continue.into(),
-        Request::Review(Verdict::Exit).into(),
-    ];
-    let (outcome, head, told) = carry_out(dir.path(), Some(texts()), true, &agents, answers).await;
-    assert_eq!(outcome.reason, StopReason::Stopped(StopCause::Person));
-    assert_eq!(reviews(&told), [Occasion::Phase; 4]);
-    let plan = agents.told("plan");
-    assert_eq!(plan.len(), 3);
-    assert_eq!(
-        plan[1],
-        "Note from the person who runs the loop: shorter\n\nDo the plan."
-    );
-    assert_eq!(plan[2], "Do the plan.");
-    assert_eq!(
-        (agents.told("build").len(), agents.told("check").len()),
-        (2, 0)
-    );
-    assert_eq!(head.machine.phase, 2, "what is over is over");
-    let asked = Request::Review(Verdict::Continue).into();
-    let (outcome, _, told) = carry_out(dir.path(), None, true, &agents, vec![asked]).await;
-    assert_eq!(outcome.reason, StopReason::Planned);
-    assert_eq!(reviews(&told), [Occasion::Phase], "the same question");
-    assert_eq!(agents.told("check").len(), 1);
-}
-
-#[tokio::test]
-async fn s23a_s23d_a_batch_is_not_a_phase_and_full_asks_nothing() {
-    let go_on = |n| (0..n).map(|_| Request::Continue.into()).collect::<Vec<_>>();
-    let (batch, full) = (Autonomy::Batch(2), Autonomy::Full);
-    for (autonomy, asked) in [(batch, vec![Occasion::Batch]), (full, vec![])] {
-        let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
-        let mut settings = texts();
-        settings.autonomy = Some(autonomy);
-        let answers = go_on(asked.len());
-        let (outcome, _, told) =
-            carry_out(dir.path(), Some(settings), true, &agents, answers).await;
-        assert_eq!(outcome.reason, StopReason::Planned);
-        assert_eq!(reviews(&told), asked, "{autonomy}");
-    }
-}
-
-#[tokio::test]
-async fn s23c_s23e_a_review_ends_when_the_person_leaves() {
-    let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
-    let leaves = vec![Control::Attended(false)];
-    let (outcome, _, told) = carry_out(dir.path(), Some(texts()), true, &agents, leaves).await;
-    assert_eq!(outcome.reason, StopReason::Planned);
-    assert_eq!(reviews(&told), [Occasion::Phase]);
+    (outcome.unwrap(), head)
 }
 
 #[tokio::test]
@@ -210,7 +111,7 @@ async fn x119c_a_resume_lands_in_its_phase_with_the_text_that_was_kept() {
     carry_out(dir.path(), Some(settings), true, &agents, exit).await;
     fs_err::remove_file(file("check")).unwrap();
     fs_err::write(file("build"), "Do the build well.").unwrap();
-    let (outcome, head, _) = carry_out(dir.path(), None, false, &agents, vec![]).await;
+    let (outcome, head) = carry_out(dir.path(), None, false, &agents, vec![]).await;
     assert_eq!(outcome.reason, StopReason::Planned);
     assert_eq!(agents.told("plan").len(), 1);
     assert!(agents.told("build")[0].ends_with("\n\nDo the build well."));
