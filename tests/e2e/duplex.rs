@@ -230,28 +230,6 @@ fn j47a_c71a_c71b_a_signal_interrupts_the_turn_before_anything_is_ended() {
 }
 
 #[test]
-fn l90f_an_agent_that_hears_nothing_is_ended_all_the_same() {
-    for stage in [
-        "interrupt",
-        "interrupt end_session",
-        "interrupt end_session eof",
-    ] {
-        let scene = Scene::new(&format!(
-            "deaf {stage}\nignore INT TERM HUP\nsay ready\nhang"
-        ));
-        let mut running = scene
-            .claude(&["--once"])
-            .env("RLM_SHUTDOWN_TIMEOUT", "2s")
-            .spawn();
-        says(&mut running, "ready");
-        let ended = stop(running, Signal::INT);
-        assert!(ended.stdout.contains("0 of 1 left"), "{stage}: {ended}");
-        assert!(scene.controls().contains(&"interrupt".into()));
-        scene.expect_nothing_alive();
-    }
-}
-
-#[test]
 fn x101b_x101c_x101e_nothing_of_an_agent_in_a_conversation_outlives_a_stop() {
     let children = "child plain\nchild setsid\nchild daemon\nchild holder";
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
@@ -323,56 +301,6 @@ fn s5a_a_turn_that_takes_too_long_is_interrupted() {
             .any(|memory| matches!(memory, Memory::Marker(_))),
         "{memories:?}"
     );
-}
-
-#[test]
-fn l97b_l97c_l97f_l97g_the_agents_command_line_is_in_tokens() {
-    let scene = Scene::new("say hi");
-    let more = [
-        "--once",
-        "--model",
-        "a model; $(touch owned)",
-        "--",
-        "--append-system-prompt",
-        "be brief; `touch owned`",
-    ];
-    let run = scene.claude(&more).env("CLAUDECODE", "1");
-    run.run(LONG).expect_code(0);
-    let argv = &scene.agent.starts()[0].argv;
-    let has = |word: &str| {
-        argv.iter()
-            .any(|given| given == word || given.ends_with(&format!("={word}")))
-    };
-    for word in [
-        "a model; $(touch owned)",
-        "--append-system-prompt",
-        "be brief; `touch owned`",
-        "stdio",
-        "acceptEdits",
-    ] {
-        assert!(has(word), "{word}: {argv:?}");
-    }
-    assert!(!scene.file("owned").exists());
-    let environment = &scene.agent.starts()[0].env;
-    assert!(!environment.contains_key("CLAUDECODE"));
-    assert_eq!(environment["RLM_ITERATION"], "1");
-}
-
-#[test]
-fn j46_an_agent_in_a_conversation_gets_no_signal_from_the_terminal() {
-    let scene = Scene::new("say ready\nhang");
-    let (running, terminal) = scene.claude(&["--once", "--no-input"]).spawn_on_terminal();
-    terminal.sees("ready", LONG);
-    terminal.send(b"\x03");
-    running.wait(LONG).expect_signal(Signal::INT);
-    let signals = scene.agent.signals();
-    assert!(
-        signals.is_empty(),
-        "it was interrupted by words: {signals:?}"
-    );
-    assert!(scene.controls().contains(&"interrupt".into()));
-    let start = &scene.agent.starts()[0];
-    assert_ne!(start.sid, start.ppid, "{start:?}");
 }
 
 #[test]

@@ -20,11 +20,12 @@ fn twice(running: &Running, first: Signal, second: Signal) {
     running.signal(second);
 }
 
-/// Presses again while a stop is under way that would take much longer than the test.
-fn hard_exit(first: Signal) -> Scene {
+#[test]
+fn j33a_j47b_c72_a_second_press_ends_the_process_at_once() {
     let scene = Scene::new(STUBBORN_TREE);
+    // The stop would take much longer than the test.
     let mut run = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "600s"));
-    run.signal(first);
+    run.signal(Signal::INT);
     says(&mut run, "stopping:");
     pause();
     run.signal(Signal::INT);
@@ -35,12 +36,6 @@ fn hard_exit(first: Signal) -> Scene {
     );
     assert!(ended.stderr.contains("ended at once"), "{ended}");
     scene.wait_until_nothing_is_alive();
-    scene
-}
-
-#[test]
-fn j33a_j47b_c72_a_second_press_ends_the_process_at_once() {
-    let scene = hard_exit(Signal::INT);
     let status = scene.status();
     assert_eq!(
         (&status["iteration"], &status["iterations_complete"]),
@@ -54,12 +49,6 @@ fn j33a_j47b_c72_a_second_press_ends_the_process_at_once() {
     scene.agent.set_script("print turn {start}");
     scene.rlm(&["resume"]).run(LONG).expect_code(0);
     assert_eq!(scene.start_count(), 2);
-}
-
-#[test]
-fn j33a_a_press_ends_the_process_whatever_began_the_stop() {
-    hard_exit(Signal::TERM);
-    hard_exit(Signal::HUP);
 }
 
 #[test]

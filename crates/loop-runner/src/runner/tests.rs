@@ -4,7 +4,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
 use loop_state::{
     Event, Happening, Request, Resume, StopCause, StopReason, StopRequest, Tree, TurnOutcome, When,
@@ -180,32 +179,6 @@ async fn x127d_the_end_of_a_check_is_none_of_the_agents() {
     assert!(agent.try_wait().unwrap().is_none(), "it lives");
     agent.kill().unwrap();
     agent.wait().unwrap();
-}
-
-/// A day is what every stage of the first stop would take.
-#[tokio::test]
-async fn l90g_a_command_that_is_being_ended_is_hurried() {
-    const LONG: Duration = Duration::from_secs(20);
-    let (day, second) = (Duration::from_secs(24 * 3600), Duration::from_secs(1));
-    let dir = tempfile::tempdir().unwrap();
-    let text = "trap 'echo >told' INT TERM; echo >up; while :; do sleep 0.05; done";
-    let mut context = Context::new(dir.path(), dir.path());
-    (context.stop.budget, context.stop.interrupt) = (day, day);
-    let command = loop_state::Command::Gate(0);
-    let mut gate = RunningCheck::start(command, text.into(), context, day);
-    let is_there = async |name| {
-        while !dir.path().join(name).exists() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(LONG, is_there("up")).await.unwrap();
-    gate.halt().within(day);
-    tokio::time::timeout(LONG, is_there("told")).await.unwrap();
-    gate.halt().within(second);
-    let end = tokio::time::timeout(LONG, gate.ended()).await;
-    let end = end.expect("it goes on as it was told first");
-    assert_eq!(end.result, loop_state::CheckResult::Stopped);
-    assert!(end.survivors.is_empty() && !end.ended.is_empty(), "{end:?}");
 }
 
 /// How long ago the loop of a run says that it turned.
