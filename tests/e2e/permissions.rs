@@ -206,59 +206,6 @@ fn x124g_what_was_typed_before_a_question_is_no_answer_to_it() {
 }
 
 #[test]
-fn x124g_a_key_that_is_pressed_twice_answers_one_question() {
-    let scene = Scene::new("ask Bash touch one\nask Bash touch two\nturn");
-    let (running, terminal) = scene
-        .claude(&["--once", "--permissions", "ask"])
-        .spawn_on_terminal();
-    answer(&terminal, "Bash: touch one", "yy");
-    answer(&terminal, "Bash: touch two", "n");
-    running.wait(LONG).expect_code(0);
-    let behaviors: Vec<_> = scene
-        .agent
-        .answers()
-        .into_iter()
-        .map(|answer| answer.behavior)
-        .collect();
-    assert_eq!(behaviors, ["allow", "deny"]);
-    assert!(!scene.file("two").exists());
-}
-
-#[test]
-fn x124g_a_question_with_the_id_of_an_earlier_process_is_a_new_one() {
-    let scene = Scene::new("number-asks\nask Bash touch made-{start}\nturn");
-    let (running, terminal) = scene
-        .claude(&["-n", "2", "--permissions", "ask"])
-        .spawn_on_terminal();
-    for start in 1..=2 {
-        answer(&terminal, &format!("Bash: touch made-{start}"), "y");
-        scene.wait_for_file(&format!("made-{start}"));
-    }
-    running.wait(LONG).expect_code(0);
-    let answers = scene.agent.answers();
-    assert_eq!(answers[0].ask, answers[1].ask);
-}
-
-#[test]
-fn x124g_a_question_that_does_not_fit_says_that_there_is_more() {
-    let long = "x".repeat(3000);
-    let scene = Scene::new(&format!("ask Bash echo {long}; rm -rf all\nturn"));
-    let (running, terminal) = scene
-        .claude(&["--once", "--permissions", "ask"])
-        .size(12, 40)
-        .spawn_on_terminal();
-    terminal.sees("may it?", LONG);
-    terminal.wait_screen("the end of the command, or a mark", LONG, |screen| {
-        let question = screen.split_once("may it?").map_or("", |(_, rest)| rest);
-        let question = question.split_once("y allow").map_or("", |(text, _)| text);
-        question.contains("rm -rf all") || question.contains('…')
-    });
-    wait(1500);
-    terminal.send("n");
-    running.wait(LONG).expect_code(0);
-}
-
-#[test]
 fn x124g_several_questions_are_put_one_after_the_other() {
     let scene = Scene::new("say ready\nawait go\nask Bash touch one\nask Bash touch two\nturn");
     let (running, terminal) = scene
@@ -281,24 +228,6 @@ fn x124g_several_questions_are_put_one_after_the_other() {
         scene.wait_for_file(name);
     }
     running.wait(LONG).expect_code(0);
-}
-
-#[test]
-fn x115a_what_a_question_is_about_cannot_harm_the_terminal() {
-    let scene =
-        Scene::new("ask Bash \\e[2J\\e]0;owned\\x07y\\ry allow\\e[1A rm -rf\nsay done\nturn");
-    let (running, terminal) = scene
-        .claude(&["--once", "--permissions", "ask"])
-        .spawn_on_terminal();
-    terminal.sees("may it? Bash:", LONG);
-    terminal.sees("rm -rf", LONG);
-    wait(1500);
-    terminal.send("n");
-    running.wait(LONG).expect_code(0);
-    let text = terminal.text();
-    for bad in ["\u{1b}[2J", "\u{1b}]0;owned", "\u{1b}[1A rm"] {
-        assert!(!text.contains(bad), "{bad:?}: {text:?}");
-    }
 }
 
 #[test]
