@@ -274,40 +274,6 @@ pub(crate) mod tests {
         );
     }
 
-    #[test]
-    fn x129a_x129b_a_budget_that_an_agent_does_not_report_on_is_refused() {
-        let refused = [
-            "--agent codex --max-cost 5",
-            "--agent gemini --max-cost 5",
-            "--agent acp --max-cost 5",
-            "--agent acp --max-tokens 2M",
-            "--max-cost 5",
-            "--max-tokens 2M",
-        ]
-        .map(|line| {
-            let bin = if line.contains("--agent") {
-                "--agent-bin sh"
-            } else {
-                ""
-            };
-            resolve(&format!("--once {bin} {line}"), "").unwrap_err()
-        });
-        insta::assert_snapshot!(refused.join("\n"));
-        let config = "max-cost = 4.2\nmax-tokens = '2M'";
-        for agent in ["claude", "opencode"] {
-            let line = format!("--once --agent {agent} --agent-bin sh --max-tokens 500k");
-            let settings = resolve(&line, config).unwrap();
-            let budgets = (settings.max_cost_microusd, settings.max_tokens);
-            assert_eq!(budgets, (Some(4_200_000), Some(500_000)), "{agent}");
-        }
-        let codex = "--once --agent codex --agent-bin sh";
-        assert!(
-            resolve(codex, config)
-                .unwrap_err()
-                .starts_with("--max-cost")
-        );
-    }
-
     const PHASES: &str = "agent = 'claude'\nagent-bin = '/bin/sh'\nmodel = 'opus'\nuntil = 'make'\nmax-iterations = 9\nsleep = 1\n\
         [[phase]]\nname = 'plan'\nprompt = 'Plan.'\nagent = 'codex'\nagent-bin = 'sh'\npermissions = 'deny'\ncompletion-promise = 'PLANNED'\nmax-iterations = 2\n\
         [[phase]]\nname = 'build'\nprompt-file = 'build.md'\niteration-timeout = '3h'\n[phase.claude]\neffort = 'high'\n";
