@@ -176,9 +176,13 @@ fn c63b_c63c_damage_in_the_middle_falls_back_to_what_was_saved_before_it() {
             "planned",
         ],
     );
+    let count = stopped.scene.start_count();
+    assert!(count > 5, "an iteration was lost and is made again");
+    let logs = stopped.scene.rlm(&["logs", &stopped.run]);
+    let logs = logs.run(LONG).expect_code(0).stdout;
     assert!(
-        stopped.scene.start_count() > 5,
-        "an iteration was lost and is made again"
+        (1..=count).all(|turn| logs.contains(&format!("turn {turn}\n"))),
+        "every attempt has its transcript, {count} turns: {logs}"
     );
 }
 
@@ -286,24 +290,6 @@ fn c63e_a_person_is_asked_whether_lost_work_is_done_again() {
         running.wait(LONG).expect_code(code);
     }
     assert!(stopped.scene.start_count() > 5);
-}
-
-#[test]
-fn after_a_fall_back_every_attempt_has_its_transcript() {
-    let stopped = Stopped::new();
-    stopped.damage_the_middle();
-    stopped.resume(true);
-    let logs = stopped
-        .scene
-        .rlm(&["logs", &stopped.run])
-        .run(LONG)
-        .expect_code(0)
-        .stdout;
-    let count = stopped.scene.start_count();
-    assert!(
-        (1..=count).all(|turn| logs.contains(&format!("turn {turn}\n"))),
-        "{count} turns: {logs}"
-    );
 }
 
 #[test]
