@@ -144,7 +144,7 @@ impl Router {
             survive(|| self.token.cancel());
         }
         #[cfg(feature = "tracing")]
-        survive(|| crate::trace::say(&news)); // last, since it may hang
+        survive(|| crate::state::say(&news)); // last, since it may hang
         if let Some(hook) = self.hooks.on_untaken.as_ref().filter(|_| news.untaken) {
             survive(hook);
         }

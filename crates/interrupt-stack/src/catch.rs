@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use crate::{
-    die::Terminal,
+    process::Terminal,
     sys::{self, Origin},
     word::{Kind, Verdict, Word},
 };

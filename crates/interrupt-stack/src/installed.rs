@@ -1,4 +1,4 @@
-//! A ladder that has the signals of the process, and gives them back.
+//! A ladder that has the signals of the process, and gives them back; or why it can't have them, with the way out.
 
 use std::{io, ops::Deref, sync::Arc};
 
@@ -6,13 +6,42 @@ use libc::{SIGHUP, SIGINT, SIGQUIT, SIGTSTP};
 use signal_hook_registry::{SigId, unregister};
 
 use crate::{
-    Builder, Error, HardExit, Interrupts, SystemClock,
+    Builder, HardExit, Interrupts, SystemClock,
     catch::{Catch, SIGNALS},
-    error::Kind,
     process::process,
     sys,
     sys::Disposition,
 };
+
+/// Why the operating system's side could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(#[from] Kind);
+
+#[derive(Debug, thiserror::Error)]
+enum Kind {
+    #[error(
+        "signals are caught in this process already: share the first `Interrupts` (it is `Clone`), or drop its `Installed` first"
+    )]
+    AlreadyInstalled,
+    #[error(
+        "cannot catch signal {signal}: {source}; use a detached ladder and feed it through its injector"
+    )]
+    Signal { signal: i32, source: io::Error },
+    #[error(
+        "cannot make the pipe that wakes the signal threads: {0}; raise the limit on open files"
+    )]
+    Wake(io::Error),
+    #[error("cannot start the signal threads: {0}; raise the limit on processes and threads")]
+    Thread(io::Error),
+}
+
+impl Error {
+    /// Says whether another [`Installed`](crate::Installed) is alive in this process.
+    pub fn is_already_installed(&self) -> bool {
+        matches!(self.0, Kind::AlreadyInstalled)
+    }
+}
 
 /// A ladder that catches the process's signals.
 ///

@@ -40,17 +40,17 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The modules in reading order; each takes from those above it:
-//   cause, clock, error    the small types of the public side
+//   cause, clock           the small types of the public side
 //   times                  of a press and of a shutdown
 //   ladder                 the machine: every decision about a press, pure
 //   atomic, word           the one word that the signal handler and the router share
-//   sys, die, process      the operating system: unsafe calls, the end of the process, its one set of signals
+//   sys, process           the operating system: unsafe calls; the process, its one set of signals and its end
 //   catch                  the signal handler
-//   state, trace           what is decided and not yet done, behind the router's lock
+//   state                  what is decided and not yet done, behind the router's lock
 //   hooks, router, acting  what the program sets for the router, the lock, and what is done without it
 //   interrupts, handler    the handles that a program holds
 //   builder                the settings
-//   installed, driver      a ladder that has the process's signals; a future in the place of all threads
+//   installed, driver      a ladder that has the process's signals, or why not; a future in the place of all threads
 //   start                  the ways to start one
 mod acting;
 mod atomic;
@@ -62,26 +62,20 @@ mod builder;
 mod catch;
 mod cause;
 mod clock;
-mod die;
 #[cfg(feature = "driver")]
 mod driver;
-#[cfg(feature = "signals")]
-mod error;
 mod handler;
 mod hooks;
 #[cfg(feature = "signals")]
 mod installed;
 mod interrupts;
 pub mod ladder;
-#[cfg(feature = "signals")]
 mod process;
 mod router;
 mod start;
 mod state;
 mod sys;
 mod times;
-#[cfg(feature = "tracing")]
-mod trace;
 mod word;
 #[cfg(test)]
 mod word_tests; // not within `word`, which the tests of the model checker compile too
@@ -91,17 +85,15 @@ pub use cause::{Cause, PressSource};
 #[cfg(feature = "test-util")]
 pub use clock::ManualClock;
 pub use clock::{Clock, SystemClock};
-pub use die::die_by;
 #[cfg(feature = "driver")]
 pub use driver::Driver;
-#[cfg(feature = "signals")]
-pub use error::Error;
 pub use handler::{Handler, Notice};
 pub use hooks::HardExit;
 #[cfg(feature = "signals")]
-pub use installed::Installed;
+pub use installed::{Error, Installed};
 pub use interrupts::{Injector, Interrupts};
 pub use ladder::HandlerId;
+pub use process::die_by;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

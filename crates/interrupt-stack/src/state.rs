@@ -33,7 +33,7 @@ pub(crate) struct News {
     /// No handler took a press in time.
     pub(crate) untaken: bool,
     #[cfg(feature = "tracing")]
-    pub(crate) trace: Option<crate::trace::Trace>,
+    pub(crate) trace: Option<Trace>,
 }
 
 impl News {
@@ -59,7 +59,7 @@ pub(crate) struct State {
     /// A thread looks soon whether the deciding one has a deadline to mind.
     pub(crate) lingering: bool,
     #[cfg(feature = "tracing")]
-    trace: crate::trace::Trace,
+    trace: Trace,
     pub(crate) exit: Option<Cause>,
     /// The exit is being performed. Until that has failed to end the process, no graceful shutdown shall start beside it.
     pub(crate) exiting: bool,
@@ -88,7 +88,7 @@ impl State {
             telling: 0,
             lingering: false,
             #[cfg(feature = "tracing")]
-            trace: crate::trace::Trace::default(),
+            trace: Trace::default(),
             exit: None,
             exiting: false,
             suspend: false,
@@ -274,6 +274,47 @@ impl Inbox {
             catch.word.settle(&self.read, rung);
             self.read.clear();
         }
+    }
+}
+
+/// What the events have said already, and what is to be said.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Default)]
+pub(crate) struct Trace {
+    presses: u64,
+    /// Presses that were accepted since.
+    more: u64,
+    pub(crate) exit: Option<Cause>,
+}
+
+#[cfg(feature = "tracing")]
+impl Trace {
+    /// Takes what is to be said, if there is anything.
+    pub(crate) fn next(&mut self, ladder: &Ladder) -> Option<Self> {
+        self.more = ladder.presses() - self.presses;
+        self.presses += self.more;
+        let next = self.clone();
+        self.exit = None;
+        (next.more > 0 || next.exit.is_some()).then_some(next)
+    }
+}
+
+/// Sends the events for whoever subscribes, from the threads that run wakers. They may hang in a subscriber as in any waker. The signal handler and
+/// the thread that ends the process send none.
+#[cfg(feature = "tracing")]
+pub(crate) fn say(news: &News) {
+    let trace = news.trace.clone().unwrap_or_default();
+    for number in trace.presses - trace.more + 1..=trace.presses {
+        tracing::debug!(target: "interrupt_stack", number, "press");
+    }
+    if let Some((handler, _)) = &news.ring {
+        tracing::debug!(target: "interrupt_stack", %handler, "notice");
+    }
+    if let Some(cause) = news.shutdown {
+        tracing::info!(target: "interrupt_stack", ?cause, "shutdown begins");
+    }
+    if let Some(cause) = trace.exit {
+        tracing::warn!(target: "interrupt_stack", ?cause, "hard exit");
     }
 }
 

@@ -117,7 +117,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It reads /proc.",
     },
     Allowed {
-        file: "crates/interrupt-stack/src/die.rs",
+        file: "crates/interrupt-stack/src/process.rs",
         calls: &["std::fs::File::open"],
         reason: "It opens /dev/tty.",
     },
