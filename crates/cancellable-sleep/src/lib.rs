@@ -127,21 +127,22 @@
 //! The README has a main loop with signals, and `examples/poller.rs` shows all of it together.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// The modules in reading order; each takes from those above it:
+//   wall               the time of day: where it comes from, and when to look again
+//   seat               one sleeper at a gate, the roster of all, and why a sleep ended
+//   sleep, blocking    the future of a sleep; the same on a thread
+//   batches            waking many sleepers a few at a time
+//   gate               what callers hold: each kind of wait, a beat of sleeps, and backon's sleeper
 mod batches;
 mod blocking;
 mod gate;
-mod interval;
-#[cfg(feature = "backon")]
-mod retry;
 mod seat;
 mod sleep;
-mod wake;
 mod wall;
 
-pub use gate::SleepGate;
-pub use interval::Interval;
+pub use gate::{Interval, SleepGate};
+pub use seat::Wake;
 pub use sleep::Sleep;
-pub use wake::Wake;
 
 #[cfg(all(doctest, feature = "tokio-util"))]
 #[doc = include_str!("../README.md")]
