@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent_duplex::Driver;
 use agent_subprocess::Context;
-use loop_state::{Happening, Head, Machine, StopReason, Timestamp};
+use loop_state::{Happening, Head, Machine, StopReason};
 use rlm_store::journal::Journal;
 use rlm_store::{Loss, PhaseSettings, RunHead, Settings, WorkTree, runs};
 use tokio::sync::{mpsc, watch};
@@ -92,7 +92,6 @@ pub struct Runner {
     control: Watched,
     told: Told,
     ends: Ends,
-    frozen_at: Option<Timestamp>,
     reload: Reload,
     heartbeat: Option<Heartbeat>,
     hooks: Option<Hooks>,
@@ -223,6 +222,7 @@ impl Runner {
             news,
             agent_io: AgentIo {
                 attempt: None,
+                withheld: false,
                 check: None,
                 commands: None,
                 settling: None,
@@ -242,7 +242,6 @@ impl Runner {
                 survivors: Vec::new(),
                 proven: true,
             },
-            frozen_at: None,
             reload: Reload::default(),
             heartbeat: None,
             hooks: None,

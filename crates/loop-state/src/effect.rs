@@ -1,6 +1,7 @@
 //! What the machine answers with: what has to be done, in order, and what people are told of it.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,10 +26,19 @@ pub enum Effect {
     },
     /// Everything that has to end has to be gone by this deadline. Comes with each request to stop now, also when the deadline stays.
     StopBy(StopDeadline),
-    /// Start the agent; report [`Happening::TurnEnded`](crate::Happening::TurnEnded).
+    /// Start the agent; report [`Happening::TurnEnded`](crate::Happening::TurnEnded). Where a request to stop waits, or the program shuts down, nothing is
+    /// started or reported: [`StopAttempt`](Self::StopAttempt) follows.
     StartAttempt(Brief),
-    /// End the turn and the whole tree of the attempt; the turn's end is still to be reported.
-    StopAttempt,
+    /// End the turn and the whole tree of the attempt; report [`Happening::TurnEnded`](crate::Happening::TurnEnded), at once where nothing was started.
+    StopAttempt {
+        /// Why, to be told; `None` where a person requested it.
+        why: Option<String>,
+        /// Whether the agent is not asked first.
+        at_once: bool,
+    },
+    /// Wait this long for a request to stop, and let nothing else happen meanwhile; if none comes, report that
+    /// [`Timer::Shutdown`](crate::Timer::Shutdown) ran out.
+    AwaitStop(Duration),
     /// Give the steer with this number to the turn that runs, if its agent can take one; report [`Happening::SteerMoved`](crate::Happening::SteerMoved).
     Deliver(u32),
     /// End the turn and keep the session; report [`Happening::TurnEnded`](crate::Happening::TurnEnded) unless the agent has more to answer.

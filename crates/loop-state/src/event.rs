@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Request, RuleChange, Rules, SteerState, StopRequest, Timestamp, Usage, When};
+use crate::{
+    Request, RuleChange, Rules, SteerState, StopCause, StopRequest, Timestamp, Usage, When,
+};
 
 /// Something that happened, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +85,13 @@ pub enum Happening {
         /// Whether it is [`Request::Abort`].
         abort: bool,
     },
+    /// The program shuts down: no work may begin any more. A request to stop, with its reason, is on its way.
+    #[serde(skip)]
+    ShutDown,
+    /// Whether the processes of the run are suspended from now on. While they are, no timer runs out and no silence counts;
+    /// [`Thawed`](Self::Thawed) follows.
+    #[serde(skip)]
+    Frozen(bool),
     /// The process is done with the run, and ends what is left of it. From now on, only requests to stop have an effect: they move the deadline.
     #[serde(skip)]
     Ending,
@@ -107,6 +116,8 @@ impl Happening {
         matches!(
             self,
             Self::StopForeseen { .. }
+                | Self::ShutDown
+                | Self::Frozen(_)
                 | Self::Ending
                 | Self::Alive
                 | Self::Retrying(_)
@@ -129,6 +140,10 @@ impl Happening {
         match self {
             Self::StopRequested(request) => Some(*request),
             Self::Requested(request) => request.stop(),
+            Self::TimeUp(Timer::Shutdown) => Some(StopRequest {
+                by: StopCause::Terminated,
+                when: When::Now,
+            }),
             _ => None,
         }
     }
@@ -238,4 +253,6 @@ pub enum Timer {
     Retry,
     /// The run was active for as long as it may be.
     Run,
+    /// The program shuts down, and no request to stop says why.
+    Shutdown,
 }

@@ -58,6 +58,10 @@ pub struct Machine {
     deadline: StopDeadline,
     /// The budget of a whole stop.
     stop_budget: Duration,
+    /// Whether the program shuts down.
+    is_shut: bool,
+    /// Since when the processes of the run are suspended.
+    frozen_at: Option<Timestamp>,
     /// Whether this process has begun the run, or has taken it up.
     has_begun: bool,
     /// Whether this process is done with the run and ends what is left of it.
@@ -81,14 +85,14 @@ impl Machine {
     }
 
     /// Returns the silence of the agent; `None` where it does not matter: no turn runs or it is being ended, there is no
-    /// limit, or a tool or a person is waited for.
+    /// limit, a tool or a person is waited for, or the processes are suspended.
     #[must_use]
     pub fn silence(&self) -> Option<Silence> {
         let head = &self.head;
         let Step::Turn { since } = head.step else {
             return None;
         };
-        let is_over = head.end.is_some() || head.halting || self.busy;
+        let is_over = head.end.is_some() || head.halting || self.busy || self.is_frozen();
         let limit = head
             .phase_rules()
             .limits
@@ -97,6 +101,18 @@ impl Machine {
         let since = self.alive_at.max(since);
         let until = since + limit;
         Some(Silence { since, until })
+    }
+
+    /// Returns whether the processes of the run are suspended.
+    #[must_use]
+    pub const fn is_frozen(&self) -> bool {
+        self.frozen_at.is_some()
+    }
+
+    /// Returns for how long the processes of the run have been suspended; `None` when they are not.
+    #[must_use]
+    pub fn frozen_for(&self, now: Timestamp) -> Option<Duration> {
+        self.frozen_at.map(|at| now.since(at))
     }
 
     /// Returns what the passing of time alone brings about at `now`; feed it back as an event.
@@ -114,7 +130,7 @@ impl Machine {
 
     fn next_timer(&self) -> Option<(Timestamp, Timer)> {
         let head = &self.head;
-        if head.end.is_some() || head.halting || head.counts.processes == 0 {
+        if self.is_frozen() || head.end.is_some() || head.halting || head.counts.processes == 0 {
             return None;
         }
         let limits = &head.phase_rules().limits;
@@ -151,7 +167,8 @@ impl Machine {
         if let Happening::Thawed(frozen) = what {
             self.deadline.thawed(frozen);
         }
-        if self.is_ending {
+        // Only another process goes on.
+        if self.is_ending && !matches!(what, Happening::Started | Happening::Resumed(_)) {
             return Effects::new();
         }
         match what {
@@ -160,6 +177,9 @@ impl Machine {
             Happening::Busy(busy) => self.busy = busy,
             Happening::Interruptible(interruptible) => self.interruptible = interruptible,
             Happening::StopForeseen { abort } => return vec![self.begin_stop(abort, at)],
+            Happening::ShutDown => return self.shut_down(),
+            Happening::Frozen(true) => self.frozen_at = self.frozen_at.or(Some(at)),
+            Happening::Frozen(false) => self.frozen_at = None,
             Happening::Ending => self.is_ending = true,
             Happening::StoppedEarly(request) => return self.stopped_early(request, at),
             Happening::Requested(request) => return self.requested(request, at),
@@ -197,11 +217,13 @@ impl Machine {
                     (Happening::Settled(tree), Step::Settling { then }) => {
                         self.settled(then, tree, at)
                     }
-                    (Happening::TimeUp(timer), step) => self.time_up(timer, step, at),
-                    (Happening::StopRequested(request), _) => {
-                        self.stop_requested(request, false, at)
+                    (Happening::TimeUp(timer), step) if timer != Timer::Shutdown => {
+                        self.time_up(timer, step, at)
                     }
-                    (what, step) => self.person_or_agent(what, step, at),
+                    (what, step) => match what.stop() {
+                        Some(request) => self.stop_requested(request, false, at),
+                        None => self.person_or_agent(what, step, at),
+                    },
                 }
             }
         }
@@ -324,10 +346,24 @@ impl Machine {
         self.halt(&step)
     }
 
+    /// Says why a turn is ended, unless that is told already.
+    fn why_halting(&self) -> Option<String> {
+        let head = &self.head;
+        if self.is_stopping() || head.again.is_some() {
+            return None;
+        }
+        let spent = || head.spent().map(|budget| budget.to_string());
+        let why = head.failure.clone().or_else(spent);
+        Some(why.unwrap_or_else(|| "the run's time is used up".into()))
+    }
+
     /// Tells what runs now to end.
     fn halt(&mut self, step: &Step) -> Effects {
         let effect = match step {
-            Step::Turn { .. } | Step::Interrupted { .. } => Effect::StopAttempt,
+            Step::Turn { .. } | Step::Interrupted { .. } => Effect::StopAttempt {
+                why: self.why_halting(),
+                at_once: self.deadline.is_abort(),
+            },
             Step::Gate { .. } | Step::Check | Step::Recheck { .. } => Effect::StopCheck,
             _ => return Effects::new(),
         };
@@ -381,6 +417,8 @@ impl From<Head> for Machine {
             interruptible: true,
             deadline: StopDeadline::Open,
             stop_budget: STOP_BUDGET,
+            is_shut: false,
+            frozen_at: None,
             has_begun: false,
             is_ending: false,
             head,

@@ -31,16 +31,14 @@ impl Runner {
     }
 
     /// Asks the agent to end its turn.
-    pub(super) fn halt_turn(&mut self) -> Vec<Happening> {
+    pub(super) fn halt_turn(&mut self, why: Option<String>, at_once: bool) -> Vec<Happening> {
+        if std::mem::take(&mut self.agent_io.withheld) {
+            return vec![Happening::TurnEnded(TurnOutcome::Stopped)];
+        }
         let budget = self.budget();
-        if !self.machine.is_stopping() && self.machine.head().again.is_none() {
-            let head = self.machine.head();
-            let spent = || head.spent().map(|budget| budget.to_string());
-            let why = head.failure.clone().or_else(spent);
-            let why = why.unwrap_or_else(|| "the run's time is used up".into());
+        if let Some(why) = why {
             self.tell(News::EndingTurn { why, budget });
         }
-        let at_once = self.machine.deadline().is_abort();
         self.step_attempt(AttemptInput::Stop { at_once })
     }
 

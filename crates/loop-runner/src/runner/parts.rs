@@ -38,6 +38,8 @@ use settling::Settling;
 #[derive(Debug)]
 pub(super) struct AgentIo {
     pub(super) attempt: Option<Attempt>,
+    /// Whether the agent of the present attempt was not started because a stop is on its way.
+    pub(super) withheld: bool,
     pub(super) check: Option<RunningCheck>,
     /// A stand-in for gates and check, in a test.
     pub(super) commands: Option<Commands>,

@@ -59,9 +59,11 @@ impl Runner {
                 let happening = self.start_attempt(&brief, drivers, wishes).await?;
                 return Ok(happening.into_iter().collect());
             }
-            Effect::StopAttempt => {
-                return Ok(self.halt_turn());
+            Effect::StopAttempt { why, at_once } => {
+                return Ok(self.halt_turn(why, at_once));
             }
+            // It is carried out where the requests come from.
+            Effect::AwaitStop(_) => {}
             Effect::Deliver(id) => return Ok(self.step_attempt(AttemptInput::Deliver(id))),
             Effect::InterruptTurn => return Ok(self.interrupt_turn()),
             Effect::GoOn => return Ok(self.go_on(drivers)),
@@ -216,7 +218,8 @@ impl Runner {
             false => None,
         };
         if wishes.is_end_wanted() || self.options.gate.is_shutdown() {
-            return Ok(Some(Happening::TurnEnded(TurnOutcome::Stopped)));
+            self.agent_io.withheld = true;
+            return Ok(None);
         }
         let settings = &self.saved.settings;
         let before =

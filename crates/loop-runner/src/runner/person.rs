@@ -228,11 +228,12 @@ impl Runner {
             freeze(&attempt.conversation, frozen).await;
         }
         let now = self.clock.now();
+        let before = self.machine.frozen_for(now);
+        self.sign(Happening::Frozen(frozen));
         if frozen {
-            self.frozen_at.get_or_insert(now);
             return None;
         }
-        let frozen = now.since(self.frozen_at.take()?);
+        let frozen = before?;
         let _is_in_it = self.clock.take_jump();
         // It only moves deadlines.
         let _none = self.step_attempt(AttemptInput::Thawed(frozen));

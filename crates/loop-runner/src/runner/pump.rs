@@ -4,10 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
-use loop_state::{
-    AttemptInput, Effect, Event, Happening, StopCause, StopReason, StopRequest, Timestamp, When,
-    times,
-};
+use loop_state::{AttemptInput, Effect, Event, Happening, StopReason, Timer, Timestamp};
 use rlm_store::deadline::until;
 use tokio::time::{Instant, timeout};
 
@@ -95,23 +92,24 @@ impl Runner {
         }
     }
 
-    /// Has a shutdown stop the run before anything else happens: it wakes what waits for work, and none of that may begin now. Its reason is on its way.
+    /// Lets the machine know that the program shuts down, and hears nothing but a request to stop as long as the machine waits for one.
     async fn heed_shutdown(
         &mut self,
         wishes: &mut Wishes,
         happenings: &mut VecDeque<Coming>,
     ) -> Result<(), Error> {
-        if !self.options.gate.is_shutdown() || self.machine.is_stopping() {
+        if !self.options.gate.is_shutdown() {
             return Ok(());
         }
-        let is_told = timeout(times::SHUTDOWN_REASON, wishes.end_wanted())
-            .await
-            .is_ok();
-        self.hear_all(wishes, happenings).await?;
-        if !is_told {
-            let (by, when) = (StopCause::Terminated, When::Now);
-            let request = StopRequest { by, when };
-            happenings.push_front(Happening::StopRequested(request).into());
+        let (at, what) = (self.clock.now(), Happening::ShutDown);
+        for effect in self.machine.step(Event { at, what }) {
+            if let Effect::AwaitStop(within) = effect {
+                let is_told = timeout(within, wishes.end_wanted()).await.is_ok();
+                self.hear_all(wishes, happenings).await?;
+                if !is_told {
+                    happenings.push_front(Happening::TimeUp(Timer::Shutdown).into());
+                }
+            }
         }
         Ok(())
     }
@@ -134,8 +132,7 @@ impl Runner {
     /// Waits for what concerns the machine; empty when something else happened.
     async fn next(&mut self, wishes: &mut Wishes) -> Result<Vec<Coming>, Error> {
         let now = self.clock.now();
-        // What stands still is not late; the thaw says for how long it stood.
-        if let (Some(due), None) = (self.machine.due(now), self.frozen_at) {
+        if let Some(due) = self.machine.due(now) {
             let changed = self.reloaded();
             // By another rule it may not be due yet.
             let happened = if changed.is_empty() {

@@ -8,7 +8,7 @@ use crate::runner::Runner;
 impl Runner {
     /// Returns when the present silence is to be told: at two thirds of what is allowed, once.
     pub(super) fn silence_at(&self) -> Option<Timestamp> {
-        let silence = { self.machine.silence() }.filter(|_| self.frozen_at.is_none())?;
+        let silence = self.machine.silence()?;
         let told = self.agent_io.attempt.as_ref()?.silence_told;
         let allowed = silence.until.since(silence.since);
         (told != Some(silence.since)).then(|| silence.since + allowed * 2 / 3)

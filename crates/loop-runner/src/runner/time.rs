@@ -30,23 +30,21 @@ impl Runner {
         self.clock.now();
         let jumped = self.clock.take_jump();
         // A thaw says it for all that stands still.
-        let told = !jumped.is_zero() && self.frozen_at.is_none();
+        let told = !jumped.is_zero() && !self.machine.is_frozen();
         told.then_some(Happening::Thawed(jumped))
     }
 
     /// Returns how long nothing has to be done, if nothing comes from outside.
     pub(super) fn wait_from(&self, now: Timestamp) -> Duration {
         let deadline = self.machine.next_deadline();
-        let deadline = deadline
-            .filter(|_| self.frozen_at.is_none())
-            .map(|at| at.since(now));
+        let deadline = deadline.map(|at| at.since(now));
         let flush = self
             .agent_io
             .attempt
             .as_ref()
             .and_then(Attempt::flush_at)
             .map(|at| at.since(now));
-        let frozen = self.frozen_at.is_some();
+        let frozen = self.machine.is_frozen();
         let attempt = self.agent_io.attempt.as_ref();
         let halt = { attempt.and_then(|it| it.machine.deadline(frozen)) }
             .map(|at| left(Instant::from_std(at)));

@@ -286,7 +286,10 @@ impl Machine {
             }
             Step::Settling { .. } => return Effects::new(),
             _ if self.head.halting => Effects::new(),
-            step => self.halt(step),
+            step => {
+                self.head.again = Some(again);
+                self.halt(step)
+            }
         };
         self.head.fresh = true;
         self.head.again = Some(again);

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::{Effects, Machine};
+use crate::times::SHUTDOWN_REASON;
 use crate::{
     Effect, Happening, Notice, Request, Step, StopDeadline, StopReason, StopRequest, Timestamp,
     When,
@@ -45,7 +46,18 @@ impl Machine {
     pub(super) fn begin_process(&mut self) {
         self.deadline = StopDeadline::Open;
         self.has_begun = true;
+        self.is_shut = false;
         self.is_ending = false;
+    }
+
+    /// A shutdown stops the run by a request, which says why. It wakes what waits for work, so nothing else may happen before that request.
+    pub(super) fn shut_down(&mut self) -> Effects {
+        let is_new = !std::mem::replace(&mut self.is_shut, true);
+        let is_over = self.has_begun && self.head.end.is_some();
+        let waits = is_new && !is_over && !self.is_stopping();
+        { waits.then_some(Effect::AwaitStop(SHUTDOWN_REASON)) }
+            .into_iter()
+            .collect()
     }
 
     /// Starts the deadline, or moves it earlier.
@@ -64,9 +76,11 @@ impl Machine {
             Some(end) if end.reason.is_stopped() => end.reason = StopReason::Stopped(request.by),
             Some(_) => {}
         }
+        self.is_ending = true;
         vec![self.begin_stop(false, at), Effect::Save, Effect::Finish]
     }
 
+    /// Does what is requested, now or when the iteration is complete.
     pub(super) fn stop_requested(
         &mut self,
         request: StopRequest,

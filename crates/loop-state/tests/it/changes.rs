@@ -11,7 +11,7 @@ use loop_state::{
 use crate::limits::{HOUR, limited, metered, used};
 use crate::person::started;
 use crate::rules;
-use crate::traces::{Trace, failed, in_vain};
+use crate::traces::{Trace, failed, halt, in_vain};
 
 #[test]
 fn a_rule_that_changes_is_in_effect_at_once() {
@@ -25,7 +25,7 @@ fn a_rule_that_changes_is_in_effect_at_once() {
     );
     let change = RuleChange::MaxCost(Some(2_000_000));
     let effects = trace.then(Happening::Requested(Request::Set(change)));
-    assert_eq!(effects.last(), Some(&Effect::StopAttempt));
+    assert_eq!(effects.last(), Some(&halt(Some("3.00 of 2.00 USD used"))));
     assert_eq!(
         trace.machine.head().rules.max_cost_microusd,
         Some(2_000_000)

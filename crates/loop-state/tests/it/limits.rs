@@ -11,7 +11,7 @@ use loop_state::{
 
 use crate::person::started;
 use crate::rules;
-use crate::traces::{Trace, failed, in_vain, stop};
+use crate::traces::{Trace, failed, halt, in_vain, stop};
 
 pub(crate) const HOUR: u64 = 3_600_000;
 
@@ -72,7 +72,10 @@ pub(crate) fn wait(trace: &mut Trace) -> Vec<Effect> {
 fn x108a_a_turn_that_passes_the_budget_is_interrupted_and_not_awaited() {
     let mut trace = costly();
     assert_eq!(trace.then(used(1_999_999, 10)), [Effect::Save]);
-    assert_eq!(trace.then(used(2, 10)), [Effect::Save, Effect::StopAttempt]);
+    assert_eq!(
+        trace.then(used(2, 10)),
+        [Effect::Save, halt(Some("2.000001 of 2.00 USD used"))]
+    );
     assert_eq!(trace.then(used(2, 10)), [Effect::Save], "told once");
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     let head = trace.machine.head();
@@ -152,7 +155,7 @@ fn x108a_a_session_that_waits_for_a_word_is_ended_too() {
     trace.then(Happening::Requested(Request::Interrupt));
     trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
     let effects = trace.then(used(2_000_000, 1));
-    assert_eq!(effects, [Effect::Save, Effect::StopAttempt]);
+    assert_eq!(effects, [Effect::Save, halt(Some("2.00 of 2.00 USD used"))]);
     assert!(in_vain(
         &trace.then(Happening::Requested(Request::Continue))
     ));

@@ -11,7 +11,7 @@ use loop_state::{
 
 use crate::limits::{limited, metered};
 use crate::person::{started, steer};
-use crate::traces::{Trace, failed, in_vain, stop};
+use crate::traces::{Trace, failed, halt, in_vain, stop};
 use crate::{at, rules};
 
 /// A run whose turn takes too long after five seconds, and whose agent is silent for too long after two.
@@ -95,7 +95,7 @@ fn a_second_wish_to_stop_changes_something_only_where_it_is_the_stronger_one() {
         let after = trace.machine.head().stopping;
         match (first, second) {
             (When::AfterIteration, When::Now) => {
-                assert_eq!(effects.last(), Some(&Effect::StopAttempt));
+                assert_eq!(effects.last(), Some(&halt(None)));
                 assert_eq!(after, Some(request(StopCause::Terminated)));
             }
             _ => {
@@ -147,7 +147,7 @@ fn an_agent_that_cannot_work_is_no_failure_of_a_run_that_is_stopped() {
 fn what_is_used_to_the_last_token_is_used_up() {
     let mut trace = metered(|rules| rules.max_tokens = Some(10));
     let effects = trace.then(crate::limits::used(0, 10));
-    assert_eq!(effects, [Effect::Save, Effect::StopAttempt]);
+    assert_eq!(effects, [Effect::Save, halt(Some("10 of 10 tokens used"))]);
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_wish_for_the_iteration_at_a_review_is_not_one_for_the_phase() {
 fn what_is_being_ended_is_told_so_once() {
     let mut trace = timed();
     let effects = trace.then(Happening::TimeUp(Timer::Idle));
-    assert_eq!(effects, [Effect::StopAttempt]);
+    assert_eq!(effects, [halt(Some("no sign of life for 2s"))]);
     let effects = trace.then(Happening::Requested(Request::Again {
         what: Again::Iteration,
     }));

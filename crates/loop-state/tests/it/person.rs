@@ -10,7 +10,7 @@ use loop_state::{
 };
 
 use crate::rules;
-use crate::traces::{Trace, failed, in_vain, stop};
+use crate::traces::{Trace, failed, halt, in_vain, stop};
 
 pub(crate) fn steer(text: &str, now: bool) -> Happening {
     let text = text.into();
@@ -168,7 +168,7 @@ fn a_stop_or_a_crash_while_a_session_waits_cuts_the_attempt() {
         let mut trace = Trace::new(rules(|_| {}));
         trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
         let effects = trace.then(stop(request));
-        assert_eq!(effects.last(), Some(&Effect::StopAttempt), "{effects:?}");
+        assert_eq!(effects.last(), Some(&halt(None)), "{effects:?}");
         trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
         assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
         assert_eq!(trace.machine.head().cut.unwrap().cause, CutCause::Stop);
@@ -240,7 +240,7 @@ fn s25a_restart_does_the_iteration_again_in_a_fresh_session() {
     let effects = trace.then(Happening::Requested(Request::Again {
         what: Again::Iteration,
     }));
-    assert_eq!(effects.last(), Some(&Effect::StopAttempt));
+    assert_eq!(effects.last(), Some(&halt(None)));
     let effects = trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     let brief = started(&effects);
     assert_eq!((brief.iteration, brief.session.as_deref()), (2, None));

@@ -154,7 +154,8 @@ fn any_timer() -> impl Strategy<Value = Timer> {
         Just(Timer::Sleep),
         Just(Timer::Limit),
         Just(Timer::Retry),
-        Just(Timer::Run)
+        Just(Timer::Run),
+        Just(Timer::Shutdown)
     ]
 }
 
@@ -218,6 +219,11 @@ fn any_wish() -> impl Strategy<Value = Happening> {
         })),
         Just(Happening::Requested(Request::Again { what: Again::Phase })),
         Just(Happening::Requested(Request::Fresh)),
+        Just(Happening::Requested(Request::Abort)),
+        Just(Happening::Requested(Request::Pause {
+            reason: Some("lunch".into()),
+            after: PauseAfter::Tool
+        })),
     ]
 }
 
@@ -466,7 +472,7 @@ proptest! {
                     Effect::Announce(Notice::Review(_)) => todo.push(Happening::Requested(Request::Review(verdicts.next().unwrap()))),
                     Effect::Announce(Notice::Interrupted) => todo.push(Happening::Requested(Request::Continue)),
                     Effect::GoOn => todo.push(Happening::TurnEnded(TurnOutcome::Completed)),
-                    Effect::StopAttempt => todo = vec![Happening::TurnEnded(TurnOutcome::Stopped)],
+                    Effect::StopAttempt { .. } => todo = vec![Happening::TurnEnded(TurnOutcome::Stopped)],
                     Effect::RunGate(_) => todo.push(Happening::GateEnded(results.next().unwrap())),
                     Effect::RunCheck => todo.push(Happening::CheckEnded(results.next().unwrap())),
                     Effect::EndLeftovers => todo.push(Happening::Settled(Tree::default())),
@@ -518,7 +524,7 @@ proptest! {
                         1 => todo.push(Happening::SteerMoved { id, state: SteerState::Delivered }),
                         _ => {}
                     },
-                    Effect::StopAttempt => todo = vec![Happening::TurnEnded(outcomes.next().unwrap())],
+                    Effect::StopAttempt { .. } => todo = vec![Happening::TurnEnded(outcomes.next().unwrap())],
                     Effect::RunGate(_) => todo.push(Happening::GateEnded(CheckResult::Failed("no".into()))),
                     Effect::RunCheck => todo.push(Happening::CheckEnded(CheckResult::Failed("no".into()))),
                     Effect::EndLeftovers => todo.push(Happening::Settled(Tree::default())),

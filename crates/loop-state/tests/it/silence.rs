@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use loop_state::{Effect, Happening, Step, Timer, Timestamp, TurnOutcome};
+use loop_state::{Happening, Step, Timer, Timestamp, TurnOutcome};
 
 use crate::rules;
-use crate::traces::Trace;
+use crate::traces::{Trace, halt};
 
 /// Lets the machine know what is true only of the live agent; that changes no head and needs nothing to be done.
 fn sign(trace: &mut Trace, at: u64, what: Happening) {
@@ -78,7 +78,7 @@ fn x108b_a_turn_that_passes_its_time_is_interrupted_and_not_awaited() {
     let due = trace.machine.next_deadline().unwrap();
     let passed = trace.machine.due(due).unwrap();
     assert_eq!(passed, Happening::TimeUp(Timer::Iteration));
-    assert_eq!(trace.then(passed), [Effect::StopAttempt]);
+    assert_eq!(trace.then(passed), [halt(Some("it took longer than 10s"))]);
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     assert_eq!(trace.machine.head().streaks.failures, 1);
 }

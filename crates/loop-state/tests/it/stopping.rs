@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use loop_state::times::{ABORT, STOP_BUDGET};
+use loop_state::times::{ABORT, SHUTDOWN_REASON, STOP_BUDGET};
 use loop_state::{
     CheckResult, Effect, Happening, Notice, Request, Resume, StopCause, StopDeadline, StopReason,
-    StopRequest, Timestamp, TurnOutcome, When,
+    StopRequest, Timer, Timestamp, TurnOutcome, When,
 };
 
 use crate::rules;
-use crate::traces::{Trace, stop};
+use crate::traces::{Trace, halt, stop};
 
 fn abort() -> Happening {
     Happening::Requested(Request::Abort)
@@ -35,7 +35,7 @@ fn a_stop_after_the_iteration_ends_an_interrupted_turn_within_the_budget() {
         let by = Timestamp(trace.now) + STOP_BUDGET;
         assert_eq!(effects[0], Effect::StopBy(StopDeadline::Stop { by }));
         assert!(effects.contains(&Effect::Announce(Notice::Stopping)));
-        assert_eq!(effects.last(), Some(&Effect::StopAttempt));
+        assert_eq!(effects.last(), Some(&halt(None)));
     }
 }
 
@@ -137,4 +137,51 @@ fn a_stop_before_the_first_event_is_saved_and_finishes_with_the_reason_of_the_he
     let done = trace.reason();
     assert_eq!(trace.then(early()).last(), Some(&Effect::Finish));
     assert_eq!(trace.machine.head().stop_reason(), Some(done));
+}
+
+#[test]
+fn a_shutdown_waits_once_for_its_reason_and_is_a_termination_without_one() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let wait = Effect::AwaitStop(SHUTDOWN_REASON);
+    assert_eq!(trace.then(Happening::ShutDown), [wait]);
+    assert_eq!(trace.then(Happening::ShutDown), []);
+    let effects = trace.then(Happening::TimeUp(Timer::Shutdown));
+    assert_eq!(effects[0], Effect::StopBy(trace.machine.deadline()));
+    assert_eq!(effects.last(), Some(&halt(None)));
+    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Terminated));
+
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(stop(When::Now));
+    assert_eq!(trace.then(Happening::ShutDown), [], "its reason is known");
+}
+
+#[test]
+fn an_aborted_turn_is_ended_without_being_asked() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let effects = trace.then(abort());
+    let (why, at_once) = (None, true);
+    assert_eq!(effects.last(), Some(&Effect::StopAttempt { why, at_once }));
+}
+
+#[test]
+fn no_timer_runs_out_and_no_silence_counts_while_the_run_is_suspended() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
+        rules.max_duration = Some(Duration::from_secs(60));
+    }));
+    let due = trace.machine.next_deadline().unwrap();
+    trace.then(Happening::Frozen(true));
+    let frozen_at = Timestamp(trace.now);
+    trace.then(Happening::Frozen(true));
+    let machine = &trace.machine;
+    assert_eq!((machine.next_deadline(), machine.silence()), (None, None));
+    assert_eq!(machine.due(due), None);
+    let frozen = machine.frozen_for(due).unwrap();
+    assert_eq!(frozen, due.since(frozen_at), "since it began");
+    trace.now = due.0;
+    trace.then(Happening::Frozen(false));
+    trace.then(Happening::Thawed(frozen));
+    assert_eq!(trace.machine.frozen_for(due), None);
+    assert_eq!(trace.machine.next_deadline(), Some(due + frozen));
 }

@@ -27,9 +27,10 @@ fn who_stops_a_run_before_its_first_event_has_stopped_it() {
     );
 
     // One that was stopped already is stopped by the last who said so.
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(stop(When::Now));
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
-    trace.then(Happening::Settled(Tree::default()));
-    assert_eq!(trace.reason(), StopReason::Stopped(StopCause::HungUp));
+    assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
     trace.then(Happening::StoppedEarly(request(StopCause::Terminated)));
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Terminated));
 

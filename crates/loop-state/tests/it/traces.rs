@@ -18,6 +18,12 @@ pub(crate) struct Trace {
     pub(crate) text: String,
 }
 
+/// The effect that ends a turn, with what is told of it.
+pub(crate) fn halt(why: Option<&str>) -> Effect {
+    let (why, at_once) = (why.map(str::to_owned), false);
+    Effect::StopAttempt { why, at_once }
+}
+
 impl Trace {
     pub(crate) fn new(rules: Rules) -> Self {
         let mut trace = Self {
@@ -141,7 +147,11 @@ fn s5a_s5b_a_silent_or_long_turn_is_ended_and_counts_as_failed() {
         assert_eq!(trace.machine.due(Timestamp(due.0 - 1)), None);
         let what = trace.machine.due(due).unwrap();
         assert_eq!(what, Happening::TimeUp(timer));
-        assert_eq!(trace.then(what), [Effect::StopAttempt]);
+        let why = match timer {
+            Timer::Iteration => "it took longer than 900ms",
+            _ => "no sign of life for 500ms",
+        };
+        assert_eq!(trace.then(what), [halt(Some(why))]);
         assert_eq!(trace.machine.next_deadline(), None, "told once");
         trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
         assert_eq!(trace.machine.head().streaks.failures, 1);

@@ -21,7 +21,7 @@ impl Runner {
             now: Instant::now().into_std(),
             at,
             budget,
-            frozen: self.frozen_at.is_some(),
+            frozen: self.machine.is_frozen(),
         };
         match &mut self.agent_io.attempt {
             Some(attempt) => attempt.machine.step(moment, input),
