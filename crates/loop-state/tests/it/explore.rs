@@ -90,6 +90,14 @@ fn alphabet(at: Timestamp) -> Vec<Happening> {
             reason: None,
             after: PauseAfter::Iteration,
         }),
+        Happening::Requested(Request::Pause {
+            reason: None,
+            after: PauseAfter::Tool,
+        }),
+        Happening::Requested(Request::Interrupt),
+        Happening::Requested(Request::Abort),
+        Happening::Requested(Request::Fresh),
+        Happening::Thawed(Duration::from_secs(2)),
         Happening::Requested(Request::Skip),
         Happening::Requested(Request::Again {
             what: Again::Iteration,

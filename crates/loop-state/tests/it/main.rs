@@ -21,6 +21,7 @@ mod resumes;
 mod saved;
 mod silence;
 mod stopping;
+mod stopping_explore;
 mod taken_up;
 mod times;
 mod told;

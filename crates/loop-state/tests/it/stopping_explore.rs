@@ -1,0 +1,308 @@
+//! All short histories of a stop, with what the live process alone knows: the deadline, a shutdown, a suspend, the end of the process.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use loop_state::{
+    CheckResult, Effect, Event, Happening, Machine, PauseAfter, Request, Resume, StopCause,
+    StopRequest, Timer, Timestamp, Tree, TurnOutcome, When,
+};
+
+use crate::promises::{PROMISES, Seen};
+use crate::rules;
+
+/// What the process was told before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Told {
+    ending: bool,
+    shut_down: bool,
+}
+
+impl Told {
+    fn then(self, what: &Happening) -> Self {
+        let begins = matches!(what, Happening::Started | Happening::Resumed(_));
+        Self {
+            ending: (self.ending && !begins)
+                || matches!(what, Happening::Ending | Happening::StoppedEarly(_)),
+            shut_down: (self.shut_down && !begins) || matches!(what, Happening::ShutDown),
+        }
+    }
+}
+
+/// One step of a machine.
+struct Step<'a> {
+    told: Told,
+    before: &'a Machine,
+    event: &'a Event,
+    effects: &'a [Effect],
+    after: &'a Machine,
+}
+
+type Promise = fn(&Step<'_>) -> bool;
+
+const STOP_PROMISES: [(&str, Promise); 8] = [
+    ("only suspended time moves a deadline later", moves_earlier),
+    (
+        "a request to stop now is answered by the deadline",
+        answered,
+    ),
+    ("an abort stays an abort", abort_stays),
+    ("nothing begins once a stop now is taken", begins_nothing),
+    ("a process that ends only takes requests to stop", ending),
+    ("no timer runs out while the run is suspended", suspended),
+    ("a shutdown waits for its reason once", shut_down_once),
+    ("the last effect of a process is its finish", finish_is_last),
+];
+
+fn begins_process(step: &Step<'_>) -> bool {
+    matches!(step.event.what, Happening::Started | Happening::Resumed(_))
+}
+
+fn moves_earlier(step: &Step<'_>) -> bool {
+    let thawed = match step.event.what {
+        Happening::Thawed(frozen) => frozen,
+        _ => Duration::ZERO,
+    };
+    match (step.before.deadline().by(), step.after.deadline().by()) {
+        (Some(before), Some(after)) => after <= before + thawed || begins_process(step),
+        (Some(_), None) => begins_process(step),
+        (None, _) => true,
+    }
+}
+
+fn answered(step: &Step<'_>) -> bool {
+    let is_now = { step.event.what.stop() }.is_some_and(|it| it.when == When::Now);
+    let is_early = !step.before.has_begun() && step.before.head().end.is_none();
+    let told = Effect::StopBy(step.after.deadline());
+    !is_now || is_early || (step.effects.first() == Some(&told) && step.after.is_stopping())
+}
+
+fn abort_stays(step: &Step<'_>) -> bool {
+    let stays = step.after.deadline().is_abort() || begins_process(step);
+    !step.before.deadline().is_abort() || stays
+}
+
+fn begins_nothing(step: &Step<'_>) -> bool {
+    let stops = { step.before.head().stopping }.is_some_and(|it| it.when == When::Now);
+    let begins = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::StartAttempt(_)
+                | Effect::GoOn
+                | Effect::Deliver(_)
+                | Effect::RunGate(_)
+                | Effect::RunCheck
+        )
+    };
+    !stops || begins_process(step) || !step.effects.iter().any(begins)
+}
+
+fn ending(step: &Step<'_>) -> bool {
+    let only = |effect: &Effect| matches!(effect, Effect::StopBy(_));
+    let same = step.before.head() == step.after.head();
+    !step.told.ending || begins_process(step) || (same && step.effects.iter().all(only))
+}
+
+fn suspended(step: &Step<'_>) -> bool {
+    let machine = step.after;
+    !machine.is_frozen() || (machine.next_deadline(), machine.silence()) == (None, None)
+}
+
+fn shut_down_once(step: &Step<'_>) -> bool {
+    let waits = { step.effects.iter() }.any(|it| matches!(it, Effect::AwaitStop(_)));
+    !waits || (!step.told.shut_down && !step.before.is_stopping())
+}
+
+fn finish_is_last(step: &Step<'_>) -> bool {
+    let finish = step.effects.iter().position(|it| *it == Effect::Finish);
+    finish
+        .is_none_or(|at| at + 1 == step.effects.len() && step.after.head().stop_reason().is_some())
+}
+
+fn alphabet() -> Vec<Happening> {
+    let stop = |when| {
+        let by = StopCause::Person;
+        StopRequest { by, when }
+    };
+    vec![
+        Happening::StopRequested(stop(When::Now)),
+        Happening::StopRequested(stop(When::AfterIteration)),
+        Happening::Requested(Request::Abort),
+        Happening::StoppedEarly(stop(When::Now)),
+        Happening::StopForeseen { abort: false },
+        Happening::StopForeseen { abort: true },
+        Happening::ShutDown,
+        Happening::TimeUp(Timer::Shutdown),
+        Happening::Frozen(true),
+        Happening::Frozen(false),
+        Happening::Thawed(Duration::from_secs(3)),
+        Happening::Ending,
+        Happening::Interruptible(false),
+        Happening::Requested(Request::Interrupt),
+        Happening::Requested(Request::Continue),
+        Happening::Requested(Request::Pause {
+            reason: None,
+            after: PauseAfter::Tool,
+        }),
+        Happening::TurnEnded(TurnOutcome::Completed),
+        Happening::TurnEnded(TurnOutcome::Interrupted),
+        Happening::TurnEnded(TurnOutcome::Stopped),
+        Happening::CheckEnded(CheckResult::Passed),
+        Happening::CheckEnded(CheckResult::Stopped),
+        Happening::Settled(Tree::default()),
+        Happening::Resumed(Resume::default()),
+    ]
+}
+
+type Spoil = fn(Machine, Vec<Effect>) -> (Machine, Vec<Effect>);
+
+/// Tries everything for four steps from a place; returns the number of states and steps, or the first step that broke a promise, or `only` that one.
+fn explore(
+    place: &[Happening],
+    only: Option<&str>,
+    spoil: Spoil,
+) -> Result<(usize, usize), String> {
+    const DEPTH: u64 = 4;
+    let rules = rules(|rules| {
+        rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
+        rules.max_duration = Some(Duration::from_secs(600));
+    });
+    let mut first = Machine::new(rules).unwrap();
+    for what in place {
+        first.step(crate::at(0, what.clone()));
+    }
+    let told = Told {
+        ending: false,
+        shut_down: false,
+    };
+    let mut level = vec![(first, told)];
+    let (mut states, mut steps) = (1, 0);
+    for nth in 1..=DEPTH {
+        let mut known = HashSet::new();
+        let mut next = Vec::new();
+        for (before, told) in &level {
+            let at = Timestamp(nth * 1000);
+            for what in alphabet().into_iter().chain(before.due(at)) {
+                let mut after = before.clone();
+                let event = Event { at, what };
+                let effects = after.step(event.clone());
+                steps += 1;
+                let (after, effects) = spoil(after, effects);
+                let step = Step {
+                    told: *told,
+                    before,
+                    event: &event,
+                    effects: &effects,
+                    after: &after,
+                };
+                let seen = Seen {
+                    before: before.head(),
+                    event: &event,
+                    effects: &effects,
+                    after: after.head(),
+                };
+                let broken = STOP_PROMISES.iter().filter(|(_, holds)| !holds(&step));
+                let mut broken: Vec<&str> = broken.map(|(name, _)| *name).collect();
+                let is_early = matches!(event.what, Happening::StoppedEarly(_));
+                if !is_early {
+                    let others = PROMISES.iter().filter(|(_, holds)| !holds(&seen));
+                    broken.extend(others.map(|(name, _)| *name));
+                }
+                broken.retain(|name| only.is_none_or(|only| only == *name));
+                if !broken.is_empty() {
+                    return Err(format!(
+                        "{broken:?}: {before:?} came {event:?}: {effects:?}"
+                    ));
+                }
+                if nth < DEPTH {
+                    let told = told.then(&event.what);
+                    if known.insert(format!("{told:?} {after:?}")) {
+                        next.push((after, told));
+                    }
+                }
+            }
+        }
+        states += next.len();
+        level = next;
+    }
+    Ok((states, steps))
+}
+
+#[test]
+fn all_short_histories_of_a_stop_keep_the_promises() {
+    let started = || Happening::Started;
+    let turn = Happening::TurnEnded;
+    let places = [
+        ("a process that has not begun", vec![]),
+        ("a turn", vec![started()]),
+        (
+            "an interrupted turn",
+            vec![started(), turn(TurnOutcome::Interrupted)],
+        ),
+        ("the check", vec![started(), turn(TurnOutcome::Completed)]),
+        (
+            "the end of the tree",
+            vec![
+                started(),
+                turn(TurnOutcome::Completed),
+                Happening::CheckEnded(CheckResult::Passed),
+            ],
+        ),
+    ];
+    for (place, way) in places {
+        match explore(&way, None, |after, effects| (after, effects)) {
+            Ok((states, steps)) => {
+                println!("{place}: {states} states, {steps} steps");
+                assert!(states > 200 && steps > 5_000, "{states} {steps}");
+            }
+            Err(broken) => panic!("{place}: {broken}"),
+        }
+    }
+}
+
+/// Each promise of a stop can be broken: with a machine that does not keep it, the same search says so.
+#[test]
+fn the_search_finds_a_stop_that_is_broken() {
+    let spoils: [(&str, Spoil); 5] = [
+        (
+            "only suspended time moves a deadline later",
+            |mut machine, effects| {
+                machine.step(crate::at(0, Happening::Thawed(Duration::from_secs(60))));
+                (machine, effects)
+            },
+        ),
+        (
+            "a request to stop now is answered by the deadline",
+            |machine, effects| {
+                let is_deadline = |effect: &Effect| matches!(effect, Effect::StopBy(_));
+                let others = effects.into_iter().filter(|it| !is_deadline(it));
+                (machine, others.collect())
+            },
+        ),
+        ("an abort stays an abort", |mut machine, effects| {
+            if machine.deadline().is_abort() && effects.is_empty() {
+                machine = Machine::from(machine.head().clone());
+            }
+            (machine, effects)
+        }),
+        (
+            "nothing begins once a stop now is taken",
+            |machine, mut effects| {
+                effects.push(Effect::RunCheck);
+                (machine, effects)
+            },
+        ),
+        (
+            "the last effect of a process is its finish",
+            |machine, mut effects| {
+                effects.reverse();
+                (machine, effects)
+            },
+        ),
+    ];
+    for (promise, spoil) in spoils {
+        assert!(STOP_PROMISES.iter().any(|(name, _)| *name == promise));
+        let found = explore(&[Happening::Started], Some(promise), spoil).unwrap_err();
+        assert!(found.contains(promise), "{promise}: {found}");
+    }
+}
