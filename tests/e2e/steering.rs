@@ -58,6 +58,10 @@ fn s10b_a_steer_to_a_command_is_at_the_head_of_the_next_prompt() {
     );
     let (steer, prompt) = (prompts[1].find("use tabs"), prompts[1].find(PROMPT));
     assert!(steer.is_some() && steer < prompt, "{}", prompts[1]);
+    let shown = terminal.scrolled();
+    let said = "steer 1: sent with the prompt";
+    expect_in_order(&shown, &["next prompt", said]);
+    assert_eq!(shown.matches(said).count(), 1, "{shown}");
 }
 
 #[test]

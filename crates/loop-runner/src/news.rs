@@ -43,6 +43,8 @@ pub enum News {
     GoesOn,
     /// The agent can't take a steer now: it gets it in a turn behind the present one if it can be talked to then, else with the next prompt.
     NextPrompt(u32),
+    /// The prompt of the attempt that begins has the steer with this number in it.
+    InPrompt(u32),
     /// A person said this to the agent, wherever they said it; what becomes of it is told by its number.
     Said {
         /// The number of the steer.

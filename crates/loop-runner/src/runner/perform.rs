@@ -249,6 +249,9 @@ impl Runner {
         let mut attempt = Attempt::new(conversation, primary, transcript, machine);
         attempt.tasks.starting = Some(starting);
         self.agent_io.attempt = Some(attempt);
+        for steer in &brief.steers {
+            self.tell(News::InPrompt(steer.id));
+        }
         Ok(None)
     }
 

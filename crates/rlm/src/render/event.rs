@@ -49,6 +49,7 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
                 "steer {id}: the agent can't take it now; it comes after this turn or with the next prompt"
             )
         }
+        News::InPrompt(id) => format!("steer {id}: sent with the prompt"),
         News::Rejected(why) => format!("{} {why}", styled(MIND, "no:")),
         News::PauseReason(reason) => format!("a pause is wanted: {}", plain(reason)),
         News::CommandStarted { command, text } => {
@@ -295,6 +296,7 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
         News::GoesOn => json!({"event": "goes_on"}),
         News::Said { id, text } => json!({"event": "said", "id": id, "text": text}),
         News::NextPrompt(id) => json!({"event": "steer", "id": id, "state": "next_prompt"}),
+        News::InPrompt(id) => json!({"event": "steer", "id": id, "state": "in_prompt"}),
         News::Rejected(why) => json!({"event": "rejected", "why": why}),
         News::PauseReason(reason) => json!({"event": "pause_reason", "reason": reason}),
         News::CommandStarted { command, text } => {

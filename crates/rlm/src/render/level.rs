@@ -58,6 +58,7 @@ fn is_needed(news: &News) -> bool {
         News::AgentStarted { .. }
         | News::Said { .. }
         | News::Output { .. }
+        | News::InPrompt(_)
         | News::CommandStarted { .. }
         | News::Committed { .. }
         | News::Holding { .. }

@@ -73,6 +73,7 @@ fn samples() -> Vec<News> {
             why: "left running by the agent".into(),
             processes: vec![process(7, "sleep"), process(8, "node")],
         },
+        News::InPrompt(3),
         News::Survivors(vec![process(9, "su\x1b[31m")]),
         News::Run(Notice::IterationEnded {
             iteration: 2,
