@@ -29,9 +29,6 @@ const DEFINES: [&str; 9] = [
     "macro_rules",
 ];
 
-/// The parents of the groups that are still to be taken apart.
-const STILL_OPEN: [&str; 2] = ["acp::protocol", "persistence"];
-
 /// Where a module stands below the target's root.
 type ModulePath = Vec<String>;
 
@@ -48,9 +45,8 @@ pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
             );
             let (house, unread) = House::read(root);
             wrong.extend(unread.iter().map(|why| format!("{target}: {why}")));
-            let is_open = |group: &&Group| STILL_OPEN.iter().any(|it| group.modules.contains(*it));
             let groups = [house.groups(), house.tops().groups()];
-            for group in groups.iter().flatten().filter(|group| !is_open(group)) {
+            for group in groups.iter().flatten() {
                 wrong.push(format!("{target}: modules import each other in a circle"));
                 wrong.extend(group.lines());
             }
