@@ -24,6 +24,8 @@ pub(crate) struct RunningCheck {
     /// Has the command end. Dropping it ends the command too.
     halt: Hurry,
     freezer: Freezer,
+    /// Has the command end because it took this long.
+    overdue: mpsc::Sender<Duration>,
     task: JoinHandle<CheckEnd>,
 }
 
@@ -42,21 +44,19 @@ pub(crate) struct CheckEnd {
 }
 
 impl RunningCheck {
-    pub(crate) fn start(
-        command: Command,
-        text: String,
-        context: Context,
-        timeout: Duration,
-    ) -> Self {
+    pub(crate) fn start(command: Command, text: String, context: Context) -> Self {
         let halt = Hurry::default();
         let (freezer, freezes) = Freezer::new();
+        let (overdue, is_overdue) = mpsc::channel(1);
         let shell = AgentCommand::new("sh").arg("-c").arg(text);
-        let task = tokio::spawn(run(shell, context, timeout, halt.hurried(), freezes));
+        let limit = Limit::Told(is_overdue);
+        let task = tokio::spawn(run(shell, context, limit, halt.hurried(), freezes));
         Self {
             command,
             started: Instant::now(),
             halt,
             freezer,
+            overdue,
             task,
         }
     }
@@ -65,12 +65,15 @@ impl RunningCheck {
     pub(crate) fn play(command: Command, played: BoxFuture<'static, CheckResult>) -> Self {
         let halt = Hurry::default();
         let (freezer, freezes) = Freezer::new();
-        let task = tokio::spawn(play(played, halt.hurried(), freezes));
+        let (overdue, is_overdue) = mpsc::channel(1);
+        let limit = Limit::Told(is_overdue);
+        let task = tokio::spawn(play(played, limit, halt.hurried(), freezes));
         Self {
             command,
             started: Instant::now(),
             halt,
             freezer,
+            overdue,
             task,
         }
     }
@@ -78,6 +81,12 @@ impl RunningCheck {
     /// Returns what has it end.
     pub(crate) fn halt(&self) -> &Hurry {
         &self.halt
+    }
+
+    /// Ends the command because it took this long.
+    pub(crate) fn time_out(&self, limit: Duration) {
+        // A command that has ended needs no end, and one that is told already ends.
+        let _over = self.overdue.try_send(limit);
     }
 
     /// Stops the command where it stands, or lets it go on.
@@ -151,6 +160,7 @@ impl CheckEnd {
 /// Waits for what a command is said to come to; like a command, it can be halted and stands still while it is frozen.
 async fn play(
     mut played: BoxFuture<'static, CheckResult>,
+    mut limit: Limit,
     mut halted: Hurried,
     mut freezes: mpsc::Receiver<Freeze>,
 ) -> CheckEnd {
@@ -164,6 +174,7 @@ async fn play(
                 // Whoever asked may have given up waiting.
                 let _gone = done.send(());
             }
+            time = limit.reached(Instant::now()) => break CheckResult::Failed(too_long(time)),
             result = &mut played, if !frozen => break result,
         }
     })
@@ -175,11 +186,46 @@ enum Heard {
     Ended(Exit),
 }
 
+/// How long a command may take.
+pub(crate) enum Limit {
+    /// This long. Time in which it is suspended does not count.
+    Time(Duration),
+    /// Until the run says that it took too long, and how long it might have taken.
+    Told(mpsc::Receiver<Duration>),
+}
+
+impl Limit {
+    fn time(&self) -> Duration {
+        match self {
+            Self::Time(time) => *time,
+            Self::Told(_) => Duration::ZERO,
+        }
+    }
+
+    /// Waits until the command took too long, and returns how long it might have taken. Cancel safe.
+    async fn reached(&mut self, due: Instant) -> Duration {
+        match self {
+            Self::Time(time) => {
+                until(due).await;
+                *time
+            }
+            Self::Told(told) => match told.recv().await {
+                Some(time) => time,
+                None => std::future::pending().await,
+            },
+        }
+    }
+}
+
+fn too_long(time: Duration) -> String {
+    format!("it took longer than {time:?}")
+}
+
 /// Runs a command of the loop's own to its end, with all that it starts.
 pub(crate) async fn run(
     command: AgentCommand,
     context: Context,
-    timeout: Duration,
+    mut limit: Limit,
     mut halted: Hurried,
     mut freezes: mpsc::Receiver<Freeze>,
 ) -> CheckEnd {
@@ -188,7 +234,7 @@ pub(crate) async fn run(
         Err(e) => return CheckEnd::not_run(e),
     };
     let mut tail = Vec::new();
-    let mut due = Instant::now() + timeout;
+    let mut due = Instant::now() + limit.time();
     let mut frozen_at = None;
     let mut not_run = false;
     let mut is_silent = false;
@@ -218,7 +264,7 @@ pub(crate) async fn run(
                 // Whoever asked may have given up waiting.
                 let _gone = done.send(());
             }
-            () = until(due), if frozen_at.is_none() => break Some(format!("it took longer than {timeout:?}")),
+            time = limit.reached(due), if frozen_at.is_none() => break Some(too_long(time)),
             heard = heard => match heard {
                 Heard::Said(Some(output)) => push_line(&mut tail, &output.line.bytes),
                 Heard::Said(None) => is_silent = true,

@@ -9,7 +9,7 @@ use rlm_store::RunId;
 use rlm_store::deadline::Hurry;
 use tokio::task::JoinHandle;
 
-use crate::check::{self, CheckEnd, Freezer};
+use crate::check::{self, CheckEnd, Freezer, Limit};
 use crate::{Error, News, Outcome};
 
 /// How many calls wait for the one that runs.
@@ -186,7 +186,7 @@ impl Hooks {
         let call = check::run(
             command,
             context,
-            times::NOTIFY_CALL,
+            Limit::Time(times::NOTIFY_CALL),
             halt.hurried(),
             freezes,
         );

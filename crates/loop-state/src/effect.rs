@@ -51,6 +51,8 @@ pub enum Effect {
     RunCheck,
     /// End the gate or check that runs; its end is still to be reported.
     StopCheck,
+    /// End the gate or check that runs, since it took this long; its end is still to be reported, as a failure that says so.
+    TimeOutCheck(Duration),
     /// End what the attempt left running; report [`Happening::Settled`](crate::Happening::Settled).
     EndLeftovers,
     /// Wait at this boundary, where the run is to pause. It changes nothing that is saved.

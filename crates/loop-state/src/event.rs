@@ -245,6 +245,8 @@ pub enum Timer {
     Iteration,
     /// The agent gave no sign of life for too long.
     Idle,
+    /// The gate or the check took too long.
+    Check,
     /// The pause between two iterations is over.
     Sleep,
     /// The rate limit is over.

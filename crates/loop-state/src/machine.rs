@@ -52,6 +52,8 @@ pub struct Machine {
     alive_at: Timestamp,
     /// Whether the agent waits for something that is not its own doing: a tool that runs, a person's answer.
     busy: bool,
+    /// When the gate or the check began that runs, unless its time is over.
+    command_since: Option<Timestamp>,
     /// Whether its turn can be ended and its session gone on with.
     interruptible: bool,
     /// When everything has to be gone.
@@ -146,6 +148,14 @@ impl Machine {
                     .map(|t| (since + t, Timer::Iteration)),
                 self.silence().map(|silence| (silence.until, Timer::Idle)),
             ),
+            Step::Gate { .. } | Step::Check | Step::Recheck { .. } => {
+                let limit = head.phase_rules().check_timeout;
+                let due = self.command_since.zip(limit);
+                (
+                    due.map(|(since, limit)| (since + limit, Timer::Check)),
+                    None,
+                )
+            }
             Step::Sleeping { until } => (Some((until, Timer::Sleep)), None),
             Step::Waiting { until, why, .. } => (Some((until, timer_of(why))), None),
             _ => (None, None),
@@ -160,6 +170,16 @@ impl Machine {
     ///
     /// Total: whatever comes in whatever state, it never panics, and what makes no sense changes nothing.
     pub fn step(&mut self, event: Event) -> Vec<Effect> {
+        let at = event.at;
+        let effects = self.take(event);
+        let begins = |effect: &Effect| matches!(effect, Effect::RunGate(_) | Effect::RunCheck);
+        if effects.iter().any(begins) {
+            self.command_since = Some(at);
+        }
+        effects
+    }
+
+    fn take(&mut self, event: Event) -> Effects {
         let Event { at, what } = event;
         if let Some(effects) = self.stop_while_ending(&what, at) {
             return effects;
@@ -329,6 +349,13 @@ impl Machine {
                 "no sign of life for {:?}",
                 limits.idle_timeout.unwrap_or_default()
             )),
+            (Timer::Check, Step::Gate { .. } | Step::Check | Step::Recheck { .. }) => {
+                // Once: its end is a failure like another one.
+                let is_running = self.command_since.take().is_some();
+                let limit = self.head.phase_rules().check_timeout;
+                let limit = limit.filter(|_| is_running);
+                return limit.map(Effect::TimeOutCheck).into_iter().collect();
+            }
             (Timer::Sleep, Step::Sleeping { .. }) => return self.proceed(at),
             (timer, Step::Waiting { why, .. }) if timer == timer_of(*why) => {
                 return self.wait_over(at);
@@ -414,6 +441,7 @@ impl From<Head> for Machine {
         Self {
             alive_at: head.last_at,
             busy: false,
+            command_since: None,
             interruptible: true,
             deadline: StopDeadline::Open,
             stop_budget: STOP_BUDGET,

@@ -68,7 +68,7 @@ pub struct PhaseRules {
     pub session: SessionPolicy,
     /// Its limits.
     pub limits: Limits,
-    /// How long a gate or the check may take, which others see to; `None` where they did not say.
+    /// How long a gate or the check may take; `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check_timeout: Option<Duration>,
     /// Whether its agent says what it costs; without that a limit on cost can't be kept.
@@ -333,7 +333,7 @@ pub enum RuleChange {
         #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
         Option<Duration>,
     ),
-    /// How long a gate or the check of the present phase may take, from the next one on.
+    /// How long a gate or the check of the present phase may take.
     CheckTimeout(
         #[serde(with = "millis")]
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]

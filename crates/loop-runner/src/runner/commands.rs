@@ -21,10 +21,10 @@ impl Runner {
     }
 
     pub(super) fn run_command(&mut self, command: Command, text: String) {
-        let (context, timeout) = (self.context("-check"), self.phase().check_timeout);
+        let context = self.context("-check");
         self.agent_io.check = Some(match &self.agent_io.commands {
             Some(Commands(play)) => RunningCheck::play(command, play(command, context)),
-            None => RunningCheck::start(command, text.clone(), context, timeout),
+            None => RunningCheck::start(command, text.clone(), context),
         });
         self.tell(News::CommandStarted { command, text });
     }

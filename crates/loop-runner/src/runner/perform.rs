@@ -85,6 +85,11 @@ impl Runner {
                     check.halt().within(budget);
                 }
             }
+            Effect::TimeOutCheck(limit) => {
+                if let Some(check) = &self.agent_io.check {
+                    check.time_out(limit);
+                }
+            }
             Effect::EndLeftovers => {
                 return Ok(self.begin_settling().into_iter().collect());
             }

@@ -167,14 +167,20 @@ async fn x127d_the_end_of_a_check_is_none_of_the_agents() {
         )
         .spawn()
         .unwrap();
-    let text = "sleep 600 & sleep 600".to_owned();
-    let mut check = RunningCheck::start(
-        loop_state::Command::Check,
-        text,
-        check,
-        Duration::from_millis(200),
-    );
+    let up = dir.path().join("up");
+    let text = format!("sleep 600 & sleep 600 & echo >{}; wait", up.display());
+    let mut check = RunningCheck::start(loop_state::Command::Check, text, check);
+    let up = async {
+        while !up.exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let up = tokio::time::timeout(Duration::from_secs(20), up).await;
+    up.expect("the command runs");
+    check.time_out(Duration::from_secs(7));
     let end = check.ended().await;
+    let why = loop_state::CheckResult::Failed("(it took longer than 7s)".into());
+    assert_eq!(end.result, why);
     assert_eq!(end.ended.len(), 3, "itself and its two: {end:?}");
     assert!(agent.try_wait().unwrap().is_none(), "it lives");
     agent.kill().unwrap();

@@ -330,6 +330,9 @@ impl Machine {
     /// Time in which nothing could be done is not held against the turn, nor against the run.
     fn thawed(&mut self, frozen: std::time::Duration, at: Timestamp) {
         self.head.taken_at = (self.head.taken_at + frozen).min(at);
+        if let Some(since) = &mut self.command_since {
+            *since = (*since + frozen).min(at);
+        }
         if let Step::Turn { since } = &mut self.head.step {
             *since = (*since + frozen).min(at);
             self.alive_at = (self.alive_at + frozen).min(at);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use loop_state::{
     Again, Autonomy, Budget, CheckResult, CutCause, Effect, Happening, Notice, PhaseRules, Request,
-    Resume, Rules, RulesError, Step, StopCause, StopReason, Streak, Timer, Timestamp, Tree,
-    TurnOutcome, Usage, Wait, Waits, When,
+    Resume, RuleChange, Rules, RulesError, Step, StopCause, StopReason, Streak, Timer, Timestamp,
+    Tree, TurnOutcome, Usage, Wait, Waits, When,
 };
 
 use crate::person::started;
@@ -494,4 +494,51 @@ fn a_time_of_zero_is_refused() {
         all.iter().all(|it| it.contains("of 0 leaves no time")),
         "{all:?}"
     );
+}
+
+/// Returns a run whose check began at 100 ms and may take two seconds.
+fn checking() -> Trace {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].check_timeout = Some(Duration::from_secs(2));
+    }));
+    let effects = trace
+        .machine
+        .step(crate::at(100, Happening::TurnEnded(TurnOutcome::Completed)));
+    assert!(effects.contains(&Effect::RunCheck));
+    trace
+}
+
+#[test]
+fn a_check_that_takes_too_long_is_ended_once_and_fails() {
+    let mut trace = checking();
+    let machine = &mut trace.machine;
+    assert_eq!(machine.due(Timestamp(2_099)), None);
+    let due = Happening::TimeUp(Timer::Check);
+    assert_eq!(machine.due(Timestamp(2_100)), Some(due.clone()));
+    let limit = Duration::from_secs(2);
+    let effects = machine.step(crate::at(2_100, due.clone()));
+    assert_eq!(effects, [Effect::TimeOutCheck(limit)]);
+    assert_eq!(machine.due(Timestamp(9_000)), None, "it is being ended");
+    assert_eq!(machine.step(crate::at(9_000, due)), []);
+    let failed = CheckResult::Failed("it took longer than 2s".into());
+    machine.step(crate::at(9_100, Happening::CheckEnded(failed)));
+    let feedback = machine.head().feedback.as_ref().unwrap();
+    assert_eq!(feedback.text, "it took longer than 2s");
+}
+
+#[test]
+fn a_changed_time_of_a_check_applies_to_the_one_that_runs() {
+    let mut trace = checking();
+    let machine = &mut trace.machine;
+    for seconds in [5, 1] {
+        let change = RuleChange::CheckTimeout(Duration::from_secs(seconds));
+        let request = Happening::Requested(Request::Set(change));
+        machine.step(crate::at(200, request));
+        let due = Timestamp(100 + seconds * 1_000);
+        assert_eq!(machine.next_deadline(), Some(due));
+    }
+    // Suspended time does not count.
+    let thawed = Happening::Thawed(Duration::from_secs(3));
+    machine.step(crate::at(3_500, thawed));
+    assert_eq!(machine.next_deadline(), Some(Timestamp(4_100)));
 }

@@ -7,7 +7,7 @@ use rlm_store::git::commit::{About, SCRIPT};
 use rlm_store::git::{Git, LIMIT, POINTERS, complaint};
 use tokio::sync::mpsc;
 
-use crate::check::{self, CheckEnd, Freeze};
+use crate::check::{self, CheckEnd, Freeze, Limit};
 
 const STOPPED: &str = "the run was stopped";
 
@@ -69,7 +69,7 @@ impl Commit {
                 let command = POINTERS
                     .iter()
                     .fold(command, |it, name| it.env_remove(name));
-                let end = check::run(command, context, LIMIT, halted, freezes).await;
+                let end = check::run(command, context, Limit::Time(LIMIT), halted, freezes).await;
                 failed = failure(&end.result);
                 ran = Some(end);
             }
