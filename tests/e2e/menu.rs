@@ -63,6 +63,23 @@ fn s7_s9a_s9b_a_press_in_the_sleep_opens_the_menu_and_the_sleep_can_be_skipped()
 }
 
 #[test]
+fn j41d_a_stop_from_the_menu_has_the_deadline_of_a_shutdown() {
+    for key in ["x", "a"] {
+        let scene =
+            Scene::new("deaf interrupt end_session eof\nignore INT TERM HUP\nsay ready\nhang");
+        let run = scene.claude(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "0");
+        let (running, terminal) = run.spawn_on_terminal();
+        terminal.sees("ready", LONG);
+        open(&terminal);
+        terminal.send(key);
+        running.wait(LONG).expect_code(7);
+        let text = terminal.text();
+        assert!(text.contains("ended at once"), "{key}: {text}");
+        scene.wait_until_nothing_is_alive();
+    }
+}
+
+#[test]
 fn s8a_s8b_the_agents_output_waits_until_the_menu_is_closed() {
     let scene = Scene::new("say ready\nawait go\nsay LATER words\nawait on\nsay LAST\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);

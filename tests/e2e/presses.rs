@@ -98,6 +98,16 @@ fn j41d_a_shutdown_timeout_of_zero_ends_at_once() {
 }
 
 #[test]
+fn j41d_a_stop_by_another_process_has_the_same_deadline() {
+    let scene = Scene::new(STUBBORN_TREE);
+    let running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "0"));
+    scene.rlm(&["stop"]).run(LONG);
+    let ended = running.wait(LONG).expect_code(7);
+    assert!(ended.stderr.contains("ended at once"), "{ended}");
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
 fn j42d_signals_that_were_ignored_at_the_start_stay_ignored() {
     for (name, signal) in [("HUP", Signal::HUP), ("INT", Signal::INT)] {
         let scene = Scene::new("print ready\nawait go");

@@ -39,8 +39,6 @@ pub(crate) enum Effect {
     Say(String),
     Send(Control),
     Notice(Answer),
-    /// Begin the shutdown: what the person wants saved is saved.
-    Exit,
     /// Look at the run no longer.
     Detach,
     /// The person pressed Ctrl-C on a terminal that makes no signal of it.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cancellable_sleep::{SleepGate, Wake};
 use interrupt_stack::{Cause, HardExit, Installed, Interrupts, die_by};
-use loop_runner::{Control, NewsReceiver, Options, Outcome, Runner};
+use loop_runner::{Control, NewsReceiver, Options, Outcome, Runner, View};
 use loop_state::{StopCause, StopRequest, When, times};
 use rlm_store::{Project, PromptSource};
 use rlm_terminal::{PressActions, Shown, Signals, Subject, Terminal};
@@ -36,9 +36,6 @@ const UNTAKEN: &str = "rlm: Ctrl-C received, but rlm is busy; Ctrl-C again saves
 const UNTAKEN_AGAIN: Duration = Duration::from_secs(10);
 /// How many wishes of a person wait for a run that is busy saving.
 const WISHES: usize = 64;
-
-/// The exit codes of what a user ends at the terminal: looking on, and the run.
-pub(crate) const EXIT_CODES: (u8, u8) = (Code::Done as u8, Code::Stopped as u8);
 
 /// The run that this process carries out.
 static RUN: OnceLock<String> = OnceLock::new();
@@ -217,7 +214,8 @@ impl Session {
             prompts,
             log,
             signals,
-            exit_codes: EXIT_CODES,
+            left_code: Code::Done as u8,
+            on_stop: self.shutdown(),
             presses,
             bell: watchers.bell,
             attached: false,
@@ -226,9 +224,8 @@ impl Session {
         };
         let console = self.terminal.show(shown, news);
         let place = Place::of(project, &run);
-        let outcome =
-            self.runtime
-                .block_on(self.supervise(runner, &control, messages, place.as_ref()));
+        let supervised = self.supervise(runner, &control, messages, place.as_ref());
+        let outcome = self.runtime.block_on(supervised);
         if let Some(place) = place {
             place.leave();
         }
@@ -280,7 +277,13 @@ impl Session {
         true
     }
 
-    /// Runs, and turns the beginning of a shutdown into a stop of the run.
+    /// Returns what begins the shutdown of this process, and with it the deadline of its end, because a person has the run stopped.
+    fn shutdown(&self) -> Box<dyn Fn() + Send> {
+        let injector = self.interrupts.injector();
+        Box::new(move || injector.terminate(Cause::Requested(Code::Stopped as u8)))
+    }
+
+    /// Runs, and turns the beginning of a shutdown into a stop of the run. A stop of the run, from wherever it comes, begins the shutdown.
     async fn supervise(
         &self,
         runner: Runner,
@@ -303,8 +306,17 @@ impl Session {
                 .await;
             std::future::pending::<()>().await;
         };
+        let (mut view, shut_down) = (runner.watch(), self.shutdown());
+        let stopped = async {
+            // Its sender is gone when the run is over.
+            if view.wait_for(|view| is_being_stopped(view)).await.is_ok() {
+                shut_down();
+            }
+            std::future::pending::<()>().await;
+        };
         tokio::select! {
             outcome = runner.run(drivers::factory(), messages) => outcome,
+            () = stopped => unreachable!("it waits for ever once the shutdown has begun"),
             () = stop => unreachable!("it waits for ever once it has spoken"),
             () = stay(place, &self.gate) => unreachable!("it looks for ever"),
         }
@@ -357,6 +369,12 @@ impl Session {
             None => Ok(Code::of(&outcome.reason).into()),
         }
     }
+}
+
+/// Returns whether a person or a signal has the run stopped now. A run that ends by itself is none.
+fn is_being_stopped(view: &View) -> bool {
+    let end = view.head.end.as_ref();
+    view.shutdown.is_some() && end.is_none_or(|end| end.reason.is_stopped())
 }
 
 /// Says that a press was received, once: it is passed from scope to scope while none takes it.

@@ -1,6 +1,6 @@
 //! The messages of a program to the run that it carries out.
 
-use loop_state::{Happening, Request, StopRequest};
+use loop_state::{Happening, Request, StopRequest, When};
 use tokio::sync::oneshot;
 
 /// A message to the run. What becomes of it comes as [`News`](crate::News); one that makes no sense now is answered with
@@ -46,6 +46,12 @@ impl Control {
             Self::Request(request) => request.stop(),
             _ => None,
         }
+    }
+
+    /// Returns whether it ends what runs now.
+    #[must_use]
+    pub fn stops_now(&self) -> bool {
+        self.stop().is_some_and(|stop| stop.when == When::Now)
     }
 
     /// Returns whether what runs has no more than a moment to end.

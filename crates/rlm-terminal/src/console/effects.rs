@@ -2,7 +2,7 @@
 
 use interrupt_stack::{Cause, PressSource};
 use loop_runner::{Control, News};
-use loop_state::{Request, When};
+use loop_state::Request;
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::{Console, complain, now};
@@ -26,6 +26,7 @@ impl Console {
                 {
                     *prompt = Subject::Text(text.clone());
                 }
+                let stops_now = control.stops_now();
                 if let Err(error) = self.control.try_send(control)
                     && !self.is_over
                 {
@@ -33,6 +34,9 @@ impl Console {
                     if let Control::Request(Request::Answer { ask, .. }) = error.into_inner() {
                         self.ui.unanswered(&ask);
                     }
+                }
+                if stops_now {
+                    (self.on_stop)();
                 }
             }
             Effect::Notice(answer) => match (self.notice.take(), answer) {
@@ -45,18 +49,10 @@ impl Console {
                 }
                 (notice, _) => drop(notice),
             },
-            Effect::Exit if self.attached => {
-                let stop = Request::Stop { after: When::Now };
-                self.one(Effect::Send(stop.into()));
-            }
             Effect::Detach => self
                 .interrupts
                 .injector()
-                .terminate(Cause::Requested(self.exit_codes.0)),
-            Effect::Exit => self
-                .interrupts
-                .injector()
-                .terminate(Cause::Requested(self.exit_codes.1)),
+                .terminate(Cause::Requested(self.left_code)),
             Effect::Press => self.interrupts.injector().press(PressSource::RawByte),
             Effect::Suspend => {
                 let _impossible = kill_process(getpid(), Signal::TSTP);

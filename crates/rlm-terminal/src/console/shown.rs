@@ -62,8 +62,10 @@ pub struct Shown {
     pub log: Log,
     /// Makes the signals that concern the terminal, within the runtime of its thread.
     pub signals: fn() -> Signals,
-    /// The exit codes of a process that only looked on, and of one that a user stopped.
-    pub exit_codes: (u8, u8),
+    /// The exit code of a process that the user detaches from the run.
+    pub left_code: u8,
+    /// Called when the user has the run stopped now. It must not block.
+    pub on_stop: Box<dyn Fn() + Send>,
     /// What a press does where nothing prompts.
     pub presses: PressActions,
     /// Whether the bell rings when the person is needed.

@@ -1,6 +1,6 @@
 //! The menu while it is open, and what follows from each choice.
 
-use loop_state::{Again, Request, Timestamp, Verdict};
+use loop_state::{Again, Request, Timestamp, Verdict, When};
 use rlm_text::escape::plain;
 
 use super::prompt::{Menu, Prompt, line};
@@ -65,11 +65,8 @@ impl Ui {
             Choice::StartOver if is_review => self.send(Request::Review(Verdict::StartOver)),
             Choice::StartOver => self.send(Request::Again { what: Again::Phase }),
             Choice::Detach => self.effects.push(Effect::Detach),
-            Choice::Exit => self.effects.push(Effect::Exit),
-            Choice::Abort => {
-                self.send(Request::Abort);
-                self.effects.push(Effect::Exit);
-            }
+            Choice::Exit => self.send(Request::Stop { after: When::Now }),
+            Choice::Abort => self.send(Request::Abort),
         }
         self.close();
     }

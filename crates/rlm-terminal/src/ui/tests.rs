@@ -138,7 +138,7 @@ fn j48a_a_fixed_action_is_for_where_nothing_prompts() {
     assert!(effects.contains("Notice(Handled)") && !play.ui.is_prompting());
     assert_eq!(act(PressAction::Stop).0, "[Notice(Escalate)]");
     let (effects, _) = act(PressAction::Abort);
-    assert_eq!(effects, "[Notice(Handled), Send(Request(Abort)), Exit]");
+    assert_eq!(effects, "[Notice(Handled), Send(Request(Abort))]");
     let (effects, mut play) = act(PressAction::Steer);
     assert!(effects.contains("Notice(Handled)") && play.ui.wants() == Wants::Text);
     // From there a press leads to the menu, and the next one out.
@@ -166,7 +166,7 @@ fn j48a_what_is_fixed_for_a_step_goes_before_the_default_and_what_prompts_before
     let (effects, _) = pressed(|_| {});
     assert_eq!(effects, "[Notice(Escalate)]");
     let (effects, _) = pressed(|play| play.stand.agent.alive = false);
-    assert_eq!(effects, "[Notice(Handled), Send(Request(Abort)), Exit]");
+    assert_eq!(effects, "[Notice(Handled), Send(Request(Abort))]");
     // The menu is above the question, and a draft is kept.
     for begin in [(|play| play.asks("1", "make")) as fn(&mut Play), |play| {
         play.line("\n")
@@ -262,8 +262,8 @@ fn s9b_s9c_s9e_each_choice_does_what_it_says() {
     o                Notice(Handled); Again { what: Phase }
     e                Notice(Handled); Edit(0)
     s                Notice(Handled)
-    x                Notice(Handled); Exit
-    a                Notice(Handled); Abort; Exit
+    x                Notice(Handled); Stop { after: Now }
+    a                Notice(Handled); Abort
     ");
 }
 
@@ -395,7 +395,7 @@ fn x121a_x121b_x121c_x121d_x121e_x121f_commands_are_carried_out() {
     /steer mind     say "you: mind\n"; Steer { text: "mind", now: false }
     /new            Fresh
     /stop           Stop { after: AfterIteration }
-    /exit           Exit
+    /exit           Stop { after: Now }
     /status         say "run run-1: iteration 3, 2 complete, 1m30s in all\n  now      agent starts 10s\n"
     "#);
     let mut play = Play::in_turn();

@@ -2,8 +2,8 @@
 
 use loop_state::{PauseAfter, Request, Timestamp, When};
 
+use super::Ui;
 use super::prompt::{Prompt, line};
-use super::{Effect, Ui};
 use crate::command::{self, Command};
 use crate::keys::{Key, MAX_PASTE};
 use crate::scene::Scene;
@@ -84,7 +84,7 @@ impl Ui {
             Command::StopLater => self.send(Request::Stop {
                 after: When::AfterIteration,
             }),
-            Command::Exit => self.effects.push(Effect::Exit),
+            Command::Exit => self.send(Request::Stop { after: When::Now }),
             Command::Help => self.say(lines(&command::help())),
             Command::Status => self.say(lines(&status::report(run, scene, now))),
             Command::Steer(text, at_once) if text.is_empty() => {

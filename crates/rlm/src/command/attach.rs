@@ -55,7 +55,9 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
             prompts: prompts(&target)?,
             log: screen.printed_log(),
             signals: session::signals,
-            exit_codes: session::EXIT_CODES,
+            left_code: Code::Done as u8,
+            // The process that has the run sees to its own end.
+            on_stop: Box::new(|| ()),
             presses: PressActions::default(),
             bell: false,
             attached: true,

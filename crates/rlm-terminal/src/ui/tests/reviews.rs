@@ -43,7 +43,7 @@ fn x120a_x120c_x120d_the_menu_opens_by_itself_and_each_choice_is_a_verdict() {
     "\r", closed: print "over\n"; Notice(Handled); Review(Continue)
     "r": print "over\n"; Notice(Handled)
     "o", closed: print "over\n"; Notice(Handled); Review(StartOver)
-    "x", closed: print "over\n"; Notice(Handled); Exit
+    "x", closed: print "over\n"; Notice(Handled); Stop { after: Now }
     "e": print "over\n"; Notice(Handled); Edit(1)
     "\u{1b}", closed: print "over\n"; Notice(Handled)
     "a": print "over\n"
