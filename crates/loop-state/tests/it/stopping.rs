@@ -56,12 +56,12 @@ fn a_request_that_waits_begins_the_deadline_that_it_has_later() {
     let head = trace.machine.head().clone();
     let by = Timestamp(trace.now + 100) + STOP_BUDGET;
     let deadline = Effect::StopBy(StopDeadline::Stop { by });
-    assert_eq!(trace.then(foreseen(false)), [deadline.clone()]);
+    assert_eq!(trace.then(foreseen(false)), std::slice::from_ref(&deadline));
     assert_eq!(trace.machine.head(), &head, "the request itself follows");
     assert_eq!(trace.then(stop(When::Now))[0], deadline);
     let by = Timestamp(trace.now + 100) + ABORT;
     let deadline = Effect::StopBy(StopDeadline::Abort { by });
-    assert_eq!(trace.then(foreseen(true)), [deadline.clone()]);
+    assert_eq!(trace.then(foreseen(true)), std::slice::from_ref(&deadline));
     assert_eq!(trace.then(abort()), [deadline]);
 }
 
