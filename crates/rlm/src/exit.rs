@@ -33,7 +33,7 @@ impl From<Code> for ExitCode {
 }
 
 impl Code {
-    /// Every code with its meaning: the one source of the help, the manual and the README.
+    /// Every code with its meaning: the one source of the help, the manual and the guide.
     pub(crate) const ALL: [(Self, &str); 11] = [
         (Self::Done, "done, or all that was planned"),
         (Self::Failed, "failed"),
@@ -158,12 +158,15 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn x113e_the_readme_has_every_code() {
-        let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-        let readme = fs_err::read_to_string(readme).unwrap();
+    fn x113e_the_guide_has_every_code() {
+        let guide = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/guide/exit-codes.md"
+        );
+        let guide = fs_err::read_to_string(guide).unwrap();
         for (code, meaning) in Code::ALL {
             let row = format!("| {} | {meaning} |", code as u8);
-            assert!(readme.contains(&row), "missing: {row}");
+            assert!(guide.contains(&row), "missing: {row}");
         }
     }
 
