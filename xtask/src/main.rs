@@ -111,7 +111,7 @@ enum Command {
     Snapshots(snapshots::Arguments),
     /// Records `rlm demo` and draws `docs/rlm.svg`.
     Picture,
-    /// Stops `rlm` in eight ways, looks for saves that a crash loses, and writes what it counted into the README.
+    /// Stops `rlm` in eight ways, looks for saves that a crash loses, and writes the results into `docs/proof.md`.
     Tables(tables::Arguments),
     /// Lists the tools that the commands use, and where they are found.
     Tools {

@@ -1,4 +1,4 @@
-//! The tables of the README: what our own suites counted, when, and on which machine.
+//! Writes the tables of `docs/proof.md`: the results of our own suites, with the day and the machine.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -15,6 +15,9 @@ use crate::{bench, day, peers};
 const BARE: &str = "while :; do {agent}; done";
 /// The loop runner among the peers: it starts any command, with no model and no account.
 const RUNNER: &str = "ralphify";
+
+/// The page that has the tables.
+const PAGE: &str = "docs/proof.md";
 
 /// Which figures are written.
 #[derive(Debug, clap::Args)]
@@ -81,7 +84,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     if arguments.from.is_none() {
         tally += count(&workspace.target, folder, arguments.quick);
     }
-    match write(&workspace.root.join("README.md"), folder) {
+    match write(&workspace.root.join(PAGE), folder) {
         Ok(()) => tally.passed += 1,
         Err(why) => tally += Tally::failed(format!("tables: {why}")),
     }
@@ -132,7 +135,7 @@ fn kept(suite: &str, is_clean: bool) -> Tally {
 }
 
 /// Writes the tables of what was counted.
-fn write(readme: &Path, folder: &Path) -> Result<(), String> {
+fn write(page: &Path, folder: &Path) -> Result<(), String> {
     let read = |name: &str| -> Result<Value, String> {
         let path = folder.join(name).with_extension("json");
         let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
@@ -150,11 +153,11 @@ fn write(readme: &Path, folder: &Path) -> Result<(), String> {
     }
     let stops = survivors(&columns, &when);
     let crashes = crashes(&read("crash-test")?, &when);
-    let page = fs::read_to_string(readme).map_err(|error| error.to_string())?;
-    let page = between(&page, "survivors", &stops)
-        .and_then(|page| between(&page, "crash-test", &crashes))
-        .ok_or("README.md has no place for them")?;
-    fs::write(readme, page).map_err(|error| error.to_string())
+    let text = fs::read_to_string(page).map_err(|error| error.to_string())?;
+    let text = between(&text, "survivors", &stops)
+        .and_then(|text| between(&text, "crash-test", &crashes))
+        .ok_or_else(|| format!("{PAGE} has no markers for the tables"))?;
+    fs::write(page, text).map_err(|error| error.to_string())
 }
 
 /// Runs a suite; tells whether it was content.
@@ -196,8 +199,8 @@ fn between(page: &str, name: &str, table: &str) -> Option<String> {
 fn survivors(columns: &[(String, Value)], when: &str) -> String {
     let headings: Vec<&str> = columns.iter().map(|column| column.0.as_str()).collect();
     let mut text = format!(
-        "Stops that left a process alive, of an agent with a child, a child in a session of its own, a daemon, and a grandchild that holds its output; \
-         in brackets the seconds until the last of them was gone, median and maximum ([`survivors`](lab/survivors/README.md), {when}):\n\n\
+        "Each cell is the number of stops that left a process alive. The agent has a child, a child in its own session, a daemon, and a grandchild that holds its output open. \
+         In brackets: the seconds until the last process was gone, median and maximum ([`survivors`](../lab/survivors/README.md), {when}).\n\n\
          | stopped by | {} |\n|---|{}\n",
         headings.join(" | "),
         "---|".repeat(headings.len())
@@ -230,7 +233,7 @@ fn left(way: &Value) -> String {
         .map(|(role, _)| role.as_str())
         .collect();
     if count("ignored") > 0 {
-        what.push("the loop itself goes on");
+        what.push("the loop itself continues");
     }
     if count("never_ready") > 0 {
         what.push("some could not be judged");
@@ -253,8 +256,8 @@ fn left(way: &Value) -> String {
 fn crashes(table: &Value, when: &str) -> String {
     let level = table["level"].as_str().unwrap_or_default();
     let mut text = format!(
-        "Saves that were acknowledged and then lost ([`crash-test --{level}`](lab/crash/README.md), {when}):\n\n\
-         | | what is done to the store | tried | faults | acknowledged | lost |\n|---|---|---|---|---|---|\n"
+        "The last column is the number of saves that the store acknowledged and then lost ([`crash-test --{level}`](../lab/crash/README.md), {when}).\n\n\
+         | | method | tried | faults | acknowledged | lost |\n|---|---|---|---|---|---|\n"
     );
     for layer in array(&table["layers"]) {
         let word = |name: &str| layer[name].as_str().unwrap_or_default().to_owned();
@@ -278,7 +281,7 @@ fn crashes(table: &Value, when: &str) -> String {
     let skipped = array(&table["layers"]).flat_map(|layer| array(&layer["skipped"]));
     let skipped: Vec<&str> = skipped.filter_map(Value::as_str).collect();
     if !skipped.is_empty() {
-        text += &format!("\nNot tried there: {}.\n", skipped.join("; "));
+        text += &format!("\nNot tried on this machine: {}.\n", skipped.join("; "));
     }
     text
 }
@@ -337,7 +340,9 @@ mod tests {
         let layer = json!({"item": "D7", "what": "full", "tried": 2, "faults": 1, "acked": 1, "lost": 0, "skipped": ["xfs: no mkfs"]});
         let told = crashes(&json!({"level": "ci", "layers": [layer]}), "today");
         assert!(
-            told.ends_with("| D7 | full | 2 | 1 | 1 | 0 |\n\nNot tried there: xfs: no mkfs.\n"),
+            told.ends_with(
+                "| D7 | full | 2 | 1 | 1 | 0 |\n\nNot tried on this machine: xfs: no mkfs.\n"
+            ),
             "{told}"
         );
     }
@@ -350,7 +355,7 @@ mod tests {
         timed["all_gone_s"] = json!({"p50": 0.432, "max": 1.0});
         assert_eq!(left(&timed), "0 of 2 (0.43, 1.00)");
         let bad = json!({"runs": 2, "ignored": 1, "each": [{"verdict": "ended", "left": [1]}, {"verdict": "ignored", "left": []}], "runs_with_survivors": {"daemon": 1}});
-        assert_eq!(left(&bad), "2 of 2: daemon, the loop itself goes on");
+        assert_eq!(left(&bad), "2 of 2: daemon, the loop itself continues");
         assert_eq!(
             (grouped(0), grouped(1_234_567)),
             ("0".into(), "1,234,567".into())
