@@ -105,14 +105,14 @@ fn s15b_the_shown_configuration_is_what_the_run_has() {
     let settings = &head["head"]["settings"];
     let phase = &settings["phases"][0];
     let used = [
-        &settings["max_failures"],
+        &settings["limits"]["max_failures"],
         &json!("1ms"),
         &settings["leftovers"],
         &phase["limits"]["max_iterations"],
         &phase["gates"],
     ];
     assert_eq!(values.each_ref(), used);
-    assert_eq!(settings["sleep"]["nanos"], 1_000_000, "{settings}");
+    assert_eq!(settings["limits"]["sleep_ms"], 1, "{settings}");
     assert_eq!(scene.start_count(), 2);
     let told = scene
         .rlm(&["config", "show", "--explain"])
@@ -267,7 +267,7 @@ fn limits_follow_the_file_between_iterations() {
     let head: Value = serde_json::from_str(&head.run(LONG).expect_code(0).stdout).unwrap();
     let settings = &head["head"]["settings"];
     assert_eq!(settings["phases"][0]["limits"]["max_iterations"], 4);
-    assert_eq!(settings["max_failures"], 4);
+    assert_eq!(settings["limits"]["max_failures"], 4);
 }
 
 /// What was edited while the run was stopped is no change of it, and what is edited then is one.

@@ -89,7 +89,7 @@ fn settings(directory: &Path) -> Settings {
     phase.until = Some("test $(wc -l < notes) -ge 3".into()); // the loop runs it, not the agent
     phase.limits.max_iterations = Some(10);
     let mut settings = Settings::new(directory, vec![phase]);
-    settings.max_duration = Some(Duration::from_secs(600));
-    settings.sleep = Duration::ZERO;
+    settings.limits.max_duration = Some(Duration::from_secs(600));
+    settings.limits.sleep = Duration::ZERO;
     settings
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::time::Duration;
 
-use loop_state::{CheckResult, Effect, Event, Happening, Head, Machine, PhaseRules};
+use loop_state::{CheckResult, Effect, Event, Happening, Head, Machine, PhaseRules, RunLimits};
 use loop_state::{Resume, Rules, StopReason, Timestamp, Tree, TurnOutcome};
 
 /// What outlives a process: the disk, and the work in it.
@@ -25,7 +25,10 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     };
     let rules = Rules {
         phases: vec![phase],
-        sleep: Duration::from_secs(60),
+        limits: RunLimits {
+            sleep: Duration::from_secs(60),
+            ..RunLimits::default()
+        },
         ..Rules::default()
     };
     let mut world = World::default();

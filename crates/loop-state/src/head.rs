@@ -282,9 +282,10 @@ impl Head {
         let (cost, tokens) = (self.usage.cost_microusd, self.usage.tokens());
         let cost = self
             .rules
+            .limits
             .max_cost_microusd
             .map(|limit| Budget::Cost { limit, used: cost });
-        let tokens = self.rules.max_tokens.map(|limit| Budget::Tokens {
+        let tokens = self.rules.limits.max_tokens.map(|limit| Budget::Tokens {
             limit,
             used: tokens,
         });

@@ -70,13 +70,13 @@ pub fn judge(report: TurnReport, at: Timestamp, head: &Head) -> TurnOutcome {
 /// Returns whether the run waits for a service that fails: it answered before, and the run may wait at all.
 fn waits_for_service(head: &Head) -> bool {
     let works = head.usage.tokens() > 0 || head.counts.iterations > head.counts.failed;
-    works && !head.rules.wait_on_limit.is_zero()
+    works && !head.rules.limits.wait_on_limit.is_zero()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PhaseRules, Rules, Usage};
+    use crate::{PhaseRules, Rules, RunLimits, Usage};
     use proptest::prelude::*;
     use std::time::Duration;
 
@@ -100,7 +100,10 @@ mod tests {
         };
         let rules = Rules {
             phases: vec![phase],
-            wait_on_limit: Duration::from_secs(wait),
+            limits: RunLimits {
+                wait_on_limit: Duration::from_secs(wait),
+                ..RunLimits::default()
+            },
             ..Rules::default()
         };
         let mut head = Head::new(rules).expect("these rules make a run");

@@ -45,7 +45,7 @@
 //!   last phase is the end of the run and asks nobody.
 //! - *Budgets* act within the turn: the [`Happening::Used`] that uses one up ends the turn, and nothing is begun while nothing is left.
 //!   [`Rules::validate`] refuses a budget that an agent does not report on.
-//! - *Rate limits* are waited for on the caller's clock, up to [`Rules::wait_on_limit`] for all waits in a row; without a time, 30 s, then twice as
+//! - *Rate limits* are waited for on the caller's clock, up to [`RunLimits::wait_on_limit`] for all waits in a row; without a time, 30 s, then twice as
 //!   long each time, up to 15 min. Each wait is up to a fifth longer than that, by chance, so that many runs do not ask at once. The iteration is refunded: its number stays, nothing counts as failed, only the attempt is another one.
 //! - *Tries.* [`TurnOutcome::Transient`] is tried again after 1, 4 and 16 s; the fourth failure of an iteration counts, as one.
 //! - *Attempts.* [`AttemptMachine`] goes from the prompt of an attempt to the outcome of its turn, and [`AgentState`] from the start of a process to the end
@@ -116,7 +116,9 @@ pub use machine::{Machine, Silence};
 pub use pipeline::{Failure, Finished, Occasion, Verdict};
 pub use request::{PauseAfter, Request};
 pub use resumable::ResumeRefusal;
-pub use rules::{Autonomy, Limits, PhaseRules, RuleChange, Rules, RulesError, SessionPolicy};
+pub use rules::{
+    Autonomy, Limits, PhaseRules, RuleChange, Rules, RulesError, RunLimits, SessionPolicy,
+};
 pub use saved::{HeadError, Version};
 pub use steer::{Steer, SteerState};
 pub use step::{Again, Cut, CutCause, Step, Then, Wait};

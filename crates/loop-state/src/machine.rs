@@ -136,7 +136,7 @@ impl Machine {
             return None;
         }
         let limits = &head.phase_rules().limits;
-        let run = head.rules.max_duration.map(|max| {
+        let run = head.rules.limits.max_duration.map(|max| {
             let left = max.saturating_sub(Duration::from_millis(head.active_ms));
             (head.taken_at + left, Timer::Run)
         });
@@ -149,12 +149,9 @@ impl Machine {
                 self.silence().map(|silence| (silence.until, Timer::Idle)),
             ),
             Step::Gate { .. } | Step::Check | Step::Recheck { .. } => {
-                let limit = head.phase_rules().check_timeout;
-                let due = self.command_since.zip(limit);
-                (
-                    due.map(|(since, limit)| (since + limit, Timer::Check)),
-                    None,
-                )
+                let limit = head.phase_rules().limits.check_timeout;
+                let since = self.command_since;
+                (since.map(|since| (since + limit, Timer::Check)), None)
             }
             Step::Sleeping { until } => (Some((until, Timer::Sleep)), None),
             Step::Waiting { until, why, .. } => (Some((until, timer_of(why))), None),
@@ -352,9 +349,9 @@ impl Machine {
             (Timer::Check, Step::Gate { .. } | Step::Check | Step::Recheck { .. }) => {
                 // Once: its end is a failure like another one.
                 let is_running = self.command_since.take().is_some();
-                let limit = self.head.phase_rules().check_timeout;
-                let limit = limit.filter(|_| is_running);
-                return limit.map(Effect::TimeOutCheck).into_iter().collect();
+                let limit = self.head.phase_rules().limits.check_timeout;
+                let effect = is_running.then_some(Effect::TimeOutCheck(limit));
+                return effect.into_iter().collect();
             }
             (Timer::Sleep, Step::Sleeping { .. }) => return self.proceed(at),
             (timer, Step::Waiting { why, .. }) if timer == timer_of(*why) => {
@@ -362,7 +359,7 @@ impl Machine {
             }
             (Timer::Run, step) if step.is_rest() => {
                 return self.end(
-                    StopReason::TimeLimit(self.head.rules.max_duration.unwrap_or_default()),
+                    StopReason::TimeLimit(self.head.rules.limits.max_duration.unwrap_or_default()),
                     at,
                 );
             }

@@ -13,35 +13,50 @@ use crate::budget::dollars;
 ///
 /// By default there is no phase yet; three failures in a row are allowed, ten seconds lie between iterations, a rate limit is waited for up to six
 /// hours, and nothing else is bounded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules {
     /// The pipeline; from one to [`MAX_PHASES`] phases.
     pub phases: Vec<PhaseRules>,
+    /// Where the run waits for a person's word.
+    pub autonomy: Autonomy,
+    /// The limits of the whole run.
+    pub limits: RunLimits,
+}
+
+/// Limits of a whole run; `None` means none.
+///
+/// Those of a run that is told nothing: three failures in a row, ten seconds between iterations, and six hours of waiting for rate limits. In the
+/// serialised form times are milliseconds, rounded up, and their keys end with `_ms`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunLimits {
     /// How long the run may be active, all its processes together. Time in which it was stopped doesn't count.
+    #[serde(rename = "max_duration_ms", with = "limit")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub max_duration: Option<Duration>,
     /// How many failures of one kind in a row end the run; 0 for no limit.
     pub max_failures: u32,
     /// The pause between two iterations of a phase.
+    #[serde(rename = "sleep_ms", with = "millis")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub sleep: Duration,
-    /// Where the run waits for a person's word.
-    pub autonomy: Autonomy,
     /// What the run may cost, in millionths of a US dollar. What is used up ends the turn that used it.
     pub max_cost_microusd: Option<u64>,
     /// How many tokens the run may use, those that the model reads and those that it writes together.
     pub max_tokens: Option<u64>,
     /// How long the run may wait for rate limits, all waits in a row together; 0 to end it instead of waiting.
+    #[serde(rename = "wait_on_limit_ms", with = "millis")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub wait_on_limit: Duration,
 }
 
-impl Default for Rules {
+impl Default for RunLimits {
     fn default() -> Self {
         Self {
-            phases: Vec::new(),
             max_duration: None,
             max_failures: 3,
             sleep: Duration::from_secs(10),
-            autonomy: Autonomy::Full,
             max_cost_microusd: None,
             max_tokens: None,
             wait_on_limit: WAIT_ON_LIMIT,
@@ -68,9 +83,6 @@ pub struct PhaseRules {
     pub session: SessionPolicy,
     /// Its limits.
     pub limits: Limits,
-    /// How long a gate or the check may take; `None` means no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub check_timeout: Option<Duration>,
     /// Whether its agent says what it costs; without that a limit on cost can't be kept.
     pub reports_cost: bool,
     /// Whether its agent says how many tokens it uses.
@@ -89,19 +101,40 @@ pub enum SessionPolicy {
     Continue,
 }
 
-/// Limits of a phase; `None` means none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Limits of a phase; `None` means none. In the serialised form times are milliseconds, rounded up, and their keys end with `_ms`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
     /// The last iteration's number. Without a check it is the plan, with one it is a limit.
-    #[serde(default)]
     pub max_iterations: Option<u32>,
     /// How long one turn may take.
-    #[serde(default)]
+    #[serde(rename = "iteration_timeout_ms", with = "limit")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub iteration_timeout: Option<Duration>,
     /// How long the agent may give no sign of life within a turn.
-    #[serde(default)]
+    #[serde(rename = "idle_timeout_ms", with = "limit")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub idle_timeout: Option<Duration>,
+    /// How long a gate or the check may take, which the program around the machine enforces.
+    #[serde(rename = "check_timeout_ms", with = "millis")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    pub check_timeout: Duration,
+}
+
+impl Limits {
+    /// How long a gate or the check may take, by default.
+    pub const CHECK_TIMEOUT: Duration = Duration::from_secs(900);
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_iterations: None,
+            iteration_timeout: None,
+            idle_timeout: None,
+            check_timeout: Self::CHECK_TIMEOUT,
+        }
+    }
 }
 
 /// Where a run waits for a person's word. Where nobody can be asked it never waits, see [`Happening::Attended`](crate::Happening::Attended).
@@ -219,11 +252,11 @@ impl Rules {
         if self.autonomy == Autonomy::Batch(0) {
             return Err(RulesError::ZeroBatch);
         }
-        if self.max_cost_microusd == Some(0) || self.max_tokens == Some(0) {
+        if self.limits.max_cost_microusd == Some(0) || self.limits.max_tokens == Some(0) {
             return Err(RulesError::ZeroBudget);
         }
         let nothing = |time: Option<Duration>| time.is_some_and(|time| time.is_zero());
-        if nothing(self.max_duration) {
+        if nothing(self.limits.max_duration) {
             return Err(RulesError::ZeroTime("max-duration"));
         }
         for phase in &self.phases {
@@ -234,7 +267,7 @@ impl Rules {
             if nothing(phase.limits.idle_timeout) {
                 return Err(RulesError::ZeroTime("idle-timeout"));
             }
-            if nothing(phase.check_timeout) {
+            if phase.limits.check_timeout.is_zero() {
                 return Err(RulesError::ZeroTime("check-timeout"));
             }
             match phase.limits.max_iterations {
@@ -242,10 +275,10 @@ impl Rules {
                 Some(0) => return Err(RulesError::ZeroIterations(name())),
                 _ => {}
             }
-            if self.max_cost_microusd.is_some() && !phase.reports_cost {
+            if self.limits.max_cost_microusd.is_some() && !phase.reports_cost {
                 return Err(RulesError::CostUnknown(name()));
             }
-            if self.max_tokens.is_some() && !phase.reports_tokens {
+            if self.limits.max_tokens.is_some() && !phase.reports_tokens {
                 return Err(RulesError::TokensUnknown(name()));
             }
         }
@@ -266,14 +299,14 @@ impl Rules {
             RuleChange::MaxIterations(max) => limits.max_iterations = max,
             RuleChange::IterationTimeout(time) => limits.iteration_timeout = time,
             RuleChange::IdleTimeout(time) => limits.idle_timeout = time,
-            RuleChange::CheckTimeout(time) => phase.check_timeout = Some(time),
-            RuleChange::MaxDuration(max) => rules.max_duration = max,
-            RuleChange::MaxFailures(max) => rules.max_failures = max,
-            RuleChange::Sleep(time) => rules.sleep = time,
+            RuleChange::CheckTimeout(time) => limits.check_timeout = time,
+            RuleChange::MaxDuration(max) => rules.limits.max_duration = max,
+            RuleChange::MaxFailures(max) => rules.limits.max_failures = max,
+            RuleChange::Sleep(time) => rules.limits.sleep = time,
             RuleChange::Autonomy(autonomy) => rules.autonomy = autonomy,
-            RuleChange::MaxCost(max) => rules.max_cost_microusd = max,
-            RuleChange::MaxTokens(max) => rules.max_tokens = max,
-            RuleChange::WaitOnLimit(time) => rules.wait_on_limit = time,
+            RuleChange::MaxCost(max) => rules.limits.max_cost_microusd = max,
+            RuleChange::MaxTokens(max) => rules.limits.max_tokens = max,
+            RuleChange::WaitOnLimit(time) => rules.limits.wait_on_limit = time,
         }
         rules.validate()?;
         Ok(rules)
@@ -294,14 +327,14 @@ impl Rules {
                 let phase = self.phases.get(phase as usize);
                 raises(phase.and_then(|phase| phase.limits.max_iterations), new)
             }
-            RuleChange::MaxDuration(new) => raises(self.max_duration, new),
+            RuleChange::MaxDuration(new) => raises(self.limits.max_duration, new),
             RuleChange::MaxFailures(new) => {
                 let bound = |max: u32| Some(max).filter(|max| *max > 0);
-                raises(bound(self.max_failures), bound(new))
+                raises(bound(self.limits.max_failures), bound(new))
             }
-            RuleChange::MaxCost(new) => raises(self.max_cost_microusd, new),
-            RuleChange::MaxTokens(new) => raises(self.max_tokens, new),
-            RuleChange::WaitOnLimit(new) => new > self.wait_on_limit,
+            RuleChange::MaxCost(new) => raises(self.limits.max_cost_microusd, new),
+            RuleChange::MaxTokens(new) => raises(self.limits.max_tokens, new),
+            RuleChange::WaitOnLimit(new) => new > self.limits.wait_on_limit,
             RuleChange::IterationTimeout(_)
             | RuleChange::IdleTimeout(_)
             | RuleChange::CheckTimeout(_)

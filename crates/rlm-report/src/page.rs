@@ -164,7 +164,7 @@ fn figures(report: &Report) -> Vec<(&'static str, String, String)> {
     let attempts = number(timeline.attempts.len() as u64);
     let active = span(Duration::from_millis(timeline.active_ms()));
     let elapsed = timeline.until().since(timeline.began());
-    let of = m.rules.max_duration.map_or_else(
+    let of = m.rules.limits.max_duration.map_or_else(
         || format!("in {} from first to last", span(elapsed)),
         |max| format!("of {} allowed", span(max)),
     );
@@ -174,16 +174,16 @@ fn figures(report: &Report) -> Vec<(&'static str, String, String)> {
         ("Active", active, of),
     ];
     let (cost, tokens) = (m.usage.cost_microusd, m.usage.tokens());
-    if cost > 0 || m.rules.max_cost_microusd.is_some() {
-        let of = m.rules.max_cost_microusd.map_or_else(
+    if cost > 0 || m.rules.limits.max_cost_microusd.is_some() {
+        let of = m.rules.limits.max_cost_microusd.map_or_else(
             || "no limit".to_owned(),
             |max| format!("of {} allowed", dollars(max)),
         );
         figures.push(("Cost", dollars(cost), of));
     }
-    if tokens > 0 || m.rules.max_tokens.is_some() {
+    if tokens > 0 || m.rules.limits.max_tokens.is_some() {
         let (read, written) = (number(m.usage.input_tokens), number(m.usage.output_tokens));
-        let of = m.rules.max_tokens.map_or_else(
+        let of = m.rules.limits.max_tokens.map_or_else(
             || format!("{read} read, {written} written"),
             |max| format!("of {} allowed", number(max)),
         );

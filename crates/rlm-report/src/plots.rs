@@ -228,8 +228,8 @@ fn spent(timeline: &Timeline) -> Markup {
     let rules = &timeline.head.machine.rules;
     let costs = timeline.head.machine.usage.cost_microusd > 0;
     let (name, limit): (_, Option<u64>) = match costs {
-        true => ("Cost", rules.max_cost_microusd),
-        false => ("Tokens", rules.max_tokens),
+        true => ("Cost", rules.limits.max_cost_microusd),
+        false => ("Tokens", rules.limits.max_tokens),
     };
     let mut all = 0u64;
     let sums: Vec<u64> = timeline

@@ -222,12 +222,12 @@ fn made(timeline: &Timeline) -> Sentence {
         (0, _) => format!(
             "; it used {} tokens{}",
             number(tokens),
-            limit(m.rules.max_tokens.map(number))
+            limit(m.rules.limits.max_tokens.map(number))
         ),
         _ => format!(
             "; it cost {}{}",
             dollars(cost),
-            limit(m.rules.max_cost_microusd.map(dollars))
+            limit(m.rules.limits.max_cost_microusd.map(dollars))
         ),
     });
     Sentence::default().text(text + ".")

@@ -9,7 +9,8 @@ use checkpoint_store::{Options, Writer};
 use jiff::tz::{TimeZone, offset};
 use loop_state::{
     Autonomy, CheckResult, Effect, Event, Happening, Head, Machine, PauseAfter, PhaseRules,
-    Request, Resume, Rules, StopCause, StopRequest, Timestamp, Tree, TurnOutcome, Usage, When,
+    Request, Resume, Rules, RunLimits, StopCause, StopRequest, Timestamp, Tree, TurnOutcome, Usage,
+    When,
 };
 use maud::{PreEscaped, html};
 use proptest::prelude::*;
@@ -39,8 +40,11 @@ impl Default for Asked {
     fn default() -> Self {
         Self {
             rules: Rules {
-                sleep: Duration::ZERO,
                 autonomy: Autonomy::Checkpoint,
+                limits: RunLimits {
+                    sleep: Duration::ZERO,
+                    ..RunLimits::default()
+                },
                 ..Rules::default()
             },
             until: Some("cargo test"),
@@ -244,7 +248,7 @@ fn what_happened_is_told_in_three_sentences_whatever_the_end() {
         (
             "time limit",
             told(
-                &bounded(|rules| rules.max_duration = Some(Duration::from_secs(90))),
+                &bounded(|rules| rules.limits.max_duration = Some(Duration::from_secs(90))),
                 iterations(1),
                 false,
             ),
@@ -252,7 +256,7 @@ fn what_happened_is_told_in_three_sentences_whatever_the_end() {
         (
             "budget",
             told(
-                &bounded(|rules| rules.max_cost_microusd = Some(500_000)),
+                &bounded(|rules| rules.limits.max_cost_microusd = Some(500_000)),
                 iterations(1).chain(spent()),
                 false,
             ),
@@ -260,7 +264,7 @@ fn what_happened_is_told_in_three_sentences_whatever_the_end() {
         (
             "tokens",
             told(
-                &bounded(|rules| rules.max_tokens = Some(20_000)),
+                &bounded(|rules| rules.limits.max_tokens = Some(20_000)),
                 iterations(1).chain(spent()),
                 false,
             ),
@@ -272,7 +276,7 @@ fn what_happened_is_told_in_three_sentences_whatever_the_end() {
         (
             "stuck",
             told(
-                &bounded(|rules| rules.max_failures = 2),
+                &bounded(|rules| rules.limits.max_failures = 2),
                 [failed(), gate_failed(), failed(), gate_failed()],
                 false,
             ),
@@ -432,7 +436,7 @@ fn ten_thousand_iterations_are_a_page_of_a_few_megabytes_that_says_what_it_leave
     let mut phase = PhaseRules::default();
     phase.limits.max_iterations = Some(20_000);
     asked.rules.phases.push(phase);
-    asked.rules.max_failures = 0;
+    asked.rules.limits.max_failures = 0;
     let wrong = |n: usize| match n % 500 {
         7 => CheckResult::Failed("it broke\n".repeat(900)),
         _ => CheckResult::Passed,

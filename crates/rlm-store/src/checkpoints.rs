@@ -277,7 +277,7 @@ mod tests {
     use super::*;
     use loop_state::{
         Again, Effect, Happening, Machine, PauseAfter, PhaseRules, Request, Resume, Rules,
-        StopCause, StopRequest, Tree, TurnOutcome, When,
+        RunLimits, StopCause, StopRequest, Tree, TurnOutcome, When,
     };
     use proptest::prelude::*;
     use std::time::Duration;
@@ -295,7 +295,10 @@ mod tests {
     fn rows(happenings: impl IntoIterator<Item = Happening>) -> Vec<Progress> {
         let rules = Rules {
             phases: vec![phase("plan"), phase("build")],
-            sleep: Duration::ZERO,
+            limits: RunLimits {
+                sleep: Duration::ZERO,
+                ..RunLimits::default()
+            },
             ..Rules::default()
         };
         let mut machine = Machine::from(Head::new(rules).unwrap());

@@ -369,17 +369,10 @@ mod tests {
             &["run", "machine", "settings", "scope", "prompts"],
         );
         let settings = &mut old["settings"];
-        keep(settings, &["directory", "phases", "max_failures", "sleep"]);
+        keep(settings, &["directory", "phases", "limits"]);
         keep(
             &mut settings["phases"][0],
-            &[
-                "name",
-                "prompt",
-                "agent",
-                "check_timeout",
-                "limits",
-                "until",
-            ],
+            &["name", "prompt", "agent", "limits", "until"],
         );
         let run: RunId = "r1".parse().unwrap();
         let place = project.run_dir(&run);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent_drivers::AgentConfig;
 use agent_drivers::mcp::McpServers;
 use agent_duplex::Permissions;
-use loop_state::{Autonomy, Limits, PhaseRules, Rules, SessionPolicy};
+use loop_state::{Autonomy, Limits, PhaseRules, Rules, RunLimits, SessionPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::programs::{self, Program, ProgramKind};
@@ -19,22 +19,8 @@ pub struct Settings {
     pub directory: PathBuf,
     /// The pipeline; at least one phase.
     pub phases: Vec<PhaseSettings>,
-    /// How long the run may be active.
-    #[serde(default)]
-    pub max_duration: Option<Duration>,
-    /// How many failures of one kind in a row end the run, 3 by default; 0 for no limit.
-    pub max_failures: u32,
-    /// The pause between two iterations; 10 s by default.
-    pub sleep: Duration,
-    /// What the run may cost, in millionths of a US dollar. Every agent of the run must say what it costs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_cost_microusd: Option<u64>,
-    /// How many tokens the run may use, read and written. Every agent of the run must count them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_tokens: Option<u64>,
-    /// How long the run may wait for rate limits, all waits in a row together; 6 h if nothing is said, 0 to end it instead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait_on_limit: Option<Duration>,
+    /// The limits of the whole run. Every agent of a run must report what a budget limits.
+    pub limits: RunLimits,
     /// Where the run waits for a person's word; if nothing is said, between phases where there are several, and nowhere else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autonomy: Option<Autonomy>,
@@ -90,8 +76,6 @@ pub struct PhaseSettings {
     /// The command for `sh -c` that decides that the phase is done.
     #[serde(default)]
     pub until: Option<String>,
-    /// How long a gate or the check may take; 15 min by default.
-    pub check_timeout: Duration,
     /// How long nothing may come of what the agent has running in the background when its turn is over, before it is ended and judged: no end of a
     /// task, no turn that the agent begins by itself. 30 s by default; 0 waits for nothing.
     #[serde(default = "background_wait")]
@@ -117,8 +101,6 @@ pub enum PromptSource {
 }
 
 impl PhaseSettings {
-    /// How long a gate or the check may take, by default.
-    pub const CHECK_TIMEOUT: Duration = Duration::from_secs(900);
     /// How long nothing may come of what runs in the background, by default.
     pub const BACKGROUND_WAIT: Duration = Duration::from_secs(30);
 
@@ -135,7 +117,6 @@ impl PhaseSettings {
             promise: None,
             gates: Vec::new(),
             until: None,
-            check_timeout: Self::CHECK_TIMEOUT,
             background_wait: Self::BACKGROUND_WAIT,
             limits: Limits::default(),
         }
@@ -163,7 +144,6 @@ impl PhaseSettings {
             promise: _,
             gates,
             until,
-            check_timeout: _,
             background_wait: _,
             limits: _,
         } = self;
@@ -209,16 +189,10 @@ impl Settings {
     /// ```
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>, phases: Vec<PhaseSettings>) -> Self {
-        let rules = Rules::default();
         Self {
             directory: directory.into(),
             phases,
-            max_duration: None,
-            max_failures: rules.max_failures,
-            sleep: rules.sleep,
-            max_cost_microusd: None,
-            max_tokens: None,
-            wait_on_limit: None,
+            limits: RunLimits::default(),
             autonomy: None,
             commit: false,
             worktree: None,
@@ -284,12 +258,7 @@ impl Settings {
         let Self {
             directory: _,
             phases,
-            max_duration: _,
-            max_failures: _,
-            sleep: _,
-            max_cost_microusd: _,
-            max_tokens: _,
-            wait_on_limit: _,
+            limits: _,
             autonomy: _,
             commit,
             worktree: _,
@@ -314,18 +283,10 @@ impl Settings {
         let before = self.rules();
         for (phase, rules) in self.phases.iter_mut().zip(&rules.phases) {
             phase.limits = rules.limits.clone();
-            phase.check_timeout = rules.check_timeout.unwrap_or(phase.check_timeout);
         }
-        self.max_duration = rules.max_duration;
-        self.max_failures = rules.max_failures;
-        self.sleep = rules.sleep;
-        self.max_cost_microusd = rules.max_cost_microusd;
-        self.max_tokens = rules.max_tokens;
+        self.limits = rules.limits.clone();
         if before.autonomy != rules.autonomy {
             self.autonomy = Some(rules.autonomy);
-        }
-        if before.wait_on_limit != rules.wait_on_limit {
-            self.wait_on_limit = Some(rules.wait_on_limit);
         }
     }
 
@@ -339,7 +300,6 @@ impl Settings {
             promise: phase.promise.is_some(),
             session: phase.session,
             limits: phase.limits.clone(),
-            check_timeout: Some(phase.check_timeout),
             reports_cost: phase.agent.reports().0,
             reports_tokens: phase.agent.reports().1,
         };
@@ -347,12 +307,7 @@ impl Settings {
         let autonomy = is_pipeline.then_some(Autonomy::Checkpoint);
         Rules {
             phases: self.phases.iter().map(phase).collect(),
-            max_duration: self.max_duration,
-            max_failures: self.max_failures,
-            sleep: self.sleep,
-            max_cost_microusd: self.max_cost_microusd,
-            max_tokens: self.max_tokens,
-            wait_on_limit: self.wait_on_limit.unwrap_or(Rules::default().wait_on_limit),
+            limits: self.limits.clone(),
             autonomy: self.autonomy.or(autonomy).unwrap_or_default(),
         }
     }

@@ -19,7 +19,7 @@ pub(crate) fn nearest(head: &Head, now: Timestamp) -> Option<(End, f64)> {
     let share = |part: f64, of: f64| (of > 0.0).then(|| (part / of).clamp(0.0, 1.0));
     let left = |until: Timestamp| until.since(now).as_secs_f64();
     let wait = match head.step {
-        Step::Sleeping { until } => share(left(until), head.rules.sleep.as_secs_f64()),
+        Step::Sleeping { until } => share(left(until), head.rules.limits.sleep.as_secs_f64()),
         Step::Waiting { since, until, .. } => share(left(until), until.since(since).as_secs_f64()),
         _ => None,
     };
@@ -36,9 +36,9 @@ pub(crate) fn nearest(head: &Head, now: Timestamp) -> Option<(End, f64)> {
         Step::Sleeping { .. } | Step::Paused { .. } | Step::Review { .. }
     );
     let iterations = head.iteration.saturating_sub(u32::from(!is_complete));
-    let cost = rules.max_cost_microusd;
-    let tokens = rules.max_tokens;
-    let time = rules.max_duration;
+    let cost = rules.limits.max_cost_microusd;
+    let tokens = rules.limits.max_tokens;
+    let time = rules.limits.max_duration;
     [
         most.and_then(|most| Some((End::Iterations, share(iterations.into(), most.into())?))),
         cost.and_then(|most| Some((End::Money, share(used.cost_microusd as f64, most as f64)?))),
@@ -87,12 +87,12 @@ mod tests {
         });
         let now = Timestamp(3_600_001);
         assert_eq!(nearest(&stand.head, now), Some((End::Iterations, 0.02)));
-        stand.head.rules.max_cost_microusd = Some(5_000_000);
+        stand.head.rules.limits.max_cost_microusd = Some(5_000_000);
         stand.head.usage.cost_microusd = 4_000_000;
         assert_eq!(nearest(&stand.head, now), Some((End::Money, 0.8)));
         stand.head.taken_at = Timestamp(1);
         stand.head.active_ms = 3_600_000;
-        stand.head.rules.max_duration = Some(std::time::Duration::from_secs(7200));
+        stand.head.rules.limits.max_duration = Some(std::time::Duration::from_secs(7200));
         assert_eq!(nearest(&stand.head, now), Some((End::Time, 1.0)));
         stand.head.step = Step::Waiting {
             since: Timestamp(3_000_001),

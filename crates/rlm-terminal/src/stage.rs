@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use loop_runner::{AgentView, Shutdown};
-use loop_state::{Head, Limits, PhaseRules, Rules, SessionPolicy, Step, Timestamp};
+use loop_state::{Head, Limits, PhaseRules, Rules, RunLimits, SessionPolicy, Step, Timestamp};
 
 use super::scene::Scene;
 
@@ -55,9 +55,12 @@ pub(crate) fn at(step: Step) -> Stand {
     };
     let rules = Rules {
         phases: vec![phase],
-        max_duration: None,
-        max_failures: 3,
-        sleep: Duration::from_secs(10),
+        limits: RunLimits {
+            max_duration: None,
+            max_failures: 3,
+            sleep: Duration::from_secs(10),
+            ..RunLimits::default()
+        },
         ..Rules::default()
     };
     let mut head = Head::new(rules).unwrap();

@@ -73,7 +73,7 @@ fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<Str
         true => String::new(),
         false => with_bar(End::Time, total(head, now)),
     };
-    let total_until = if head.rules.max_duration.is_some() {
+    let total_until = if head.rules.limits.max_duration.is_some() {
         5
     } else {
         2
@@ -283,7 +283,7 @@ fn wishes(scene: Scene<'_>) -> &'static str {
 /// How long the run has been going, without the time in which it was stopped, beside its limit if there is one; nothing before it has begun.
 fn total(head: &Head, now: Timestamp) -> String {
     let active = about(bar::active(head, now));
-    match (head.taken_at, head.rules.max_duration) {
+    match (head.taken_at, head.rules.limits.max_duration) {
         (Timestamp(0), _) => String::new(),
         (_, Some(most)) => format!("{active} of {}", show(most)),
         _ => format!("{active} in all"),
@@ -336,13 +336,13 @@ mod tests {
         tool.agent.tools = vec!["Bash: cargo test --workspace --all-features".into()];
         tool.head.attempt = 2;
         tool.head.usage.cost_microusd = 1_234_567;
-        tool.head.rules.max_cost_microusd = Some(5_000_000);
+        tool.head.rules.limits.max_cost_microusd = Some(5_000_000);
         let mut late = at(Step::Turn { since });
         late.head.iteration = 80;
         late.agent.held_for = Some(2);
         late.head.pausing = true;
         let mut timed = at(Step::Check);
-        timed.head.rules.max_duration = Some(Duration::from_secs(240));
+        timed.head.rules.limits.max_duration = Some(Duration::from_secs(240));
         let sleeps = at(Step::Sleeping {
             until: Timestamp(129_500),
         });

@@ -153,11 +153,11 @@ pub fn json(used: loop_state::Usage) -> serde_json::Value {
 /// Returns what is left of the run's budgets; `None` when it has none.
 #[must_use]
 pub fn left(rules: &loop_state::Rules, used: loop_state::Usage) -> Option<String> {
-    let cost = rules.max_cost_microusd.map(|max| {
+    let cost = rules.limits.max_cost_microusd.map(|max| {
         let left = max.saturating_sub(used.cost_microusd);
         format!("{} of {}", dollars(left), dollars(max))
     });
-    let tokens = rules.max_tokens.map(|max| {
+    let tokens = rules.limits.max_tokens.map(|max| {
         let left = max.saturating_sub(used.tokens());
         format!("{left} of {max} tokens")
     });
@@ -169,7 +169,10 @@ pub fn left(rules: &loop_state::Rules, used: loop_state::Usage) -> Option<String
 #[must_use]
 pub fn short(head: &loop_state::Head) -> String {
     let (cost, tokens) = (head.usage.cost_microusd, head.usage.tokens());
-    match (head.rules.max_cost_microusd, head.rules.max_tokens) {
+    match (
+        head.rules.limits.max_cost_microusd,
+        head.rules.limits.max_tokens,
+    ) {
         (Some(max), _) => format!(
             "{} of {}",
             dollars(cost).trim_end_matches(" USD"),
@@ -184,7 +187,7 @@ pub fn short(head: &loop_state::Head) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loop_state::{Rules, Usage};
+    use loop_state::{Rules, RunLimits, Usage};
     use proptest::prelude::*;
 
     #[test]
@@ -236,8 +239,11 @@ mod tests {
         let told = ["9 tokens", "0.0030 USD, 9 tokens", "4.20 USD"].map(|it| Some(it.to_owned()));
         assert_eq!((&shown[0], &shown[1..]), (&None, &told[..]));
         let rules = Rules {
-            max_cost_microusd: Some(5_000_000),
-            max_tokens: Some(100),
+            limits: RunLimits {
+                max_cost_microusd: Some(5_000_000),
+                max_tokens: Some(100),
+                ..RunLimits::default()
+            },
             ..Rules::default()
         };
         let told = left(&rules, usage(800_000, 101)).unwrap();

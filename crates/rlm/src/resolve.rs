@@ -267,9 +267,9 @@ pub(crate) mod tests {
             Some(Duration::from_secs(3600))
         );
         assert_eq!(phase.limits.idle_timeout, None);
-        assert_eq!(phase.check_timeout, Duration::from_secs(900));
+        assert_eq!(phase.limits.check_timeout, Duration::from_secs(900));
         assert_eq!(
-            (settings.max_failures, settings.sleep),
+            (settings.limits.max_failures, settings.limits.sleep),
             (3, Duration::from_secs(10))
         );
     }
@@ -311,7 +311,7 @@ pub(crate) mod tests {
             panic!("{:?}", build.agent)
         };
         assert_eq!(options.effort.as_deref(), Some("high"));
-        assert_eq!(settings.sleep, Duration::from_secs(1));
+        assert_eq!(settings.limits.sleep, Duration::from_secs(1));
     }
 
     #[test]
@@ -338,6 +338,6 @@ pub(crate) mod tests {
     fn options_win_over_the_file() {
         let settings = resolve("--until true", "until = 'make'\nmax-failures = 7").unwrap();
         assert_eq!(settings.phases[0].until.as_deref(), Some("true"));
-        assert_eq!(settings.max_failures, 7);
+        assert_eq!(settings.limits.max_failures, 7);
     }
 }

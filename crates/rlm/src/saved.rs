@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use loop_state::Limits;
 use rlm_store::{PhaseSettings, Settings};
 use serde_json::{Value, json};
 
@@ -13,12 +12,13 @@ use crate::config::Config;
 
 /// Puts what is said of the whole run over its settings.
 pub(crate) fn apply_to_run(said: &Config, settings: &mut Settings) {
-    optional(&mut settings.max_duration, said.max_duration);
-    always(&mut settings.max_failures, said.max_failures);
-    always(&mut settings.sleep, said.sleep);
-    optional(&mut settings.max_cost_microusd, said.max_cost);
-    optional(&mut settings.max_tokens, said.max_tokens);
-    optional(&mut settings.wait_on_limit, said.wait_on_limit);
+    let limits = &mut settings.limits;
+    optional(&mut limits.max_duration, said.max_duration);
+    always(&mut limits.max_failures, said.max_failures);
+    always(&mut limits.sleep, said.sleep);
+    optional(&mut limits.max_cost_microusd, said.max_cost);
+    optional(&mut limits.max_tokens, said.max_tokens);
+    always(&mut limits.wait_on_limit, said.wait_on_limit);
     optional(&mut settings.autonomy, said.autonomy);
     always(&mut settings.commit, said.commit);
     always(&mut settings.leftovers, said.leftovers);
@@ -34,12 +34,12 @@ pub(crate) fn apply_to_phase(said: &Config, phase: &mut PhaseSettings) {
     optional(&mut phase.promise, said.completion_promise.clone());
     optional(&mut phase.until, said.until.clone());
     always(&mut phase.gates, said.gates.clone());
-    always(&mut phase.check_timeout, said.check_timeout);
     always(&mut phase.background_wait, said.background_wait);
     let limits = &mut phase.limits;
     optional(&mut limits.max_iterations, said.max_iterations);
     optional(&mut limits.iteration_timeout, said.iteration_timeout);
     optional(&mut limits.idle_timeout, said.idle_timeout);
+    always(&mut limits.check_timeout, said.check_timeout);
 }
 
 fn always<T>(setting: &mut T, said: Option<impl Into<T>>) {
@@ -56,35 +56,38 @@ fn optional<T>(setting: &mut Option<T>, said: Option<impl Into<T>>) {
 
 /// Shows the settings that are not of a phase, and the phases. Times are milliseconds, as everywhere in our JSON.
 pub(crate) fn run_json(all: &Settings) -> Value {
-    let rules = all.rules();
     let Settings {
         directory: _,
         phases,
-        max_duration,
-        max_failures,
-        sleep,
-        max_cost_microusd,
-        max_tokens,
-        wait_on_limit: _,
+        limits,
         autonomy: _,
         commit,
         worktree: _,
         leftovers,
         max_transcripts: _,
     } = all;
-    json!({
-        "max_duration_ms": max_duration.map(millis),
-        "max_failures": max_failures,
-        "sleep_ms": millis(*sleep),
-        "max_cost_usd": max_cost_microusd.map(|micro| micro as f64 / 1e6),
-        "max_tokens": max_tokens,
-        "wait_on_limit_ms": millis(rules.wait_on_limit),
-        "autonomy": rules.autonomy,
+    let mut shown = json!({
+        "autonomy": all.rules().autonomy,
         "leftovers": leftovers,
         "max_transcripts": all.max_transcripts(),
         "commit": commit,
         "phases": phases.iter().map(phase_json).collect::<Vec<_>>(),
-    })
+    });
+    add(&mut shown, json!(limits));
+    let cost = limits.max_cost_microusd.map(|micro| micro as f64 / 1e6);
+    shown["max_cost_usd"] = json!(cost);
+    shown
+        .as_object_mut()
+        .expect("it is a map")
+        .remove("max_cost_microusd");
+    shown
+}
+
+/// Adds the keys of one map to another.
+fn add(shown: &mut Value, more: Value) {
+    if let (Value::Object(shown), Value::Object(more)) = (shown, more) {
+        shown.extend(more);
+    }
 }
 
 /// Shows the settings of one phase.
@@ -99,16 +102,10 @@ pub(crate) fn phase_json(phase: &PhaseSettings) -> Value {
         prompt,
         until,
         gates,
-        check_timeout,
         background_wait,
         limits,
     } = phase.without_secrets();
-    let Limits {
-        max_iterations,
-        iteration_timeout,
-        idle_timeout,
-    } = limits;
-    json!({
+    let mut shown = json!({
         "name": name,
         "agent": agent,
         "permissions": permissions,
@@ -118,12 +115,10 @@ pub(crate) fn phase_json(phase: &PhaseSettings) -> Value {
         "prompt": prompt,
         "until": until,
         "gates": gates,
-        "max_iterations": max_iterations,
-        "iteration_timeout_ms": iteration_timeout.map(millis),
-        "idle_timeout_ms": idle_timeout.map(millis),
-        "check_timeout_ms": millis(check_timeout),
         "background_wait_ms": millis(background_wait),
-    })
+    });
+    add(&mut shown, json!(limits));
+    shown
 }
 
 fn millis(time: Duration) -> u64 {

@@ -75,7 +75,7 @@ impl Runner {
         if in_a_row > 0 {
             return;
         }
-        let max = head.rules.max_failures;
+        let max = head.rules.limits.max_failures;
         let ends = match max {
             0 => String::new(),
             _ => format!("; if that comes {max} times in a row the run is stuck"),

@@ -22,7 +22,7 @@ fn settings() -> Settings {
     let mut phase = PhaseSettings::new("main", PromptSource::Text("x".into()), agent);
     phase.limits.max_iterations = Some(5);
     let mut settings = Settings::new("/", vec![phase]);
-    settings.sleep = Duration::ZERO;
+    settings.limits.sleep = Duration::ZERO;
     settings
 }
 

@@ -1,13 +1,15 @@
 //! Several phases: their names, and the prompts that a resume takes from the saved run.
 
 use std::path::Path;
+use std::time::Duration;
 
+use agent_drivers::AgentConfig;
 use agent_duplex::scripted::{Script, ScriptedDriver};
 use agent_duplex::{Capabilities, EndReason};
 use cancellable_sleep::SleepGate;
 use loop_runner::{Control, News, Options, Outcome, Runner};
 use loop_state::{Evidence, Notice, Request, StopReason, Verdict};
-use rlm_store::{Project, RunHead, Settings, WorkTree};
+use rlm_store::{PhaseSettings, Project, RunHead, Settings, WorkTree};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -40,16 +42,17 @@ impl Agents {
 }
 
 fn settings(prompt: impl Fn(&str) -> Value) -> Settings {
-    let time = |secs: u64| json!({"secs": secs, "nanos": 0});
     let phase = |name: &str, limit: u32| {
-        json!({
-            "name": name, "prompt": prompt(name), "agent": {"options": "command", "program": ["never"]},
-            "check_timeout": time(9), "limits": {"max_iterations": limit},
-        })
+        let prompt = serde_json::from_value(prompt(name)).unwrap();
+        let mut phase =
+            PhaseSettings::new(name, prompt, AgentConfig::command(vec!["never".into()]));
+        phase.limits.max_iterations = Some(limit);
+        phase
     };
-    let phases = [phase("plan", 1), phase("build", 2), phase("check", 1)];
-    let settings = json!({"directory": "/", "phases": phases, "max_failures": 3, "sleep": time(0)});
-    serde_json::from_value(settings).unwrap()
+    let phases = vec![phase("plan", 1), phase("build", 2), phase("check", 1)];
+    let mut settings = Settings::new("/", phases);
+    settings.limits.sleep = Duration::ZERO;
+    settings
 }
 
 pub(crate) fn texts() -> Settings {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use agent_drivers::AgentConfig;
 use agent_duplex::scripted::{Script, ScriptedDriver};
 use agent_duplex::{Capabilities, Capability, EndReason};
 use cancellable_sleep::SleepGate;
@@ -10,8 +11,7 @@ use loop_runner::{Control, News, NewsReceiver, Options, Outcome, Runner, View};
 use loop_state::{
     PauseAfter, Request, Step, StopCause, StopReason, StopRequest, Wait, When, times,
 };
-use rlm_store::{Project, RunId, RunState, Settings, WorkTree};
-use serde_json::json;
+use rlm_store::{PhaseSettings, Project, PromptSource, RunId, RunState, Settings, WorkTree};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -19,14 +19,12 @@ use tokio::time::Instant;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn settings() -> Settings {
-    let time = |time: Duration| json!({"secs": time.as_secs(), "nanos": 0});
-    let phase = json!({
-        "name": "main", "prompt": {"Text": "Do it."}, "agent": {"options": "command", "program": ["never"]},
-        "check_timeout": time(HOUR), "limits": {"max_iterations": 5},
-    });
-    let settings =
-        json!({"directory": "/", "phases": [phase], "max_failures": 3, "sleep": time(HOUR)});
-    serde_json::from_value(settings).unwrap()
+    let agent = AgentConfig::command(vec!["never".into()]);
+    let mut phase = PhaseSettings::new("main", PromptSource::Text("Do it.".into()), agent);
+    phase.limits.max_iterations = Some(5);
+    let mut settings = Settings::new("/", vec![phase]);
+    settings.limits.sleep = HOUR;
+    settings
 }
 
 /// A run of a program whose waits all hang on one gate.

@@ -350,10 +350,10 @@ impl Machine {
         if let Some(effects) = self.hold_up(false, at) {
             return once_saved(news, effects);
         }
-        if self.head.rules.sleep.is_zero() {
+        if self.head.rules.limits.sleep.is_zero() {
             return once_saved(news, self.begin_iteration(self.head.iteration + 1, at));
         }
-        let until = at + self.head.rules.sleep;
+        let until = at + self.head.rules.limits.sleep;
         self.head.step = Step::Sleeping { until };
         vec![
             Effect::Save,
@@ -372,7 +372,7 @@ impl Machine {
     }
 
     pub(super) fn stuck(&self) -> Option<StopReason> {
-        let (max, streaks) = (self.head.rules.max_failures, self.head.streaks);
+        let (max, streaks) = (self.head.rules.limits.max_failures, self.head.streaks);
         // One that ran before may run again when the agent has mended what it broke.
         let unrun = if self.head.checked { 0 } else { streaks.unrun };
         [
@@ -387,7 +387,7 @@ impl Machine {
 
     /// Work that leaves no trace is not going to end by itself; a limit that is reached at the same time says more.
     pub(super) fn stuck_idle(&self) -> Option<StopReason> {
-        let (max, idle) = (self.head.rules.max_failures, self.head.streaks.idle);
+        let (max, idle) = (self.head.rules.limits.max_failures, self.head.streaks.idle);
         (max > 0 && idle >= max).then_some(StopReason::Stuck(Streak::Idle, idle))
     }
 
@@ -411,6 +411,7 @@ impl Machine {
         let active = active.saturating_add(at.since(self.head.taken_at));
         self.head
             .rules
+            .limits
             .max_duration
             .filter(|max| active >= *max)
             .map(StopReason::TimeLimit)

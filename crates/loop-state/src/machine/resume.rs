@@ -90,7 +90,9 @@ impl Machine {
     /// Goes on where the run stands, unless a limit forbids it.
     fn taken_up(&mut self, again: Option<Again>, is_revised: bool, at: Timestamp) -> Effects {
         let head = &self.head;
-        if head.rules.max_failures > 0 && head.streaks.crashes >= head.rules.max_failures {
+        if head.rules.limits.max_failures > 0
+            && head.streaks.crashes >= head.rules.limits.max_failures
+        {
             let reason = StopReason::Stuck(Streak::Crashes, head.streaks.crashes);
             return self.end(reason, at);
         }

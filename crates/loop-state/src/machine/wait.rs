@@ -65,7 +65,8 @@ impl Machine {
         self.head.streaks.crashes = 0;
         // Chance alone must not make a wait too long to be waited for.
         let waited = Duration::from_millis(self.head.waits.limit_ms);
-        let left = { self.head.rules.wait_on_limit.saturating_sub(waited) }.saturating_sub(base);
+        let left =
+            { self.head.rules.limits.wait_on_limit.saturating_sub(waited) }.saturating_sub(base);
         let jitter = match why {
             Wait::Limit => self.head.jitter(base).min(left),
             Wait::Retry => self.head.jitter(base),
@@ -174,7 +175,7 @@ impl Head {
         else {
             return None;
         };
-        let cap = self.rules.wait_on_limit;
+        let cap = self.rules.limits.wait_on_limit;
         let all = Duration::from_millis(self.waits.limit_ms).saturating_add(until.since(since));
         (all > cap).then_some(StopReason::RateLimit { until, cap })
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    Autonomy, Effect, Happening, MAX_PHASES, Notice, PauseAfter, Request, RuleChange, RulesError,
-    StopReason, Streak, Timer, Timestamp, Tree, TurnOutcome,
+    Autonomy, Effect, Happening, Limits, MAX_PHASES, Notice, PauseAfter, Request, RuleChange,
+    RulesError, StopReason, Streak, Timer, Timestamp, Tree, TurnOutcome,
 };
 
 use crate::limits::{HOUR, limited, metered, used};
@@ -27,7 +27,7 @@ fn a_rule_that_changes_is_in_effect_at_once() {
     let effects = trace.then(Happening::Requested(Request::Set(change)));
     assert_eq!(effects.last(), Some(&halt(Some("3.00 of 2.00 USD used"))));
     assert_eq!(
-        trace.machine.head().rules.max_cost_microusd,
+        trace.machine.head().rules.limits.max_cost_microusd,
         Some(2_000_000)
     );
 
@@ -95,7 +95,7 @@ fn as_many_phases_as_fit_make_a_run_and_no_more() {
 
 #[test]
 fn what_bounds_a_run_is_raised_by_more_of_it_or_by_no_limit() {
-    let mut rules = rules(|rules| rules.max_tokens = Some(5));
+    let mut rules = rules(|rules| rules.limits.max_tokens = Some(5));
     rules.phases[0].limits.max_iterations = None;
     rules.phases.push(rules.phases[0].clone());
     rules.phases[1].limits.max_iterations = Some(5);
@@ -108,7 +108,7 @@ fn what_bounds_a_run_is_raised_by_more_of_it_or_by_no_limit() {
     assert!(!rules.are_raised_by(0, &iterations(Some(9))));
     assert!(raises(RuleChange::MaxFailures(0)) && !raises(RuleChange::MaxFailures(2)));
     assert!(raises(RuleChange::WaitOnLimit(Duration::MAX)));
-    assert!(!raises(RuleChange::WaitOnLimit(rules.wait_on_limit)));
+    assert!(!raises(RuleChange::WaitOnLimit(rules.limits.wait_on_limit)));
     assert!(!raises(RuleChange::Sleep(Duration::MAX)));
 }
 
@@ -152,7 +152,7 @@ fn a_rule_that_makes_no_run_is_not_taken() {
 #[test]
 fn a_plan_that_becomes_shorter_ends_its_phase_and_not_the_run() {
     let mut trace = Trace::new(rules(|rules| {
-        rules.sleep = Duration::from_secs(10);
+        rules.limits.sleep = Duration::from_secs(10);
         let mut plan = rules.phases[0].clone();
         plan.until = false;
         plan.limits.max_iterations = Some(5);
@@ -175,7 +175,7 @@ fn a_plan_that_becomes_shorter_ends_its_phase_and_not_the_run() {
 #[test]
 fn a_plan_of_the_last_phase_that_becomes_shorter_is_sealed_when_it_ends() {
     let mut trace = Trace::new(rules(|rules| {
-        rules.sleep = Duration::from_secs(10);
+        rules.limits.sleep = Duration::from_secs(10);
         rules.phases[0].until = false;
         rules.phases[0].limits.max_iterations = Some(5);
     }));
@@ -213,7 +213,7 @@ fn failures_that_are_too_many_by_a_new_rule_begin_no_other_iteration() {
     ];
     for (autonomy, wish) in rests {
         let mut trace = Trace::new(rules(|rules| {
-            rules.sleep = Duration::from_secs(10);
+            rules.limits.sleep = Duration::from_secs(10);
             rules.autonomy = autonomy;
         }));
         trace.then(Happening::Attended(true));
@@ -266,10 +266,11 @@ fn a_rule_of_a_phase_that_is_still_to_come_is_named_with_it_and_saved() {
     let first = trace.machine.head().rules.phases[0].name.clone();
     let effects = trace.then(Happening::PhaseRuleSet { phase: 1, change });
     assert_eq!(effects, told("build"));
-    let time = |trace: &Trace, at: usize| trace.machine.head().rules.phases[at].check_timeout;
+    let time =
+        |trace: &Trace, at: usize| trace.machine.head().rules.phases[at].limits.check_timeout;
     assert_eq!(
         (time(&trace, 0), time(&trace, 1)),
-        (None, Some(Duration::from_secs(7)))
+        (Limits::CHECK_TIMEOUT, Duration::from_secs(7))
     );
     let head = serde_json::to_string(trace.machine.head()).unwrap();
     let read: loop_state::Head = serde_json::from_str(&head).unwrap();

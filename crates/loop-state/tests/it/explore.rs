@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use loop_state::{
     Again, Autonomy, CheckResult, Event, Happening, Head, Limits, Machine, PauseAfter, PhaseRules,
-    Request, Resume, RuleChange, Rules, SessionPolicy, StopCause, StopRequest, Timestamp, Tree,
-    TurnOutcome, Usage, Verdict, When,
+    Request, Resume, RuleChange, Rules, RunLimits, SessionPolicy, StopCause, StopRequest,
+    Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
 };
 
 use crate::promises::{PROMISES, Seen, broken};
@@ -20,7 +20,7 @@ fn world(autonomy: Autonomy) -> Rules {
         limits: Limits {
             max_iterations: Some(max),
             iteration_timeout: Some(Duration::from_secs(9)),
-            idle_timeout: None,
+            ..Limits::default()
         },
         reports_cost: true,
         ..PhaseRules::default()
@@ -30,13 +30,15 @@ fn world(autonomy: Autonomy) -> Rules {
             phase("plan", false, SessionPolicy::Continue, 1),
             phase("build", true, SessionPolicy::Fresh, 2),
         ],
-        max_duration: Some(Duration::from_secs(600)),
-        max_failures: 2,
-        sleep: Duration::ZERO,
         autonomy,
-        max_cost_microusd: Some(2),
-        wait_on_limit: Duration::from_secs(100),
-        ..Rules::default()
+        limits: RunLimits {
+            max_duration: Some(Duration::from_secs(600)),
+            max_failures: 2,
+            sleep: Duration::ZERO,
+            max_cost_microusd: Some(2),
+            wait_on_limit: Duration::from_secs(100),
+            ..RunLimits::default()
+        },
     }
 }
 
@@ -46,7 +48,7 @@ fn longer() -> Rules {
     for phase in &mut rules.phases {
         phase.limits.max_iterations = Some(3);
     }
-    rules.max_cost_microusd = Some(5);
+    rules.limits.max_cost_microusd = Some(5);
     rules
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn metered(change: impl FnOnce(&mut Rules)) -> Trace {
 }
 
 fn costly() -> Trace {
-    metered(|rules| rules.max_cost_microusd = Some(2_000_000))
+    metered(|rules| rules.limits.max_cost_microusd = Some(2_000_000))
 }
 
 pub(crate) fn limited(reset: Option<u64>) -> Happening {
@@ -86,7 +86,7 @@ fn x108a_a_turn_that_passes_the_budget_is_interrupted_and_not_awaited() {
 
 #[test]
 fn x108a_tokens_are_a_budget_too_and_both_name_what_was_used() {
-    let mut trace = metered(|rules| rules.max_tokens = Some(1000));
+    let mut trace = metered(|rules| rules.limits.max_tokens = Some(1000));
     trace.then(used(0, 1500));
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     let (limit, used) = (1000, 1500);
@@ -118,7 +118,7 @@ fn x108c_budgets_survive_a_crash_and_a_resume_with_more_goes_on() {
     let effects = trace.then(Happening::CheckEnded(failed("no")));
     assert!(effects.contains(&Effect::Finish), "{effects:?}");
     let mut rules = trace.machine.head().rules.clone();
-    rules.max_cost_microusd = Some(3_000_000);
+    rules.limits.max_cost_microusd = Some(3_000_000);
     trace.then(Happening::Resumed(Resume {
         rules: Some(rules),
         ..Resume::default()
@@ -131,8 +131,8 @@ fn x108c_budgets_survive_a_crash_and_a_resume_with_more_goes_on() {
 #[test]
 fn x108a_what_comes_late_starts_no_other_iteration() {
     let mut trace = metered(|rules| {
-        rules.max_cost_microusd = Some(2_000_000);
-        rules.sleep = Duration::from_secs(10);
+        rules.limits.max_cost_microusd = Some(2_000_000);
+        rules.limits.sleep = Duration::from_secs(10);
     });
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     assert_eq!(trace.then(used(9_000_000, 1)), [Effect::Save]);
@@ -166,7 +166,7 @@ fn x108a_a_session_that_waits_for_a_word_is_ended_too() {
 #[test]
 fn x129a_x129b_a_budget_that_no_agent_reports_is_an_error() {
     let wrong = |change: fn(&mut Rules)| rules(change).validate().unwrap_err();
-    let cost = wrong(|rules| rules.max_cost_microusd = Some(1));
+    let cost = wrong(|rules| rules.limits.max_cost_microusd = Some(1));
     let tokens = wrong(|rules| {
         // One phase that can't is enough.
         rules.phases[0].reports_tokens = true;
@@ -175,12 +175,12 @@ fn x129a_x129b_a_budget_that_no_agent_reports_is_an_error() {
             name: "polish".into(),
             ..rules.phases[0].clone()
         });
-        rules.max_tokens = Some(1);
+        rules.limits.max_tokens = Some(1);
     });
     assert_eq!(cost, RulesError::CostUnknown("main".into()));
     assert_eq!(tokens, RulesError::TokensUnknown("polish".into()));
     assert_eq!(
-        wrong(|rules| rules.max_tokens = Some(0)),
+        wrong(|rules| rules.limits.max_tokens = Some(0)),
         RulesError::ZeroBudget
     );
     assert_eq!(
@@ -198,7 +198,7 @@ fn x129a_x129b_a_budget_that_no_agent_reports_is_an_error() {
 
 #[test]
 fn c77a_c77c_a_rate_limit_is_waited_for_until_its_reset_and_a_margin_and_is_no_failure() {
-    let mut trace = Trace::new(rules(|rules| rules.max_failures = 1));
+    let mut trace = Trace::new(rules(|rules| rules.limits.max_failures = 1));
     trace.iteration(failed("no"));
     trace.then(limited(Some(2 * HOUR)));
     assert_about(
@@ -252,7 +252,7 @@ fn c77d_a_wait_beyond_the_cap_ends_the_run_at_once() {
     let effects = trace.then(Happening::CheckEnded(failed("no")));
     assert_eq!(started(&effects).attempt, 2);
 
-    let mut trace = Trace::new(rules(|rules| rules.wait_on_limit = Duration::ZERO));
+    let mut trace = Trace::new(rules(|rules| rules.limits.wait_on_limit = Duration::ZERO));
     trace.then(limited(None));
     assert_snapshot!(trace.reason(), @"rate limit: the agent may not work now, and the run does not wait");
 }
@@ -359,7 +359,7 @@ fn a_limit_that_comes_with_a_stop_or_too_late_for_the_run_is_not_waited_for() {
     trace.then(limited(Some(HOUR)));
     assert_eq!(trace.machine.head().cut.unwrap().cause, CutCause::Stop);
     let mut trace = Trace::new(rules(|rules| {
-        rules.max_duration = Some(Duration::from_secs(60));
+        rules.limits.max_duration = Some(Duration::from_secs(60));
     }));
     trace.then(limited(Some(HOUR)));
     assert_eq!(
@@ -455,7 +455,7 @@ fn a_wait_says_what_for() {
 #[test]
 fn a_clock_that_was_ahead_for_a_while_does_not_cost_time_again_with_each_resume() {
     let mut trace = Trace::new(rules(|rules| {
-        rules.max_duration = Some(Duration::from_secs(200 * 3600))
+        rules.limits.max_duration = Some(Duration::from_secs(200 * 3600))
     }));
     trace.now += 24 * HOUR;
     trace.then(Happening::Denied);
@@ -471,7 +471,7 @@ fn a_clock_that_was_ahead_for_a_while_does_not_cost_time_again_with_each_resume(
 fn x126c_time_that_everything_stood_still_is_no_time_of_the_run() {
     let hours = |hours: u64| Duration::from_secs(hours * 3600);
     let mut trace = Trace::new(rules(|rules| {
-        rules.max_duration = Some(hours(2));
+        rules.limits.max_duration = Some(hours(2));
         rules.phases[0].limits.iteration_timeout = Some(hours(1));
     }));
     trace.now += 8 * HOUR;
@@ -486,7 +486,7 @@ fn x126c_time_that_everything_stood_still_is_no_time_of_the_run() {
 fn a_time_of_zero_is_refused() {
     let refused = |change: fn(&mut Rules)| rules(change).validate().unwrap_err().to_string();
     let all = [
-        refused(|rules| rules.max_duration = Some(Duration::ZERO)),
+        refused(|rules| rules.limits.max_duration = Some(Duration::ZERO)),
         refused(|rules| rules.phases[0].limits.iteration_timeout = Some(Duration::ZERO)),
         refused(|rules| rules.phases[0].limits.idle_timeout = Some(Duration::ZERO)),
     ];
@@ -499,7 +499,7 @@ fn a_time_of_zero_is_refused() {
 /// Returns a run whose check began at 100 ms and may take two seconds.
 fn checking() -> Trace {
     let mut trace = Trace::new(rules(|rules| {
-        rules.phases[0].check_timeout = Some(Duration::from_secs(2));
+        rules.phases[0].limits.check_timeout = Duration::from_secs(2);
     }));
     let effects = trace
         .machine

@@ -27,7 +27,7 @@ mod times;
 mod told;
 mod traces;
 
-use loop_state::{Event, Happening, PhaseRules, Rules, Timestamp};
+use loop_state::{Event, Happening, PhaseRules, Rules, RunLimits, Timestamp};
 use std::time::Duration;
 
 /// One phase with a check, three failures allowed, no sleep.
@@ -38,7 +38,10 @@ fn rules(change: impl FnOnce(&mut Rules)) -> Rules {
             until: true,
             ..PhaseRules::default()
         }],
-        sleep: Duration::ZERO,
+        limits: RunLimits {
+            sleep: Duration::ZERO,
+            ..RunLimits::default()
+        },
         ..Rules::default()
     };
     change(&mut rules);

@@ -65,7 +65,7 @@ fn what_is_being_ended_is_not_hurried_by_a_timer() {
 #[test]
 fn no_timer_runs_while_a_tree_is_awaited() {
     let mut trace = Trace::new(rules(|rules| {
-        rules.max_duration = Some(Duration::from_secs(60));
+        rules.limits.max_duration = Some(Duration::from_secs(60));
     }));
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(60_100)));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
@@ -145,14 +145,14 @@ fn an_agent_that_cannot_work_is_no_failure_of_a_run_that_is_stopped() {
 /// An agent uses what it was given, no more: the last token is the end of the turn.
 #[test]
 fn what_is_used_to_the_last_token_is_used_up() {
-    let mut trace = metered(|rules| rules.max_tokens = Some(10));
+    let mut trace = metered(|rules| rules.limits.max_tokens = Some(10));
     let effects = trace.then(crate::limits::used(0, 10));
     assert_eq!(effects, [Effect::Save, halt(Some("10 of 10 tokens used"))]);
 }
 
 #[test]
 fn failed_turns_are_counted_and_none_of_them_is_idle() {
-    let mut trace = Trace::new(rules(|rules| rules.max_failures = 0));
+    let mut trace = Trace::new(rules(|rules| rules.limits.max_failures = 0));
     for n in 1..4 {
         trace.then(Happening::NothingDone);
         let effects = trace.then(Happening::TurnEnded(TurnOutcome::Failed("no".into())));
@@ -233,7 +233,7 @@ fn what_is_to_be_done_again_is_done_before_a_stop_behind_it() {
 
 #[test]
 fn the_newest_errors_are_kept() {
-    let mut trace = Trace::new(rules(|rules| rules.max_failures = 0));
+    let mut trace = Trace::new(rules(|rules| rules.limits.max_failures = 0));
     let more = MAX_ERRORS as u32 + 3;
     for _ in 0..more {
         trace.then(Happening::TurnEnded(TurnOutcome::Failed("no".into())));

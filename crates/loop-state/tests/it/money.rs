@@ -41,7 +41,7 @@ fn x107i_runs_that_wait_for_the_same_moment_do_not_ask_at_once() {
 #[test]
 fn x107i_each_attempt_of_a_run_waits_another_time() {
     let mut machine = Machine::new(rules(|rules| {
-        rules.wait_on_limit = Duration::from_secs(1_000_000);
+        rules.limits.wait_on_limit = Duration::from_secs(1_000_000);
     }))
     .unwrap();
     let mut now = 1_800_000_000_000;
@@ -65,7 +65,7 @@ fn x107i_each_attempt_of_a_run_waits_another_time() {
 #[test]
 fn x108e_what_is_used_is_told_by_iteration_and_phase() {
     let mut trace = metered(|rules| {
-        rules.max_cost_microusd = Some(9_000_000);
+        rules.limits.max_cost_microusd = Some(9_000_000);
         rules.phases[0].limits.max_iterations = Some(2);
         rules.phases[0].until = false;
         rules.phases.push(rules.phases[0].clone());
@@ -105,7 +105,7 @@ fn x108e_what_is_used_is_told_by_iteration_and_phase() {
 fn x107g_chance_alone_makes_no_wait_too_long() {
     for run in 0..50 {
         let mut machine = Machine::new(rules(|rules| {
-            rules.wait_on_limit = Duration::from_secs(31);
+            rules.limits.wait_on_limit = Duration::from_secs(31);
         }))
         .unwrap();
         machine.step(at(1_000_000 + run, Happening::Started));
@@ -120,7 +120,7 @@ fn x107g_chance_alone_makes_no_wait_too_long() {
 /// Who raises a budget while the turn that used it up is being ended wants the run to go on.
 #[test]
 fn x108f_a_limit_that_is_raised_while_it_ends_something_ends_nothing() {
-    let mut trace = metered(|rules| rules.max_cost_microusd = Some(100));
+    let mut trace = metered(|rules| rules.limits.max_cost_microusd = Some(100));
     trace.then(used(100, 1));
     assert!(trace.machine.head().halting);
     trace.then(Happening::Requested(Request::Set(RuleChange::MaxCost(
@@ -131,7 +131,7 @@ fn x108f_a_limit_that_is_raised_while_it_ends_something_ends_nothing() {
     assert_eq!((again.iteration, again.attempt), (1, 2));
     assert_eq!(again.cut.unwrap().cause, CutCause::Budget);
 
-    let mut trace = metered(|rules| rules.max_duration = Some(Duration::from_millis(500)));
+    let mut trace = metered(|rules| rules.limits.max_duration = Some(Duration::from_millis(500)));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     trace.now = 1000;
     let effects = trace.then(Happening::TimeUp(loop_state::Timer::Run));

@@ -183,7 +183,7 @@ fn a_stop_or_a_crash_while_a_session_waits_cuts_the_attempt() {
 
 #[test]
 fn c75a_c75c_c75e_a_pause_waits_for_the_iteration_and_then_for_a_person() {
-    let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
+    let mut trace = Trace::new(rules(|rules| rules.limits.sleep = Duration::from_secs(9)));
     trace.then(Happening::Requested(Request::Pause {
         reason: None,
         after: PauseAfter::Iteration,
@@ -253,7 +253,7 @@ fn s25a_restart_does_the_iteration_again_in_a_fresh_session() {
 
 #[test]
 fn s25a_a_finished_iteration_is_done_again_as_another_attempt() {
-    let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
+    let mut trace = Trace::new(rules(|rules| rules.limits.sleep = Duration::from_secs(9)));
     trace.iteration(failed("its own"));
     let effects = trace.then(Happening::Requested(Request::Again {
         what: Again::Iteration,
@@ -279,7 +279,7 @@ fn s25b_start_over_begins_at_iteration_one_in_any_step() {
         (1, None, None)
     );
 
-    let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
+    let mut trace = Trace::new(rules(|rules| rules.limits.sleep = Duration::from_secs(9)));
     trace.iteration(failed("no"));
     let effects = trace.then(over());
     assert_eq!(started(&effects).iteration, 1);
@@ -307,7 +307,7 @@ fn a_stop_goes_before_a_restart() {
 
 #[test]
 fn the_sleep_can_be_skipped() {
-    let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
+    let mut trace = Trace::new(rules(|rules| rules.limits.sleep = Duration::from_secs(9)));
     assert!(in_vain(&trace.then(Happening::Requested(Request::Skip))));
     trace.iteration(failed("no"));
     let effects = trace.then(Happening::Requested(Request::Skip));

@@ -5,8 +5,8 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use loop_state::{
     Again, Autonomy, CheckResult, Effect, Evidence, Happening, MAX_ERRORS, Machine, Notice,
-    Occasion, PauseAfter, PhaseRules, Request, Resume, Rules, SessionPolicy, Step, StopCause,
-    StopReason, Timer, Tree, TurnOutcome, Verdict, When,
+    Occasion, PauseAfter, PhaseRules, Request, Resume, Rules, RunLimits, SessionPolicy, Step,
+    StopCause, StopReason, Timer, Tree, TurnOutcome, Verdict, When,
 };
 
 use crate::person::started;
@@ -39,7 +39,10 @@ pub(crate) fn pipeline(change: impl FnOnce(&mut Rules)) -> Trace {
     };
     let mut rules = Rules {
         phases: vec![plan, build, polish],
-        sleep: Duration::ZERO,
+        limits: RunLimits {
+            sleep: Duration::ZERO,
+            ..RunLimits::default()
+        },
         ..Rules::default()
     };
     change(&mut rules);
@@ -151,7 +154,7 @@ fn x119c_a_resume_lands_in_the_phase_that_was_left() {
 #[test]
 fn x119d_errors_of_finished_phases_survive_and_are_bounded() {
     let mut trace = pipeline(|rules| {
-        rules.max_failures = 0;
+        rules.limits.max_failures = 0;
         rules.phases[0].limits.max_iterations = Some(12);
     });
     for nth in 1..=11 {

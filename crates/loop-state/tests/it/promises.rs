@@ -175,7 +175,7 @@ fn waits_hold_the_cap(seen: &Seen<'_>) -> bool {
     let Step::Waiting { since, until, why } = seen.after.step else {
         return true;
     };
-    let cap = seen.after.rules.wait_on_limit.as_millis() as u64;
+    let cap = seen.after.rules.limits.wait_on_limit.as_millis() as u64;
     let wait = until.since(since).as_millis() as u64;
     match why {
         Wait::Limit => seen.after.end.is_some() || seen.after.waits.limit_ms + wait <= cap,
@@ -186,7 +186,7 @@ fn waits_hold_the_cap(seen: &Seen<'_>) -> bool {
 
 /// No iteration is begun behind as many checks in a row that could not be run as failures are allowed, when none of this phase ever could.
 fn unrun_ends(seen: &Seen<'_>) -> bool {
-    let (max, before) = (seen.before.rules.max_failures, seen.before);
+    let (max, before) = (seen.before.rules.limits.max_failures, seen.before);
     let is_stuck = max > 0 && before.streaks.unrun >= max && !before.checked;
     let settled = matches!(seen.event.what, Happening::Settled(_));
     let goes_on = seen.after.phase == before.phase && seen.after.iteration > before.iteration;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use loop_state::{
     Again, Autonomy, CheckResult, Effect, Event, Happening, Head, Limits, MAX_TEXT, Machine,
-    Notice, PauseAfter, PhaseRules, Request, Resume, RuleChange, Rules, SessionPolicy, SteerState,
-    StopCause, StopRequest, Timer, Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
+    Notice, PauseAfter, PhaseRules, Request, Resume, RuleChange, Rules, RunLimits, SessionPolicy,
+    SteerState, StopCause, StopRequest, Timer, Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
 };
 use proptest::prelude::*;
 use serde::Serialize;
@@ -25,6 +25,7 @@ fn any_rules() -> impl Strategy<Value = Rules> {
             max_iterations,
             iteration_timeout: turn.map(Duration::from_millis),
             idle_timeout: idle.map(Duration::from_millis),
+            ..Limits::default()
         });
     let phase = (limits, any::<[bool; 3]>(), 0u32..3).prop_map(
         |(limits, [until, promise, keep], gates)| PhaseRules {
@@ -38,7 +39,6 @@ fn any_rules() -> impl Strategy<Value = Rules> {
                 SessionPolicy::Fresh
             },
             limits,
-            check_timeout: None,
             reports_cost: true,
             reports_tokens: true,
         },
@@ -58,13 +58,15 @@ fn any_rules() -> impl Strategy<Value = Rules> {
         .prop_map(
             |(phases, max, max_failures, sleep, (cost, tokens), autonomy, wait)| Rules {
                 phases,
-                max_duration: max.map(Duration::from_millis),
-                max_failures,
-                sleep: Duration::from_millis(sleep),
                 autonomy,
-                max_cost_microusd: cost,
-                max_tokens: tokens,
-                wait_on_limit: Duration::from_millis(wait),
+                limits: RunLimits {
+                    max_duration: max.map(Duration::from_millis),
+                    max_failures,
+                    sleep: Duration::from_millis(sleep),
+                    max_cost_microusd: cost,
+                    max_tokens: tokens,
+                    wait_on_limit: Duration::from_millis(wait),
+                },
             },
         )
 }
@@ -492,7 +494,8 @@ proptest! {
         said in proptest::collection::vec(1usize..60, 0..12),
     ) {
         // Nothing ends these runs before the words are through.
-        let rules = Rules { max_failures: 0, max_duration: None, ..rules };
+        let limits = RunLimits { max_failures: 0, max_duration: None, ..rules.limits };
+        let rules = Rules { limits, ..rules };
         let phases = rules.phases.into_iter().map(|phase| PhaseRules { until: true, limits: Limits::default(), ..phase });
         let rules = Rules { phases: phases.collect(), ..rules };
         let mut machine = Machine::new(rules).unwrap();

@@ -56,7 +56,7 @@ fn s25a_a_stop_while_a_restart_waits_for_its_tree_ends_the_run_and_a_resume_rest
 
 #[test]
 fn s25a_an_iteration_that_is_done_again_fails_once() {
-    let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
+    let mut trace = Trace::new(rules(|rules| rules.limits.sleep = Duration::from_secs(9)));
     for _ in 0..2 {
         trace.then(Happening::TurnEnded(TurnOutcome::Failed("died".into())));
         trace.then(Happening::CheckEnded(failed("red")));

@@ -16,7 +16,6 @@ fn rules() -> Rules {
         promise: true,
         session,
         limits,
-        check_timeout: None,
         reports_cost: true,
         reports_tokens: true,
     };
@@ -29,6 +28,7 @@ fn rules() -> Rules {
                     max_iterations: Some(3),
                     iteration_timeout: Some(Duration::from_millis(3_600_500)),
                     idle_timeout: None,
+                    check_timeout: Duration::from_secs(60),
                 },
             ),
             phase(
@@ -38,16 +38,19 @@ fn rules() -> Rules {
                     max_iterations: Some(100),
                     iteration_timeout: Some(Duration::from_secs(3600)),
                     idle_timeout: Some(Duration::from_secs(900)),
+                    ..Limits::default()
                 },
             ),
         ],
-        max_duration: Some(Duration::from_secs(86_400)),
-        max_failures: 3,
-        sleep: Duration::from_secs(10),
         autonomy: Autonomy::Batch(5),
-        max_cost_microusd: Some(5_000_000),
-        max_tokens: Some(1_000_000),
-        wait_on_limit: Duration::from_secs(3600),
+        limits: RunLimits {
+            max_duration: Some(Duration::from_secs(86_400)),
+            max_failures: 3,
+            sleep: Duration::from_secs(10),
+            max_cost_microusd: Some(5_000_000),
+            max_tokens: Some(1_000_000),
+            wait_on_limit: Duration::from_secs(3600),
+        },
     }
 }
 

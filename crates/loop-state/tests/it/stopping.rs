@@ -168,7 +168,7 @@ fn an_aborted_turn_is_ended_without_being_asked() {
 fn no_timer_runs_out_and_no_silence_counts_while_the_run_is_suspended() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
-        rules.max_duration = Some(Duration::from_secs(60));
+        rules.limits.max_duration = Some(Duration::from_secs(60));
     }));
     let due = trace.machine.next_deadline().unwrap();
     trace.then(Happening::Frozen(true));

@@ -165,7 +165,7 @@ fn explore(
     const DEPTH: u64 = 4;
     let rules = rules(|rules| {
         rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
-        rules.max_duration = Some(Duration::from_secs(600));
+        rules.limits.max_duration = Some(Duration::from_secs(600));
     });
     let mut first = Machine::new(rules).unwrap();
     for what in place {

@@ -167,7 +167,7 @@ fn numbers_from_outside_are_bounded() {
 
 #[test]
 fn a_run_that_sleeps_goes_back_where_it_is_told() {
-    let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
+    let mut trace = Trace::new(rules(|rules| rules.limits.sleep = Duration::from_secs(9)));
     trace.iteration(failed("red"));
     trace.then(Happening::Requested(Request::Skip));
     trace.iteration(failed("red"));
@@ -181,7 +181,7 @@ fn a_run_that_sleeps_goes_back_where_it_is_told() {
 
 #[test]
 fn crashes_without_a_limit_end_nothing() {
-    let mut trace = Trace::new(rules(|rules| rules.max_failures = 0));
+    let mut trace = Trace::new(rules(|rules| rules.limits.max_failures = 0));
     for _ in 0..5 {
         trace.crash_and_resume();
         assert_eq!(trace.machine.head().end, None);
@@ -193,7 +193,7 @@ fn crashes_without_a_limit_end_nothing() {
 #[test]
 fn errors_of_iterations_that_are_discarded_are_discarded() {
     let errors_from = |from| {
-        let mut trace = Trace::new(rules(|rules| rules.max_failures = 0));
+        let mut trace = Trace::new(rules(|rules| rules.limits.max_failures = 0));
         for _ in 0..3 {
             trace.then(Happening::TurnEnded(TurnOutcome::Failed("no".into())));
             trace.then(Happening::CheckEnded(failed("red")));
@@ -229,7 +229,7 @@ fn a_wait_goes_on_until_its_time_and_no_longer_than_the_rules_allow() {
     let (mut trace, _) = waiting();
     let minute = Duration::from_secs(60);
     trace.then(Happening::Resumed(Resume {
-        rules: Some(rules(|rules| rules.wait_on_limit = minute)),
+        rules: Some(rules(|rules| rules.limits.wait_on_limit = minute)),
         ..Resume::default()
     }));
     let StopReason::RateLimit { cap, .. } = trace.reason() else {

@@ -40,6 +40,7 @@ const OTHER: &[(&str, &[&str])] = &[
     (
         "loop-state",
         &[
+            "CHECK_TIMEOUT",
             "MOST",
             "FIRST_LIMIT",
             "FIRST_RETRY",
@@ -81,7 +82,6 @@ const OTHER: &[(&str, &[&str])] = &[
             "BACKGROUND_WAIT",
             "BRIEF",
             "CHECKOUT",
-            "CHECK_TIMEOUT",
             "FLUSH_EVERY",
             "HISTORY",
             "LIMIT",

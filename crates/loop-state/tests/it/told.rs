@@ -22,7 +22,7 @@ fn next(trace: &mut Trace, check: Happening) -> Vec<Effect> {
 /// Also one that did not come so far as to name its session.
 #[test]
 fn x109c_a_steer_is_told_again_after_an_agent_that_failed_without_a_word() {
-    let mut trace = Trace::new(rules(|rules| rules.max_failures = 0));
+    let mut trace = Trace::new(rules(|rules| rules.limits.max_failures = 0));
     trace.then(steer("mind the docs", false));
     trace.iteration(failed("it is red"));
     for answers in [false, false, true] {

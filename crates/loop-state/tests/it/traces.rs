@@ -107,7 +107,7 @@ pub(crate) fn stop(when: When) -> Happening {
 
 #[test]
 fn s1a_repeats_until_the_check_passes() {
-    let mut trace = Trace::new(rules(|r| r.sleep = Duration::from_secs(10)));
+    let mut trace = Trace::new(rules(|r| r.limits.sleep = Duration::from_secs(10)));
     trace.iteration(failed("1 of 3"));
     trace.then(Happening::TimeUp(Timer::Sleep));
     trace.iteration(CheckResult::Passed);
@@ -116,7 +116,7 @@ fn s1a_repeats_until_the_check_passes() {
 
 #[test]
 fn s2c_completion_is_decided_before_the_sleep() {
-    let mut trace = Trace::new(rules(|r| r.sleep = Duration::from_secs(600)));
+    let mut trace = Trace::new(rules(|r| r.limits.sleep = Duration::from_secs(600)));
     let effects = trace.iteration(CheckResult::Passed);
     assert!(effects.contains(&Effect::Finish));
     assert_eq!(trace.reason(), StopReason::Done(Evidence::Check));
@@ -306,7 +306,7 @@ fn s18a_rules_without_an_end_make_no_run() {
 fn a_failing_gate_feeds_the_next_prompt_and_has_a_streak_of_its_own() {
     let mut trace = Trace::new(rules(|r| {
         r.phases[0].gates = 2;
-        r.max_failures = 2;
+        r.limits.max_failures = 2;
     }));
     for _ in 0..2 {
         trace.then(Happening::TurnEnded(TurnOutcome::Completed));
@@ -324,7 +324,7 @@ fn a_failing_gate_feeds_the_next_prompt_and_has_a_streak_of_its_own() {
 #[test]
 fn a_check_that_was_never_run_ends_the_run_and_one_that_was_does_not() {
     let unrun = || CheckResult::NotRun("sh: 1: cagro: not found\n(exit status 127)".into());
-    let mut trace = Trace::new(rules(|r| r.max_failures = 3));
+    let mut trace = Trace::new(rules(|r| r.limits.max_failures = 3));
     for _ in 0..3 {
         trace.iteration(unrun());
     }
@@ -335,7 +335,7 @@ fn a_check_that_was_never_run_ends_the_run_and_one_that_was_does_not() {
         0,
         "who resumes has seen it"
     );
-    let mut trace = Trace::new(rules(|r| r.max_failures = 3));
+    let mut trace = Trace::new(rules(|r| r.limits.max_failures = 3));
     trace.iteration(failed("red"));
     for _ in 0..5 {
         trace.iteration(unrun());
@@ -373,7 +373,7 @@ fn a_stop_while_a_gate_runs_keeps_the_turn() {
 
 #[test]
 fn a_stop_in_the_sleep_is_immediate_and_one_after_the_iteration_waits_for_it() {
-    let mut trace = Trace::new(rules(|r| r.sleep = Duration::from_secs(600)));
+    let mut trace = Trace::new(rules(|r| r.limits.sleep = Duration::from_secs(600)));
     trace.iteration(failed("no"));
     assert!(
         trace
@@ -413,7 +413,7 @@ fn x110e_crashes_in_a_row_do_not_spend_for_ever() {
 #[test]
 fn time_used_by_earlier_processes_counts() {
     let limit = Duration::from_millis(500);
-    let mut trace = Trace::new(rules(|r| r.max_duration = Some(limit)));
+    let mut trace = Trace::new(rules(|r| r.limits.max_duration = Some(limit)));
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(600)));
     trace.then(stop(When::Now));
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));

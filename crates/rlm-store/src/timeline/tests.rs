@@ -5,8 +5,8 @@ use std::time::Duration;
 use agent_drivers::AgentConfig;
 use loop_state::{
     Autonomy, CheckResult, CutCause, Effect, Event, Happening, Head, Machine, PauseAfter,
-    PhaseRules, Request, Resume, RuleChange, Rules, SteerState, StopCause, StopRequest, Timestamp,
-    Tree, TurnOutcome, Usage, Verdict, When,
+    PhaseRules, Request, Resume, RuleChange, Rules, RunLimits, SteerState, StopCause, StopRequest,
+    Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
 };
 use proptest::prelude::*;
 
@@ -30,9 +30,11 @@ fn rules() -> Rules {
     Rules {
         phases: vec![phase("plan"), phase("build")],
         autonomy: Autonomy::Checkpoint,
-        sleep: Duration::from_secs(5),
-        max_failures: 0,
-        ..Rules::default()
+        limits: RunLimits {
+            sleep: Duration::from_secs(5),
+            max_failures: 0,
+            ..RunLimits::default()
+        },
     }
 }
 
@@ -255,7 +257,10 @@ fn an_attempt_whose_process_died_is_cut_where_the_last_sign_of_it_was() {
 #[test]
 fn a_process_that_was_stopped_before_its_first_event_is_no_crash() {
     let rules = Rules {
-        max_failures: 2,
+        limits: RunLimits {
+            max_failures: 2,
+            ..rules().limits
+        },
         ..rules()
     };
     let mut told = Told::new(rules);
@@ -273,12 +278,18 @@ fn a_process_that_was_stopped_before_its_first_event_is_no_crash() {
 #[test]
 fn a_run_whose_rules_were_changed_is_told_by_those_that_it_had_then() {
     let mut told = Told::new(Rules {
-        max_cost_microusd: Some(50),
+        limits: RunLimits {
+            max_cost_microusd: Some(50),
+            ..rules().limits
+        },
         ..rules()
     });
     told.all([used(50), ended(TurnOutcome::Stopped)]);
     let more = Rules {
-        max_cost_microusd: Some(500),
+        limits: RunLimits {
+            max_cost_microusd: Some(500),
+            ..rules().limits
+        },
         ..rules()
     };
     let resume = Resume {
@@ -312,7 +323,10 @@ fn what_the_oldest_gates_printed_is_left_out_when_all_of_them_printed_much() {
             phase.limits.max_iterations = Some(2000);
             phase
         }],
-        sleep: Duration::ZERO,
+        limits: RunLimits {
+            sleep: Duration::ZERO,
+            ..rules().limits
+        },
         ..rules()
     });
     let said = "x".repeat(8000);

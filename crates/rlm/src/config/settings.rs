@@ -23,7 +23,7 @@ use agent_drivers::{
 };
 use agent_duplex::Permissions;
 use clap::builder::TypedValueParser as _;
-use loop_state::{Autonomy, RuleChange, Rules, SessionPolicy, times};
+use loop_state::{Autonomy, Limits, RuleChange, RunLimits, SessionPolicy, times};
 use rlm_store::{Leftovers, PhaseSettings, Settings};
 use rlm_terminal::PressActions;
 
@@ -150,7 +150,7 @@ settings! {
     check_timeout: Time {
         of: Phase,
         flag: (help_heading = "Limits"),
-        default: Always(PhaseSettings::CHECK_TIMEOUT.into()),
+        default: Always(Limits::CHECK_TIMEOUT.into()),
         shown: "15m, that is 900 s",
         live: Live::Value(RuleChange::CheckTimeout),
     }
@@ -171,14 +171,14 @@ settings! {
     max_failures: u32 {
         of: Run,
         flag: (help_heading = "Limits"),
-        default: Always(Rules::default().max_failures),
+        default: Always(RunLimits::default().max_failures),
         live: Live::OrNone(|most| RuleChange::MaxFailures(most.unwrap_or(0))),
     }
     /// The pause between iterations.
     sleep: Time {
         of: Run,
         flag: (help_heading = "Limits"),
-        default: Always(Rules::default().sleep.into()),
+        default: Always(RunLimits::default().sleep.into()),
         live: Live::Value(RuleChange::Sleep),
     }
     /// What the run may cost by the agent's own reckoning, in US dollars; the turn that uses it up is ended.
@@ -205,7 +205,7 @@ settings! {
     wait_on_limit: Time {
         of: Run,
         flag: (help_heading = "Limits"),
-        default: Always(Rules::default().wait_on_limit.into()),
+        default: Always(RunLimits::default().wait_on_limit.into()),
         live: Live::Value(RuleChange::WaitOnLimit),
     }
     /// How long a stop may take, all of it; 0 waits for nothing.

@@ -154,6 +154,7 @@ pub(crate) fn lines(
     let turn = turn.map_or("any time".into(), show);
     let total = head
         .settings
+        .limits
         .max_duration
         .map_or(String::new(), |d| format!(", {} in all", show(d)));
     let run = &head.run;
@@ -249,7 +250,7 @@ fn end(phase: &PhaseSettings) -> String {
 /// Says what the run may spend.
 fn money(head: &RunHead) -> String {
     let (rules, used) = (head.settings.rules(), head.machine.usage);
-    let (cost, tokens) = (rules.max_cost_microusd, rules.max_tokens);
+    let (cost, tokens) = (rules.limits.max_cost_microusd, rules.limits.max_tokens);
     if used.tokens() > 0
         && let Some(left) = rlm_text::money::left(&rules, used)
     {

@@ -145,8 +145,12 @@ impl Status {
                     input_tokens: m.usage.input_tokens,
                     output_tokens: m.usage.output_tokens,
                     cost_usd: money::usd(m.usage),
-                    max_cost_usd: m.rules.max_cost_microusd.map(|micro| micro as f64 / 1e6),
-                    max_tokens: m.rules.max_tokens,
+                    max_cost_usd: m
+                        .rules
+                        .limits
+                        .max_cost_microusd
+                        .map(|micro| micro as f64 / 1e6),
+                    max_tokens: m.rules.limits.max_tokens,
                     waits_until: match (&m.step, &m.end) {
                         (Step::Waiting { until, .. }, None) => Some(utc(*until)),
                         _ => None,

@@ -301,9 +301,9 @@ mod tests {
     fn h10_a_file_lowers_limits_and_narrows_rights_and_does_not_raise_them() {
         let limits = |saved: &mut Settings| {
             saved.phases[0].limits.max_iterations = Some(10);
-            saved.max_duration = Some(Duration::from_secs(100));
-            saved.max_cost_microusd = Some(5_000_000);
-            saved.max_failures = 3;
+            saved.limits.max_duration = Some(Duration::from_secs(100));
+            saved.limits.max_cost_microusd = Some(5_000_000);
+            saved.limits.max_failures = 3;
         };
         let higher = "max-iterations = 99\nmax-duration = 999\nmax-cost = 99.0\nmax-failures = 0\npermissions = 'all'\n";
         assert_eq!(again(TYPED, higher, limits), Ok(None));
@@ -312,14 +312,14 @@ mod tests {
         let phase = &now.phases[0];
         assert_eq!(phase.limits.max_iterations, Some(9));
         assert_eq!(phase.permissions, Permissions::Deny);
-        assert_eq!(now.max_duration, Some(Duration::from_secs(99)));
-        let rest = (now.max_cost_microusd, now.max_failures);
+        assert_eq!(now.limits.max_duration, Some(Duration::from_secs(99)));
+        let rest = (now.limits.max_cost_microusd, now.limits.max_failures);
         assert_eq!(rest, (Some(4_000_000), 2));
         let typed = format!("{TYPED} -n 99 --permissions all --max-failures 0");
         let now = again(&typed, "", limits).unwrap().unwrap();
         let phase = &now.phases[0];
         assert_eq!(phase.limits.max_iterations, Some(99));
-        let rest = (phase.permissions, now.max_failures);
+        let rest = (phase.permissions, now.limits.max_failures);
         assert_eq!(rest, (Permissions::All, 0));
     }
 

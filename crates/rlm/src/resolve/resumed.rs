@@ -213,7 +213,7 @@ mod tests {
         };
         let changed = resume(None, more).unwrap();
         assert_eq!(changed.phases[0].limits.max_iterations, Some(200));
-        assert_eq!(changed.sleep, Duration::ZERO);
+        assert_eq!(changed.limits.sleep, Duration::ZERO);
         assert_eq!(changed.phases[0].until, saved.phases[0].until);
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct Judge {
 
 impl Judge {
     pub(crate) fn new(world: &Shared, rules: Rules) -> Self {
-        lock(world).budgets = (rules.max_cost_microusd, rules.max_tokens);
+        lock(world).budgets = (rules.limits.max_cost_microusd, rules.limits.max_tokens);
         Self {
             rules: vec![rules],
             failed: false,
@@ -184,7 +184,10 @@ impl Judge {
             self.said.insert(steer.text.clone());
         }
         world.spent = head.usage;
-        world.budgets = (head.rules.max_cost_microusd, head.rules.max_tokens);
+        world.budgets = (
+            head.rules.limits.max_cost_microusd,
+            head.rules.limits.max_tokens,
+        );
         let used = world.used;
         world.holds(head.usage.cost_microusd <= used, || {
             format!("{} of {used} was counted", head.usage.cost_microusd)
@@ -197,7 +200,7 @@ impl Judge {
             && head.end.is_none()
         {
             let all = Duration::from_millis(head.waits.limit_ms) + until.since(since);
-            let cap = head.rules.wait_on_limit;
+            let cap = head.rules.limits.wait_on_limit;
             world.holds(all <= cap, || format!("it waits {all:?} of {cap:?}"));
         }
         if let Some(before) = &self.head {
@@ -276,11 +279,16 @@ impl Judge {
         };
         let cost = within(
             usage.cost_microusd,
-            rules.max_cost_microusd,
+            rules.limits.max_cost_microusd,
             floor.cost_microusd,
             PIECE,
         );
-        let tokens = within(usage.tokens(), rules.max_tokens, floor.tokens(), PIECE / 10);
+        let tokens = within(
+            usage.tokens(),
+            rules.limits.max_tokens,
+            floor.tokens(),
+            PIECE / 10,
+        );
         world.holds(cost && tokens, || "over its budget".into());
         for change in std::mem::take(&mut world.sets) {
             let more = changed(&self.rules, &change);
@@ -295,7 +303,10 @@ impl Judge {
         });
         self.rules = vec![saved.rules.clone()];
         (self.phase, self.at_boundary) = (saved.phase, saved.iteration == 0 && saved.phase > 0);
-        world.budgets = (saved.rules.max_cost_microusd, saved.rules.max_tokens);
+        world.budgets = (
+            saved.rules.limits.max_cost_microusd,
+            saved.rules.limits.max_tokens,
+        );
         for steer in &self.said {
             let waits = saved.steers.iter().any(|it| it.text == *steer);
             let seen = world.seen.keys().any(|(it, _)| it == steer);
@@ -370,7 +381,7 @@ impl Judge {
                     streaks.crashes,
                     streaks.idle,
                 ];
-                *count >= head.rules.max_failures && counted.contains(count)
+                *count >= head.rules.limits.max_failures && counted.contains(count)
             }
             StopReason::TimeLimit(max) => Duration::from_millis(head.active_ms) >= *max,
             StopReason::RateLimit { cap, until } => {
