@@ -81,7 +81,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 #[cfg(test)]
 mod tests {
     use super::file::File;
-    use super::keys::Whose;
+    use super::keys::{Of, Whose};
     use super::*;
     use std::path::Path;
     use std::time::Duration;
@@ -108,6 +108,20 @@ mod tests {
         assert_eq!(config.gates, Some(vec!["cargo fmt --check".into()]));
         assert_eq!(config.mcp_servers.unwrap().names().count(), 2);
         assert_eq!(config.claude.unwrap().tools.unwrap().len(), 3);
+    }
+
+    #[test]
+    fn the_template_names_every_setting_of_a_project() {
+        // A text in place of the file that the template names, and an agent with the options of the one before it.
+        let elsewhere = ["prompt", "opencode"];
+        let named = |key: &str| {
+            let mut lines = TEMPLATE.lines().filter_map(|line| line.strip_prefix("# "));
+            lines
+                .any(|line| { line.strip_prefix(key) }.is_some_and(|it| it.starts_with([' ', '.'])))
+        };
+        let of_projects = { KEYS.iter() }.filter(|key| matches!(key.of, Of::Run | Of::Phase));
+        let missing = { of_projects.map(|key| key.name) }.filter(|key| !named(key));
+        assert_eq!(missing.collect::<Vec<_>>(), elsewhere);
     }
 
     #[test]

@@ -1,9 +1,13 @@
-//! Heads as they are on disk: a well-formed one whose parts don't fit each other is refused.
+//! Heads as they are on disk: their keys, and that one whose parts don't fit each other is refused.
 
 use agent_drivers::AgentConfig;
 use checkpoint_store::{Options, Writer};
-use loop_state::{Event, Head};
-use rlm_store::{PhaseSettings, Project, PromptSource, RunHead, RunState, Settings};
+use loop_state::{Autonomy, Event, Head, SessionPolicy, Timestamp};
+use proptest::prelude::*;
+use rlm_store::{
+    Committed, Leftovers, Loss, Moved, PhaseSettings, Project, PromptSource, RunHead, RunState,
+    Settings, Uncommitted, Worktree,
+};
 use serde_json::{Value, json};
 
 /// Returns a head of two phases that stands in the second one.
@@ -18,6 +22,151 @@ fn head() -> RunHead {
     let mut machine = Head::new(settings.rules()).unwrap();
     machine.phase = 1;
     RunHead::new("planted".parse().unwrap(), machine, settings)
+}
+
+/// Returns a head with something in every field, and with each kind of agent and of prompt.
+fn full() -> RunHead {
+    let agents = [
+        json!({"options": "command", "program": ["agent"], "args": ["-v"], "model": "large"}),
+        json!({"options": {"claude": {}}, "program": ["claude"]}),
+        json!({"options": {"codex": {}}, "program": ["codex"]}),
+        json!({"options": {"acp": {"preset": "gemini", "options": {}}}, "program": ["gemini"]}),
+    ];
+    let phase = |(index, agent): (usize, Value)| {
+        let prompt = match index {
+            0 => PromptSource::File("/srv/project/PROMPT.md".into()),
+            1 => PromptSource::Text("Do the next step.".into()),
+            _ => PromptSource::Kept(format!("prompt-{index}")),
+        };
+        let agent = serde_json::from_value(agent).unwrap();
+        let mut phase = PhaseSettings::new(format!("phase-{index}"), prompt, agent);
+        phase.until = Some("make test".into());
+        phase
+    };
+    let mut phases: Vec<_> = agents.into_iter().enumerate().map(phase).collect();
+    let claude = &mut phases[1];
+    claude.mcp_servers = serde_json::from_value(json!({
+        "docs": {"type": "http", "url": "http://localhost:8000/mcp", "headers": {"A": "b"}},
+        "tracker": {"type": "stdio", "command": "tracker", "args": ["-v"], "env": {"A": "b"}},
+    }))
+    .unwrap();
+    claude.session = SessionPolicy::Continue;
+    claude.promise = Some("DONE".into());
+    claude.gates = vec!["cargo fmt --check".into()];
+    claude.limits = serde_json::from_value(json!({
+        "max_iterations": 3, "iteration_timeout_ms": 1, "idle_timeout_ms": 2, "check_timeout_ms": 3,
+    }))
+    .unwrap();
+    let mut settings = Settings::new("/srv/project", phases);
+    settings.limits.max_duration = Some(std::time::Duration::from_millis(1500));
+    settings.autonomy = Some(Autonomy::Batch(5));
+    settings.commit = true;
+    settings.leftovers = Leftovers::Keep;
+    settings.max_transcripts = Some(1);
+    settings.worktree = Some(Worktree {
+        path: "/srv/project/.rlm/worktrees/planted".into(),
+        branch: "rlm/planted".into(),
+        base: "1".repeat(40),
+    });
+    let mut machine = Head::new(settings.rules()).unwrap();
+    machine.counts.processes = 1;
+    let mut head = RunHead::new("planted".parse().unwrap(), machine.clone(), settings);
+    machine.rules.limits.max_failures = 7;
+    // It keeps the rules that the run began with.
+    head.advance(&machine);
+    head.settings.follow(&machine.rules);
+    head.scope = "0123456789abcdef".repeat(2);
+    head.prompts = vec!["prompt-0".into()];
+    head.git_commit = Some("2".repeat(40));
+    head.git_changed = Some(1);
+    head.committed = Some(Committed {
+        phase: 0,
+        iteration: 2,
+        attempt: 3,
+        commit: "3".repeat(40),
+    });
+    head.uncommitted = Some(Uncommitted {
+        iterations: 1,
+        why: "a hook refused".into(),
+    });
+    head.losses = vec![Loss {
+        save: 4,
+        damaged: vec!["a.ckj: cut".into()],
+        set_aside: vec!["quarantine/a.ckj".into()],
+        at: 2,
+        reached: Some(3),
+        is_of_phases: true,
+    }];
+    head.pause_reason = Some("lunch".into());
+    head.moved = Some(Moved {
+        at: Timestamp(5),
+        to: "planted.tar".into(),
+    });
+    head.moves = 6;
+    head
+}
+
+/// A key or a variant that is added, changed or removed is a decision: accept the snapshot, and ask whether a saved run is still read as it was meant.
+#[test]
+fn a_saved_head_has_these_keys() {
+    let mut saved = serde_json::to_value(full()).unwrap();
+    // The snapshots of `loop-state` have these.
+    for machine in ["/machine", "/origin/head"] {
+        *saved.pointer_mut(machine).unwrap() = Value::Null;
+    }
+    insta::assert_snapshot!(serde_json::to_string_pretty(&saved).unwrap());
+    assert_eq!(planted(&serde_json::to_value(full()).unwrap()), Ok(full()));
+}
+
+/// Lists the paths of all values of a document.
+fn paths(value: &Value, at: &str, all: &mut Vec<String>) {
+    all.push(at.to_owned());
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(key, it)| paths(it, &format!("{at}/{key}"), all)),
+        Value::Array(list) => (list.iter().enumerate())
+            .for_each(|(index, it)| paths(it, &format!("{at}/{index}"), all)),
+        _ => {}
+    }
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<u32>().prop_map(Into::into),
+        (0u32..4).prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        ".{0,40}".prop_map(Into::into),
+        Just(json!([])),
+        Just(json!({})),
+    ]
+}
+
+proptest! {
+    /// A head with any of its values replaced is refused, or is one on whose parts readers can rely, and is the same when it is saved again.
+    #[test]
+    fn a_changed_head_is_refused_or_valid(changes in proptest::collection::vec((any::<prop::sample::Index>(), any_value()), 0..4)) {
+        let mut saved = serde_json::to_value(full()).unwrap();
+        for (index, value) in changes {
+            let mut all = Vec::new();
+            paths(&saved, "", &mut all);
+            let path: &String = index.get(&all);
+            *saved.pointer_mut(path).unwrap() = value;
+        }
+        if let Ok(head) = serde_json::from_value::<RunHead>(saved) {
+            prop_assert!(head.settings.phases.get(head.machine.phase as usize).is_some());
+            prop_assert!(head.settings.check_rules().is_ok() && head.settings.check_names().is_ok());
+            let again = serde_json::to_value(&head).unwrap();
+            prop_assert_eq!(serde_json::from_value::<RunHead>(again).unwrap(), head);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_no_head_or_a_valid_one(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _no_panic = serde_json::from_slice::<RunHead>(&bytes);
+    }
 }
 
 /// Saves a head as any program can, and returns how the run is read.
