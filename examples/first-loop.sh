@@ -1,6 +1,6 @@
 #!/usr/bin/env sh
-# A whole loop in a throw-away git repository, with a shell script for an agent: no account, no network.
-# Press Ctrl-C while it runs, then do what the last line says.
+# Runs a whole loop in a temporary git repository, with a shell script as the agent: no account, no network.
+# Press Ctrl-C while it runs; rlm then prints the command that continues the run.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 (cd "$here/.." && cargo build --release --quiet)
@@ -15,5 +15,5 @@ echo "Add one line to notes.txt. Done when it has three." > PROMPT.md
 "$rlm" run --sleep 2 --until 'test "$(wc -l < notes.txt)" -ge 3' -- sh "$here/agent.sh"
 
 echo
-echo "The project: $place"
-echo "Have a look:  cd $place && $rlm status && $rlm logs"
+echo "project:   $place"
+echo "see more:  cd $place && $rlm status && $rlm logs"
