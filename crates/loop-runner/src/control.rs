@@ -13,37 +13,31 @@
 //! oldest is dropped.
 
 // The modules in reading order; each takes from those above it:
-//   wanted, wishes            what can be wanted of a run, and how the run answers
-//   doing, protocol, told     the lines of the socket
-//   standing, progress, fit   how a run stands, how far a wish has come, a view that fits into a line; all pure
+//   wishes                    what can be requested of a run, and how the run answers
+//   protocol                  the lines of the socket
+//   status, progress          how a run is, for one who asks or attaches; how far a request has come
 //   place, caller, peer       where the socket is, who may ask, the connection
-//   show, desk, server        the run's side
+//   desk, server              the run's side
 //   client, attached, force   the other side
 mod attached;
 mod caller;
 mod client;
 mod desk;
-mod doing;
-mod fit;
 mod force;
 mod peer;
 mod place;
 mod progress;
 mod protocol;
 mod server;
-mod show;
-mod standing;
+mod status;
 #[cfg(test)]
 mod tests;
-mod told;
-mod wanted;
 mod wishes;
 
 pub use attached::{Attached, attach, attach_after};
 pub use client::{Answers, ask};
-pub use doing::Doing;
 pub use force::{Forced, end_by_force};
-pub use protocol::{Answer, Ended, Message, Query, Standing};
+pub use protocol::{Answer, Doing, Ended, Message, Query, Standing};
 pub(crate) use server::Socket;
-pub use wanted::Control;
+pub use wishes::Control;
 pub(crate) use wishes::{Coming, Mark, Wish, Wishes};

@@ -1,15 +1,15 @@
 //! The file by which others see that a run's loop turns.
 
-use std::fmt;
-use std::io;
 use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
 use loop_state::{Head, Step, Timestamp, times};
-use rlm_store::RunId;
-use rlm_store::state_dir::{self, Identity};
+use rlm_store::state_dir::Identity;
+use rlm_store::{RunId, state_dir};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
@@ -171,12 +171,45 @@ fn is_heartbeat(path: &Path, text: &str) -> bool {
     old.is_some() && old == keys(text.as_bytes())
 }
 
+/// When the loop turned last, for those who ask through the control socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Pulse {
+    since: Instant,
+    turned: Arc<AtomicU64>,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self {
+            since: Instant::now(),
+            turned: Arc::default(),
+        }
+    }
+}
+
+impl Pulse {
+    pub(crate) fn turn(&self) {
+        self.turned.store(self.now(), Ordering::Relaxed);
+    }
+
+    /// Returns how long ago that was.
+    pub(crate) fn age(&self) -> Duration {
+        let turned = self.turned.load(Ordering::Relaxed);
+        Duration::from_millis(self.now().saturating_sub(turned))
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::SystemTime;
+
     use loop_state::{PhaseRules, Rules};
     use rlm_store::timestamp;
-    use std::time::SystemTime;
 
     fn head() -> Head {
         let phase = PhaseRules {

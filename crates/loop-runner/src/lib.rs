@@ -52,11 +52,11 @@
 //! [`Settings::max_transcripts`](field@rlm_store::Settings::max_transcripts) of disk, but for the newest eight and a beginning and an end of each.
 
 // The modules in reading order; each takes from those above it:
-//   error, clock, pulse    why there is no run, what time it is for one, when its loop turned last
-//   options, outcome       how a run is carried out, and how it ended
+//   error, clock           why there is no run, what time it is for one
+//   options                how a run is carried out, and how it ended
 //   shutdown, view         what a stop waits for, and what others see of a live run
 //   news, recent, feed     what a run tells, the last of it, the channel to its watcher
-//   countdown, heartbeat   what is left of a stop, and the file that says that the loop turns
+//   countdown, heartbeat   what is left of a stop; when the loop turned last, and the file that says so
 //   check, hook            the commands of the loop's own: gates, check, notify command
 //   prompt                 what an agent is told
 //   hurry                  the end of an agent by a deadline that may move earlier
@@ -73,9 +73,7 @@ mod hook;
 mod hurry;
 mod news;
 mod options;
-mod outcome;
 mod prompt;
-mod pulse;
 mod recent;
 mod runner;
 mod shutdown;
@@ -87,8 +85,7 @@ pub use feed::NewsReceiver;
 pub use heartbeat::Beat;
 pub use hook::{Happened, Hook, Moment, Telling};
 pub use news::News;
-pub use options::Options;
-pub use outcome::Outcome;
+pub use options::{Options, Outcome};
 pub use runner::resumption::Resumption;
 pub use runner::{DriverFactory, Reloaded, Runner};
 pub use shutdown::{Awaited, Shutdown};

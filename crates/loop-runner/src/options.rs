@@ -1,9 +1,11 @@
-//! How a run is carried out by this process.
+//! How a run is carried out, and how it ended.
 
 use std::time::Duration;
 
+use agent_duplex::ProcessName;
 use cancellable_sleep::SleepGate;
-use loop_state::times;
+use loop_state::{StopReason, Usage, times};
+use rlm_store::Uncommitted;
 
 /// How a run is carried out by this process; none of it is saved.
 #[derive(Clone, Debug)]
@@ -34,4 +36,21 @@ impl Options {
             gate,
         }
     }
+}
+
+/// How a run ended for this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Why.
+    pub reason: StopReason,
+    /// The processes that the last stop ended.
+    pub ended: Vec<ProcessName>,
+    /// The processes that could not be ended.
+    pub survivors: Vec<ProcessName>,
+    /// Whether that nothing else is left is known, rather than nothing being found.
+    pub proven: bool,
+    /// The usage of the run, all its processes together, as its agents report it.
+    pub usage: Usage,
+    /// The changes that should have been committed and are not.
+    pub uncommitted: Option<Uncommitted>,
 }

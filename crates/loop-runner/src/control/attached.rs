@@ -14,8 +14,8 @@ use loop_state::Timestamp;
 use tokio::sync::watch;
 
 use crate::control::client;
+use crate::control::protocol::Told;
 use crate::control::protocol::{self, Answer, Ended, MAX_LINE, Query};
-use crate::control::told::Told;
 use crate::feed::{self, NewsReceiver};
 use crate::{Error, View};
 

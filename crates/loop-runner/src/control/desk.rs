@@ -21,10 +21,10 @@ use crate::control::caller;
 use crate::control::peer::{Over, Peer, left, may_ask, own_uid, read_line};
 use crate::control::progress::{Taken, already, first};
 use crate::control::protocol::{self, Answer, Message, Query};
-use crate::control::show::show;
-use crate::control::standing::standing;
+use crate::control::status::show;
+use crate::control::status::standing;
 use crate::control::wishes::{Reply, Wish};
-use crate::pulse::Pulse;
+use crate::heartbeat::Pulse;
 use crate::recent::Recent;
 use crate::{Control, View};
 

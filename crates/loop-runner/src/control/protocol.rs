@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use agent_subprocess::{ProcessId, ProcessName};
-use loop_state::{Request, Verdict};
+use loop_state::{Head, Request, Step, Then, Timestamp, Verdict};
 use rlm_store::{RunId, RunState};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::Shutdown;
-use crate::control::Doing;
+use crate::news::News;
+use crate::view::View;
 
 /// The version of the protocol; it stands in each line as `v`.
 const VERSION: u64 = 1;
@@ -309,3 +310,55 @@ pub(crate) fn answer(line: &[u8]) -> Result<Answer, String> {
 
 #[cfg(test)]
 mod tests;
+
+/// What is done in a run, where nothing is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Doing {
+    /// Something begins.
+    Begin,
+    /// The agent has its turn.
+    Turn,
+    /// A gate runs.
+    Gate(u32),
+    /// The check runs.
+    Check,
+    /// What an attempt left is ended.
+    End,
+    /// The same of an iteration that is complete, and its work is committed, where that is wished for.
+    Finish,
+}
+
+impl Doing {
+    /// Returns what is done in a run that stands so.
+    #[must_use]
+    pub fn of(head: &Head) -> Option<Self> {
+        Some(match head.step {
+            Step::Turn { .. } => Self::Turn,
+            Step::Gate { index } => Self::Gate(index),
+            Step::Recheck { gate } if gate < head.phase_rules().gates => Self::Gate(gate),
+            Step::Recheck { .. } | Step::Check => Self::Check,
+            Step::Settling {
+                then: Then::Next | Then::Done(_),
+            } => Self::Finish,
+            Step::Settling { .. } => Self::End,
+            Step::Sleeping { .. }
+            | Step::Waiting { .. }
+            | Step::Interrupted { .. }
+            | Step::Paused { .. }
+            | Step::Review { .. } => return None,
+            _ => Self::Begin,
+        })
+    }
+}
+
+/// A line for those who look at a run. A program of another version passes over what it does not know.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub(crate) enum Told {
+    /// How the run stands. The first line, and again when that changes.
+    View(Box<View>),
+    /// Something happened.
+    News { at: Timestamp, news: Box<News> },
+}

@@ -20,7 +20,7 @@ use crate::control::desk::{Asked, Desk};
 use crate::control::place::{self, Identity};
 use crate::control::protocol::{Answer, Ended};
 use crate::control::wishes::Wish;
-use crate::pulse::Pulse;
+use crate::heartbeat::Pulse;
 use crate::recent::Recent;
 use crate::{Options, View};
 

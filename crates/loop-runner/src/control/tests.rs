@@ -66,7 +66,7 @@ impl Run {
             dir.path().into(),
             &options,
             watched,
-            crate::pulse::Pulse::default(),
+            crate::heartbeat::Pulse::default(),
             Arc::clone(&recent),
         );
         socket.ensure().unwrap();

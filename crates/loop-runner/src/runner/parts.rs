@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use crate::check::{Commands, RunningCheck};
 use crate::control::Socket;
-use crate::pulse::Pulse;
+use crate::heartbeat::Pulse;
 use crate::shutdown::Shutdown;
 use crate::view::View;
 use attempt::Attempt;

@@ -1,10 +1,68 @@
-//! How a run stands, as one line that every reader takes.
+//! How a run is, for a program that asks or attaches: its status, its step as one word, its view as one line, and the stream of news.
 
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_subprocess::ProcessId;
+use loop_state::{Step, Timestamp};
+use rlm_store::deadline::until;
+use rlm_store::{RunId, RunState};
 use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::View;
-use crate::control::protocol::{self, MAX_LINE};
-use crate::control::told::Told;
+use crate::control::peer::{Over, Peer};
+use crate::control::protocol::Told;
+use crate::control::protocol::{Answer, MAX_LINE};
+use crate::control::{Doing, Standing, protocol};
+use crate::news::News;
+use crate::recent::Recent;
+
+/// How many tools and questions are told of, and how many characters of each.
+const NAMED: usize = 16;
+const SHORT: usize = 200;
+
+/// Says how a run stands whose loop turned last this long ago.
+pub(super) fn standing(run: &RunId, process: ProcessId, view: &View, turned: Duration) -> Standing {
+    let (head, agent) = (&view.head, &view.agent);
+    let short = |text: &String| text.chars().take(SHORT).collect();
+    Standing {
+        run: run.clone(),
+        state: match head.is_waiting() {
+            true => RunState::Paused,
+            false => RunState::Running,
+        },
+        process,
+        phase: short(&head.phase_rules().name),
+        phase_number: head.phase + 1,
+        phases: u32::try_from(head.rules.phases.len()).unwrap_or(u32::MAX),
+        review: match head.step {
+            Step::Review { of, .. } => Some(of.to_string()),
+            _ => None,
+        },
+        iteration: head.iteration,
+        attempt: head.attempt,
+        iterations_complete: head.iterations_complete(),
+        pausing: head.pausing,
+        stopping: head.stopping.is_some(),
+        steers_waiting: head.unseen_steers().count(),
+        session: head.session.as_ref().map(short),
+        turned_ms: Some(u64::try_from(turned.as_millis()).unwrap_or(u64::MAX)),
+        doing: Doing::of(head),
+        shutdown: view.shutdown,
+        agent_alive: agent.alive,
+        held_for: agent.held_for,
+        tools: agent.tools.iter().take(NAMED).map(short).collect(),
+        asks: agent
+            .asks
+            .iter()
+            .take(NAMED)
+            .map(|ask| short(&format!("{}: {}", ask.tool, ask.summary)))
+            .collect(),
+    }
+}
 
 /// How many characters of a text are shown, first of one that makes a line too long, then of one that still does. By the last one any line fits: a head
 /// has at most a few hundred texts, and [`MOST`] bounds those of the agent.
@@ -64,16 +122,79 @@ fn shorten_text(text: &mut String, most: usize) {
     *text = begin.chain(['…']).chain(end).collect();
 }
 
+/// How often it is told how the run stands, at most.
+const VIEW_EVERY: Duration = Duration::from_millis(100);
+
+/// Shows the run to a peer until it is over. One that lags misses news and is told how many; one that takes nothing any more is given up.
+pub(super) async fn show(
+    mut view: watch::Receiver<Arc<View>>,
+    mut over: Over,
+    recent: &Recent,
+    peer: &mut Peer<'_>,
+) -> io::Result<()> {
+    let mut more = recent.subscribe();
+    let mut viewed = Instant::now();
+    tell_view(&mut view, peer).await?;
+    let (mut batch, mut next) = recent.replay();
+    loop {
+        // Asked first: what was told before the end is there then.
+        let ended = over.borrow_and_update().clone();
+        more.borrow_and_update();
+        loop {
+            for (at, news) in batch {
+                tell_news(at, news, peer).await?;
+            }
+            batch = recent.since(&mut next);
+            if batch.is_empty() {
+                break;
+            }
+        }
+        let is_due = viewed.elapsed() >= VIEW_EVERY || ended.is_some();
+        if is_due && view.has_changed().unwrap_or(true) {
+            tell_view(&mut view, peer).await?;
+            viewed = Instant::now();
+        }
+        if let Some(ended) = ended {
+            return peer.tell(&Answer::Ended(ended)).await;
+        }
+        let due = viewed + VIEW_EVERY;
+        tokio::select! {
+            _ = more.changed() => {}
+            changed = over.changed() => if changed.is_err() {
+                return Ok(());
+            },
+            // Its sender stays as long as the run does.
+            _ = async { until(due).await; view.changed().await } => view.mark_changed(),
+        }
+    }
+}
+
+async fn tell_view(view: &mut watch::Receiver<Arc<View>>, peer: &mut Peer<'_>) -> io::Result<()> {
+    let now = Arc::clone(&view.borrow_and_update());
+    peer.say(&line(&now)).await
+}
+
+async fn tell_news(at: Timestamp, news: News, peer: &mut Peer<'_>) -> io::Result<()> {
+    let news = Box::new(news);
+    let mut line = protocol::line(&Told::News { at, news });
+    if line.len() >= MAX_LINE {
+        let news = Box::new(News::Missed(1));
+        line = protocol::line(&Told::News { at, news });
+    }
+    peer.say(&line).await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AgentView;
     use agent_duplex::Ask;
     use loop_state::{
         Command, Failure, Feedback, Finished, Head, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES,
         MAX_STEERS, MAX_TEXT, PhaseRules, Rules, Steer, Timestamp,
     };
     use proptest::prelude::*;
+
+    use crate::AgentView;
 
     /// The largest view that there can be of a run whose texts are made of `letter`.
     fn largest(letter: char, tools: usize) -> View {
