@@ -3,10 +3,8 @@
 mod draw;
 mod effects;
 mod job;
-mod reader;
 mod scopes;
 mod shown;
-mod wait;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,20 +19,18 @@ use loop_state::{Timestamp, times};
 use tokio::sync::{mpsc, watch};
 use tokio::time::interval;
 
-use reader::Reader;
+use effects::{Reader, edited, next_notice, next_signal, next_told, room, typed_before};
 use scopes::Scopes;
 pub use shown::{Log, Shown, Signals, ToAnswer, ToLines};
-use wait::{edited, next_notice, next_signal, next_told, room, typed_before};
 
 use super::editor::{Editor, Subject};
 use super::keys::Decoder;
 use super::paint::{Narrowed, Painter};
 use super::scene::Scene;
-use super::scope::{Asking, Scope};
+use super::scope::{Asking, PressActions, Scope};
 use super::sink::Sink;
 use super::tty::{Tty, Typed};
 use super::ui::Ui;
-use crate::presses::PressActions;
 use crate::terminal::{LogPlace, Terminal};
 
 /// How often it is looked whether what stands below the log is still so, when nothing else happens: with each second of the clock.

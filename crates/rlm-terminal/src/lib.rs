@@ -4,7 +4,7 @@
 //! know the command line and the words of an event: its caller hands them over in [`Shown`]. A part of `rlm`: it promises nothing to other programs.
 //!
 //! Modules in reading order: `terminal` finds the terminal; `ui` is the machine (inputs in, effects out, no I/O and no clock), over `scene` (the run at
-//! one moment), `scope` (what a press meets), `keys`, `line`, `command`, `menu`, `review`, `presses`, `hold`, `calm` and `talk`; `rows`, `wrap`, `bar`, `status`, `paint`, `style` and
+//! one moment), `scope` (what a press meets, and what a project fixes for it), `keys`, `line`, `command`, `menu`, `review`, `calm` and `talk`; `rows`, `wrap`, `bar`, `status`, `paint`, `style` and
 //! `table` lay text out; `console` is the thread that drives the machine; `tty`, `sink` and `editor` do the I/O.
 //!
 //! The terminal keeps editing lines itself while nothing prompts, so what is typed ahead is harmless. While something prompts, keys come one by one, but
@@ -16,12 +16,10 @@ mod calm;
 mod command;
 mod console;
 mod editor;
-mod hold;
 mod keys;
 mod line;
 mod menu;
 mod paint;
-mod presses;
 mod review;
 mod rows;
 mod scene;
@@ -40,8 +38,8 @@ mod wrap;
 
 pub use console::{Log, Shown, Signals, ToAnswer, ToLines};
 pub use editor::Subject;
-pub use presses::{PressAction, PressActions};
 pub use review::Review;
+pub use scope::{PressAction, PressActions};
 pub use status::{background, tried};
 pub use talk::said;
 pub use terminal::{Terminal, columns, fitted};

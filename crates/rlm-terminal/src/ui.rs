@@ -3,8 +3,8 @@
 mod ask;
 mod choice;
 mod prompt;
-mod review;
-mod words;
+
+use std::collections::VecDeque;
 
 use agent_duplex::Event;
 use loop_runner::{Control, News};
@@ -14,19 +14,21 @@ use prompt::{Answered, Menu, Prompt, Question, ReviewQuestion, line};
 
 use super::calm::Calm;
 use super::command;
-use super::hold::Hold;
 use super::keys::Key;
 use super::line::{History, Line, Typed};
 use super::menu::{self, Choice};
 use super::rows::Rows;
 use super::scene::Scene;
-use super::scope::{Asking, Meaning, Scope};
+use super::scope::{Asking, Meaning, PressAction, Scope};
 use super::talk::Talk;
 use super::wrap::wrap;
-use crate::presses::PressAction;
 
 const HELP: &str = "Enter sends, Alt-Enter breaks the line, Esc cancels";
 const HELP_SEVERAL: &str = "an empty line sends, Esc cancels";
+
+/// The most lines, and bytes, that wait while the user is asked something.
+const MAX_LINES: usize = 500;
+const MAX_BYTES: usize = 256 << 10;
 
 /// What is to be done.
 #[derive(Debug)]
@@ -511,6 +513,40 @@ impl Ui {
 
     fn notice(&mut self, answer: Answer) {
         self.effects.push(Effect::Notice(answer));
+    }
+}
+
+/// The newest of the output that waits while the user is asked something.
+#[derive(Debug, Default)]
+pub(crate) struct Hold {
+    lines: VecDeque<String>,
+    bytes: usize,
+    left_out: u64,
+}
+
+impl Hold {
+    /// Keeps lines for later; the oldest go when there is no room.
+    pub(crate) fn push(&mut self, text: &str) {
+        for line in text.split_terminator('\n') {
+            self.bytes += line.len();
+            self.lines.push_back(line.to_owned());
+            while self.lines.len() > MAX_LINES || (self.bytes > MAX_BYTES && self.lines.len() > 1) {
+                let oldest = self.lines.pop_front().unwrap_or_default();
+                self.bytes -= oldest.len();
+                self.left_out += 1;
+            }
+        }
+    }
+
+    /// Gives up what waits, and how many lines before it were left out.
+    pub(crate) fn release(&mut self) -> (u64, String) {
+        let held = std::mem::take(self);
+        let mut text = String::with_capacity(held.bytes + held.lines.len());
+        for line in held.lines {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        (held.left_out, text)
     }
 }
 

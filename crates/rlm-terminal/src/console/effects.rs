@@ -1,12 +1,25 @@
-//! Doing what the person wants: the terminal's effects, where they reach the run, the screen and the shell.
+//! What the console does and what it waits for: the effects of the machine, the thread that reads the terminal, and waits for what may be absent.
 
-use interrupt_stack::{Cause, PressSource};
+use std::future::pending;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use interrupt_stack::{Cause, Notice, PressSource};
 use loop_runner::{Control, News};
 use loop_state::Request;
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{self, getpid, kill_process};
+use tokio::signal::unix::Signal;
+use tokio::sync::mpsc;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout_at};
 
-use super::{Console, complain, now};
-use crate::editor::Subject;
+use crate::console::scopes::Scopes;
+use crate::console::{Console, complain, now};
+use crate::editor::{Edited, Editor, Subject};
+use crate::scope::Scope;
+use crate::sink::Sink;
+use crate::terminal::Terminal;
+use crate::tty::{Tty, Typed};
 use crate::ui::{Answer, Effect};
 
 impl Console {
@@ -55,9 +68,110 @@ impl Console {
                 .terminate(Cause::Requested(self.left_code)),
             Effect::Press => self.interrupts.injector().press(PressSource::RawByte),
             Effect::Suspend => {
-                let _impossible = kill_process(getpid(), Signal::TSTP);
+                let _impossible = kill_process(getpid(), process::Signal::TSTP);
             }
             Effect::Edit(phase) => self.wants_editor = Some(phase),
         }
+    }
+}
+
+pub(super) async fn next_notice(scopes: &mut Option<Scopes>) -> (Scope, Notice) {
+    match scopes {
+        Some(scopes) => scopes.notified().await,
+        None => pending().await,
+    }
+}
+
+pub(super) async fn next_signal(signals: &mut Option<Signal>) {
+    let came = match signals {
+        Some(signals) => signals.recv().await,
+        None => None,
+    };
+    if came.is_none() {
+        pending::<()>().await;
+    }
+}
+
+pub(super) async fn typed_before(
+    typed: &mut mpsc::Receiver<Typed>,
+    deadline: Option<Instant>,
+) -> Result<Option<Typed>, Elapsed> {
+    match deadline {
+        Some(deadline) => timeout_at(deadline, typed.recv()).await,
+        None => Ok(typed.recv().await),
+    }
+}
+
+pub(super) async fn next_told(told: &mut Option<mpsc::Receiver<String>>) -> Option<String> {
+    match told {
+        Some(told) => told.recv().await,
+        None => pending().await,
+    }
+}
+
+pub(super) async fn edited(editor: &mut Option<Editor>) -> Edited {
+    match editor {
+        Some(editor) => editor.ended().await,
+        None => pending().await,
+    }
+}
+
+pub(super) async fn room(sink: Option<&Sink>) {
+    match sink {
+        Some(sink) => sink.room().await,
+        None => pending().await,
+    }
+}
+
+/// What the person is told, once.
+pub(super) const REARMED: &str = "another process turned Ctrl-C off on this terminal, perhaps the agent; rlm turned it on again. To stop the run from elsewhere: rlm stop";
+
+/// The thread that reads the terminal. Dropping it ends the thread.
+pub(super) struct Reader {
+    end: Option<std::io::PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    /// Reads the terminal, or only guards the one of a person who wants nothing asked.
+    pub(super) fn of(terminal: &Terminal, to: mpsc::Sender<Typed>) -> Option<Self> {
+        match (terminal.tty.clone(), terminal.unread.clone()) {
+            (Some(tty), _) => Self::start(tty, to),
+            (None, Some(tty)) => Self::guard(tty),
+            (None, None) => None,
+        }
+    }
+
+    fn start(tty: Arc<Tty>, to: mpsc::Sender<Typed>) -> Option<Self> {
+        let (ended, end) = std::io::pipe().ok()?;
+        let thread = std::thread::spawn(move || tty.read_all(&to, &ended.into()));
+        Some(Self {
+            end: Some(end),
+            thread: Some(thread),
+        })
+    }
+
+    /// Reads nothing, and only keeps the signals of the keys switched on.
+    fn guard(tty: Arc<Tty>) -> Option<Self> {
+        let (ended, end) = std::io::pipe().ok()?;
+        let mut told = false;
+        let rearmed = move || {
+            if !std::mem::replace(&mut told, true) {
+                anstream::eprintln!("rlm: {REARMED}");
+            }
+        };
+        let thread = std::thread::spawn(move || tty.guard(&ended.into(), rearmed));
+        Some(Self {
+            end: Some(end),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        // It waits for the pipe and for the receiver, which is gone; a panic of it has been reported.
+        let _panicked = self.thread.take().map(JoinHandle::join);
     }
 }

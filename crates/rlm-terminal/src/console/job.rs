@@ -7,9 +7,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::reader::REARMED;
-use super::wait::next_signal;
 use super::{Console, complain};
+use crate::console::effects::{REARMED, next_signal};
 use crate::editor::Editor;
 use crate::keys::Decoder;
 use crate::rows::Rows;

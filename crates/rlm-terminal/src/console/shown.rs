@@ -10,7 +10,7 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, watch};
 
 use crate::editor::Subject;
-use crate::presses::PressActions;
+use crate::scope::PressActions;
 
 /// Returns the lines of an event that happened at some time.
 pub type ToLines = Box<dyn Fn(Timestamp, &News) -> Option<String> + Send>;

@@ -6,11 +6,12 @@ mod reviews;
 
 use agent_duplex::Ask;
 use loop_state::Step;
+use proptest::prelude::*;
 
 use super::*;
 use crate::editor::Edit;
 use crate::keys::{Decoder, Key};
-use crate::presses::PressActions;
+use crate::scope::PressActions;
 use crate::stage::{Stand, at};
 
 /// A person at a terminal, on which the log is shown too.
@@ -497,4 +498,31 @@ fn in_the_background_nothing_prompts_and_questions_come_back() {
     assert_eq!(play.ui.wants(), Wants::Lines);
     play.ui.step_forward();
     assert_eq!(play.ui.wants(), Wants::Choice);
+}
+
+#[test]
+fn s8b_held_output_comes_whole_and_in_order() {
+    let mut hold = Hold::default();
+    hold.push("one\ntwo\n");
+    hold.push("\n");
+    hold.push("three");
+    assert_eq!(hold.release(), (0, "one\ntwo\n\nthree\n".into()));
+    assert_eq!(hold.release(), (0, String::new()));
+}
+
+proptest! {
+    /// It is bounded, keeps the newest, and counts the rest.
+    #[test]
+    fn the_newest_are_kept(count in 0usize..5000, length in 0usize..1500) {
+        let mut hold = Hold::default();
+        for n in 0..count {
+            hold.push(&format!("{n}{}\n", "x".repeat(length)));
+        }
+        prop_assert!(hold.lines.len() <= MAX_LINES && hold.bytes <= MAX_BYTES);
+        let kept = hold.lines.len();
+        let (left_out, text) = hold.release();
+        prop_assert_eq!(kept as u64 + left_out, count as u64);
+        let last = text.lines().last().map(|line| line.trim_end_matches('x'));
+        prop_assert_eq!(last.map(str::to_owned), count.checked_sub(1).map(|n| n.to_string()));
+    }
 }
