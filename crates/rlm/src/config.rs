@@ -4,8 +4,6 @@ mod agent;
 mod file;
 mod keys;
 mod layers;
-mod limits;
-mod read;
 mod schema;
 mod settings;
 mod show;
@@ -14,15 +12,15 @@ mod values;
 mod watch;
 
 pub(crate) use agent::agent;
-pub(crate) use file::{nearest, trust_safe_directories};
+pub(crate) use file::{FILE_NAME, nearest, read_mcp, trust_safe_directories, variable};
 pub(crate) use layers::{Layers, Phase, defaults};
-pub(crate) use read::{FILE_NAME, read_mcp, variable};
 pub(crate) use schema::schema;
 pub(crate) use settings::{
     Config, DEFAULT_IDLE_TIMEOUT, DEFAULT_PROMPT, LIMITS, SHUTDOWN_TIMEOUT, limit_names,
 };
 pub(crate) use show::{Group, Row, groups};
 pub(crate) use tree::{Origin, Tree};
+pub(crate) use values::Occasion;
 pub(crate) use watch::Watched;
 #[cfg(test)]
 pub(crate) use {keys::Kind, settings::KEYS};

@@ -6,7 +6,7 @@
 //! signal handlers, and only it and its terminal print.
 //!
 //! Modules in reading order: `args` is the command line and `config` the layers of configuration, all defined once in `config/settings.rs`;
-//! `resolve` turns both into the settings of a run, which `saved` knows one by one, over `agents`, `drivers`, `budget` and `programs`. `command` has one file a command. `session` carries
+//! `resolve` turns both into the settings of a run, which `saved` knows one by one, over `agents` and `programs`. `command` has one file a command. `session` carries
 //! a run out in the foreground, with `watchers`, `detach` and `index`. `render` turns what happened into text, `output` writes it; `exit` has the exit
 //! codes and `hint` the commands that a user is told to type. `demo` is the agent and the project of `rlm demo`.
 
@@ -17,11 +17,9 @@ mod command;
 mod config;
 mod demo;
 mod detach;
-mod drivers;
 mod exit;
 mod hint;
 mod index;
-mod occasion;
 mod output;
 mod preset;
 mod programs;
@@ -82,7 +80,7 @@ fn execute(directory: &Path, command: Command) -> Result<ExitCode, Failure> {
         Command::Logs(logs) => command::logs::execute(directory, &logs),
         Command::Report(report) => command::report::execute(directory, &report),
         Command::Attach(attach) => command::attach::execute(directory, &attach),
-        Command::Ps(ps) => command::ps::execute(directory, &ps),
+        Command::Ps(ps) => command::status::ps(directory, &ps),
         Command::Pause(pause) => command::control::pause(directory, pause),
         Command::Interrupt(interrupt) => command::control::interrupt(directory, &interrupt),
         Command::Set(set) => command::set::execute(directory, &set),
@@ -92,7 +90,7 @@ fn execute(directory: &Path, command: Command) -> Result<ExitCode, Failure> {
         Command::Config(config) => command::config::execute(directory, &config.what),
         Command::Doctor(doctor) => command::doctor::execute(directory, &doctor),
         Command::Demo(demo) => command::demo::execute(directory, demo),
-        Command::Completions(args) => command::completions::execute(&args),
+        Command::Completions(args) => command::man::completions(&args),
         Command::Man(args) => command::man::execute(&args),
         Command::DemoAgent(agent) => demo::be_agent(agent.pace, &agent.flags),
     }

@@ -99,7 +99,7 @@ mod tests {
             "turns it into a file, which reports what it has no room for",
         ),
         (
-            "rlm/src/command/checkpoints/pipes.rs",
+            "rlm/src/command/checkpoints.rs",
             "copies its descriptor; a failed export is an error",
         ),
         (

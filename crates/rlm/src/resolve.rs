@@ -10,7 +10,6 @@ use rlm_terminal::PressActions;
 use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
 use crate::config::{self, DEFAULT_PROMPT, Layers, Origin, Tree, defaults};
-use crate::drivers;
 use crate::exit::Failure;
 use crate::saved;
 use crate::watchers::Watchers;
@@ -150,7 +149,7 @@ fn phase(
     saved::apply_to_phase(&config, &mut phase);
     let project = root.join(config::FILE_NAME);
     let file = tree.file_of(kind.name()).unwrap_or(&project);
-    drivers::check_phase(&phase, file)?;
+    agents::check_phase(&phase, file)?;
     Ok(phase)
 }
 

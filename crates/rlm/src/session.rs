@@ -19,9 +19,9 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::agents;
 use crate::config::{self, Config};
 use crate::detach::{self, Settled};
-use crate::drivers;
 use crate::exit::{Code, Failure, exit_code, fatal};
 use crate::hint;
 use crate::index::{self, Place};
@@ -315,7 +315,7 @@ impl Session {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            outcome = runner.run(drivers::factory(), messages) => outcome,
+            outcome = runner.run(agents::factory(), messages) => outcome,
             () = stopped => unreachable!("it waits for ever once the shutdown has begun"),
             () = stop => unreachable!("it waits for ever once it has spoken"),
             () = stay(place, &self.gate) => unreachable!("it looks for ever"),

@@ -8,8 +8,8 @@ use rlm_store::Program;
 use rlm_store::ProgramKind;
 use rlm_store::Project;
 
+use crate::config::Occasion;
 use crate::config::{Origin, Tree};
-use crate::occasion::Occasion;
 use crate::render;
 
 /// What was said of them.

@@ -74,7 +74,7 @@ const SLEEPS: [(&str, &str, &str); 18] = [
         "the wait for a process that ends anyway, up to a second",
     ),
     (
-        "rlm/src/command/checkpoints/pipes.rs",
+        "rlm/src/command/checkpoints.rs",
         "park_timeout",
         "a thread that shows progress, which its owner unparks",
     ),

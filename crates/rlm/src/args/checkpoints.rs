@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand};
 use rlm_store::RunId;
 
-use super::many::ManyArgs;
+use crate::args::ManyArgs;
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = CHECKPOINT_EXAMPLES)]

@@ -1,11 +1,12 @@
 //! What the help and the documents say can be typed: each example is parsed.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Command as Clap, CommandFactory, Parser};
 
-use super::Args;
-use crate::command::completions::visible;
+use super::{Args, ColorArg, wanted};
+use crate::command::man::visible;
 
 mod schedulers;
 
@@ -134,4 +135,17 @@ fn what_the_documents_show_can_be_typed() {
 #[test]
 fn the_parser_is_sound() {
     Args::command().debug_assert();
+}
+
+#[test]
+fn the_last_word_on_colours_counts_and_what_an_agent_is_told_does_not() {
+    let of = |line: &str| wanted(line.split(' ').map(OsString::from));
+    assert_eq!(of("rlm run -- agent --color never"), None);
+    assert_eq!(of("rlm --color=always run"), Some(ColorArg::Always));
+    assert_eq!(
+        of("rlm --color never run --color always"),
+        Some(ColorArg::Always)
+    );
+    assert_eq!(of("rlm --color --color never"), None);
+    assert_eq!(of("rlm --colors=never --color=some"), None);
 }

@@ -1,21 +1,31 @@
-//! `rlm checkpoints`: the three that only look are here, those that make or move a run have a file each.
+//! `rlm checkpoints`: what is saved of runs is listed, shown, verified, forked, and moved to other machines through a file or a pipe.
 
-mod export;
-mod fork;
-mod import;
-mod pipes;
-
-use std::path::Path;
+use std::fs::File;
+use std::io;
+use std::io::{IsTerminal, Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
+use cancellable_sleep::SleepGate;
 use checkpoint_store::Seq;
+use rlm_store::moving::{ExportOptions, ForkPoint, ImportOptions, Imported, Meter, To};
 use rlm_store::{Place, Project};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::args::{CheckpointsCommand, ManyArgs, ShowArgs};
+use crate::args::{CheckpointsCommand, ExportArgs, ForkArgs, ImportArgs, ManyArgs, ShowArgs};
 use crate::command::meant;
+use crate::command::run::new_id;
+use crate::config::Layers;
 use crate::exit::{Code, Failure};
-use crate::render::{List, Shown, Verified, print};
-use crate::session::refuse_inside;
+use crate::render::{Export, Fork, Import, List, Shown, Verified, print};
+use crate::session::{Session, refuse_inside};
+use crate::watchers::Watchers;
+use crate::{config, programs};
 
 pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<ExitCode, Failure> {
     let project = || Project::find(directory);
@@ -25,15 +35,15 @@ pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<Exi
         CheckpointsCommand::Verify(args) => verify(project()?, args),
         CheckpointsCommand::Fork(args) => {
             refuse_inside("checkpoints fork", args.nested)?;
-            fork::execute(directory, args)
+            fork(directory, args)
         }
         CheckpointsCommand::Export(args) => {
             refuse_inside("checkpoints export", args.nested)?;
-            export::execute(directory, args)
+            export(directory, args)
         }
         CheckpointsCommand::Import(args) => {
             refuse_inside("checkpoints import", args.nested)?;
-            import::execute(directory, args)
+            import(directory, args)
         }
     }
 }
@@ -74,4 +84,245 @@ fn verify(here: Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
         }
     }
     Ok(Code::of_state(damaged).into())
+}
+
+fn fork(directory: &Path, args: &ForkArgs) -> Result<ExitCode, Failure> {
+    let session = Session::begin(true, false)?;
+    let (project, parent) = meant::of_any_project(Project::find(directory)?, &args.run)?;
+    let project = project.in_root();
+    let point = ForkPoint {
+        iteration: args.at,
+        phase: args.phase.clone(),
+        run: args.run_id.clone().unwrap_or_else(new_id),
+    };
+    let gate = session.gate();
+    let forked = session.carry_through(project.fork(&parent.id, point, &gate))?;
+    print(args.json, &Fork::of(&forked));
+    Ok(Code::Done.into())
+}
+
+fn export(directory: &Path, args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let session = Session::begin(true, false)?;
+    let (project, run) = (Project::find(directory)?.in_root(), args.run.parse()?);
+    let is_printed = args.output.as_deref() == Some(Path::new("-"));
+    let default = || format!("rlm-{run}.tar.zst").into();
+    let file = named(directory, &args.output.clone().unwrap_or_else(default));
+    if is_printed && std::io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "an archive is nothing for a terminal: give -o FILE, or a pipe",
+        ));
+    }
+    let gate = session.gate();
+    let to = match is_printed {
+        true => To::Stream(Box::new(Piped::output(&gate)?)),
+        false => To::File(file.clone()),
+    };
+    let how = ExportOptions {
+        copy: args.copy,
+        allow_dirty: args.allow_dirty,
+        state_only: args.state_only,
+        again: args.force,
+    };
+    let exported = session.carry_through(async {
+        let meter = Meter::default();
+        let _shown = Progress::new("exporting", meter.clone());
+        project.export(&run, to, how, &gate, meter).await
+    })?;
+    let file: Option<PathBuf> = (!is_printed).then_some(file);
+    let export = Export::of(&exported, file.as_deref());
+    match is_printed {
+        // What was asked for is there already.
+        true => anstream::eprintln!("{export}"),
+        false => {
+            print(args.json, &export);
+        }
+    }
+    Ok(Code::Done.into())
+}
+
+fn import(directory: &Path, args: &ImportArgs) -> Result<ExitCode, Failure> {
+    let session = Session::begin(true, false)?;
+    let project = Project::find(directory)?.in_root();
+    let gate = session.gate();
+    let is_piped = args.file == Path::new("-");
+    if is_piped && std::io::stdin().is_terminal() {
+        return Err(Failure::usage("nothing comes from a terminal: name a file"));
+    }
+    let (from, name): (Box<dyn Read + Send>, _) = match is_piped {
+        true => (Box::new(Piped::input(&gate)?), "standard input".into()),
+        false => {
+            let file = named(directory, &args.file);
+            // Opening a pipe waits for who writes to it.
+            let opened = (file.clone(), gate.clone());
+            let piped = session.prepare(move || Piped::file(&opened.0, &opened.1))?;
+            (Box::new(piped), file)
+        }
+    };
+    let how = ImportOptions {
+        run: args.run_id.clone(),
+        fresh: new_id(),
+    };
+    let imported = session.carry_through(async {
+        let meter = Meter::default();
+        let _shown = Progress::new("importing", meter.clone());
+        project.import(from, &name, how, &gate, meter).await
+    })?;
+    let shown = session.prepare(move || Ok(arrived(project, &imported)))?;
+    print(args.json, &shown);
+    Ok(Code::Done.into())
+}
+
+/// Shows the run with all that a resume of it would start, and what else the `rlm.toml` names that came with it.
+fn arrived(project: Project, imported: &Imported) -> Import {
+    let settings = &imported.head.settings;
+    let place = match &settings.worktree {
+        Some(own) => project.in_worktree(own).unwrap_or(project),
+        None => project,
+    };
+    let layers =
+        Layers::read(place.root()).and_then(|layers| layers.with_environment(config::variable));
+    let (layers, unread) = match layers {
+        Ok(layers) => (layers, None),
+        Err(why) => (Layers::default(), Some(why.message)),
+    };
+    let watchers = Watchers::of(&layers.run(), place.root(), place.directory());
+    let starts = programs::all(settings, &watchers);
+    let mut of_file = programs::of_project(&layers, &[], &place);
+    of_file.retain(|program| !starts.contains(program));
+    Import::of(imported, starts, of_file, unread)
+}
+
+/// How often is looked whether the work is to end.
+const LOOK: Duration = Duration::from_millis(100);
+/// What a pipe that takes anything takes at once.
+const PIECE: usize = 4096;
+/// From when on it is shown how far it is.
+const SOON: u32 = 5;
+
+/// Returns where a file is that is named in this directory.
+fn named(directory: &Path, file: &Path) -> PathBuf {
+    match directory == Path::new(".") {
+        true => file.to_owned(),
+        false => directory.join(file),
+    }
+}
+
+/// A file or a pipe that gives up when the work is to end.
+struct Piped {
+    file: File,
+    gate: SleepGate,
+}
+
+impl Piped {
+    fn input(gate: &SleepGate) -> Result<Self, Failure> {
+        Self::of(io::stdin(), gate)
+    }
+
+    fn output(gate: &SleepGate) -> Result<Self, Failure> {
+        Self::of(io::stdout(), gate)
+    }
+
+    fn file(path: &Path, gate: &SleepGate) -> Result<Self, Failure> {
+        let is_file = fs_err::metadata(path).and_then(|meta| match meta.is_dir() {
+            true => Err(io::Error::other(format!(
+                "`{}` is a directory",
+                path.display()
+            ))),
+            false => fs_err::File::open(path),
+        });
+        let file = is_file.map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => Failure::not_found(e.to_string()),
+            _ => Failure::failed(e.to_string()),
+        })?;
+        Ok(Self {
+            file: file.into_parts().0,
+            gate: gate.clone(),
+        })
+    }
+
+    fn of(stream: impl AsFd, gate: &SleepGate) -> Result<Self, Failure> {
+        let file = stream.as_fd().try_clone_to_owned();
+        let file = file.map_err(|e| Failure::failed(format!("a pipe can't be had: {e}")))?;
+        Ok(Self {
+            file: file.into(),
+            gate: gate.clone(),
+        })
+    }
+
+    fn wait(&self, what: PollFlags) -> io::Result<()> {
+        let look = Timespec::try_from(LOOK).expect("it is short");
+        loop {
+            if self.gate.token().is_cancelled() {
+                return Err(io::Error::other("it was stopped"));
+            }
+            match poll(&mut [PollFd::new(&self.file, what)], Some(&look)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+}
+
+impl Read for Piped {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.wait(PollFlags::IN)?;
+        self.file.read(buffer)
+    }
+}
+
+impl Write for Piped {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait(PollFlags::OUT)?;
+        self.file.write(&bytes[..bytes.len().min(PIECE)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A line on a terminal that says how far it is. Its drop takes it away.
+struct Progress {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    fn new(what: &'static str, meter: Meter) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let show = move || {
+            let mut looks = 0;
+            while !over.load(Ordering::Acquire) {
+                std::thread::park_timeout(LOOK);
+                looks += 1;
+                if looks > SOON {
+                    let (done, all) = meter.read();
+                    let [done, all] = [done, all].map(|bytes| bytes >> 20);
+                    eprint_line(&format!("{what}: {done} of {all} MiB"));
+                }
+            }
+            if looks > SOON {
+                eprint_line("");
+            }
+        };
+        let thread = io::stderr().is_terminal().then(|| std::thread::spawn(show));
+        Self { is_over, thread }
+    }
+}
+
+fn eprint_line(text: &str) {
+    // That nobody sees it is no reason to stop.
+    let _unseen = write!(io::stderr(), "\r{text}\x1b[K");
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _panicked = thread.join();
+        }
+    }
 }

@@ -1,13 +1,13 @@
-//! `rlm man`: pages of a manual, made of the command line's own description.
+//! `rlm man` and `rlm completions`: pages of a manual, and a script for a shell, made of the command line's own description.
 
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Command;
+use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use crate::args::ManArgs;
-use crate::command::completions::visible;
+use crate::args::{Args, CompletionsArgs, ManArgs};
 use crate::command::written;
 use crate::exit::{Code, Failure};
 
@@ -100,4 +100,28 @@ fn escaped(line: &str) -> String {
         true => format!(r"\&{line}"),
         false => line,
     }
+}
+
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut visible(), "rlm", &mut script);
+    Ok(written(&script))
+}
+
+/// Returns the command line without what is hidden, which a generator would show.
+pub(crate) fn visible() -> Command {
+    let whole = Args::command();
+    let shown = whole.get_subcommands().filter(|it| !it.is_hide_set());
+    let mut command = Command::new("rlm")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(whole.get_arguments().cloned())
+        .subcommands(shown.cloned())
+        .disable_help_subcommand(true);
+    if let Some(about) = whole.get_about() {
+        command = command.about(about.clone());
+    }
+    if let Some(after) = whole.get_after_help() {
+        command = command.after_help(after.clone());
+    }
+    command.subcommand_required(true)
 }

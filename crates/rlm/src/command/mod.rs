@@ -1,10 +1,8 @@
 //! One file a command, and what several need: `meant` finds the run, `live` reaches one that a process has.
 
-pub(crate) mod alive;
 pub(crate) mod attach;
 pub(crate) mod checkpoints;
 pub(crate) mod clean;
-pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod demo;
@@ -14,7 +12,6 @@ pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod man;
 mod meant;
-pub(crate) mod ps;
 pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;

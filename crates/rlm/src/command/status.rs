@@ -1,30 +1,29 @@
-//! `rlm status`: where runs stand, whether they live or not.
+//! `rlm status` with its liveness probe, and `rlm ps`: where runs are, whether they live or not.
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use rlm_store::Project;
+use rlm_store::{Project, RunEntry};
 
-use crate::alive::Life;
-use crate::alive::is_live;
-use crate::args::ManyArgs;
-use crate::command::alive::{self};
+use crate::alive::{LOOK, Life, is_live};
+use crate::args::{ManyArgs, PsArgs};
 use crate::command::meant;
 use crate::exit::{Code, Failure};
 use crate::hint::rlm;
-use crate::output;
-use crate::render::{Status, print};
+use crate::render::{Live, Status, json_line, print};
+use crate::{index, output};
 
 pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Failure> {
     let mut damaged = false;
     let (project, runs) = meant::named_or_all(Project::find(directory)?, args)?;
     if let ([run], true) = (runs.as_slice(), args.alive) {
-        return alive::execute(&project, run);
+        return probe(&project, run);
     }
     let now = jiff::Timestamp::now();
     let shown = runs.iter().map(|run| {
         damaged |= run.head.is_err() || run.loss.is_some();
-        let life = is_live(run).then(|| Life::of(&project, &run.id, crate::alive::LOOK));
+        let life = is_live(run).then(|| Life::of(&project, &run.id, LOOK));
         Status::of(run, life.as_ref(), now)
     });
     if runs.len() > 1 && !args.json {
@@ -36,4 +35,66 @@ pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Fai
         let _gone = { shown }.find(|status| !print(args.json, status));
     }
     Ok(Code::of_state(damaged && args.run.is_some()).into())
+}
+
+/// How long a run may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks the process that has the run whether its loop turns.
+fn probe(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
+    let id = &run.id;
+    let dead = |why: &str| Failure::failed(format!("run `{id}` {why}"));
+    if !is_live(run) {
+        return Err(dead("is not alive: no process has it"));
+    }
+    if let Some(trouble) = Life::of(project, id, PATIENCE).trouble() {
+        return Err(dead(&trouble));
+    }
+    output::line(&format!("run {id} is alive"));
+    Ok(Code::Done.into())
+}
+
+pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
+    let own = own(directory);
+    let live = match args.all {
+        // They are found from anywhere, also where no project can be.
+        true => index::live(),
+        false => own?,
+    };
+    if live.is_empty() && !args.json {
+        let elsewhere = index::live().len();
+        let hint = match elsewhere {
+            0 => format!(
+                "`{} status` shows all, `rlm run --help` how to start one",
+                rlm()
+            ),
+            some => format!("{some} elsewhere: {} ps --all", rlm()),
+        };
+        anstream::eprintln!("no run of this project is live; {hint}");
+        return Ok(Code::Done.into());
+    }
+    let now = jiff::Timestamp::now();
+    let mut shown = live.iter().map(|(project, run)| {
+        let holder = project.holder(&run.id);
+        let life = Life::of(project, &run.id, LOOK);
+        Live::of(project.root(), run, holder.as_ref(), &life, now)
+    });
+    if args.json {
+        // Who has read enough is told no more.
+        let _gone = shown.all(|live| output::line(&json_line(&live)));
+        return Ok(Code::Done.into());
+    }
+    let shown: Vec<_> = shown.collect();
+    let list = Live::list(&shown, args.all, rlm_terminal::columns());
+    output::line(&list);
+    Ok(Code::Done.into())
+}
+
+/// Returns the live runs of the project at `directory`.
+fn own(directory: &Path) -> Result<Vec<(Project, RunEntry)>, Failure> {
+    let here = Project::find(directory)?;
+    let mut own = here.runs()?;
+    own.retain(is_live);
+    index::heal(&here, &own);
+    Ok(own.into_iter().map(|run| (here.clone(), run)).collect())
 }

@@ -1,20 +1,21 @@
 //! A file of settings: what it says, where each thing stands in it, and what is wrong with it.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent_drivers::mcp::without_value;
+use agent_drivers::mcp::{McpServers, without_value};
 use loop_state::MAX_PHASES;
 use rlm_store::state_dir;
 use serde::Deserialize;
 use toml::Value;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use super::keys::{Of, Whose};
-use super::read::{FILE_NAME, content};
-use super::settings::{self, Config};
-use super::tree::{Origin, Tree};
+use crate::config::keys::{Of, Whose};
+use crate::config::settings;
+use crate::config::settings::Config;
+use crate::config::tree::{Origin, Tree};
 use crate::exit::Failure;
 
 /// Far more than a person writes.
@@ -270,4 +271,53 @@ pub(super) fn of_user() -> Option<PathBuf> {
         .flatten()
         .find(|place| place.is_absolute())?;
     Some(place.join("rlm/config.toml"))
+}
+
+pub(crate) const FILE_NAME: &str = "rlm.toml";
+const MAX_MCP_BYTES: u64 = 1 << 20;
+
+/// Reads a variable of the environment.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
+}
+
+/// Reads the MCP servers of a project.
+pub(crate) fn read_mcp(path: &Path) -> Result<McpServers, Failure> {
+    let shown = path.display();
+    let Some(text) = content(path, MAX_MCP_BYTES)? else {
+        let what =
+            format!("`{shown}` is not there; write it, or take mcp-config out of {FILE_NAME}");
+        return Err(Failure::usage(what));
+    };
+    McpServers::from_json(&text).map_err(|e| Failure::usage(format!("`{shown}`, {e}")))
+}
+
+/// Reads a whole file; `None` if there is none.
+pub(super) fn content(path: &Path, most: u64) -> Result<Option<String>, Failure> {
+    let refuse = |why: String| Err(Failure::usage(format!("`{}` {why}", path.display())));
+    let file = match state_dir::open_named(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Ok(None) => return refuse("is not a file; move it away".into()),
+        Ok(Some(file)) => Ok(file),
+        Err(e) => Err(e),
+    };
+    let read = file.and_then(|file| {
+        let bytes = file.metadata()?.len();
+        let mut text = String::new();
+        if bytes > most {
+            return Ok((bytes, text));
+        }
+        let read = file.take(most + 1).read_to_string(&mut text)?;
+        Ok((read as u64, text))
+    });
+    match read {
+        Ok((bytes, _)) if bytes > most => {
+            refuse(format!("has {bytes} bytes; at most {most} are read"))
+        }
+        Ok((_, text)) => Ok(Some(text)),
+        Err(e) => refuse(format!(
+            "can't be read: {}; mend it or move it away",
+            e.kind()
+        )),
+    }
 }

@@ -30,10 +30,10 @@ use rlm_terminal::PressActions;
 use super::keys::{
     Fallback, Key, Kind, Of, Whose, kebab, name_of, option, section, settings, toml, type_kind,
 };
-use super::limits::Live;
 use super::values::{AcpSection, Bytes, PhaseName, Time, Tokens, Usd, Value, one_of, path_as_text};
 use crate::agents::AgentKind;
-use crate::occasion::Occasion;
+use crate::config::Occasion;
+use crate::config::values::Live;
 
 // Defaults that others need too.
 pub(crate) const DEFAULT_PROMPT: &str = "PROMPT.md";

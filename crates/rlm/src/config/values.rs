@@ -1,8 +1,9 @@
-//! The types that settings have: how a file and an option write them, and what the schema says of them.
+//! The types that settings have: how a file and an option write them, what the schema says of them, and how they change while a run goes on.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,17 +14,17 @@ use agent_drivers::mcp::McpServers;
 use agent_drivers::{Hidden, OptionKey, OptionKind};
 use agent_duplex::Permissions;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use loop_state::{Autonomy, SessionPolicy};
+use loop_state::{Autonomy, RuleChange, SessionPolicy};
 use rlm_store::Leftovers;
 use rlm_terminal::PressActions;
 use rlm_text::{bytes, duration, money};
 use serde::de::value::{Error, StringDeserializer};
-use serde::de::{self, DeserializeOwned, IntoDeserializer, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::de::{DeserializeOwned, IntoDeserializer, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::keys::{self, Kind};
 use crate::agents::AgentKind;
-use crate::occasion::Occasion;
+use crate::config::keys;
+use crate::config::keys::Kind;
 
 /// A type that a setting can have.
 pub(crate) trait Value {
@@ -255,6 +256,108 @@ impl AcpSection {
             auth_method: self.auth_method,
             env: self.env,
             env_allow: self.env_allow,
+        }
+    }
+}
+
+/// The rule that a setting changes while a run goes on. `V` is its value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Live<V> {
+    Value(fn(V) -> RuleChange),
+    /// `none` takes the limit away.
+    OrNone(fn(Option<V>) -> RuleChange),
+    /// Only a person changes it: a file can't say whether a person is asked.
+    ByPerson(fn(V) -> RuleChange),
+}
+
+impl<V> Live<V> {
+    /// Reads what a person sets it to.
+    pub(super) fn read<T>(self, text: &str) -> Result<RuleChange, String>
+    where
+        T: Value + FromStr<Err: Display> + Into<V>,
+    {
+        let value = || {
+            let value = text.parse::<T>().map_err(|e| match T::KIND {
+                Kind::Count(least) => {
+                    format!("`{text}` is no number from {least} to {}", u32::MAX)
+                }
+                _ => e.to_string(),
+            });
+            value.map(Into::into)
+        };
+        match self {
+            Self::OrNone(change) if text == "none" => Ok(change(None)),
+            Self::OrNone(change) => Ok(change(Some(value()?))),
+            Self::Value(change) | Self::ByPerson(change) => Ok(change(value()?)),
+        }
+    }
+
+    /// Returns the change to what a file says.
+    pub(super) fn said(self, said: Option<impl Into<V>>) -> Option<RuleChange> {
+        let value = said?.into();
+        match self {
+            Self::Value(change) => Some(change(value)),
+            Self::OrNone(change) => Some(change(Some(value))),
+            Self::ByPerson(_) => None,
+        }
+    }
+
+    pub(super) const fn follows_files(&self) -> bool {
+        !matches!(self, Self::ByPerson(_))
+    }
+}
+
+/// What a command can be told of. The words are those of `notify-on`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Occasion {
+    Started,
+    Resumed,
+    Iteration,
+    Failure,
+    Phase,
+    Limit,
+    Retry,
+    Paused,
+    Review,
+    Question,
+    Ended,
+}
+
+impl Occasion {
+    /// What is told where nobody says what: that a person is needed, that the run waits for hours, and that it is over.
+    pub(crate) const DEFAULT: [Self; 4] = [Self::Review, Self::Question, Self::Limit, Self::Ended];
+
+    pub(crate) fn name(self) -> String {
+        use clap::ValueEnum as _;
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    use crate::config::{Config, LIMITS};
+
+    #[test]
+    fn every_rule_that_a_live_run_takes_has_a_key_here() {
+        let e = serde_json::from_str::<RuleChange>(r#"{"key": "no-such-rule"}"#).unwrap_err();
+        let e = e.to_string();
+        let taken: BTreeSet<_> = e.split('`').skip(3).step_by(2).collect();
+        assert_eq!(taken, LIMITS.iter().map(|limit| limit.key).collect());
+    }
+
+    #[test]
+    fn what_is_set_and_what_a_file_says_is_the_same_change() {
+        for limit in LIMITS.iter().filter(|limit| limit.key != "autonomy") {
+            let file: Config = toml::from_str(&format!("{} = 7", limit.key)).unwrap();
+            let change = (limit.read)("7").unwrap();
+            assert_eq!((limit.said)(&file), Some(change));
+            assert_eq!(serde_json::to_value(change).unwrap()["key"], limit.key);
+            assert_eq!((limit.said)(&Config::default()), None);
         }
     }
 }

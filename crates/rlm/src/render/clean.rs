@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::hint::quoted;
 use crate::render::git::remove_branch;
-use crate::render::style;
+use crate::render::lines;
 
 /// A run, and what becomes of it.
 #[derive(Debug)]
@@ -166,7 +166,7 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
 }
 
 fn line(it: &Cleaning) -> String {
-    let state = styled(style::of_state(it.state), style::state(it.state));
+    let state = styled(lines::of_state(it.state), lines::state(it.state));
     let why = it
         .why
         .as_deref()

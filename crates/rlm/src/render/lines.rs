@@ -1,7 +1,11 @@
-//! Single lines: warnings, failures, records of a transcript, JSON.
+//! What several displays share: single lines, how a state looks, ages and sizes.
 
-use rlm_store::Record;
-use rlm_terminal::style::{BAD, DIM, MIND, styled};
+use std::time::{Duration, SystemTime};
+
+use anstyle::Style;
+use loop_state::Timestamp;
+use rlm_store::{Record, RunState};
+use rlm_terminal::style::{BAD, DIM, GOOD, MIND, styled};
 use rlm_text::escape::plain;
 
 use crate::exit::Failure;
@@ -49,4 +53,83 @@ pub(crate) fn json_line(value: &impl serde::Serialize) -> String {
     rlm_text::escape::json_escaped(
         serde_json::to_string(value).expect("what is rendered is plain data"),
     )
+}
+
+/// Returns how the state of a run looks: what works is green, what waits for a person yellow, what broke red.
+pub(crate) fn of_state(state: RunState) -> Style {
+    match state {
+        RunState::Running => GOOD,
+        RunState::Paused => MIND,
+        RunState::Crashed | RunState::Damaged => BAD,
+        RunState::Stopped => Style::new(),
+        _ => DIM,
+    }
+}
+
+/// Returns the word for the state of a run, as its JSON has it.
+pub(crate) fn state(state: RunState) -> String {
+    format!("{state:?}").to_lowercase()
+}
+
+/// How long ago something was, in whole seconds; what lies in the future of this clock is new.
+pub(super) fn age(at: Timestamp, now: jiff::Timestamp) -> u64 {
+    let now = Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
+    now.since(at).as_secs()
+}
+
+pub(super) fn stamp(time: SystemTime) -> Timestamp {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    Timestamp(u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX))
+}
+
+pub(super) fn ago(seconds: u64) -> String {
+    format!(
+        "{} ago",
+        rlm_text::duration::show(Duration::from_secs(seconds))
+    )
+}
+
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{} KiB", bytes.div_ceil(1024)),
+        _ => format!("{} MiB", bytes.div_ceil(1_048_576)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s21c_a_time_in_the_future_is_new() {
+        let now = jiff::Timestamp::from_second(1_000).unwrap();
+        assert_eq!(age(Timestamp(999_000), now), 1);
+        assert_eq!(age(Timestamp(1_000_001), now), 0);
+        assert_eq!(age(Timestamp(u64::MAX), now), 0);
+        assert_eq!(
+            age(Timestamp(0), jiff::Timestamp::from_second(-1).unwrap()),
+            0
+        );
+        assert_eq!(
+            stamp(SystemTime::UNIX_EPOCH - Duration::from_secs(1)),
+            Timestamp(0)
+        );
+        assert_eq!(ago(3_700), "1h1m40s ago");
+    }
+
+    #[test]
+    fn sizes_are_never_said_to_be_smaller_than_they_are() {
+        let sizes = [0, 1023, 1024, 1025, 1 << 20, (1 << 20) + 1, u64::MAX].map(size);
+        let expected = [
+            "0 B",
+            "1023 B",
+            "1 KiB",
+            "2 KiB",
+            "1 MiB",
+            "2 MiB",
+            "17592186044416 MiB",
+        ];
+        assert_eq!(sizes, expected);
+    }
 }

@@ -21,8 +21,8 @@ use crate::alive::Life;
 use crate::hint::quoted;
 use crate::hint::rlm;
 use crate::render::event::whole;
+use crate::render::lines;
 use crate::render::status::working;
-use crate::render::style;
 
 /// One step of what becomes of a request.
 #[derive(Debug, Serialize)]
@@ -221,7 +221,7 @@ impl Live {
         let phase = self.standing.as_ref().filter(|said| said.phases > 1);
         vec![
             Cell::new(plain(self.run.as_str())),
-            Cell::styled(style::state(self.state), style::of_state(self.state)),
+            Cell::styled(lines::state(self.state), lines::of_state(self.state)),
             word(phase.map(|said| plain(&said.phase).replace(' ', "_"))),
             word(self.iteration.map(|it| it.to_string())),
             word(self.age_s.map(age)),

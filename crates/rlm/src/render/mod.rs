@@ -2,7 +2,6 @@
 
 mod agent;
 mod banner;
-mod changes;
 mod checkpoints;
 mod clean;
 mod config;
@@ -19,12 +18,10 @@ mod programs;
 mod redo;
 mod screen;
 mod status;
-mod style;
 
 use crate::output;
 
 pub(crate) use banner::{Beginning, Starts, may};
-pub(crate) use changes::{Change, changes};
 pub(crate) use checkpoints::{Export, Fork, Import, List, Shown, Verified, cut_words};
 pub(crate) use clean::{Cleaning, Fate, cleaned};
 pub(crate) use config::Configuration;
@@ -32,15 +29,14 @@ pub(crate) use doctor::{AgentHealth, Check, Findings, Health, LoggedIn};
 pub(crate) use dry_run::DryRun;
 pub(crate) use git::OwnTree;
 pub(crate) use level::Level;
-pub(crate) use lines::{failure, json_line, record, streamed, warning};
+pub(crate) use lines::{failure, json_line, record, state, streamed, warning};
 pub(crate) use live::{Live, Told};
 pub(crate) use notify::{heartbeat, occasion, telling};
 pub(crate) use phases::Phases;
-pub(crate) use programs::visible;
+pub(crate) use programs::{Change, changes, visible};
 pub(crate) use redo::Redo;
 pub(crate) use screen::{EndWords, KILLED, Screen, ended_elsewhere, left, now};
 pub(crate) use status::Status;
-pub(crate) use style::state;
 
 /// Prints one thing for people or programs, and returns whether anybody still reads.
 pub(crate) fn print<T: serde::Serialize + std::fmt::Display>(json: bool, what: &T) -> bool {

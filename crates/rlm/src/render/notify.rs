@@ -11,9 +11,9 @@ use rlm_text::money;
 use rlm_text::time::utc;
 use serde_json::{Value, json};
 
+use crate::config::Occasion;
 use crate::exit::Code;
 use crate::hint::go_on;
-use crate::occasion::Occasion;
 
 /// Says which occasion a moment is, if it is one.
 pub(crate) fn occasion(moment: &Moment<'_>) -> Option<Occasion> {

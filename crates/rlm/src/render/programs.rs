@@ -1,7 +1,14 @@
-//! What a run starts, a line each: a command is shown whole and on one line, and nothing in it can hide a part of it.
+//! What a run starts, and what of its saved settings is replaced when it continues, a line each: a command is shown whole and on one line, and
+//! nothing in it can hide a part of it.
 
-use rlm_store::{Program, ProgramKind};
+use std::fmt;
+
+use rlm_store::{PhaseSettings, Program, ProgramKind, Settings};
 use rlm_text::escape::is_hidden;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::saved;
 
 /// Returns a line for each.
 pub(crate) fn lines(programs: &[Program]) -> Vec<String> {
@@ -48,11 +55,123 @@ pub(crate) fn visible(command: &str) -> String {
     shown
 }
 
+/// A setting that is replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Change {
+    /// The phase; none for one of the whole run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<String>,
+    key: String,
+    /// What was saved; none where nothing was.
+    before: Option<String>,
+    /// What counts now; none where nothing does.
+    now: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = self.phase.as_ref().map(|phase| format!("{phase}: "));
+        let value = |value: &Option<String>| {
+            let value = value.as_deref();
+            visible(value.unwrap_or("nothing"))
+        };
+        let (before, now) = (value(&self.before), value(&self.now));
+        write!(
+            f,
+            "{}{}: {before} -> {now}",
+            visible(&phase.unwrap_or_default()),
+            self.key
+        )
+    }
+}
+
+/// The settings that the list of programs shows better.
+const PROGRAMS: [&str; 4] = ["agent", "gates", "mcp_servers", "until"];
+
+/// Returns what differs: each program, and each other setting.
+pub(crate) fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
+    let mut all = of_programs(&before.programs(), &now.programs());
+    let (old, new) = (saved::run_json(before), saved::run_json(now));
+    all.extend(of_values(None, &old, &new));
+    for phase in &now.phases {
+        let same = |it: &&PhaseSettings| it.name == phase.name;
+        let Some(was) = before.phases.iter().find(same) else {
+            continue;
+        };
+        let name = Some(phase.name.clone());
+        let (old, new) = (saved::phase_json(was), saved::phase_json(phase));
+        all.extend(of_values(name.clone(), &old, &new));
+        let mut note = |key: &str, before: Option<&str>, now: Option<&str>| {
+            if before != now {
+                all.push(Change {
+                    phase: name.clone(),
+                    key: key.into(),
+                    before: before.map(Into::into),
+                    now: now.map(Into::into),
+                });
+            }
+        };
+        note(
+            "model",
+            was.agent.model.as_deref(),
+            phase.agent.model.as_deref(),
+        );
+        let is_shown = |agent: &Value| agent["agent"].to_string();
+        let hidden = was.agent != phase.agent && is_shown(&old) == is_shown(&new);
+        let hidden = hidden || was.mcp_servers != phase.mcp_servers;
+        if hidden && of_programs(&before.programs(), &now.programs()).is_empty() {
+            note("agent", Some("values that are not shown"), Some("others"));
+        }
+    }
+    all
+}
+
+/// Returns the programs that only one of two lists has. One that takes the place of one of its kind is one change with it.
+fn of_programs(before: &[Program], now: &[Program]) -> Vec<Change> {
+    let gone = before.iter().filter(|it| !now.contains(it));
+    let mut new: Vec<&Program> = now.iter().filter(|it| !before.contains(it)).collect();
+    let change = |before: Option<&Program>, now: Option<&Program>| {
+        let it = before.or(now)?;
+        Some(Change {
+            phase: it.phase.clone(),
+            key: it.what.name().into(),
+            before: before.map(|it| it.command.clone()),
+            now: now.map(|it| it.command.clone()),
+        })
+    };
+    let mut all = Vec::new();
+    for gone in gone {
+        let same = |it: &&Program| (&it.phase, it.what) == (&gone.phase, gone.what);
+        let at = new.iter().position(same);
+        all.extend(change(Some(gone), at.map(|at| new.remove(at))));
+    }
+    all.extend(new.into_iter().filter_map(|it| change(None, Some(it))));
+    all
+}
+
+fn of_values(phase: Option<String>, before: &Value, now: &Value) -> Vec<Change> {
+    let text = |value: &Value| match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
+    let members = now.as_object().into_iter().flatten();
+    let members = members.filter(|(key, _)| *key != "phases" && !PROGRAMS.contains(&key.as_str()));
+    members
+        .filter(|(key, now)| before[key.as_str()] != **now)
+        .map(|(key, now)| Change {
+            phase: phase.clone(),
+            key: key.clone(),
+            before: text(&before[key.as_str()]),
+            now: text(now),
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use rlm_store::ProgramKind;
-
     use super::*;
+    use rlm_store::ProgramKind;
 
     #[test]
     fn h6_no_character_hides_a_part_of_a_command() {

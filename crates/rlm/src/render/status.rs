@@ -21,8 +21,8 @@ use crate::alive::Life;
 use crate::hint::go_on;
 use crate::hint::rlm;
 use crate::render::banner::may;
+use crate::render::lines;
 use crate::render::live::column;
-use crate::render::style::{self};
 use crate::render::{Phases, Redo};
 
 /// One run; the text and the JSON say the same.
@@ -228,7 +228,7 @@ impl Status {
         let now = now.or_else(|| self.notes.first().cloned());
         vec![
             Cell::new(plain(&self.run)),
-            Cell::styled(style::state(self.state), style::of_state(self.state)),
+            Cell::styled(lines::state(self.state), lines::of_state(self.state)),
             word(detail.and_then(|d| d.phases.name())),
             word(detail.map(|d| d.iteration.to_string())),
             word(
@@ -370,7 +370,7 @@ fn wished(run: &RunEntry, m: &loop_state::Head) -> &'static str {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = styled(style::of_state(self.state), style::state(self.state));
+        let state = styled(lines::of_state(self.state), lines::state(self.state));
         write!(f, "{}  {state}", styled(BOLD, plain(&self.run)))?;
         if let Some(d) = &self.detail {
             write!(

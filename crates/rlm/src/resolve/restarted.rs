@@ -18,7 +18,6 @@ use super::sketch;
 use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
 use crate::config::{self, Config, LIMITS, Layers, Tree};
-use crate::drivers;
 use crate::exit::Failure;
 use crate::hint::quoted;
 use crate::hint::rlm;
@@ -143,7 +142,7 @@ fn over(
     saved::apply_to_phase(&config, phase);
     let place = tree.file_of(AgentKind::of(&phase.agent).name());
     let place = place.map_or_else(|| line.root.join(config::FILE_NAME), Path::to_path_buf);
-    drivers::check_phase(phase, &place)?;
+    agents::check_phase(phase, &place)?;
     phase.prompt = prompt_of(line, tree, at, &phase.prompt, refused)?;
     // A refused program need not exist.
     if refused.is_empty() {

@@ -13,7 +13,6 @@ use super::checks::{
 };
 use crate::agents::{self, AgentKind};
 use crate::config::{self, Config, DEFAULT_IDLE_TIMEOUT, Layers};
-use crate::drivers;
 use crate::exit::Failure;
 use crate::saved;
 
@@ -78,7 +77,7 @@ fn resumed_phase(given: &Given<'_>, phase: &mut PhaseSettings, at: &Path) -> Res
     );
     saved::apply_to_phase(args, phase);
     if changes {
-        drivers::check_phase(phase, &given.root.join(config::FILE_NAME))?;
+        agents::check_phase(phase, &given.root.join(config::FILE_NAME))?;
     }
     agents::find_program(&phase.agent, at)?;
     refuse_missing_variables(&phase.mcp_servers, &phase.agent)?;

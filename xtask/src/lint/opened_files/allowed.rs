@@ -193,7 +193,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It opens /dev/tty.",
     },
     Allowed {
-        file: "crates/rlm/src/command/checkpoints/pipes.rs",
+        file: "crates/rlm/src/command/checkpoints.rs",
         calls: &["fs_err::File::open", "fs_err::metadata"],
         reason: "It opens the input that the user names, which may be a pipe on purpose; Ctrl-C ends the wait.",
     },

@@ -11,7 +11,6 @@ use super::known;
 use super::machine::{self, Seen};
 use crate::agents::{self, AgentKind};
 use crate::config::{self, Config, Layers};
-use crate::drivers;
 use crate::exit::Failure;
 use crate::hint::rlm;
 
@@ -169,7 +168,7 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
         program: program.ok_or_else(|| known::missing(kind, &wanted.to_string_lossy())),
         unrun,
         unset,
-        refused: drivers::check(&agent, &project.root().join(config::FILE_NAME))
+        refused: agents::check(&agent, &project.root().join(config::FILE_NAME))
             .err()
             .map(|refused| refused.message),
         others,

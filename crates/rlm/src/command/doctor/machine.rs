@@ -12,8 +12,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ask::{self, Program, command};
 use super::file_system;
+use crate::agents;
 use crate::config::{self, Layers};
-use crate::drivers;
 use crate::exit::Failure;
 use crate::hint::rlm;
 use crate::render::Health;
@@ -283,7 +283,7 @@ pub(super) fn runs(project: &Project) -> Seen {
 
 /// Tells where agents' sessions are locked against other runs.
 pub(super) fn sessions() -> Seen {
-    match drivers::session_place() {
+    match agents::session_place() {
         Some((place, _)) => (Health::Ok, format!("locked in {}", place.display())),
         None => (
             Health::Warning,

@@ -11,8 +11,8 @@ use rlm_text::escape::plain;
 use rlm_text::time::utc;
 use serde::Serialize;
 
-use super::units::{age, ago, size, stamp};
 use crate::render::Phases;
+use crate::render::lines::{age, ago, size, stamp};
 
 /// How many digits of a commit's name are shown.
 const SHORT: usize = 12;

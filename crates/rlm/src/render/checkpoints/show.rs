@@ -9,8 +9,8 @@ use rlm_text::escape::{json_escaped, plain};
 use rlm_text::time::utc;
 use serde::Serialize;
 
-use super::units::{age, ago};
 use crate::render::Phases;
+use crate::render::lines::{age, ago};
 
 /// How many of the last events are shown.
 const EVENTS: usize = 20;

@@ -9,9 +9,9 @@ use rlm_text::escape::plain;
 use rlm_text::time::utc;
 use serde::Serialize;
 
-use super::units::size;
 use crate::hint::quoted;
 use crate::hint::rlm;
+use crate::render::lines::size;
 
 /// What reading every byte of a run's store came to.
 #[derive(Debug, Serialize)]

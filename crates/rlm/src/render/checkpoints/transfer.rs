@@ -1,0 +1,222 @@
+//! What `rlm checkpoints export`, `import` and `fork` print when they are done: where the run is, what it needs, and how it continues.
+
+use std::fmt;
+use std::path::Path;
+
+use rlm_store::moving::{Arrival, Exported, Forked, Imported};
+use rlm_store::{Program, Worktree};
+use rlm_terminal::style::{MIND, styled};
+use rlm_text::escape::plain;
+use serde::Serialize;
+
+use crate::hint::{go_further, quoted, rlm};
+use crate::render::lines::size;
+use crate::render::programs::line;
+
+/// A run that was exported; the text and the JSON say the same.
+#[derive(Debug, Serialize)]
+pub(crate) struct Export {
+    run: String,
+    /// `null` for standard output.
+    file: Option<String>,
+    bytes: u64,
+    /// Whether the run is sealed here.
+    moved: bool,
+    git_commit: Option<String>,
+    branch: Option<String>,
+    notes: Vec<String>,
+    /// The command for the other machine.
+    next: String,
+}
+
+impl Export {
+    pub(crate) fn of(exported: &Exported, file: Option<&Path>) -> Self {
+        let file = file.map(|file| file.display().to_string());
+        let name = file.as_deref().map_or_else(|| "-".into(), quoted);
+        Self {
+            run: exported.run.to_string(),
+            bytes: exported.bytes,
+            moved: !exported.copy,
+            git_commit: exported.commit.clone(),
+            branch: exported.branch.clone(),
+            notes: exported.notes.clone(),
+            next: format!("rlm checkpoints import {name}"),
+            file,
+        }
+    }
+}
+
+impl fmt::Display for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let run = plain(&self.run);
+        let file = self.file.as_deref().unwrap_or("standard output");
+        writeln!(f, "run {run} is in {}, {}", plain(file), size(self.bytes))?;
+        if let Some(commit) = &self.git_commit {
+            let short = commit.get(..12).unwrap_or(commit);
+            let branch = self.branch.as_deref().unwrap_or("no branch");
+            writeln!(f, "  git     {short}, {}", plain(branch))?;
+        }
+        for note in &self.notes {
+            writeln!(f, "  note    {}", plain(note))?;
+        }
+        match self.moved {
+            true => writeln!(
+                f,
+                "  here    sealed as moved; to go on here all the same: {} resume {run} --force",
+                rlm()
+            )?,
+            false => writeln!(
+                f,
+                "  here    it goes on as it was; the copy gets another name"
+            )?,
+        }
+        write!(f, "  next: on the other machine: {}", plain(&self.next))
+    }
+}
+
+/// A run that was imported; the text and the JSON say the same.
+#[derive(Debug, Serialize)]
+pub(crate) struct Import {
+    run: String,
+    /// The run that it is a copy of.
+    copy_of: Option<String>,
+    arrival: Arrival,
+    directory: String,
+    git_commit: Option<String>,
+    branch: Option<String>,
+    /// All that a resume starts.
+    programs: Vec<Program>,
+    /// What a new run in the same place would start besides, because the `rlm.toml` there names it.
+    programs_of_file: Vec<Program>,
+    /// What it needs and is not here.
+    missing: Vec<String>,
+    notes: Vec<String>,
+    next: String,
+    #[serde(skip)]
+    is_over: bool,
+}
+
+impl Import {
+    pub(crate) fn of(
+        imported: &Imported,
+        programs: Vec<Program>,
+        programs_of_file: Vec<Program>,
+        unread: Option<String>,
+    ) -> Self {
+        let head = &imported.head;
+        let end = head.machine.end.as_ref().map(|end| &end.reason);
+        let next = match end {
+            Some(reason) => go_further(&head.run, reason),
+            None => Some(format!("{} resume {}", rlm(), head.run)),
+        };
+        Self {
+            run: head.run.to_string(),
+            copy_of: imported.copy.then(|| imported.from.to_string()),
+            arrival: imported.arrival,
+            directory: head.settings.directory.display().to_string(),
+            git_commit: head.git_commit.clone(),
+            branch: imported.branch.clone(),
+            programs,
+            programs_of_file,
+            missing: imported.missing.clone(),
+            notes: imported.notes.iter().cloned().chain(unread).collect(),
+            is_over: next.is_none(),
+            next: next.unwrap_or_else(|| "nothing: it is over".into()),
+        }
+    }
+}
+
+impl fmt::Display for Import {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let where_it_is = match self.arrival {
+            Arrival::Made => "a repository that was made for it",
+            Arrival::InPlace => "the working tree as it stood",
+            Arrival::Worktree => "a working tree of its own",
+            Arrival::None => "this directory",
+        };
+        write!(f, "run {}", plain(&self.run))?;
+        if let Some(other) = &self.copy_of {
+            write!(f, ", a copy of {},", plain(other))?;
+        }
+        writeln!(f, " is here, in {where_it_is}")?;
+        let branch = self.branch.as_deref();
+        let branch = branch.map_or_else(String::new, |it| format!(", branch {}", plain(it)));
+        writeln!(f, "  in      {}{branch}", plain(&self.directory))?;
+        for program in &self.programs {
+            writeln!(f, "  starts  {}", line(program))?;
+        }
+        for program in &self.programs_of_file {
+            writeln!(f, "  new run {}", line(program))?;
+        }
+        for missing in &self.missing {
+            writeln!(f, "  {} {}", styled(MIND, "missing"), plain(missing))?;
+        }
+        for note in &self.notes {
+            writeln!(f, "  note    {}", plain(note))?;
+        }
+        let look = match self.is_over {
+            true => "",
+            false => "look at what it starts, then: ",
+        };
+        write!(f, "  next: {look}{}", plain(&self.next))
+    }
+}
+
+/// A run that was forked; the text and the JSON say the same.
+#[derive(Debug, Serialize)]
+pub(crate) struct Fork {
+    run: String,
+    parent: String,
+    phase: String,
+    iteration: u32,
+    /// The save of the other run.
+    save: u64,
+    git_commit: String,
+    worktree: Worktree,
+    directory: String,
+    next: String,
+}
+
+impl Fork {
+    pub(crate) fn of(forked: &Forked) -> Self {
+        let head = &forked.head;
+        let parent = head.machine.parent.clone();
+        let parent = parent.expect("a fork has a parent");
+        // Where the other run had come to its end there may be nothing left to do by the same limits.
+        let ended = forked.ended.as_ref();
+        let more = ended.and_then(|reason| go_further(&head.run, reason));
+        Self {
+            run: head.run.to_string(),
+            parent: parent.run,
+            phase: forked.phase.clone(),
+            iteration: parent.iteration,
+            save: parent.seq,
+            git_commit: forked.commit.clone(),
+            worktree: forked.worktree.clone(),
+            directory: head.settings.directory.display().to_string(),
+            next: more.unwrap_or_else(|| format!("{} resume {}", rlm(), head.run)),
+        }
+    }
+}
+
+impl fmt::Display for Fork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = self.git_commit.get(..12).unwrap_or(&self.git_commit);
+        let tree = self.worktree.path.display().to_string();
+        writeln!(
+            f,
+            "run {} goes on after iteration {} of {} ({}), from commit {short}",
+            plain(&self.run),
+            self.iteration,
+            plain(&self.parent),
+            plain(&self.phase),
+        )?;
+        writeln!(
+            f,
+            "  tree    {}, branch {}",
+            plain(&tree),
+            plain(&self.worktree.branch)
+        )?;
+        write!(f, "  next: {}", plain(&self.next))
+    }
+}
