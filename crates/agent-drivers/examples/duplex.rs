@@ -1,8 +1,8 @@
-//! A conversation with an agent that speaks Claude Code's stream-json, a person's lines on one side and its events on the other.
+//! A conversation with Claude Code: a person types lines, and the program prints the events of the agent.
 //!
 //! `cargo run -p agent-drivers --example duplex -- claude --model=sonnet` starts the program `claude` that is on the `PATH`.
-//! A line that is typed is said to the agent at once, also while it works; after a question it is the answer; an empty one interrupts the turn.
-//! Ctrl-D waits for what was said and ends everything. So does Ctrl-C, at once: the guard sees to it.
+//! The program sends each line to the agent at once, also during a turn. After a permission request a line is the answer. An empty line interrupts the turn.
+//! Ctrl-D waits for the open answers and ends everything. Ctrl-C ends everything at once: the guard kills the process tree.
 #![expect(clippy::print_stdout, reason = "a program for a terminal")]
 
 use std::cell::{Cell, RefCell};
@@ -72,7 +72,7 @@ async fn talk(program: Vec<OsString>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the lines of the standard input as they come.
+/// Returns the lines of standard input as they arrive.
 fn typed() -> mpsc::Receiver<String> {
     let (lines, typed) = mpsc::channel(1);
     thread::spawn(move || {
@@ -94,7 +94,7 @@ async fn say(
             conversation.answer(&ask.id, decision).await
         }
         (None, "") => {
-            drop(conversation.interrupt(Queued::Keep)); // asked for at once; its end is read
+            drop(conversation.interrupt(Queued::Keep)); // returns at once; `hear` reads the end of the turn
             Ok(())
         }
         (None, _) => conversation.send(Input::new(line)).map(drop),
@@ -108,16 +108,16 @@ async fn deny(conversation: &Conversation, ask: &Ask) -> Result<(), agent_duplex
         .await
 }
 
-/// What the agent wants to know.
+/// The permission requests of the agent that have no answer yet.
 #[derive(Default)]
 struct Asks {
     open: RefCell<VecDeque<Ask>>,
-    /// Whether nobody types any more.
+    /// Whether standard input has ended.
     nobody: Cell<bool>,
 }
 
 impl Asks {
-    /// Shows what the agent does; returns what it asks when nobody is there to answer.
+    /// Prints an event. Returns a permission request that no person can answer any more.
     fn hear(&self, event: Event) -> Option<Ask> {
         match event {
             Event::TextDelta(text) => print!("{text}"),

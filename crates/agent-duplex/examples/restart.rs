@@ -1,7 +1,7 @@
-//! An agent dies in the middle of its answer; the next one goes on in its session, and everybody is told what became of what.
+//! An agent dies in the middle of its answer. The next agent continues in its session, and each input gets a report of its fate.
 //!
-//! `cargo run -p agent-duplex --example restart --features test-util` ends by itself, after a second. The agents are played by scripts; a real one
-//! takes another driver, and nothing else.
+//! `cargo run -p agent-duplex --example restart --features test-util` ends by itself, after a second. The agents follow scripts; a real agent
+//! needs another driver, and nothing else.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Error> {
 
 pub(crate) async fn run() -> Result<(), Error> {
     let dies = Script::new().session("s1").message().begin();
-    let dies = dies.say("Let me look at the").over(); // its output ends here, and nothing says that the turn does
+    let dies = dies.say("Let me look at the").over(); // the output ends here, without an end of the turn
     let answers = Script::new().message().begin();
     let answers = answers.say("It is in parse.rs.").end(EndReason::Completed);
     let driver = ScriptedDriver::new(Capabilities::none().with(Capability::Resume));
@@ -26,7 +26,7 @@ pub(crate) async fn run() -> Result<(), Error> {
     let options = ConversationOptions::default().with_restart(RestartPolicy::default());
     let (conversation, mut primary) = Conversation::new(Box::new(driver.clone()), options);
     for question in ["Where is the bug?", "Go on."] {
-        let receipt = conversation.send(Input::new(question))?; // at once, whatever the agent does
+        let receipt = conversation.send(Input::new(question))?; // returns at once, whatever the agent does
         println!("said: {question:?}, receipt {}", receipt.id);
         while let Some(published) = primary.next().await {
             match published.what {

@@ -1,4 +1,4 @@
-//! An agent leaves a daemon behind; the program names it, and ends it.
+//! An agent leaves a daemon behind; the program names the daemon and ends it.
 //!
 //! `cargo run -p agent-subprocess --example tree` ends by itself, at once. Look for `sleep 60` afterwards: it is gone.
 #![expect(clippy::print_stdout, reason = "this is what the example shows")]
@@ -6,7 +6,7 @@
 use agent_subprocess::{AgentCommand, StopPolicy, guard};
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // This program is its own guard; nothing may come before.
+    // This program is its own guard, so this call comes first.
     guard::run_if_guard();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! A service that polls something, and whose every wait can be cut short or ended.
+//! A service that polls a server. A signal can end each of its waits, to poll now or to shut down.
 //!
 //! `cargo run -p cancellable-sleep --example poller --features backon`, then `kill -USR1 PID` (poll now), and `kill PID` or Ctrl-C
 //! (end). Try each in a back-off and between two polls.
@@ -19,8 +19,8 @@ async fn main() -> io::Result<()> {
     let gate = SleepGate::new(); // each task gets a clone, which is the same gate
     listen(gate.clone())?;
 
-    // Where it doesn't matter why a wait ended, `backon` may do it all, with the gate as its sleeper. It is told to stop by `when`,
-    // which it asks after a try: shutdown in a wait costs one try more.
+    // When the reason of a wake-up doesn't matter, `backon` can do all of it, with the gate as its sleeper. `when` stops it. `backon` calls `when`
+    // after a try, so a shutdown during a wait costs one more try.
     let mut tries = 0..;
     let connected = (|| request(tries.next() >= Some(2)))
         .retry(BACK_OFF.with_max_times(5))
@@ -30,7 +30,7 @@ async fn main() -> io::Result<()> {
         .await;
     println!("connect: {connected:?}, shutdown: {}", gate.is_shutdown());
 
-    // A beat at a child gate: shutdown reaches it, a kick ("poll now") doesn't.
+    // A heartbeat at a child gate: shutdown reaches it, a kick ("poll now") doesn't.
     let mut heart = gate.child().interval(Duration::from_secs(2));
     let alive = tokio::spawn(async move {
         while heart.tick().await != Wake::Shutdown {
@@ -47,8 +47,8 @@ async fn main() -> io::Result<()> {
     alive.await.map_err(io::Error::other)
 }
 
-/// Polls until it works or the service ends. Each reason means something else here, so the loop is our own, and `backon` only says how
-/// long to wait.
+/// Polls until a poll succeeds or the service ends. Each reason of a wake-up has another meaning here, so the function has its own loop, and `backon`
+/// computes only the delays.
 pub(crate) async fn poll(gate: &SleepGate, number: usize) {
     let (mut delays, mut tries) = (BACK_OFF.build(), 0..);
     while let Err(error) = request(number % 2 == 1 || tries.next() >= Some(4)).await {
@@ -58,16 +58,16 @@ pub(crate) async fn poll(gate: &SleepGate, number: usize) {
         println!("poll {number}: {why:?}");
         match why {
             Wake::Elapsed => {}
-            Wake::Kicked => delays = BACK_OFF.build(), // there is hope: begin with short waits again
+            Wake::Kicked => delays = BACK_OFF.build(), // somebody expects success: begin with short waits again
             Wake::Shutdown => return,
         }
     }
     println!("poll {number}: news");
 }
 
-/// Makes kicks and shutdown of signals. A kick reaches those who sleep now: in the middle of a request it finds nobody.
+/// Turns signals into kicks and shutdown. A kick ends the sleeps of this moment; during a request it ends none.
 fn listen(gate: SleepGate) -> io::Result<()> {
-    let mut now = signal(SignalKind::user_defined1())?; // before the task, so that none is missed
+    let mut now = signal(SignalKind::user_defined1())?; // before the task starts, so that no signal is lost
     let mut terminate = signal(SignalKind::terminate())?;
     let mut ctrl_c = signal(SignalKind::interrupt())?;
     println!("process {}", process::id());
@@ -84,7 +84,7 @@ fn listen(gate: SleepGate) -> io::Result<()> {
     Ok(())
 }
 
-/// Stands for a request over the network.
+/// Simulates a request over the network.
 async fn request(works: bool) -> Result<(), &'static str> {
     if works { Ok(()) } else { Err("no answer") }
 }

@@ -1,7 +1,7 @@
-//! A state that grows, is saved after each step, and goes on where it was.
+//! A state that grows, is saved after each step, and continues where it was.
 //!
-//! `cargo run -p checkpoint-store --example diary DIR [STEPS]` ends by itself after STEPS, 10 unless told. Run it again: it goes on. Let it take
-//! 100000, kill it with `kill -9`, and run it again: what it had called saved is there. Start it twice at once: the second one is told who has it.
+//! `cargo run -p checkpoint-store --example diary DIR [STEPS]` ends by itself after STEPS (10 by default). Run it again: it continues. Give it
+//! 100000, kill it with `kill -9`, and run it again: every reported save is there. Start it twice at once: the second one fails and names the first.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::{env, error::Error, path::Path};
@@ -9,7 +9,7 @@ use std::{env, error::Error, path::Path};
 use checkpoint_store::{Meta, Options, Writer, reader};
 use serde::{Deserialize, Serialize};
 
-/// What is written whole with each save, and is therefore small.
+/// The current state. Each save writes all of it, so it is small.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Head {
     steps: u64,
@@ -31,12 +31,12 @@ pub(crate) fn run(dir: &Path, steps: u64) -> checkpoint_store::Result<()> {
         let seq = writer.append(&Head { steps }, &[entry])?; // one write and one sync, however long the diary is
         println!("step {steps} is saved as {seq}");
     }
-    // A chapter of its own, which later saves don't touch.
+    // A phase has its own file, and later saves don't change it.
     let steps = begun + steps;
     let phase = writer.save_phase("day", &Head { steps }, Meta::default())?;
     println!("sealed as {phase}");
 
-    // A reader needs no lock; this one goes back by half.
+    // A reader needs no lock. This one loads the save in the middle.
     let mut saves = Vec::new();
     reader::history(dir, &Options::default(), |seq, head: Head| {
         saves.push((seq, head.steps));

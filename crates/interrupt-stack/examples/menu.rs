@@ -1,9 +1,9 @@
-//! A long job with a menu on Ctrl-C: go on, stop (save, then end) or abort (end at once).
+//! A long job with a menu on Ctrl-C: continue, stop (save, then end) or abort (end at once).
 //!
-//! `cargo run -p interrupt-stack --example menu FILE [SECONDS]` counts, saves to FILE when it ends, and goes on from there the next
-//! time. SECONDS is what the save takes (0 unless told). It begins with a step that has a handler of its own, inside the job's: there the first press
-//! takes the short way, and the next one walks down to the menu. Press Ctrl-C and answer; press it twice, or three times; let the save take
-//! 9 seconds, longer than its deadline; send `SIGTERM` with the menu open. `echo $?` says how it ended: 0 by itself, 130 by Ctrl-C, 143 by `SIGTERM`.
+//! `cargo run -p interrupt-stack --example menu FILE [SECONDS]` counts, saves to FILE when it ends, and continues from there the next
+//! time. SECONDS is the duration of the save (0 by default). The job begins with a warm-up step that has its own handler above the handler of the job. There the
+//! first press shortens the warm-up, and the next press goes down to the menu. Press Ctrl-C and answer; press it twice, or three times; let the save take
+//! 9 seconds, longer than its deadline; send `SIGTERM` with the menu open. `echo $?` prints how the job ended: 0 by itself, 130 by Ctrl-C, 143 by `SIGTERM`.
 
 use std::{env, error::Error, fs, io, io::Write, path::Path, thread, time::Duration};
 
@@ -14,9 +14,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
     let file = arguments.next().ok_or("usage: menu FILE [SECONDS]")?;
     let seconds = arguments.next().map_or(Ok(0), |text| text.parse())?;
-    // Before the runtime, which it doesn't need, and before anything slow: an earlier Ctrl-C has its default effect.
+    // Before anything slow: an earlier Ctrl-C has its default effect. The install needs no runtime.
     let interrupts = Interrupts::builder()
-        .shutdown_deadline(Some(Duration::from_secs(5))) // counts from the beginning of shutdown
+        .shutdown_deadline(Some(Duration::from_secs(5))) // counts from the start of shutdown
         .before_exit(|_| say("out of time: FILE stays as it was"))
         .install()?;
     let runtime = runtime::Builder::new_multi_thread().enable_time().build()?;
@@ -27,15 +27,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         .cause()
         .map_or("it is done".into(), |cause| cause.to_string());
     say(&format!("saving {count}: {why}"));
-    runtime.block_on(save(Path::new(&file), count, seconds))?; // in shutdown, the next press ends it
+    runtime.block_on(save(Path::new(&file), count, seconds))?; // during shutdown, the next press ends the process
     say("saved");
     // Not `exit(130)`: a shell's `for file in a b; do menu $file; done` ends only if the program died by the signal.
     interrupts.cause().map_or(Ok(()), |cause| die_by(cause))
 }
 
-/// Lets the job run, and answers presses meanwhile. Returns how far the job came.
+/// Runs the job and answers presses meanwhile. Returns the count that the job reached.
 pub(crate) async fn run(interrupts: &Interrupts, begun: u32) -> Result<u32, Box<dyn Error>> {
-    // A task of its own, so that it goes on behind the menu. It is not aborted: it ends by itself when its token is cancelled.
+    // A separate task continues behind the menu. It ends by itself when its token is cancelled.
     let mut menu = interrupts.push("job"); // presses come here until it is dropped, or while a handler above it declines them
     let mut job = tokio::spawn(job(begun, interrupts.clone()));
     loop {
@@ -47,16 +47,16 @@ pub(crate) async fn run(interrupts: &Interrupts, begun: u32) -> Result<u32, Box<
                     "a" => die_by(Cause::Press),
                     _ => notice.escalate(), // shutdown: the job ends, and so does the loop
                 },
-                _ = interrupts.cancelled() => {} // Ctrl-C at the menu, or SIGTERM: nobody waits for an answer
+                _ = interrupts.cancelled() => {} // Ctrl-C at the menu, or SIGTERM: don't wait for an answer
             },
         }
     }
 }
 
-/// The job's first step. A press takes the short way; on that already, the step declines, and the press walks down to the handler of the job.
+/// The first step of the job. The first press shortens it. The step declines any later press, which then goes down to the handler of the job.
 pub(crate) async fn warm_up(interrupts: &Interrupts) {
     let mut step = interrupts.push("warm-up"); // above "job" until this function returns
-    let mut work = time::interval(Duration::from_millis(100)); // stands for the work
+    let mut work = time::interval(Duration::from_millis(100)); // simulates the work
     let (mut left, mut is_short) = (50, false);
     while left > 0 && interrupts.cause().is_none() {
         tokio::select! {
@@ -76,15 +76,15 @@ pub(crate) async fn warm_up(interrupts: &Interrupts) {
 async fn job(mut count: u32, interrupts: Interrupts) -> u32 {
     warm_up(&interrupts).await;
     let stop = interrupts.token();
-    let mut work = time::interval(Duration::from_millis(100)); // stands for the work
+    let mut work = time::interval(Duration::from_millis(100)); // simulates the work
     while count < 1_000 && stop.run_until_cancelled(work.tick()).await.is_some() {
         count += 1;
     }
     count
 }
 
-/// Asks until there is an answer; without any more input there is an empty one. A plain thread reads, since a read of standard input
-/// cannot be called off: a runtime that is dropped would wait for `tokio::io::stdin` until somebody presses Enter.
+/// Asks until there is an answer; at the end of the input the answer is empty. A plain thread reads, because a read of standard input
+/// can't be cancelled: dropping the runtime would wait for `tokio::io::stdin` until somebody presses Enter.
 async fn ask() -> String {
     let (answer, answered) = oneshot::channel();
     thread::spawn(move || {
@@ -97,7 +97,7 @@ async fn ask() -> String {
     answered.await.unwrap_or_default()
 }
 
-/// Saves beside the old state and renames, since a hard exit may come at any moment.
+/// Saves beside the old state and renames, because a hard exit may come at any moment.
 async fn save(file: &Path, count: u32, seconds: u64) -> io::Result<()> {
     let beside = file.with_extension("new");
     fs::write(&beside, format!("{count}\n"))?;
@@ -106,7 +106,7 @@ async fn save(file: &Path, count: u32, seconds: u64) -> io::Result<()> {
     fs::rename(beside, file)
 }
 
-/// `println!` panics when the terminal is gone, as it is on `SIGHUP`, and then nothing would be saved.
+/// Prints a line. `println!` panics when the terminal is gone, as after `SIGHUP`, and then nothing would be saved.
 fn say(line: &str) {
     writeln!(io::stdout(), "{line}").ok();
 }

@@ -1,7 +1,7 @@
-//! A run that is stopped after its first iteration, and taken up again by another [`Runner`], as another process would.
+//! Stops a run after its first iteration, and resumes it with another [`Runner`], as another process would.
 //!
-//! `cargo run -p loop-runner --example resume` works in a throw-away directory and ends by itself in a second or two. The agent is a shell script
-//! that writes a line in each turn; the run is done when there are three.
+//! `cargo run -p loop-runner --example resume` works in a temporary directory and ends by itself in a second or two. The agent is a shell script
+//! that writes a line in each turn; the run is finished when there are three lines.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::error::Error;
@@ -17,7 +17,7 @@ use loop_state::{Notice, StopCause, StopRequest, When};
 use rlm_store::{PhaseSettings, Project, PromptSource, RunId, Settings, WorkTree};
 use tokio::sync::mpsc;
 
-/// Reads its prompt, as every agent should, and works.
+/// The agent: it reads its prompt, as every agent should, and writes a line.
 const AGENT: &str = "cat >/dev/null; echo line >> notes; echo wrote a line";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -48,7 +48,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Carries the run out and tells what it tells; asks it to stop when its first iteration has begun, if so wanted.
+/// Executes the run and prints its events. On request, stops the run after its first iteration.
 async fn carry_out(
     runner: Runner,
     mut news: NewsReceiver,
@@ -66,7 +66,7 @@ async fn carry_out(
                     println!("agent: {}", String::from_utf8_lossy(&line.bytes));
                 }
                 News::Run(notice) => {
-                    println!("{notice:?}"); // what this says is on disk
+                    println!("{notice:?}"); // durable: the run saved it before
                     if stop && matches!(notice, Notice::AttemptStarted { .. }) {
                         let (by, when) = (StopCause::Person, When::AfterIteration);
                         let wish = Control::Stop(StopRequest { by, when });
@@ -86,7 +86,7 @@ fn settings(directory: &Path) -> Settings {
     let prompt = PromptSource::Text("Write three lines.".into());
     let mut phase = PhaseSettings::new("main", prompt, AgentConfig::command(argv));
     phase.gates = vec!["test -s notes".into()];
-    phase.until = Some("test $(wc -l < notes) -ge 3".into()); // the loop runs it, not the agent
+    phase.until = Some("test $(wc -l < notes) -ge 3".into()); // the loop runs this check, not the agent
     phase.limits.max_iterations = Some(10);
     let mut settings = Settings::new(directory, vec![phase]);
     settings.limits.max_duration = Some(Duration::from_secs(600));

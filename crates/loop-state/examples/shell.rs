@@ -1,6 +1,6 @@
-//! The smallest shell around the machine: it does the effects in their order, is killed in the middle of a turn, and goes on from what it had saved.
+//! The smallest program around the machine. It does the effects in order, is killed in the middle of a turn, and continues from its last save.
 //!
-//! `cargo run -p loop-state --example shell` ends by itself, at once. The agent is played: the check passes when it has done three turns.
+//! `cargo run -p loop-state --example shell` ends by itself, at once. The agent is simulated: the check passes after three turns.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use loop_state::{CheckResult, Effect, Event, Happening, Head, Machine, PhaseRules, RunLimits};
 use loop_state::{Resume, Rules, StopReason, Timestamp, Tree, TurnOutcome};
 
-/// What outlives a process: the disk, and the work in it.
+/// The things that survive a process: the saved state, and the work.
 #[derive(Default)]
 struct World {
     saved: String,
@@ -20,7 +20,7 @@ struct World {
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let phase = PhaseRules {
         name: "main".into(),
-        until: true, // a check decides when it is done
+        until: true, // a check decides when the phase is finished
         ..PhaseRules::default()
     };
     let rules = Rules {
@@ -49,7 +49,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs until the machine says that it is over, or to the middle of the turn in which this process is killed.
+/// Runs to the end of the run, or to the middle of the turn in which this process is killed.
 fn carry_out(
     world: &mut World,
     mut machine: Machine,
@@ -59,7 +59,7 @@ fn carry_out(
     let mut now = Timestamp(0);
     let mut happened = VecDeque::from([first]);
     loop {
-        // Nothing happened, so time passes: here at once, in a program by a sleep that can be woken.
+        // Nothing happened, so time passes: here at once, in a real program by a sleep that can be woken.
         let what = happened.pop_front().or_else(|| {
             now = machine.next_deadline()?;
             machine.due(now)
@@ -67,7 +67,7 @@ fn carry_out(
         let what = what.ok_or("the machine waits for nothing")?;
         for effect in machine.step(Event { at: now, what }) {
             match effect {
-                // A program writes, syncs, and does nothing further before that is acknowledged.
+                // A real program writes, syncs, and does nothing else before the sync returns.
                 Effect::Save | Effect::SealPhase { .. } => {
                     world.saved = serde_json::to_string(machine.head())?;
                     println!("saved ({} bytes)", world.saved.len());
@@ -89,7 +89,7 @@ fn carry_out(
                 Effect::EndLeftovers => happened.push_back(Happening::Settled(Tree::default())),
                 Effect::Announce(notice) => println!("told: {notice:?}"),
                 Effect::Finish => return Ok(machine.head().end.clone().map(|end| end.reason)),
-                // What comes only of gates, steers, interrupts and stops, which there are none of here.
+                // Other effects need required checks, steers, interrupts or stops; this program has none.
                 _ => {}
             }
         }
