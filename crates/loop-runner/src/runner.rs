@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_duplex::Driver;
-use agent_subprocess::Context;
 use loop_state::{Happening, Head, Machine, StopReason};
 use rlm_store::journal::Journal;
-use rlm_store::{Loss, PhaseSettings, RunHead, Settings, WorkTree, runs};
+use rlm_store::{Loss, RunHead, Settings, WorkTree, runs};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
@@ -23,6 +21,8 @@ use crate::options::Options;
 use crate::options::Outcome;
 use crate::view::{AgentView, View};
 use parts::attempt::Attempt;
+pub use parts::drivers::DriverFactory;
+use parts::drivers::Drivers;
 use parts::kept::Kept;
 use parts::reload::Reload;
 pub use parts::reload::Reloaded;
@@ -68,16 +68,14 @@ mod tidy;
 mod time;
 mod waiting;
 
-/// Makes the driver of an attempt: what to run, and the context that its processes must carry.
-pub type DriverFactory =
-    Box<dyn Fn(&PhaseSettings, Context) -> Result<Box<dyn Driver>, Error> + Send + Sync>;
-
 /// One run, taken by this process.
 #[derive(Debug)]
 pub struct Runner {
     work_tree: WorkTree,
     options: Options,
     machine: Machine,
+    /// The requests of people; none come before the run is carried out.
+    requests: Wishes,
     /// What is saved beside the machine's head; its `machine` field is filled in at each save.
     saved: RunHead,
     journal: Journal,
@@ -212,6 +210,7 @@ impl Runner {
         let runner = Self {
             work_tree,
             machine: machine.with_stop_budget(options.stop_budget),
+            requests: Wishes::default(),
             options,
             saved,
             journal,
@@ -221,6 +220,7 @@ impl Runner {
             clock: Clock::default(),
             news,
             agent_io: AgentIo {
+                drivers: Drivers::default(),
                 attempt: None,
                 withheld: false,
                 check: None,
@@ -291,28 +291,25 @@ impl Runner {
         drivers: DriverFactory,
         control: mpsc::Receiver<Control>,
     ) -> Result<Outcome, Error> {
-        let wishes = Wishes::new(control, self.open_socket());
+        self.agent_io.drivers = Drivers::new(drivers);
+        self.requests = Wishes::new(control, self.open_socket());
         let countdown = count_down(self.control.shutdown.subscribe(), self.news.clone());
         tokio::select! {
             biased;
-            result = self.run_to_end(drivers, wishes) => result,
+            result = self.run_to_end() => result,
             never = countdown => match never {},
         }
     }
 
-    async fn run_to_end(
-        mut self,
-        drivers: DriverFactory,
-        mut wishes: Wishes,
-    ) -> Result<Outcome, Error> {
+    async fn run_to_end(mut self) -> Result<Outcome, Error> {
         self.sweep_before().await;
-        let result = self.pump(&drivers, &mut wishes).await;
-        self.end_everything(&mut wishes).await;
+        let result = self.pump().await;
+        self.end_everything().await;
         self.end_tidying().await;
         let outcome = result.map(|reason| self.outcome(reason));
-        self.notify_end(outcome.as_ref(), &mut wishes).await;
+        self.notify_end(outcome.as_ref()).await;
         // What nobody took any more is answered with the end.
-        drop(wishes);
+        self.requests = Wishes::default();
         let result = outcome.map(|outcome| self.outcome(outcome.reason));
         self.close_socket(&result).await;
         let reason = result.as_ref();

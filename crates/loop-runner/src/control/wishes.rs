@@ -89,6 +89,13 @@ pub(crate) struct Wishes {
     early: VecDeque<Wish>,
 }
 
+impl Default for Wishes {
+    /// Makes one in which nobody wants anything.
+    fn default() -> Self {
+        Self::new(mpsc::channel(1).1, mpsc::channel(1).1)
+    }
+}
+
 impl Wishes {
     pub(crate) fn new(own: mpsc::Receiver<Control>, others: mpsc::Receiver<Wish>) -> Self {
         let early = VecDeque::new();

@@ -9,7 +9,6 @@ use agent_duplex::{Assignment, Event, InputState, Observation, Published, Stream
 use loop_state::{AttemptInput, Happening, TurnOutcome, Usage};
 use rlm_store::transcript::Transcript;
 
-use crate::control::Wishes;
 use crate::news::News;
 use crate::runner::Runner;
 use crate::runner::halt::timestamp;
@@ -36,11 +35,7 @@ impl Runner {
     }
 
     /// Takes what the agent did; `None` when it has nothing more to say.
-    pub(super) async fn agent_did(
-        &mut self,
-        published: Option<Published>,
-        wishes: &mut Wishes,
-    ) -> Vec<Happening> {
+    pub(super) async fn agent_did(&mut self, published: Option<Published>) -> Vec<Happening> {
         let Some(attempt) = &mut self.agent_io.attempt else {
             return Vec::new();
         };
@@ -58,7 +53,7 @@ impl Runner {
         match published.what {
             What::Assigned(assignment) => self.assigned(&assignment),
             What::Observed(seen) => self.observed(seen).await,
-            What::Completed(completion) => self.completed(completion, wishes).await,
+            What::Completed(completion) => self.completed(completion).await,
             _ => Vec::new(),
         }
     }

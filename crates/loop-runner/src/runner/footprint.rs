@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use rlm_store::git::Git;
 use rlm_store::git::commit::entry_path;
 
-use crate::control::Wishes;
 use crate::runner::Runner;
 
 /// How many files are looked at; of more, it is told that they are there.
@@ -26,14 +25,14 @@ const STATUS: &[&str] = &[
 
 impl Runner {
     /// Looks at the commit and at all that differs from it; nothing is known where git does not say, or a press comes first.
-    pub(super) async fn footprint(&mut self, wishes: &mut Wishes) -> Option<u64> {
+    pub(super) async fn footprint(&mut self) -> Option<u64> {
         let git = self.work_tree.project().git().clone();
         // A file system that hangs is left to its thread.
         let look = tokio::task::spawn_blocking(move || footprint(&git));
         tokio::select! {
             biased;
             seen = look => seen.ok()?,
-            () = wishes.end_wanted() => None,
+            () = self.requests.end_wanted() => None,
         }
     }
 }

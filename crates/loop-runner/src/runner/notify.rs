@@ -4,7 +4,6 @@ use loop_state::{Event, Timestamp, times};
 use tokio::time::Instant;
 
 use crate::check::CheckEnd;
-use crate::control::Wishes;
 use crate::hook::{Happened, Hook, Hooks, Moment};
 use crate::news::News;
 use crate::runner::Runner;
@@ -69,11 +68,7 @@ impl Runner {
     }
 
     /// Has it told that the run is over, and waits for that within bounds. A wish to stop ends the waiting.
-    pub(super) async fn notify_end(
-        &mut self,
-        result: Result<&Outcome, &Error>,
-        wishes: &mut Wishes,
-    ) {
+    pub(super) async fn notify_end(&mut self, result: Result<&Outcome, &Error>) {
         let now = self.clock.now();
         let left = self.machine.deadline().last_call(now, times::NOTIFY_CALL);
         let Some(hooks) = &mut self.hooks else {
@@ -93,7 +88,7 @@ impl Runner {
             tokio::select! {
                 biased;
                 // That the reply is dropped says that the run is over.
-                wish = wishes.next(), if !is_late => {
+                wish = self.requests.next(), if !is_late => {
                     let effects = wish.what.while_ending().map(|what| {
                         let at = self.clock.now();
                         self.machine.step(Event { at, what })

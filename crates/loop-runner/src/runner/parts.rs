@@ -1,6 +1,7 @@
 //! The parts that a run owns; none of them knows the run.
 
 // The modules in reading order; each takes from those above it, and this file from all:
+//   drivers               the drivers of the agents
 //   attempt, wake         the agent of an attempt: the handles on it, waiting for it
 //   kept                  what agents left running for later attempts
 //   commit, settling      the commit of an iteration, the end of an attempt
@@ -10,6 +11,7 @@
 pub(crate) mod attempt;
 pub(crate) mod beginning;
 pub(crate) mod commit;
+pub(crate) mod drivers;
 pub(crate) mod kept;
 pub(crate) mod prompts;
 pub(crate) mod reload;
@@ -31,12 +33,14 @@ use crate::heartbeat::Pulse;
 use crate::shutdown::Shutdown;
 use crate::view::View;
 use attempt::Attempt;
+use drivers::Drivers;
 use kept::Kept;
 use settling::Settling;
 
 /// The processes of the run: the agent, the commands of the loop, and the processes that they left.
 #[derive(Debug)]
 pub(super) struct AgentIo {
+    pub(super) drivers: Drivers,
     pub(super) attempt: Option<Attempt>,
     /// Whether the agent of the present attempt was not started because a stop is on its way.
     pub(super) withheld: bool,

@@ -1,6 +1,8 @@
 //! Doing what the machine says: each effect, where it meets the disk, the agent and the commands.
 
-use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
+use agent_duplex::{
+    Capability, Conversation, Driver, Input, ProcessName, SessionChoice, StopReport,
+};
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{
     AttemptInput, AttemptMachine, AttemptOptions, Brief, Command, Effect, Event, Happening, Notice,
@@ -14,10 +16,9 @@ use rlm_store::{PhaseSettings, state_dir};
 use std::time::Duration;
 use tokio::time::Instant;
 
-use crate::control::Wishes;
 use crate::news::News;
+use crate::runner::Runner;
 use crate::runner::parts::attempt::Attempt;
-use crate::runner::{DriverFactory, Runner};
 use crate::{Awaited, Error, prompt};
 
 /// How long a look at the working tree stays good while nothing of the run is at work in it.
@@ -25,24 +26,19 @@ const SEEN: Duration = Duration::from_millis(500);
 
 impl Runner {
     /// Does one effect and returns what happened at once because of it.
-    pub(super) async fn perform(
-        &mut self,
-        effect: Effect,
-        drivers: &DriverFactory,
-        wishes: &mut Wishes,
-    ) -> Result<Vec<Happening>, Error> {
+    pub(super) async fn perform(&mut self, effect: Effect) -> Result<Vec<Happening>, Error> {
         match effect {
             Effect::Save => {
-                self.refresh_saved(false, wishes).await;
+                self.refresh_saved(false).await;
                 self.work_tree.keep_state(&self.saved.run)?;
-                self.save_now(wishes).await?;
+                self.save_now().await?;
                 self.heal().await?;
                 self.ensure_socket();
                 self.notify_begun();
             }
             Effect::SealPhase { phase } => {
-                self.refresh_saved(true, wishes).await;
-                let changed = self.changed(wishes).await;
+                self.refresh_saved(true).await;
+                let changed = self.changed().await;
                 let name = phase.clone();
                 self.work_tree.keep_state(&self.saved.run)?;
                 let is_sealed = self.journal.save_phase(phase, &self.saved, changed).await?;
@@ -56,7 +52,7 @@ impl Runner {
             Effect::StopBy(deadline) => self.stop_by(deadline),
             Effect::StartAttempt(brief) => {
                 self.agent_io.idle_look = None;
-                let happening = self.start_attempt(&brief, drivers, wishes).await?;
+                let happening = self.start_attempt(&brief).await?;
                 return Ok(happening.into_iter().collect());
             }
             Effect::StopAttempt { why, at_once } => {
@@ -66,7 +62,7 @@ impl Runner {
             Effect::AwaitStop(_) => {}
             Effect::Deliver(id) => return Ok(self.step_attempt(AttemptInput::Deliver(id))),
             Effect::InterruptTurn => return Ok(self.interrupt_turn()),
-            Effect::GoOn => return Ok(self.go_on(drivers)),
+            Effect::GoOn => return Ok(self.go_on()),
             Effect::RunGate(index) => {
                 let text = self.phase().gates[index as usize].clone();
                 self.run_command(Command::Gate(index), text);
@@ -137,7 +133,7 @@ impl Runner {
     }
 
     /// Git is asked for the commit as well, but not while the run is being stopped: saving comes first then. What is sealed waits for an answer.
-    async fn refresh_saved(&mut self, sealed: bool, wishes: &mut Wishes) {
+    async fn refresh_saved(&mut self, sealed: bool) {
         self.saved.advance(self.machine.head());
         let head = &self.saved.machine;
         // A rule that was changed while the run went on is one that it was asked for.
@@ -168,17 +164,17 @@ impl Runner {
                     (self.saved.git_commit, self.saved.git_changed) = (seen.commit, seen.changed);
                 }
                 // What was seen last stands.
-                () = wishes.end_wanted() => {}
+                () = self.requests.end_wanted() => {}
             }
         }
     }
 
     /// Asks git what is not committed; nothing is known where it does not say, or a press comes first.
-    pub(super) async fn changed(&mut self, wishes: &mut Wishes) -> Option<Vec<String>> {
+    pub(super) async fn changed(&mut self) -> Option<Vec<String>> {
         tokio::select! {
             biased;
             changed = self.work_tree.project().git().changed() => changed,
-            () = wishes.end_wanted() => None,
+            () = self.requests.end_wanted() => None,
         }
     }
 
@@ -197,17 +193,17 @@ impl Runner {
         &self.saved.settings.phases[self.phase_index()]
     }
 
+    /// Makes a driver for the present attempt.
+    pub(super) fn driver(&self) -> Result<Box<dyn Driver>, Error> {
+        self.agent_io.drivers.make(self.phase(), self.context(""))
+    }
+
     /// Starts the agent on its prompt. An agent that can't be started is no error of the loop's: the machine decides.
-    async fn start_attempt(
-        &mut self,
-        brief: &Brief,
-        drivers: &DriverFactory,
-        wishes: &mut Wishes,
-    ) -> Result<Option<Happening>, Error> {
+    async fn start_attempt(&mut self, brief: &Brief) -> Result<Option<Happening>, Error> {
         let not_started =
             |why: String| Ok(Some(Happening::TurnEnded(TurnOutcome::NotStarted(why))));
         self.refresh_prompt().await?;
-        let driver = match drivers(self.phase(), self.context("")) {
+        let driver = match self.driver() {
             Ok(driver) => driver,
             Err(e) => return not_started(e.to_string()),
         };
@@ -215,14 +211,14 @@ impl Runner {
         let can = driver.capabilities();
         let understands = can.has(Capability::Tools);
         let changed = match brief.cut.is_some() {
-            true => self.changed(wishes).await,
+            true => self.changed().await,
             false => None,
         };
         let footprint = match understands {
-            true => self.footprint(wishes).await,
+            true => self.footprint().await,
             false => None,
         };
-        if wishes.is_end_wanted() || self.options.gate.is_shutdown() {
+        if self.requests.is_end_wanted() || self.options.gate.is_shutdown() {
             self.agent_io.withheld = true;
             return Ok(None);
         }
@@ -353,16 +349,17 @@ impl Runner {
     }
 
     /// Leaves nothing alive, whatever the end was. A request to stop moves the deadline; any other one is answered with the end.
-    pub(super) async fn end_everything(&mut self, wishes: &mut Wishes) {
+    pub(super) async fn end_everything(&mut self) {
         self.sign(Happening::Ending);
         let hurries = self.hurries();
         let within = |budget| hurries.iter().for_each(|hurry| hurry.within(budget));
         within(self.budget());
         // From here on it only takes requests to stop, and what ends needs none of them.
+        let mut requests = std::mem::take(&mut self.requests);
         let (mut machine, mut clock) = (self.machine.clone(), self.clock.clone());
         let listens = async {
             loop {
-                let Some(what) = wishes.next().await.what.while_ending() else {
+                let Some(what) = requests.next().await.what.while_ending() else {
                     continue;
                 };
                 let at = clock.now();
@@ -375,7 +372,7 @@ impl Runner {
             () = self.end_all() => {}
             () = listens => {}
         }
-        self.machine = machine;
+        (self.machine, self.requests) = (machine, requests);
     }
 
     async fn end_all(&mut self) {

@@ -12,9 +12,9 @@ use crate::control::{Coming, Control, Mark, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
+use crate::runner::Runner;
 use crate::runner::parts::attempt::freeze;
 use crate::runner::parts::beginning;
-use crate::runner::{DriverFactory, Runner};
 
 /// What the machine must know of a message, or why it makes no sense.
 type Heard = Result<Option<Happening>, Cow<'static, str>>;
@@ -162,13 +162,11 @@ impl Runner {
     }
 
     /// Continues in the session of an interrupted turn, in the same process if that lives.
-    pub(super) fn go_on(&mut self, drivers: &DriverFactory) -> Vec<Happening> {
+    pub(super) fn go_on(&mut self) -> Vec<Happening> {
         let mut happenings = Vec::new();
         for effect in self.decide(AttemptInput::Continue) {
             let done = match effect {
-                AttemptEffect::Start { replace, session } => {
-                    self.reconnect(drivers, replace, session)
-                }
+                AttemptEffect::Start { replace, session } => self.reconnect(replace, session),
                 AttemptEffect::Send { steer, again } => self.send_steer(steer).map(|()| {
                     happenings.extend(self.step_attempt(AttemptInput::Sent { steer, again }));
                 }),
@@ -195,13 +193,8 @@ impl Runner {
     }
 
     /// Begins to start a new process in the session of the present attempt. What is sent meanwhile is delivered then.
-    fn reconnect(
-        &mut self,
-        drivers: &DriverFactory,
-        replace: bool,
-        session: String,
-    ) -> Result<(), String> {
-        let driver = drivers(self.phase(), self.context("")).map_err(|e| e.to_string())?;
+    fn reconnect(&mut self, replace: bool, session: String) -> Result<(), String> {
+        let driver = self.driver().map_err(|e| e.to_string())?;
         let attempt = self.agent_io.attempt.as_mut();
         let attempt = attempt.ok_or("the attempt is over")?;
         if replace {

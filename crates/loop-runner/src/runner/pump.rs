@@ -10,12 +10,12 @@ use tokio::time::{Instant, timeout};
 
 use crate::Error;
 use crate::check::CheckEnd;
-use crate::control::{Coming, Mark, Wish, Wishes};
+use crate::control::{Coming, Mark, Wish};
 use crate::hook::Hooks;
+use crate::runner::Runner;
 use crate::runner::parts::attempt::Attempt;
 use crate::runner::parts::settling::Settled;
 use crate::runner::parts::wake;
-use crate::runner::{DriverFactory, Runner};
 
 /// What woke the run.
 enum Wakeup {
@@ -29,14 +29,10 @@ enum Wakeup {
 }
 
 impl Runner {
-    pub(super) async fn pump(
-        &mut self,
-        drivers: &DriverFactory,
-        wishes: &mut Wishes,
-    ) -> Result<StopReason, Error> {
+    pub(super) async fn pump(&mut self) -> Result<StopReason, Error> {
         let mut happenings = VecDeque::new();
-        self.hear_all(wishes, &mut happenings).await?;
-        self.heed_shutdown(wishes, &mut happenings).await?;
+        self.hear_all(&mut happenings).await?;
+        self.heed_shutdown(&mut happenings).await?;
         let stop = happenings.iter().find_map(|it| it.what.stop());
         if let Some(request) = stop {
             // All requests that came with it are answered with the end.
@@ -58,8 +54,8 @@ impl Runner {
                 Some(coming) => coming,
                 None => {
                     self.show_awaited(self.awaited());
-                    happenings.extend(self.next(wishes).await?);
-                    self.heed_shutdown(wishes, &mut happenings).await?;
+                    happenings.extend(self.next().await?);
+                    self.heed_shutdown(&mut happenings).await?;
                     continue;
                 }
             };
@@ -77,7 +73,7 @@ impl Runner {
             }
             let is_over = effects.contains(&Effect::Finish);
             for effect in effects {
-                let at_once = self.perform(effect, drivers, wishes).await?;
+                let at_once = self.perform(effect).await?;
                 happenings.extend(at_once.into_iter().map(Coming::from));
             }
             self.refresh_view();
@@ -87,25 +83,21 @@ impl Runner {
                 return Ok(reason);
             }
             // What people want goes before what follows from earlier effects: a stop must not start anything.
-            self.hear_all(wishes, &mut happenings).await?;
-            self.heed_shutdown(wishes, &mut happenings).await?;
+            self.hear_all(&mut happenings).await?;
+            self.heed_shutdown(&mut happenings).await?;
         }
     }
 
     /// Lets the machine know that the program shuts down, and hears nothing but a request to stop as long as the machine waits for one.
-    async fn heed_shutdown(
-        &mut self,
-        wishes: &mut Wishes,
-        happenings: &mut VecDeque<Coming>,
-    ) -> Result<(), Error> {
+    async fn heed_shutdown(&mut self, happenings: &mut VecDeque<Coming>) -> Result<(), Error> {
         if !self.options.gate.is_shutdown() {
             return Ok(());
         }
         let (at, what) = (self.clock.now(), Happening::ShutDown);
         for effect in self.machine.step(Event { at, what }) {
             if let Effect::AwaitStop(within) = effect {
-                let is_told = timeout(within, wishes.end_wanted()).await.is_ok();
-                self.hear_all(wishes, happenings).await?;
+                let is_told = timeout(within, self.requests.end_wanted()).await.is_ok();
+                self.hear_all(happenings).await?;
                 if !is_told {
                     happenings.push_front(Happening::TimeUp(Timer::Shutdown).into());
                 }
@@ -114,13 +106,9 @@ impl Runner {
         Ok(())
     }
 
-    async fn hear_all(
-        &mut self,
-        wishes: &mut Wishes,
-        happenings: &mut VecDeque<Coming>,
-    ) -> Result<(), Error> {
+    async fn hear_all(&mut self, happenings: &mut VecDeque<Coming>) -> Result<(), Error> {
         let mut heard = 0;
-        while let Some(wish) = wishes.try_next() {
+        while let Some(wish) = self.requests.try_next() {
             if let Some(coming) = self.hear(wish).await? {
                 happenings.insert(heard, coming);
                 heard += 1;
@@ -130,7 +118,7 @@ impl Runner {
     }
 
     /// Waits for what concerns the machine; empty when something else happened.
-    async fn next(&mut self, wishes: &mut Wishes) -> Result<Vec<Coming>, Error> {
+    async fn next(&mut self) -> Result<Vec<Coming>, Error> {
         let now = self.clock.now();
         if let Some(due) = self.machine.due(now) {
             let changed = self.reloaded();
@@ -142,14 +130,12 @@ impl Runner {
             };
             return Ok(happened.into_iter().map(Coming::from).collect());
         }
-        let mut happened: Vec<Happening> = match self.wakeup(now, wishes).await {
+        let mut happened: Vec<Happening> = match self.wakeup(now).await {
             Wakeup::Wish(wish) => return Ok(self.hear(wish).await?.into_iter().collect()),
             Wakeup::Agent(wake::Woken::Started(started)) => self.agent_started(started),
             Wakeup::Agent(wake::Woken::Closed) => self.step_attempt(AttemptInput::Closed),
             Wakeup::Agent(wake::Woken::Ended(report)) => self.tree_ended(report),
-            Wakeup::Agent(wake::Woken::Published(published)) => {
-                self.agent_did(published, wishes).await
-            }
+            Wakeup::Agent(wake::Woken::Published(published)) => self.agent_did(published).await,
             Wakeup::Check(end) => vec![self.check_ended(end)],
             Wakeup::Settled(end) => vec![self.settled(end).await],
             Wakeup::Notified(end) => {
@@ -173,7 +159,7 @@ impl Runner {
     }
 
     /// Time goes before the agent, so that a flood of output can't hold a deadline up.
-    async fn wakeup(&mut self, now: Timestamp, wishes: &mut Wishes) -> Wakeup {
+    async fn wakeup(&mut self, now: Timestamp) -> Wakeup {
         let wait = self.wait_from(now);
         let gate = &self.options.gate;
         let (attempt, check) = (&mut self.agent_io.attempt, &mut self.agent_io.check);
@@ -184,7 +170,7 @@ impl Runner {
         let socket = &mut self.control.socket;
         tokio::select! {
             biased;
-            wish = wishes.next() => Wakeup::Wish(wish),
+            wish = self.requests.next() => Wakeup::Wish(wish),
             () = rest(gate, wait) => Wakeup::Time,
             end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
             end = async { settling.as_mut().expect("a tree is ended").ended().await }, if settling.is_some() => Wakeup::Settled(end),

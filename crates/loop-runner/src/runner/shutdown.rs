@@ -6,7 +6,6 @@ use std::time::Duration;
 use loop_state::{AgentState, Event, Timestamp};
 use tokio::sync::watch;
 
-use crate::control::Wishes;
 use crate::runner::Runner;
 use crate::{Awaited, Error, Shutdown, View};
 
@@ -53,7 +52,7 @@ impl Runner {
     }
 
     /// Saves the run. A stop that is requested meanwhile begins at once, so that its countdown does not wait for the save.
-    pub(super) async fn save_now(&mut self, wishes: &mut Wishes) -> Result<(), Error> {
+    pub(super) async fn save_now(&mut self) -> Result<(), Error> {
         self.show_awaited(Some(Awaited::Save));
         let saved = {
             let save = self.journal.save(&self.saved);
@@ -61,9 +60,9 @@ impl Runner {
             tokio::select! {
                 biased;
                 saved = &mut save => saved,
-                () = wishes.end_wanted() => {
+                () = self.requests.end_wanted() => {
                     let at = self.clock.now();
-                    let what = wishes.foreseen();
+                    let what = self.requests.foreseen();
                     // It is carried out when the request is heard.
                     let _later = self.machine.step(Event { at, what });
                     let by = self.machine.deadline().by().unwrap_or(at);

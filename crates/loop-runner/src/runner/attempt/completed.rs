@@ -3,16 +3,11 @@
 use agent_duplex::{Completion, EndReason};
 use loop_state::{AttemptEffect, AttemptInput, Happening, TurnEndKind};
 
-use crate::control::Wishes;
 use crate::runner::Runner;
 use crate::runner::halt::describe;
 
 impl Runner {
-    pub(super) async fn completed(
-        &mut self,
-        completion: Completion,
-        wishes: &mut Wishes,
-    ) -> Vec<Happening> {
+    pub(super) async fn completed(&mut self, completion: Completion) -> Vec<Happening> {
         let end = completion.end;
         let input = AttemptInput::TurnEnded {
             how: kind(end.reason),
@@ -24,8 +19,8 @@ impl Runner {
         let mut happenings = Vec::new();
         for effect in self.decide(input) {
             if effect == AttemptEffect::Look {
-                let footprint = self.footprint(wishes).await;
-                let hurried = wishes.is_end_wanted();
+                let footprint = self.footprint().await;
+                let hurried = self.requests.is_end_wanted();
                 happenings.extend(self.step_attempt(AttemptInput::Looked { footprint, hurried }));
             }
             happenings.extend(self.carry_out(effect));

@@ -89,7 +89,7 @@ impl Runner {
                 self.tell(News::Holding { tasks, patience });
             }
             AttemptEffect::TurnOver { outcome, own, .. } => self.note_end(&outcome, own),
-            // The continued turn and the end of a turn carry them out: they need the driver, and the wishes.
+            // The continued turn and the end of a turn carry them out: they wait for what they do.
             AttemptEffect::Start { .. }
             | AttemptEffect::Send { again: true, .. }
             | AttemptEffect::SendContinue
