@@ -33,11 +33,11 @@ use parts::{AgentIo, Ends, Told, Watched, beginning};
 //   parts                            what the run owns; it knows no run
 //   preview, resumption              what a run would begin, or go on, with
 //   pump, perform                    the loop around the machine, and the machine's effects
-//   halt, attempt, ask, silence      the agent: how its turn ends, what it does, what it asks, when it says nothing
+//   halt, attempt, ask               the agent: how its turn ends, what it does, what it asks
 //   footprint                        whether a turn left a trace
 //   commands, settle, commit         gates and check, the end of an attempt's tree, the commit
 //   person, prompts, reload          what people and the configuration change
-//   time, waiting                    how long the run may wait, and telling of it
+//   time                             how long the run may wait
 //   beat, notify, socket             the signs of life, the notify command, the control socket
 //   shutdown, sweep, heal, tidy      what a stop waits for, what earlier processes left, what is put back, older transcripts
 mod ask;
@@ -59,14 +59,12 @@ mod reload;
 pub(crate) mod resumption;
 mod settle;
 mod shutdown;
-mod silence;
 mod socket;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod tidy;
 mod time;
-mod waiting;
 
 /// One run, taken by this process.
 #[derive(Debug)]

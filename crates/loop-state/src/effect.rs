@@ -63,8 +63,30 @@ pub enum Effect {
     Refuse(Cow<'static, str>),
     /// Tell whoever watches. What is told is durable.
     Announce(Notice),
+    /// Tell whoever watches that something lasts. Nothing of it is saved.
+    Remind(Reminder),
     /// The run is over for this process; [`Head::stop_reason`](crate::Head::stop_reason) says why. It is the last effect.
     Finish,
+}
+
+/// Something that lasts, and is reported while it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reminder {
+    /// The agent gives no sign of life.
+    Silent {
+        /// For how long.
+        silent: Duration,
+        /// The time after which it counts as hung.
+        of: Duration,
+    },
+    /// The run waits for the service of its agent.
+    Waiting {
+        /// Until when.
+        until: Timestamp,
+        /// How long that is from now on.
+        left: Duration,
+    },
 }
 
 /// What an attempt is about: everything that its prompt needs beside the phase's own text.

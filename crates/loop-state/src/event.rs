@@ -95,6 +95,9 @@ pub enum Happening {
     /// The process is done with the run, and ends what is left of it. From now on, only requests to stop have an effect: they move the deadline.
     #[serde(skip)]
     Ending,
+    /// Something that lasts is to be reported; comes from [`Machine::reminder_due`](crate::Machine::reminder_due).
+    #[serde(skip)]
+    ReminderDue,
     /// The agent gave a sign of life. It postpones the idle timer.
     #[serde(skip)]
     Alive,
@@ -119,6 +122,7 @@ impl Happening {
                 | Self::ShutDown
                 | Self::Frozen(_)
                 | Self::Ending
+                | Self::ReminderDue
                 | Self::Alive
                 | Self::Retrying(_)
                 | Self::Busy(_)

@@ -108,7 +108,7 @@ pub use attempt::{AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, M
 pub use budget::Budget;
 pub use counts::{Counts, Streaks, Waits};
 pub use deadline::StopDeadline;
-pub use effect::{Brief, Effect, Notice};
+pub use effect::{Brief, Effect, Notice, Reminder};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
 pub use head::{Command, End, Feedback, Handover, Head, Last, Lineage};
 pub use judge::{TurnEndKind, TurnReport, judge};

@@ -11,6 +11,7 @@ use crate::{
 mod iteration;
 mod person;
 mod phase;
+mod remind;
 mod resume;
 mod stop;
 mod wait;
@@ -50,6 +51,10 @@ pub struct Machine {
     head: Head,
     /// When the agent last gave a sign of life.
     alive_at: Timestamp,
+    /// Since when the agent was silent when that was last reported.
+    silence_reported: Option<Timestamp>,
+    /// When a wait was last reported.
+    wait_reported: Timestamp,
     /// Whether the agent waits for something that is not its own doing: a tool that runs, a person's answer.
     busy: bool,
     /// When the gate or the check began that runs, unless its time is over.
@@ -199,6 +204,7 @@ impl Machine {
             Happening::Frozen(false) => self.frozen_at = None,
             Happening::Ending => self.is_ending = true,
             Happening::StoppedEarly(request) => return self.stopped_early(request, at),
+            Happening::ReminderDue => return self.remind(at),
             Happening::Requested(request) => return self.requested(request, at),
             what => return self.step_run(what, at),
         }
@@ -305,6 +311,7 @@ impl Machine {
             }
         }
         self.alive_at = at;
+        self.silence_reported = None;
         self.busy = false;
         let brief = Brief {
             phase: head.phase,
@@ -437,6 +444,8 @@ impl From<Head> for Machine {
     fn from(head: Head) -> Self {
         Self {
             alive_at: head.last_at,
+            silence_reported: None,
+            wait_reported: Timestamp(0),
             busy: false,
             command_since: None,
             interruptible: true,

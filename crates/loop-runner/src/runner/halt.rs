@@ -14,8 +14,6 @@ impl Runner {
     /// Flushes what is due, and lets the machine of the attempt know that time passed.
     pub(super) fn time_passed(&mut self) -> Vec<Happening> {
         let now = self.clock.now();
-        self.tell_silence(now);
-        self.tell_waiting(now);
         let flush_at = self.agent_io.attempt.as_ref().and_then(Attempt::flush_at);
         if flush_at.is_some_and(|at| at <= now) {
             self.write_transcript(Transcript::flush);

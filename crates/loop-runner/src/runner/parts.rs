@@ -22,7 +22,6 @@ pub(crate) mod wake;
 use std::sync::Arc;
 
 use agent_duplex::{Event, ProcessName};
-use loop_state::Timestamp;
 use rlm_store::git::looks::OwnLooks;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -67,8 +66,6 @@ pub(super) struct Watched {
 /// The reports that were made and are not repeated.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// When it was reported last that the run waits.
-    pub(super) waiting: Timestamp,
     /// The index of the phase that was reported last.
     pub(super) phase: Option<u32>,
     /// The last agent's own description of itself.

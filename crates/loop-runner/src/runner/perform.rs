@@ -6,7 +6,7 @@ use agent_duplex::{
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{
     AttemptInput, AttemptMachine, AttemptOptions, Brief, Command, Effect, Event, Happening, Notice,
-    SteerState, Step, TurnOutcome,
+    Reminder, SteerState, Step, TurnOutcome,
 };
 use rlm_store::deadline::Hurry;
 use rlm_store::processes::{MARKER, gone};
@@ -124,6 +124,12 @@ impl Runner {
                 if let (Some(id), true) = (recorded, !heard || head.halting) {
                     self.tell(News::NextPrompt(id));
                 }
+            }
+            Effect::Remind(Reminder::Silent { silent, of }) => {
+                self.tell(News::Silent { silent, of });
+            }
+            Effect::Remind(Reminder::Waiting { until, left }) => {
+                self.tell(News::StillWaiting { until, left });
             }
             // The loop around the machine obeys it.
             Effect::Finish => {}

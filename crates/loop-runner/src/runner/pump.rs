@@ -68,7 +68,7 @@ impl Runner {
                 Effect::Refuse(why) => Some(why.clone()),
                 _ => None,
             });
-            if refusal.is_none() {
+            if refusal.is_none() && !event.what.is_transient() {
                 self.journal.note(event);
             }
             let is_over = effects.contains(&Effect::Finish);
@@ -129,6 +129,9 @@ impl Runner {
                 changed
             };
             return Ok(happened.into_iter().map(Coming::from).collect());
+        }
+        if let Some(due) = self.machine.reminder_due(now) {
+            return Ok(vec![due.into()]);
         }
         let mut happened: Vec<Happening> = match self.wakeup(now).await {
             Wakeup::Wish(wish) => return Ok(self.hear(wish).await?.into_iter().collect()),

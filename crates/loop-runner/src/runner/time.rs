@@ -48,9 +48,9 @@ impl Runner {
         let attempt = self.agent_io.attempt.as_ref();
         let halt = { attempt.and_then(|it| it.machine.deadline(frozen)) }
             .map(|at| left(Instant::from_std(at)));
-        let silence = self.silence_at().map(|at| at.since(now));
+        let reminder = self.machine.next_reminder().map(|at| at.since(now));
         let beat = self.heartbeat.as_ref().and_then(Heartbeat::due_in);
-        [deadline, flush, halt, silence, beat]
+        [deadline, flush, halt, reminder, beat]
             .into_iter()
             .flatten()
             .fold(LONGEST_WAIT, Duration::min)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loop_state::{Happening, Step, Timer, Timestamp, TurnOutcome};
+use loop_state::{Effect, Happening, Reminder, Step, Timer, Timestamp, TurnOutcome};
 
 use crate::rules;
 use crate::traces::{Trace, halt};
@@ -26,6 +26,28 @@ fn s5d_a_running_tool_is_not_silence() {
     sign(&mut trace, 0, Happening::Busy(false));
     sign(&mut trace, 60_000, Happening::Alive);
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(62_000)));
+}
+
+#[test]
+fn a_silence_is_reported_once_at_two_thirds_of_what_is_allowed() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(30));
+    }));
+    let machine = &mut trace.machine;
+    let mut report = |at: u64| {
+        let what = machine.reminder_due(Timestamp(at))?;
+        machine.step(crate::at(at, what)).pop()
+    };
+    assert_eq!(report(20_099), None);
+    let silent = Duration::from_millis(20_001);
+    let of = Duration::from_secs(30);
+    let reminder = Effect::Remind(Reminder::Silent { silent, of });
+    assert_eq!(report(20_101), Some(reminder));
+    assert_eq!(report(30_000), None);
+    machine.step(crate::at(25_000, Happening::Alive));
+    assert_eq!(machine.next_reminder(), Some(Timestamp(45_000)));
+    machine.step(crate::at(26_000, Happening::Frozen(true)));
+    assert_eq!(machine.next_reminder(), None);
 }
 
 #[test]

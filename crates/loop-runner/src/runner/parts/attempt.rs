@@ -29,8 +29,6 @@ pub(crate) struct Attempt {
     pub(crate) heard: Heard,
     /// The steers by the receipts of what was sent.
     pub(crate) receipts: HashMap<Uuid, u32>,
-    /// Since when the agent was silent when that was reported last.
-    pub(crate) silence_told: Option<Timestamp>,
 }
 
 /// The tasks that run for an attempt beside the loop.
@@ -76,7 +74,6 @@ impl Attempt {
             machine,
             heard: Heard::default(),
             receipts: HashMap::new(),
-            silence_told: None,
         }
     }
 

@@ -1,0 +1,117 @@
+//! What lasts long and is reported again: an agent that says nothing, before it is taken for hung, and a wait for the agent's service, for those who only
+//! see lines.
+
+use std::time::Duration;
+
+use super::{Effects, Machine};
+use crate::{Effect, Happening, Reminder, Silence, Step, Timestamp, Wait};
+
+/// How often a wait is reported.
+const WAITING: Duration = Duration::from_secs(600);
+
+impl Machine {
+    /// Returns when the next reminder is due, if nothing else happens before.
+    #[must_use]
+    pub fn next_reminder(&self) -> Option<Timestamp> {
+        let silence = self.silence_to_report().map(|(at, _)| at);
+        let waiting = self.wait_to_report().map(|(at, _)| at);
+        silence.into_iter().chain(waiting).min()
+    }
+
+    /// Returns what reports at `now` that something lasts; feed it back as an event.
+    #[must_use]
+    pub fn reminder_due(&self, now: Timestamp) -> Option<Happening> {
+        let is_due = self.next_reminder().is_some_and(|at| at <= now);
+        is_due.then_some(Happening::ReminderDue)
+    }
+
+    /// Reports what is due.
+    pub(super) fn remind(&mut self, at: Timestamp) -> Effects {
+        let mut effects = Effects::new();
+        if let Some((due, silence)) = self.silence_to_report()
+            && due <= at
+        {
+            self.silence_reported = Some(silence.since);
+            effects.push(Effect::Remind(Reminder::Silent {
+                silent: at.since(silence.since),
+                of: silence.until.since(silence.since),
+            }));
+        }
+        if let Some((due, until)) = self.wait_to_report()
+            && due <= at
+        {
+            self.wait_reported = at;
+            let left = until.since(at);
+            effects.push(Effect::Remind(Reminder::Waiting { until, left }));
+        }
+        effects
+    }
+
+    /// Returns the present silence and when it is reported: at two thirds of what is allowed, once.
+    fn silence_to_report(&self) -> Option<(Timestamp, Silence)> {
+        let silence = self.silence()?;
+        let allowed = silence.until.since(silence.since);
+        let is_new = self.silence_reported != Some(silence.since);
+        is_new.then(|| (silence.since + allowed * 2 / 3, silence))
+    }
+
+    /// Returns when the present wait is reported, and its end. What the process did not live to see began with it.
+    fn wait_to_report(&self) -> Option<(Timestamp, Timestamp)> {
+        let head = &self.head;
+        let Step::Waiting {
+            since,
+            until,
+            why: Wait::Limit,
+        } = head.step
+        else {
+            return None;
+        };
+        let at = self.wait_reported.max(since).max(head.taken_at) + WAITING;
+        let is_live = head.end.is_none() && !self.is_frozen();
+        (is_live && at < until).then_some((at, until))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Event, Head, PhaseRules, Rules};
+
+    #[test]
+    fn x107c_a_wait_is_told_of_each_ten_minutes_and_not_when_it_is_over() {
+        let phase = PhaseRules {
+            until: true,
+            ..PhaseRules::default()
+        };
+        let rules = Rules {
+            phases: vec![phase],
+            ..Rules::default()
+        };
+        let mut head = Head::new(rules).unwrap();
+        let minute = |n: u64| Timestamp(n * 60_000);
+        head.taken_at = minute(12);
+        head.counts.processes = 1;
+        head.step = Step::Waiting {
+            since: minute(5),
+            until: minute(50),
+            why: Wait::Limit,
+        };
+        let mut machine = Machine::from(head.clone());
+        let mut told = Vec::new();
+        for now in 12..50 {
+            let at = minute(now);
+            if let Some(what) = machine.reminder_due(at) {
+                assert_eq!(what, Happening::ReminderDue);
+                let left = minute(50).since(at);
+                let until = minute(50);
+                let reminder = Effect::Remind(Reminder::Waiting { until, left });
+                assert_eq!(machine.step(Event { at, what }), [reminder]);
+                assert_eq!(machine.reminder_due(at), None);
+                told.push(now);
+            }
+        }
+        assert_eq!(told, [22, 32, 42]);
+        head.step = Step::Sleeping { until: minute(900) };
+        assert_eq!(Machine::from(head).reminder_due(minute(100)), None);
+    }
+}
