@@ -11,6 +11,7 @@ use crate::{
 mod iteration;
 mod person;
 mod phase;
+mod reload;
 mod remind;
 mod resume;
 mod stop;

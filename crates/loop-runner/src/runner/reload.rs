@@ -22,40 +22,12 @@ impl Runner {
             return Vec::new();
         };
         let Reloaded { changes, warnings } = look();
-        let (mut set, mut refusals) = (Vec::new(), Vec::new());
-        let head = self.machine.head();
-        for (phase, rule) in changes {
-            let phase = match rule.is_of_phase() {
-                true => u32::try_from(phase).unwrap_or(u32::MAX),
-                false => head.phase,
-            };
-            if phase < head.phase {
-                continue;
-            }
-            let refused = match head.rules.with(phase, &rule) {
-                Ok(rules) if rules == head.rules => continue,
-                Ok(_) if head.rules.are_raised_by(phase, &rule) => {
-                    "what bounds a run is only lowered by what an agent can write; set it on the run itself, with rlm set".to_owned()
-                }
-                Ok(_) => {
-                    set.push(Happening::PhaseRuleSet {
-                        phase,
-                        change: rule,
-                    });
-                    continue;
-                }
-                Err(e) => e.to_string(),
-            };
-            refusals.push(format!(
-                "the settings have changed, but not `{rule}`: {refused}"
-            ));
-        }
-        for refusal in refusals {
-            self.tell(News::Warning(refusal));
-        }
-        for warning in warnings {
+        let changes = changes.into_iter();
+        let changes = changes.map(|(phase, rule)| (u32::try_from(phase).unwrap_or(u32::MAX), rule));
+        let (taken, refusals) = self.machine.reloaded(changes.collect());
+        for warning in refusals.into_iter().chain(warnings) {
             self.tell(News::Warning(warning));
         }
-        set
+        taken
     }
 }

@@ -1,0 +1,79 @@
+//! Which changes of a run's configuration are taken while it goes on. They come from files that an agent can write.
+
+use super::Machine;
+use crate::{Happening, RuleChange};
+
+impl Machine {
+    /// Returns what changes of the configuration come to: the changes that are taken, to be fed back as events, and for each one that is refused why.
+    ///
+    /// Each comes with the index of its phase. Changes of a phase that is over, and those that change nothing, are neither.
+    #[must_use]
+    pub fn reloaded(&self, changes: Vec<(u32, RuleChange)>) -> (Vec<Happening>, Vec<String>) {
+        let (mut taken, mut refused) = (Vec::new(), Vec::new());
+        let (rules, present) = (&self.head.rules, self.head.phase);
+        for (phase, change) in changes {
+            let phase = match change.is_of_phase() {
+                true => phase,
+                false => present,
+            };
+            if phase < present {
+                continue;
+            }
+            let why = match rules.with(phase, &change) {
+                Ok(with) if with == *rules => continue,
+                Ok(_) if rules.are_raised_by(phase, &change) => {
+                    "what bounds a run is only lowered by what an agent can write; set it on the run itself, with rlm set".to_owned()
+                }
+                Ok(_) => {
+                    taken.push(Happening::PhaseRuleSet { phase, change });
+                    continue;
+                }
+                Err(e) => e.to_string(),
+            };
+            refused.push(format!(
+                "the settings have changed, but not `{change}`: {why}"
+            ));
+        }
+        (taken, refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Head, PhaseRules, Rules};
+
+    #[test]
+    fn a_change_is_taken_unless_it_raises_a_bound_or_its_phase_is_over() {
+        let phase = |name: &str| {
+            let mut phase = PhaseRules::default();
+            (phase.name, phase.until) = (name.into(), true);
+            phase.limits.max_iterations = Some(5);
+            phase
+        };
+        let phases = ["plan", "build", "review"].map(phase).into();
+        let mut rules = Rules {
+            phases,
+            ..Rules::default()
+        };
+        rules.limits.max_failures = 3;
+        let mut head = Head::new(rules).unwrap();
+        head.phase = 1;
+        let machine = Machine::from(head);
+        let lower = RuleChange::MaxIterations(Some(2));
+        let fewer = RuleChange::MaxFailures(2);
+        let (taken, refused) = machine.reloaded(vec![
+            (0, lower),
+            (1, lower),
+            (2, lower),
+            (1, RuleChange::MaxIterations(Some(5))),
+            (1, RuleChange::MaxIterations(None)),
+            (0, fewer),
+            (9, lower),
+        ]);
+        let set = |phase, change| Happening::PhaseRuleSet { phase, change };
+        assert_eq!(taken, [set(1, lower), set(2, lower), set(1, fewer)]);
+        assert_eq!(refused.len(), 2, "{refused:?}");
+        assert!(refused[0].contains("only lowered"), "{refused:?}");
+    }
+}
