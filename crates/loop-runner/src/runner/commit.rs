@@ -1,6 +1,6 @@
 //! Committing the work of an iteration, once its agent's tree is gone.
 
-use loop_state::{CheckResult, Event, Happening, Step, Then};
+use loop_state::{CheckResult, Event, Happening};
 use rlm_store::git::commit::About;
 use rlm_store::{Committed, Project, RunHead, Settings, Uncommitted};
 
@@ -16,13 +16,7 @@ impl Runner {
     /// Returns the commit that is to be made when the present attempt's tree is gone.
     pub(super) fn due_commit(&self) -> Option<Commit> {
         let (head, settings) = (self.machine.head(), &self.saved.settings);
-        let is_complete = matches!(
-            head.step,
-            Step::Settling {
-                then: Then::Next | Then::Done(_)
-            }
-        );
-        if !settings.commit || !is_complete || self.machine.is_stopping() {
+        if !settings.commit || !self.machine.commits() {
             return None;
         }
         let project = self.work_tree.project();

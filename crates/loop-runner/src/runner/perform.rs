@@ -6,7 +6,7 @@ use agent_duplex::{
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{
     AttemptInput, AttemptMachine, AttemptOptions, Brief, Command, Effect, Event, Happening, Notice,
-    Reminder, SteerState, Step, TurnOutcome,
+    Reminder, SteerState, TurnOutcome,
 };
 use rlm_store::deadline::Hurry;
 use rlm_store::processes::{MARKER, gone};
@@ -119,9 +119,7 @@ impl Runner {
                     self.tell(News::Said { id, text });
                 }
                 self.tell(News::Run(notice));
-                let head = self.machine.head();
-                let heard = matches!(head.step, Step::Turn { .. } | Step::Interrupted { .. });
-                if let (Some(id), true) = (recorded, !heard || head.halting) {
+                if let (Some(id), true) = (recorded, self.machine.keeps_steers()) {
                     self.tell(News::NextPrompt(id));
                 }
             }
@@ -144,9 +142,7 @@ impl Runner {
         let head = &self.saved.machine;
         // A rule that was changed while the run went on is one that it was asked for.
         self.saved.settings.follow(&head.rules);
-        let waits =
-            head.pausing || matches!(head.step, Step::Paused { .. } | Step::Interrupted { .. });
-        if !waits || head.end.is_some() {
+        if !self.machine.is_held() {
             self.saved.pause_reason = None;
         }
         if !self.machine.is_stopping() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Effects, Machine};
 use crate::times::SHUTDOWN_REASON;
 use crate::{
-    Effect, Happening, Notice, Request, Step, StopDeadline, StopReason, StopRequest, Timestamp,
-    When,
+    Effect, Happening, Notice, Request, Step, StopDeadline, StopReason, StopRequest, Then,
+    Timestamp, When,
 };
 
 impl Machine {
@@ -34,6 +34,35 @@ impl Machine {
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.deadline.is_stop()
+    }
+
+    /// Returns whether the work of the present iteration is to be committed, where the run commits at all: it is complete, and no stop waits for that.
+    #[must_use]
+    pub fn commits(&self) -> bool {
+        let is_complete = matches!(
+            self.head.step,
+            Step::Settling {
+                then: Then::Next | Then::Done(_)
+            }
+        );
+        is_complete && !self.is_stopping()
+    }
+
+    /// Returns whether the run is to pause, or waits for a person: a reason for that still holds.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        let rests = matches!(
+            self.head.step,
+            Step::Paused { .. } | Step::Interrupted { .. }
+        );
+        (self.head.pausing || rests) && self.head.end.is_none()
+    }
+
+    /// Returns whether a steer that is recorded now waits for the next prompt: no turn is there that may still take it.
+    #[must_use]
+    pub fn keeps_steers(&self) -> bool {
+        let hears = matches!(self.head.step, Step::Turn { .. } | Step::Interrupted { .. });
+        !hears || self.head.halting
     }
 
     /// Returns whether this process has begun the run, or has taken it up.
