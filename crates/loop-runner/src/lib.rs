@@ -86,7 +86,7 @@ pub use heartbeat::Beat;
 pub use hook::{Happened, Hook, Moment, Telling};
 pub use news::News;
 pub use options::{Options, Outcome};
-pub use runner::resumption::Resumption;
+pub use runner::preview::Resumption;
 pub use runner::{DriverFactory, Reloaded, Runner};
 pub use shutdown::{Awaited, Shutdown};
 pub use view::{AgentView, View};

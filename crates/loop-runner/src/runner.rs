@@ -20,51 +20,35 @@ use crate::news::News;
 use crate::options::Options;
 use crate::options::Outcome;
 use crate::view::{AgentView, View};
+pub use parts::DriverFactory;
 use parts::attempt::Attempt;
-pub use parts::drivers::DriverFactory;
-use parts::drivers::Drivers;
-use parts::kept::Kept;
-use parts::reload::Reload;
-pub use parts::reload::Reloaded;
-use parts::tidying::Tidying;
-use parts::{AgentIo, Ends, Told, Watched, beginning};
+use parts::beginning::Reload;
+pub use parts::beginning::Reloaded;
+use parts::settling::Kept;
+use parts::{AgentIo, Drivers, Ends, Tidying, Told, Watched, beginning};
 
 // The modules in reading order. But for the first, each has methods of the run: it knows `Runner`, and this file takes nothing from it.
-//   parts                            what the run owns; it knows no run
-//   preview, resumption              what a run would begin, or go on, with
-//   pump, perform                    the loop around the machine, and the machine's effects
-//   halt, attempt, ask               the agent: how its turn ends, what it does, what it asks
-//   footprint                        whether a turn left a trace
-//   commands, settle, commit         gates and check, the end of an attempt's tree, the commit
-//   person, prompts, reload          what people and the configuration change
-//   time                             how long the run may wait
-//   beat, notify, socket             the signs of life, the notify command, the control socket
-//   shutdown, sweep, heal, tidy      what a stop waits for, what earlier processes left, what is put back, older transcripts
-mod ask;
+//   parts               what the run owns; it knows no run
+//   preview             what a run would begin, or go on, with
+//   pump, perform       the loop around the machine, and the machine's effects
+//   stopping, attempt   how a turn and the run end; what the agent does
+//   commands, commit    checks and the notify command; the trace of a turn, the commit
+//   person, changes     what people, the agent's questions and the configuration change
+//   time, upkeep        how long the run may wait, its signs of life; what is ended, put back and made smaller beside it
 mod attempt;
-mod beat;
+mod changes;
 mod commands;
 mod commit;
-mod footprint;
-mod halt;
-mod heal;
-mod notify;
 mod parts;
 mod perform;
 mod person;
-mod preview;
-mod prompts;
+pub(crate) mod preview;
 mod pump;
-mod reload;
-pub(crate) mod resumption;
-mod settle;
-mod shutdown;
-mod socket;
-mod sweep;
+mod stopping;
 #[cfg(test)]
 mod tests;
-mod tidy;
 mod time;
+mod upkeep;
 
 /// One run, taken by this process.
 #[derive(Debug)]
@@ -117,11 +101,11 @@ impl Runner {
             return Err(rlm_store::Error::run_exists(run).into());
         }
         Self::refuse_unfit(project, &settings).await?;
-        let prompts = parts::prompts::first(&run, &settings)?;
+        let prompts = beginning::first_prompts(&run, &settings)?;
         let (mut journal, _) = Journal::open(project, &run, true)?;
         let mut blobs = Vec::new();
         for (phase, text) in settings.phases.iter_mut().zip(&prompts) {
-            blobs.push(parts::prompts::keep(&mut journal, phase, text).await?);
+            blobs.push(beginning::keep_prompt(&mut journal, phase, text).await?);
         }
         let mut saved = RunHead::new(run, machine, settings);
         saved.prompts = blobs;
@@ -172,7 +156,7 @@ impl Runner {
         let RunHead {
             settings, prompts, ..
         } = &mut saved;
-        parts::prompts::keep_new(&mut journal, settings, prompts).await?;
+        beginning::keep_new_prompts(&mut journal, settings, prompts).await?;
         let prompts = project.prompts(&saved)?;
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
         runner.remove_orphans(loaded.report.removed_temps);

@@ -1,11 +1,47 @@
-//! What a run would be, before there is one.
+//! A run before it begins, or before it is taken up again: its state, and what its next attempt would be told.
 
-use loop_state::{Brief, Head};
-use rlm_store::{Project, RunHead, RunId, Settings, runs};
+use loop_state::{
+    Brief, CheckResult, Effect, Event, Happening, Head, Machine, Notice, Request, Step, Tree,
+};
+use rlm_store::{Loss, Place, Project, PromptSource, RunHead, RunId, Settings, prompt_file, runs};
 
+use crate::clock::Clock;
 use crate::runner::Runner;
-use crate::runner::parts::prompts;
+use crate::runner::parts::beginning;
 use crate::{Error, prompt};
+
+/// The most effects that are looked at: the first ones say what comes.
+const STEPS: usize = 64;
+/// What stands in a prompt for the output of a command that didn't run.
+const NOT_RUN_YET: &str = "(its output is known only when it has run)";
+
+/// What a resume would begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resumption {
+    /// What is saved, with the settings that would hold.
+    pub head: RunHead,
+    /// The number of the save from which it would go on.
+    pub save: u64,
+    /// The notices of the first moment, in order: what an attempt is begun for, what is waited for, why it ends at once.
+    pub notices: Vec<Notice>,
+    /// The index of the phase in which it would go on, and the number of the iteration.
+    pub phase: u32,
+    /// See [`phase`](Self::phase).
+    pub iteration: u32,
+    /// The gate, by its index, with which it would go on.
+    pub gate: Option<u32>,
+    /// Whether it would go on with the check.
+    pub check: bool,
+    /// What the next attempt would be told, if one begins.
+    pub prompt: Option<String>,
+    /// The number of the iteration of that attempt.
+    pub prompt_iteration: u32,
+    /// What is assumed for that prompt, or why there is none; `None` where the next attempt begins at once.
+    pub unknown: Option<String>,
+    /// What it would warn of.
+    pub warnings: Vec<String>,
+}
 
 impl Runner {
     /// Returns the state that a new run would begin with, and for each of its phases what its first attempt would be told.
@@ -31,7 +67,7 @@ impl Runner {
             return Err(rlm_store::Error::run_exists(run).into());
         }
         Self::refuse_unfit(project, &settings).await?;
-        let texts = prompts::first(&run, &settings)?;
+        let texts = beginning::first_prompts(&run, &settings)?;
         let mut told = Vec::new();
         for (phase, text) in settings.phases.iter().zip(texts) {
             let brief = Brief {
@@ -49,5 +85,145 @@ impl Runner {
             told.push(prompt::compose(&brief, phase, None, &text, None));
         }
         Ok((RunHead::new(run, machine, settings), told))
+    }
+
+    /// Returns what taking up a saved run would come to, by the same arguments as [`open`](Self::open) and
+    /// [`with_feedback`](Self::with_feedback).
+    ///
+    /// Reads what is saved and the prompt files and asks git; makes, changes, starts and locks nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), but for what taking the working tree and saving come to.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future leaves nothing behind.
+    pub async fn rehearse(
+        project: &Project,
+        run: &RunId,
+        settings: Option<Settings>,
+        from: Option<u32>,
+        feedback: Option<String>,
+        attended: bool,
+    ) -> Result<Resumption, Error> {
+        let state = project.state_at(run, Place::Newest)?;
+        let mut saved = state.head;
+        let unsaid = Self::refuse_unfit_again(project, &mut saved, settings.as_ref()).await?;
+        let mut first = beginning::first(project, &mut saved, settings, from, attended)?;
+        if let Some(text) = feedback {
+            beginning::with_feedback(&mut first, &saved.machine, text)?;
+        }
+        let run_dir = project.run_dir(run);
+        let lost = Loss::of(&run_dir, &saved.machine, state.save, &state.report);
+        let lost = lost.map(|loss| format!("the state is damaged: {loss}"));
+        let mut found = Resumption {
+            save: state.save.get(),
+            notices: Vec::new(),
+            phase: 0,
+            iteration: 0,
+            gate: None,
+            check: false,
+            prompt: None,
+            prompt_iteration: 0,
+            unknown: None,
+            warnings: lost.into_iter().chain(unsaid).collect(),
+            head: saved,
+        };
+        let mut machine = Machine::from(found.head.machine.clone());
+        let at = Clock::default().now();
+        let mut happening = Some(first);
+        // From the first command on, whose result nobody knows, it is only followed to the next prompt.
+        let mut is_assumed = false;
+        for _ in 0..STEPS {
+            let Some(what) = happening.take() else { break };
+            for effect in machine.step(Event { at, what }) {
+                match effect {
+                    Effect::Announce(Notice::Sleeping { .. }) if is_assumed => {
+                        happening = Some(Happening::Requested(Request::Skip));
+                    }
+                    Effect::Announce(notice) if !is_assumed => found.notices.push(notice),
+                    Effect::RunGate(index) => {
+                        if !is_assumed {
+                            found.gate = Some(index);
+                            assume(&mut found, &machine, &format!("gate {} fails", index + 1));
+                        }
+                        is_assumed = true;
+                        happening = Some(Happening::GateEnded(failed()));
+                    }
+                    Effect::RunCheck => {
+                        if !is_assumed {
+                            found.check = true;
+                            assume(&mut found, &machine, "the check fails");
+                        }
+                        is_assumed = true;
+                        happening = Some(Happening::CheckEnded(failed()));
+                    }
+                    // What an earlier process left is ended before.
+                    Effect::EndLeftovers => happening = Some(Happening::Settled(Tree::default())),
+                    Effect::StartAttempt(brief) => {
+                        let at = machine.head().phase as usize;
+                        let phases = &found.head.settings.phases;
+                        let before = at.checked_sub(1).map(|it| phases[it].name.as_str());
+                        let text = text(project, &found.head, at)?;
+                        let changed = match brief.cut {
+                            Some(_) => project.git().changed().await,
+                            None => None,
+                        };
+                        let changed = changed.as_deref();
+                        let told = prompt::compose(&brief, &phases[at], before, &text, changed);
+                        found.prompt = Some(told);
+                        found.prompt_iteration = brief.iteration;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if !is_assumed {
+            (found.phase, found.iteration) = (machine.head().phase, machine.head().iteration);
+        }
+        if found.prompt.is_none() {
+            found.unknown = Some(no_prompt(&machine, found.unknown.take()));
+        }
+        Ok(found)
+    }
+}
+
+fn failed() -> CheckResult {
+    CheckResult::Failed(NOT_RUN_YET.into())
+}
+
+/// Notes where the run is when a command runs whose result decides what the next prompt is.
+fn assume(found: &mut Resumption, machine: &Machine, what: &str) {
+    (found.phase, found.iteration) = (machine.head().phase, machine.head().iteration);
+    found.unknown = Some(what.to_owned());
+}
+
+/// Says why no next prompt is known.
+fn no_prompt(machine: &Machine, assumed: Option<String>) -> String {
+    let head = machine.head();
+    let why = match (&head.end, &head.step) {
+        (Some(end), _) => format!("the run ends: {}", end.reason),
+        (None, Step::Review { .. }) => "it waits for your review".to_owned(),
+        (None, Step::Paused { .. }) => "it is paused".to_owned(),
+        (None, Step::Waiting { .. }) => "it waits for the service of its agent".to_owned(),
+        _ => "it depends on what comes before".to_owned(),
+    };
+    match assumed {
+        Some(assumed) => format!("also if {assumed}: {why}"),
+        None => why,
+    }
+}
+
+/// Returns what the prompt of a phase says now.
+fn text(project: &Project, saved: &RunHead, at: usize) -> Result<String, Error> {
+    let now = match &saved.settings.phases[at].prompt {
+        PromptSource::Text(text) => return Ok(text.clone()),
+        PromptSource::File(path) => prompt_file::read(path).ok(),
+        PromptSource::Kept(_) => None,
+    };
+    match now {
+        Some(text) => Ok(text),
+        None => Ok(project.prompts(saved)?.swap_remove(at)),
     }
 }

@@ -13,14 +13,13 @@ use crate::check::CheckEnd;
 use crate::control::{Coming, Mark, Wish};
 use crate::hook::Hooks;
 use crate::runner::Runner;
-use crate::runner::parts::attempt::Attempt;
+use crate::runner::parts::attempt::{Attempt, Woken};
 use crate::runner::parts::settling::Settled;
-use crate::runner::parts::wake;
 
 /// What woke the run.
 enum Wakeup {
     Wish(Wish),
-    Agent(wake::Woken),
+    Agent(Woken),
     Check(CheckEnd),
     Settled(Option<Box<Settled>>),
     Notified(CheckEnd),
@@ -135,10 +134,10 @@ impl Runner {
         }
         let mut happened: Vec<Happening> = match self.wakeup(now).await {
             Wakeup::Wish(wish) => return Ok(self.hear(wish).await?.into_iter().collect()),
-            Wakeup::Agent(wake::Woken::Started(started)) => self.agent_started(started),
-            Wakeup::Agent(wake::Woken::Closed) => self.step_attempt(AttemptInput::Closed),
-            Wakeup::Agent(wake::Woken::Ended(report)) => self.tree_ended(report),
-            Wakeup::Agent(wake::Woken::Published(published)) => self.agent_did(published).await,
+            Wakeup::Agent(Woken::Started(started)) => self.agent_started(started),
+            Wakeup::Agent(Woken::Closed) => self.step_attempt(AttemptInput::Closed),
+            Wakeup::Agent(Woken::Ended(report)) => self.tree_ended(report),
+            Wakeup::Agent(Woken::Published(published)) => self.agent_did(published).await,
             Wakeup::Check(end) => vec![self.check_ended(end)],
             Wakeup::Settled(end) => vec![self.settled(end).await],
             Wakeup::Notified(end) => {

@@ -1,7 +1,13 @@
-//! With what a saved run goes on.
+//! With what a run begins or goes on: its prompts, its rules, and the source of their changes.
 
-use loop_state::{Happening, Head, MAX_STEER_BYTES, MAX_STEERS, Resume};
-use rlm_store::{Project, RunHead, Settings, loss, transcript};
+use std::fmt;
+use std::path::Path;
+
+use loop_state::{Happening, Head, MAX_STEER_BYTES, MAX_STEERS, Resume, RuleChange};
+use rlm_store::journal::Journal;
+use rlm_store::prompt_file::{self, MAX_PROMPT};
+use rlm_store::{PhaseSettings, Project, PromptSource, RunHead, RunId, Settings, loss, transcript};
+use uuid::Uuid;
 
 use crate::Error;
 
@@ -72,4 +78,71 @@ fn handed_over(saved: &RunHead, settings: &Settings) -> Option<String> {
     let before = &saved.settings.phases.get(at)?.agent;
     let other = !settings.phases.get(at)?.agent.is_same(before);
     other.then(|| before.name().to_owned())
+}
+
+/// Reads the prompts of a new run.
+pub(crate) fn first_prompts(run: &RunId, settings: &Settings) -> Result<Vec<String>, Error> {
+    let text = |phase: &PhaseSettings| match &phase.prompt {
+        PromptSource::File(path) => prompt_file::read(path),
+        PromptSource::Text(text) => Ok(text.clone()),
+        PromptSource::Kept(_) => Err(rlm_store::Error::prompt_lost(run.clone())),
+    };
+    let texts: Result<Vec<_>, _> = settings.phases.iter().map(text).collect();
+    Ok(texts?)
+}
+
+/// Keeps a phase's prompt with the run, and returns under which name.
+pub(crate) async fn keep_prompt(
+    journal: &mut Journal,
+    phase: &mut PhaseSettings,
+    text: &str,
+) -> Result<String, Error> {
+    if text.len() as u64 > MAX_PROMPT {
+        let problem = format!("has {} bytes; at most {MAX_PROMPT} are taken", text.len());
+        return Err(rlm_store::Error::prompt(Path::new("the prompt"), problem).into());
+    }
+    let blob = format!("prompt-{}", Uuid::new_v4().simple());
+    journal.put_blob(&blob, text).await?;
+    if let PromptSource::Text(_) = phase.prompt {
+        phase.prompt = PromptSource::Kept(blob.clone());
+    }
+    Ok(blob)
+}
+
+/// Keeps the texts that settings bring along which replace those of a run, and has a blob for each phase.
+pub(crate) async fn keep_new_prompts(
+    journal: &mut Journal,
+    settings: &mut Settings,
+    blobs: &mut Vec<String>,
+) -> Result<(), Error> {
+    blobs.resize(settings.phases.len(), String::new());
+    for (phase, blob) in settings.phases.iter_mut().zip(blobs) {
+        if let PromptSource::Text(text) = &phase.prompt {
+            let text = text.clone();
+            *blob = keep_prompt(journal, phase, &text).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The changes in the configuration of a run since the last reload, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// The rules that are others now; those of a phase with the index of the phase, which is 0 for those of the run.
+    pub changes: Vec<(usize, RuleChange)>,
+    /// Warnings for people: settings that can't change during a run, or the reason why the configuration can't be read.
+    pub warnings: Vec<String>,
+}
+
+/// Looks at the configuration.
+pub(crate) type Look = Box<dyn FnMut() -> Reloaded + Send>;
+
+/// Where changes of the configuration come from; nowhere by default.
+#[derive(Default)]
+pub(crate) struct Reload(pub(crate) Option<Look>);
+
+impl fmt::Debug for Reload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Reload").field(&self.0.is_some()).finish()
+    }
 }

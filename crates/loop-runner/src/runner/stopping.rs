@@ -1,0 +1,260 @@
+//! The ends: of a turn, of an attempt's tree beside everything else, and of the run, with what a stop waits for.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use agent_duplex::{EndReason, StopReport, TurnEnd};
+use loop_state::{AgentState, AttemptInput, Event, Happening, Timestamp, Tree, TurnOutcome};
+use rlm_store::Leftovers;
+use rlm_store::processes::gone;
+use rlm_store::transcript::Transcript;
+use tokio::sync::watch;
+
+use crate::news::News;
+use crate::runner::Runner;
+use crate::runner::parts::attempt::Attempt;
+use crate::runner::parts::settling::{Settled, Settling};
+use crate::{Awaited, Error, Shutdown, View};
+
+impl Runner {
+    /// Flushes what is due, and lets the machine of the attempt know that time passed.
+    pub(super) fn time_passed(&mut self) -> Vec<Happening> {
+        let now = self.clock.now();
+        let flush_at = self.agent_io.attempt.as_ref().and_then(Attempt::flush_at);
+        if flush_at.is_some_and(|at| at <= now) {
+            self.write_transcript(Transcript::flush);
+        }
+        self.step_attempt(AttemptInput::Time)
+    }
+
+    /// Interrupts the turn for a person; the session stays.
+    ///
+    /// Where none runs and only tasks are waited for, the wait is over, unless something was said that begins one.
+    pub(super) fn interrupt_turn(&mut self) -> Vec<Happening> {
+        self.step_attempt(AttemptInput::Interrupt)
+    }
+
+    /// Asks the agent to end its turn.
+    pub(super) fn halt_turn(&mut self, why: Option<String>, at_once: bool) -> Vec<Happening> {
+        if std::mem::take(&mut self.agent_io.withheld) {
+            return vec![Happening::TurnEnded(TurnOutcome::Stopped)];
+        }
+        let budget = self.budget();
+        if let Some(why) = why {
+            self.tell(News::EndingTurn { why, budget });
+        }
+        self.step_attempt(AttemptInput::Stop { at_once })
+    }
+
+    /// Takes notice that the tree of the attempt is gone.
+    pub(super) fn tree_ended(&mut self, report: Option<StopReport>) -> Vec<Happening> {
+        self.count_ended(report);
+        let happenings = self.step_attempt(AttemptInput::TreeGone);
+        self.refresh_view();
+        happenings
+    }
+
+    /// Ends the whole tree of the attempt, and waits for it.
+    pub(super) async fn stop_tree(&mut self) {
+        // Nobody waits for a turn any more.
+        let _unheard = self.step_attempt(AttemptInput::End);
+        let attempt = self.agent_io.attempt.as_mut();
+        if let Some(ending) = attempt.and_then(|attempt| attempt.tasks.ending.take()) {
+            let report = ending.await.ok();
+            let _unheard = self.tree_ended(report);
+        }
+    }
+
+    fn count_ended(&mut self, report: Option<StopReport>) {
+        let Some(report) = report else {
+            self.ends.proven = false;
+            return;
+        };
+        self.ends.ended.extend(report.ended);
+        self.ends.proven &= report.proven;
+        self.note_survivors(report.survivors);
+    }
+
+    /// Returns what a stop of the run has to wait for.
+    pub(super) fn awaited(&self) -> Option<Awaited> {
+        let check = self
+            .agent_io
+            .check
+            .as_ref()
+            .map(|check| check.command.into());
+        let settling = || {
+            self.agent_io
+                .settling
+                .as_ref()
+                .map(|settling| settling.awaited())
+        };
+        let attempt = self
+            .agent_io
+            .attempt
+            .as_ref()
+            .filter(|it| it.machine.agent() != AgentState::Gone);
+        let agent = || {
+            attempt.map(|attempt| Awaited::Agent {
+                pid: attempt.heard.pid,
+            })
+        };
+        check.or_else(settling).or_else(agent)
+    }
+
+    /// Notes what is waited for, if the run is being stopped.
+    pub(super) fn show_awaited(&mut self, awaited: Option<Awaited>) {
+        if let Some(by) = self.machine.deadline().by() {
+            let now = self.clock.now();
+            note(&self.control.shutdown, &self.control.view, by, awaited, now);
+        }
+    }
+
+    /// Notes what the end of the run waits for, also where nobody has stopped it.
+    pub(super) fn show_end(&mut self, budget: Duration, awaited: Option<Awaited>) {
+        let now = self.clock.now();
+        let by = self.machine.deadline().by().unwrap_or(now + budget);
+        note(&self.control.shutdown, &self.control.view, by, awaited, now);
+    }
+
+    /// Saves the run. A stop that is requested meanwhile begins at once, so that its countdown does not wait for the save.
+    pub(super) async fn save_now(&mut self) -> Result<(), Error> {
+        self.show_awaited(Some(Awaited::Save));
+        let saved = {
+            let save = self.journal.save(&self.saved);
+            tokio::pin!(save);
+            tokio::select! {
+                biased;
+                saved = &mut save => saved,
+                () = self.requests.end_wanted() => {
+                    let at = self.clock.now();
+                    let what = self.requests.foreseen();
+                    // It is carried out when the request is heard.
+                    let _later = self.machine.step(Event { at, what });
+                    let by = self.machine.deadline().by().unwrap_or(at);
+                    note(&self.control.shutdown, &self.control.view, by, Some(Awaited::Save), at);
+                    save.await
+                }
+            }
+        };
+        self.show_awaited(self.awaited());
+        Ok(saved?)
+    }
+
+    /// Begins to end what the attempt left running, or to carry it on. Returns what happened when there is nothing to end.
+    pub(super) fn begin_settling(&mut self) -> Option<Happening> {
+        let budget = self.budget();
+        let commit = self.due_commit();
+        let attempt = self.agent_io.attempt.take();
+        if attempt.is_none() && commit.is_none() {
+            return Some(Happening::Settled(Tree::default()));
+        }
+        self.agent_io.idle_look = None;
+        let keep = self.saved.settings.leftovers == Leftovers::Keep && !self.machine.is_stopping();
+        let settling = Settling::begin(attempt, commit, keep, budget);
+        if self.machine.is_stopping() {
+            settling.hurry().within(budget);
+        }
+        self.agent_io.settling = Some(settling);
+        None
+    }
+
+    pub(super) async fn settled(&mut self, settled: Option<Box<Settled>>) -> Happening {
+        self.agent_io.settling = None;
+        let before = self.ends.survivors.len();
+        let mut ended = 0;
+        let (tree, commit) = settled.map_or((None, None), |it| (it.tree, it.commit));
+        if let Some(settled) = tree {
+            match settled.report {
+                None => {
+                    let budget = self.budget();
+                    let oldest = self.agent_io.kept.keep(settled.attempt, budget).await;
+                    for end in oldest {
+                        ended += self.tell_kept_ended(end);
+                    }
+                }
+                Some(report) => {
+                    let processes = gone(settled.leftovers, &report.survivors);
+                    ended = processes.len();
+                    if !processes.is_empty() {
+                        self.tell(News::Ended {
+                            why: "left running by the agent".into(),
+                            processes,
+                        });
+                    }
+                    if settled.attempt.machine.agent() != AgentState::Gone {
+                        self.ends.ended.extend(report.ended);
+                        self.ends.proven &= report.proven;
+                    }
+                    self.note_survivors(report.survivors);
+                }
+            }
+        }
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let settled = Happening::Settled(Tree {
+            ended: count(ended),
+            survivors: count(self.ends.survivors.len() - before),
+        });
+        if let Some(commit) = commit {
+            self.committed(commit, &settled);
+        }
+        settled
+    }
+}
+
+/// Returns how a turn failed, if it did by itself.
+pub(super) fn failure(outcome: &TurnOutcome) -> Option<&str> {
+    match outcome {
+        TurnOutcome::SessionLost => Some("its session does not exist"),
+        TurnOutcome::Failed(why)
+        | TurnOutcome::Transient(why)
+        | TurnOutcome::RateLimited { why, .. }
+        | TurnOutcome::Hopeless(why)
+        | TurnOutcome::SessionHeld(why)
+        | TurnOutcome::NotStarted(why) => Some(why),
+        _ => None,
+    }
+}
+
+/// Returns a time of the service's; `None` for one before our clock's beginning.
+pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok().map(Timestamp)
+}
+
+/// Says how a turn failed, with the last thing that the agent complained about.
+pub(super) fn describe(end: &TurnEnd) -> String {
+    let mut text = match (end.reason, end.exit) {
+        (EndReason::Interrupted, _) => "the agent was interrupted".to_owned(),
+        (reason, _) if !end.detail.is_empty() => format!("{reason}: {}", end.detail),
+        (EndReason::Failed | EndReason::Died, Some(exit)) => format!("the agent ended: {exit}"),
+        (EndReason::Died, None) => {
+            "the agent is gone and did not say how its turn ended".to_owned()
+        }
+        (reason, _) => reason.to_string(),
+    };
+    let complaint = end.stderr_tail.lines().rev();
+    if let Some(last) = complaint
+        .map(str::trim)
+        .find(|line| line.contains(char::is_alphanumeric))
+    {
+        let last: String = last.chars().take(200).collect();
+        text.push_str(&format!(" ({last})"));
+    }
+    text
+}
+
+/// Lets the countdown and those who watch the run see it. What is saved of the run stays as they saw it last.
+fn note(
+    shutdown: &watch::Sender<Option<Shutdown>>,
+    view: &watch::Sender<Arc<View>>,
+    by: Timestamp,
+    awaited: Option<Awaited>,
+    now: Timestamp,
+) {
+    let before = *shutdown.borrow();
+    let stop = Some(Shutdown::now(before, by, awaited, now));
+    if stop != before {
+        shutdown.send_replace(stop);
+        view.send_modify(|view| Arc::make_mut(view).shutdown = stop);
+    }
+}
