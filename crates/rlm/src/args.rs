@@ -24,10 +24,7 @@ mod tests;
 pub(crate) use checkpoints::{
     CheckpointsArgs, CheckpointsCommand, ExportArgs, ForkArgs, ImportArgs, ShowArgs,
 };
-pub(crate) use live::{
-    AttachArgs, InterruptArgs, PauseAfterArg, PauseArgs, PsArgs, SetArgs, SteerArgs, StopAfterArg,
-    StopArgs,
-};
+pub(crate) use live::{AttachArgs, InterruptArgs, PauseArgs, PsArgs, SetArgs, SteerArgs, StopArgs};
 
 /// What `--version` says. A packed program is told its commit and day when it is built; another knows its version alone.
 const VERSION: &str = match option_env!("RLM_VERSION") {

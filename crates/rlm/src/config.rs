@@ -20,7 +20,7 @@ pub(crate) use settings::{
 };
 pub(crate) use show::{Group, Row, groups};
 pub(crate) use tree::{Origin, Tree};
-pub(crate) use values::Occasion;
+pub(crate) use values::{Occasion, one_of};
 pub(crate) use watch::Watched;
 #[cfg(test)]
 pub(crate) use {keys::Kind, settings::KEYS};

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::Args as ClapArgs;
+use loop_state::{PauseAfter, When};
 use rlm_text::duration;
 
-use crate::config::limit_names;
+use crate::config::{limit_names, one_of};
 
 /// Which run is meant, and how long its answer is waited for.
 #[derive(Debug, ClapArgs)]
@@ -66,17 +67,11 @@ pub(crate) struct PauseArgs {
     /// At which boundary: no tool of the agent's runs any more, or the iteration is complete [default: iteration]
     #[arg(
         long,
-        value_enum,
+        value_parser = one_of::<PauseAfter>(),
         hide_possible_values = true,
         value_name = "tool|iteration"
     )]
-    pub(crate) after: Option<PauseAfterArg>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PauseAfterArg {
-    Iteration,
-    Tool,
+    pub(crate) after: Option<PauseAfter>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -148,12 +143,12 @@ pub(crate) struct StopArgs {
     /// When: now, or when the iteration is complete [default: now]
     #[arg(
         long,
-        value_enum,
+        value_parser = one_of::<When>(),
         hide_possible_values = true,
         value_name = "iteration",
         conflicts_with = "force"
     )]
-    pub(crate) after: Option<StopAfterArg>,
+    pub(crate) after: Option<When>,
     /// Have no patience with what runs: it has a second to end
     #[arg(long, conflicts_with_all = ["after", "force"])]
     pub(crate) now: bool,
@@ -166,12 +161,6 @@ pub(crate) struct StopArgs {
     /// Print one JSON object for each step of what becomes of it
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StopAfterArg {
-    Now,
-    Iteration,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use loop_runner::control::Answer;
-use loop_state::{PauseAfter, Request};
+use loop_state::Request;
 use rlm_text::duration;
 
-use crate::args::{InterruptArgs, PauseAfterArg, PauseArgs, SteerArgs};
+use crate::args::{InterruptArgs, PauseArgs, SteerArgs};
 use crate::command::live::{DEFAULT_WAIT, Outcome, Target};
 use crate::exit::{Code, Failure};
 use crate::hint;
@@ -26,10 +26,7 @@ pub(crate) fn interrupt(directory: &Path, args: &InterruptArgs) -> Result<ExitCo
 pub(crate) fn pause(directory: &Path, args: PauseArgs) -> Result<ExitCode, Failure> {
     let target = Target::find(directory, args.live.run.as_deref())?;
     let (how, reason) = (&args.live.how, args.reason);
-    let after = match args.after {
-        Some(PauseAfterArg::Tool) => PauseAfter::Tool,
-        _ => PauseAfter::Iteration,
-    };
+    let after = args.after.unwrap_or_default();
     request(
         &target,
         &Request::Pause { reason, after },

@@ -11,7 +11,7 @@ use loop_state::{Request, When, times};
 use rlm_store::{Holder, RunEntry, RunState};
 use serde_json::json;
 
-use crate::args::{StopAfterArg, StopArgs};
+use crate::args::StopArgs;
 use crate::command::live::{DEFAULT_WAIT, Outcome, Target, shown};
 use crate::exit::{Code, Failure};
 use crate::hint;
@@ -25,10 +25,7 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
         return by_force(directory, args);
     }
     let mut target = Target::find(directory, args.run.as_deref())?;
-    let after = match args.after {
-        Some(StopAfterArg::Iteration) => When::AfterIteration,
-        _ => When::Now,
-    };
+    let after = args.after.unwrap_or_default();
     let request = match args.now {
         true => Request::Abort,
         false => Request::Stop { after },

@@ -14,7 +14,7 @@ use agent_drivers::mcp::McpServers;
 use agent_drivers::{Hidden, OptionKey, OptionKind};
 use agent_duplex::Permissions;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use loop_state::{Autonomy, RuleChange, SessionPolicy};
+use loop_state::{Autonomy, PauseAfter, RuleChange, SessionPolicy, When};
 use rlm_store::Leftovers;
 use rlm_terminal::PressActions;
 use rlm_text::{bytes, duration, money};
@@ -58,6 +58,8 @@ kinds! {
     Permissions: Kind::OneOf(&["ask", "edits", "all", "deny"]);
     SessionPolicy: Kind::OneOf(&["fresh", "continue"]);
     Leftovers: Kind::OneOf(&["end", "keep"]);
+    When: Kind::OneOf(&["now", "iteration"]);
+    PauseAfter: Kind::OneOf(&["iteration", "tool"]);
     Vec<Occasion>: Kind::SomeOf(&[
         "started", "resumed", "iteration", "failure", "phase", "limit", "retry", "paused", "review",
         "question", "ended",
