@@ -2,7 +2,7 @@
 
 use loop_state::{
     Again, CheckResult, CutCause, Evidence, Occasion, SteerState, StopCause, StopReason, Timestamp,
-    Verdict,
+    Verdict, When,
 };
 use rlm_store::Fate;
 use rlm_store::timeline::{Attempt, ProcessEnd, Timeline, Wait, WaitFor, What};
@@ -127,15 +127,18 @@ fn moment(at: Timestamp, what: &What) -> Value {
         What::Interrupted => ("interrupted", Value::Null),
         What::Continued => ("continued", Value::Null),
         What::Pausing => ("pausing", Value::Null),
-        What::Stopping { by, later } => {
-            let by = match by {
+        What::Stopping(stop) => {
+            let by = match stop.by {
                 StopCause::Person => "person",
                 StopCause::Terminated => "sigterm",
                 StopCause::HungUp => "sighup",
                 _ => "unknown",
             };
             (
-                if *later { "stopping_later" } else { "stopping" },
+                match stop.when {
+                    When::AfterIteration => "stopping_later",
+                    When::Now => "stopping",
+                },
                 by.into(),
             )
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use loop_state::{Again, SteerState, StopCause, Timestamp, Usage, Verdict};
+use loop_state::{Again, SteerState, StopCause, Timestamp, Usage, Verdict, When};
 use maud::{Markup, html};
 use rlm_store::timeline::{Moment, Process, ProcessEnd, Steer, Timeline, Wait, WaitFor, What};
 
@@ -284,9 +284,12 @@ fn moment_words(moment: &Moment) -> (&'static str, String) {
         What::Interrupted => ("Interrupted", "by a person; the session waits".to_owned()),
         What::Continued => ("Continued", "by a person".to_owned()),
         What::Pausing => ("A person asked", "for a pause after the iteration".to_owned()),
-        What::Stopping { by, later } => {
-            let when = if *later { "after the iteration" } else { "now" };
-            let by = match by {
+        What::Stopping(stop) => {
+            let when = match stop.when {
+                When::AfterIteration => "after the iteration",
+                When::Now => "now",
+            };
+            let by = match stop.by {
                 StopCause::Person => "by a person",
                 StopCause::Terminated => "by SIGTERM",
                 StopCause::HungUp => "by SIGHUP: the terminal went away",

@@ -14,7 +14,7 @@
 //! 400 bytes each.
 
 use loop_state::{
-    Again, CheckResult, Evidence, Occasion, RuleChange, SteerState, StopCause, Timestamp, Usage,
+    Again, CheckResult, Evidence, Occasion, RuleChange, SteerState, StopRequest, Timestamp, Usage,
     Verdict,
 };
 
@@ -222,12 +222,7 @@ pub enum What {
     /// A person wanted it to pause after the iteration.
     Pausing,
     /// It was asked to stop.
-    Stopping {
-        /// By whom.
-        by: StopCause,
-        /// Whether only after the iteration.
-        later: bool,
-    },
+    Stopping(StopRequest),
     /// A person wanted something done again.
     Again(Again),
     /// A person looked at what was done and said this.

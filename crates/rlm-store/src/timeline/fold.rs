@@ -4,8 +4,7 @@ mod attempts;
 
 use loop_state::{
     CheckResult, Command as Which, CutCause, Effect, Event, Happening, Head, Machine, Notice,
-    SteerState, Step, StopRequest, Timestamp, Usage, Wait as WaitKind, When, first_bytes,
-    last_bytes,
+    SteerState, Step, StopRequest, Timestamp, Usage, Wait as WaitKind, first_bytes, last_bytes,
 };
 
 use super::{
@@ -316,11 +315,10 @@ impl Fold {
             Notice::Continued => What::Continued,
             Notice::Pausing => What::Pausing,
             Notice::StoppingLater | Notice::Stopping => {
-                let Some(StopRequest { by, when }) = event.what.stop() else {
+                let Some(stop) = event.what.stop() else {
                     return;
                 };
-                let later = when == When::AfterIteration;
-                What::Stopping { by, later }
+                What::Stopping(stop)
             }
             Notice::Again(again) => What::Again(*again),
             Notice::Reviewed(verdict) => What::Reviewed(verdict.clone()),
