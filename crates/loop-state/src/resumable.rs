@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Budget, Head, Request, RuleChange, Rules, Step, StopReason};
+use crate::{Budget, Head, Request, RuleChange, Rules, Step, StopCause, StopReason};
 
 /// Why a run is not resumed as requested.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -74,7 +74,8 @@ impl Head {
     /// Returns whether a scheduler may resume the run without a person, with these changes of its rules.
     ///
     /// Time ends a rate limit and frees a session that another process has, and a failure may have been fixed since. A limit needs a change that raises it.
-    /// Work that is done, and a run that is stuck, need a person. Whether a person stopped the run is for the caller to ask.
+    /// Work that is done, and a run that is stuck, need a person; so does a run that [a person stopped](Self::was_stopped_by_a_person), about which the
+    /// caller asks.
     #[must_use]
     pub fn continues_unattended(&self, changes: &[RuleChange]) -> bool {
         let Some(end) = &self.end else {
@@ -100,6 +101,19 @@ impl Head {
                 .iter()
                 .any(|change| acts_on(change) && self.rules.are_raised_by(self.phase, change)),
         }
+    }
+
+    /// Returns whether a person stopped the run or is stopping it, so that only a person may continue it.
+    #[must_use]
+    pub fn was_stopped_by_a_person(&self) -> bool {
+        let by = match (&self.end, self.stopping) {
+            (Some(end), _) => match end.reason {
+                StopReason::Stopped(by) => Some(by),
+                _ => None,
+            },
+            (None, stopping) => stopping.map(|request| request.by),
+        };
+        by == Some(StopCause::Person)
     }
 
     /// Returns whether the run has work left that it was stopped or cut in.

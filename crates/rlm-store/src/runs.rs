@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use checkpoint_store::{Loaded, Options, reader};
-use loop_state::{Event, StopCause, StopReason, Timestamp};
+use loop_state::{Event, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::prompt_file::{self, MAX_PROMPT};
@@ -91,17 +91,8 @@ impl RunEntry {
     /// Returns whether a person stopped it or is stopping it, so that only a person may continue it.
     #[must_use]
     pub fn was_stopped_by_a_person(&self) -> bool {
-        let Ok(head) = &self.head else {
-            return false;
-        };
-        let by = match (&head.machine.end, head.machine.stopping) {
-            (Some(end), _) => match end.reason {
-                StopReason::Stopped(by) => Some(by),
-                _ => None,
-            },
-            (None, stopping) => stopping.map(|request| request.by),
-        };
-        by == Some(StopCause::Person)
+        let head = self.head.as_ref();
+        head.is_ok_and(|head| head.machine.was_stopped_by_a_person())
     }
 }
 
