@@ -19,11 +19,13 @@
 //   place, caller, peer       where the socket is, who may ask, the connection
 //   desk, server              the run's side
 //   client, attached, force   the other side
+//   life                      whether a live run works
 mod attached;
 mod caller;
 mod client;
 mod desk;
 mod force;
+mod life;
 mod peer;
 mod place;
 mod progress;
@@ -37,6 +39,7 @@ mod wishes;
 pub use attached::{Attached, attach, attach_after};
 pub use client::{Answers, ask};
 pub use force::{Forced, end_by_force};
+pub use life::Life;
 pub use protocol::{Answer, Doing, Ended, Message, Query, Standing};
 pub(crate) use server::Socket;
 pub use wishes::Control;

@@ -46,6 +46,7 @@
 //   worktrees, space            working trees of runs' own, and the disk that all takes
 //   survivors                   processes that a run left alive
 //   locks, work_tree, holder    which process has a run
+//   index                       which runs of the user are live, whatever their project
 //   moving                      export, import, fork
 //   removal                     `clean`
 mod checkpoints;
@@ -53,6 +54,7 @@ pub mod deadline;
 mod error;
 pub mod git;
 pub mod holder;
+pub mod index;
 pub mod journal;
 pub mod locks;
 pub mod loss;

@@ -50,6 +50,12 @@ pub enum RunState {
 }
 
 impl RunState {
+    /// Returns whether a process has the run.
+    #[must_use]
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Running | Self::Paused)
+    }
+
     /// Returns where a run stands whose state could be read.
     pub(crate) fn of(head: &RunHead, is_live: bool) -> Self {
         match &head.machine.end {
@@ -82,6 +88,12 @@ pub struct RunEntry {
 }
 
 impl RunEntry {
+    /// Returns whether a process has it.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.state.is_live()
+    }
+
     /// Returns whether a resume without further ado has something to do.
     #[must_use]
     pub fn is_resumable(&self) -> bool {

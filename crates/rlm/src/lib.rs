@@ -7,12 +7,11 @@
 //!
 //! Modules in reading order: `args` is the command line and `config` the layers of configuration, all defined once in `config/settings.rs`;
 //! `resolve` turns both into the settings of a run, which `saved` knows one by one, over `agents` and `programs`. `command` has one file a command. `session` carries
-//! a run out in the foreground, with `watchers`, `detach` and `index`. `render` turns what happened into text, `output` writes it; `exit` has the exit
+//! a run out in the foreground, with `watchers` and `detach`. `render` turns what happened into text, `output` writes it; `exit` has the exit
 //! codes and `hint` the commands that a user is told to type. `demo` is the agent and the project of `rlm demo`; its `protocol` is the only protocol
 //! of an agent outside of `agent-drivers`: it speaks Claude's from the agent's side.
 
 mod agents;
-mod alive;
 mod args;
 mod command;
 mod config;
@@ -20,7 +19,6 @@ mod demo;
 mod detach;
 mod exit;
 mod hint;
-mod index;
 mod output;
 mod preset;
 mod programs;

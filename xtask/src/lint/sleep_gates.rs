@@ -64,7 +64,7 @@ const SLEEPS: [(&str, &str, &str); 18] = [
         "the wait of a stop, up to its deadline",
     ),
     (
-        "rlm/src/alive.rs",
+        "loop-runner/src/control/life.rs",
         "park_timeout",
         "a signal keeps its default in this command and ends it: it has no session",
     ),

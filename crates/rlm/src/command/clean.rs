@@ -10,7 +10,6 @@ use rlm_store::RunEntry;
 use rlm_store::RunState;
 use rlm_store::state_dir;
 
-use crate::alive::is_live;
 use crate::args::CleanArgs;
 use crate::exit::{Code, Failure};
 use crate::hint;
@@ -107,7 +106,7 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
     };
     let space = project.space(&run.id);
     let fate = match run.state {
-        _ if is_live(run) => Fate::Live,
+        _ if run.is_live() => Fate::Live,
         _ if args.transcripts && !project.has_transcripts(&run.id) => Fate::Bare,
         _ if age < DAY.saturating_mul(u32::try_from(days).unwrap_or(u32::MAX)) => Fate::Young,
         _ if args.all => Fate::Removed,

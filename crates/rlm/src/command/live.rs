@@ -7,7 +7,6 @@ use loop_runner::control::{Answer, Answers, ask};
 use loop_state::Request;
 use rlm_store::{Holder, Project, RunEntry, RunId, RunState};
 
-use crate::alive::is_live;
 use crate::command::meant;
 use crate::exit::{Code, Failure};
 use crate::hint;
@@ -84,7 +83,7 @@ impl Target {
     }
 
     pub(crate) fn is_live(&self) -> bool {
-        self.project.run(&self.run).is_ok_and(|it| is_live(&it))
+        self.project.run(&self.run).is_ok_and(|it| it.is_live())
     }
 
     /// Returns who took the run when the process that had it was gone, be it that this one is gone too.

@@ -11,7 +11,6 @@ use rlm_store::{Record, Records, by_age, removed_transcripts, transcripts};
 use rlm_terminal::style::{BOLD, DIM, styled};
 use serde::Serialize;
 
-use crate::alive::is_live;
 use crate::args::{LogsArgs, Since};
 use crate::command::meant;
 use crate::exit::{Code, Failure};
@@ -28,7 +27,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
     // While its state was removed and is written again, it is still at work.
     let holder = project.holder(&run);
     let works = || match project.run(&run) {
-        Ok(run) => is_live(&run),
+        Ok(run) => run.is_live(),
         Err(_) => holder.as_ref().is_some_and(|it| it.process.is_alive()),
     };
     let wanted = |number| args.iteration.is_none_or(|only| only == number);

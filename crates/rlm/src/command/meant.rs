@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use rlm_store::{Project, RunEntry, RunId, RunState};
+use rlm_store::{Project, RunEntry, RunId, RunState, index};
 
-use crate::alive::is_live;
 use crate::args::ManyArgs;
 use crate::command::live::not_live;
 use crate::exit::Failure;
 use crate::hint;
-use crate::index;
 
 /// Finds the run to reach: the named one, of this project or another, or the only one of this project that is live.
 pub(super) fn live(here: Project, name: Option<&str>) -> Result<(Project, RunEntry), Failure> {
@@ -20,7 +18,7 @@ pub(super) fn live(here: Project, name: Option<&str>) -> Result<(Project, RunEnt
     let nothing =
         |Failure { code, message }| Failure::new(code, format!("nothing reached: {message}"));
     let (project, run) = of_any_project(here, name).map_err(nothing)?;
-    match is_live(&run) {
+    match run.is_live() {
         true => Ok((project, run)),
         false => Err(not_live(&run)),
     }
@@ -28,7 +26,7 @@ pub(super) fn live(here: Project, name: Option<&str>) -> Result<(Project, RunEnt
 
 fn only_live(project: &Project) -> Result<RunEntry, Failure> {
     let mut live = project.runs()?;
-    live.retain(is_live);
+    live.retain(RunEntry::is_live);
     match live.len() {
         1 => Ok(live.remove(0)),
         0 => Err(Failure::not_found(
@@ -61,7 +59,7 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
         let head = run.head.as_ref();
         head.is_ok_and(|head| head.settings.worktree.is_none())
     };
-    if let Some(live) = runs.iter().find(|run| is_live(run) && is_here(run)) {
+    if let Some(live) = runs.iter().find(|run| run.is_live() && is_here(run)) {
         let (id, rlm) = (&live.id, hint::rlm());
         let message =
             format!("run `{id}` is at work in this project; wait for it, or: {rlm} stop {id}");

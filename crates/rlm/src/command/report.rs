@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use rlm_report::{Wording, gather, json, page};
 use rlm_store::git::written::{BEGINNING, begins_report};
-use rlm_store::{RunId, RunState, Timeline, state_dir};
+use rlm_store::{RunId, Timeline, state_dir};
 use rlm_text::escape::plain;
 use uuid::Uuid;
 
@@ -40,7 +40,7 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
     if let Some(target) = target.as_ref().filter(|_| !args.force) {
         refuse_other(target, &run)?;
     }
-    let is_live = matches!(timeline.state, RunState::Running | RunState::Paused);
+    let is_live = timeline.state.is_live();
     // What lies in the tree of a run that commits is in its next commit, but for what is named as a report.
     let name = target.as_ref().and_then(|it| it.file_name()?.to_str());
     let is_named = name.is_some_and(|it| it.starts_with("rlm-") && it.ends_with(".html"));

@@ -8,7 +8,6 @@ use loop_runner::{Options, Runner};
 use loop_state::{Request, ResumeRefusal, RuleChange};
 use rlm_store::{Loss, Moved, Project, RunEntry, RunHead, RunId, Settings, WorkTree};
 
-use crate::alive::is_live;
 use crate::args::{ResumeArgs, RunArgs};
 use crate::command::live::Target;
 use crate::command::{control, meant, screen};
@@ -46,7 +45,7 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
 fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)>, Failure> {
     let project = Project::find(directory)?;
     let request = |run: &RunEntry| {
-        let head = run.head.as_ref().ok().filter(|_| is_live(run))?;
+        let head = run.head.as_ref().ok().filter(|_| run.is_live())?;
         head.machine.woken_by()
     };
     let run = match &args.run {
@@ -117,7 +116,7 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
         let project = Project::find(&directory)?;
         project.refuse_tracked_state()?;
         let run = meant::resumable(&project, name.as_deref())?;
-        if is_live(&run) {
+        if run.is_live() {
             let (id, rlm) = (&run.id, hint::rlm());
             return Err(Failure::held(format!(
                 "run `{id}` is live; how it stands: {rlm} status {id}"

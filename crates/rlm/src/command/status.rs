@@ -4,15 +4,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rlm_store::{Project, RunEntry};
+use loop_runner::control::Life;
+use rlm_store::{Project, RunEntry, index};
 
-use crate::alive::{LOOK, Life, is_live};
 use crate::args::{ManyArgs, PsArgs};
 use crate::command::meant;
 use crate::exit::{Code, Failure};
 use crate::hint::rlm;
-use crate::render::{Live, Status, json_line, print};
-use crate::{index, output};
+use crate::output;
+use crate::render::{Live, Status, json_line, print, trouble};
 
 pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Failure> {
     let mut damaged = false;
@@ -23,7 +23,7 @@ pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Fai
     let now = jiff::Timestamp::now();
     let shown = runs.iter().map(|run| {
         damaged |= run.head.is_err() || run.loss.is_some();
-        let life = is_live(run).then(|| Life::of(&project, &run.id, LOOK));
+        let life = run.is_live().then(|| Life::of(&project, &run.id, LOOK));
         Status::of(run, life.as_ref(), now)
     });
     if runs.len() > 1 && !args.json {
@@ -37,17 +37,19 @@ pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Fai
     Ok(Code::of_state(damaged && args.run.is_some()).into())
 }
 
-/// How long a run may take to answer.
+/// How long one of several runs may take to answer, where a user waits for a list.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long the run of a liveness probe may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Asks the process that has the run whether its loop turns.
 fn probe(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
     let id = &run.id;
     let dead = |why: &str| Failure::failed(format!("run `{id}` {why}"));
-    if !is_live(run) {
+    if !run.is_live() {
         return Err(dead("is not alive: no process has it"));
     }
-    if let Some(trouble) = Life::of(project, id, PATIENCE).trouble() {
+    if let Some(trouble) = trouble(&Life::of(project, id, PATIENCE)) {
         return Err(dead(&trouble));
     }
     output::line(&format!("run {id} is alive"));
@@ -94,7 +96,7 @@ pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
 fn own(directory: &Path) -> Result<Vec<(Project, RunEntry)>, Failure> {
     let here = Project::find(directory)?;
     let mut own = here.runs()?;
-    own.retain(is_live);
-    index::heal(&here, &own);
+    own.retain(RunEntry::is_live);
+    index::repair(&here, &own);
     Ok(own.into_iter().map(|run| (here.clone(), run)).collect())
 }

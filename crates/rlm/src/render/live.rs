@@ -2,22 +2,22 @@
 
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
 use loop_runner::Shutdown;
-use loop_runner::control::{Answer, Doing, Standing};
+use loop_runner::control::{Answer, Doing, Life, Standing};
 use loop_state::{PauseAfter, Request, When};
 use rlm_store::{Holder, RunEntry, RunHead, RunId, RunState};
 use rlm_terminal::background;
 use rlm_terminal::style::{GOOD, styled};
 use rlm_terminal::table::{Cell, Column, table};
-use rlm_text::duration::{rough, show};
+use rlm_text::duration::{self, rough, show};
 use rlm_text::escape::plain;
 use rlm_text::time::utc;
 use rlm_text::{count, money};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::alive::Life;
 use crate::hint::quoted;
 use crate::hint::rlm;
 use crate::render::event::whole;
@@ -176,7 +176,7 @@ impl Live {
             cost_usd: head.and_then(|head| money::usd(head.machine.usage)),
             answers: said.is_some(),
             stop_waiting: said.and_then(|said| stop_waiting(said.shutdown?, now)),
-            trouble: life.trouble(),
+            trouble: trouble(life),
             head: head.cloned(),
             standing: said.cloned(),
         }
@@ -277,6 +277,25 @@ impl Live {
 
 pub(super) const fn column(name: &'static str, spare: u8) -> Column {
     Column { name, spare }
+}
+
+/// Returns what is wrong with the process of a live run, if anything is.
+pub(crate) fn trouble(life: &Life) -> Option<String> {
+    match life {
+        Life::Hangs(_, age) => {
+            let age = duration::show(Duration::from_secs(age.as_secs()));
+            Some(format!(
+                "hangs: its loop turned {age} ago for the last time"
+            ))
+        }
+        Life::Silent(patience) => {
+            let patience = duration::show(*patience);
+            Some(format!(
+                "does not answer within {patience}: it stands still, or hangs"
+            ))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) use dry_run::DryRun;
 pub(crate) use git::OwnTree;
 pub(crate) use level::Level;
 pub(crate) use lines::{failure, json_line, record, state, streamed, warning};
-pub(crate) use live::{Live, Told};
+pub(crate) use live::{Live, Told, trouble};
 pub(crate) use notify::{heartbeat, occasion, telling};
 pub(crate) use phases::Phases;
 pub(crate) use programs::{Change, changes, visible};

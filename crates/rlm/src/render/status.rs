@@ -3,7 +3,7 @@
 use std::fmt;
 
 use agent_duplex::Permissions;
-use loop_runner::control::Doing;
+use loop_runner::control::{Doing, Life};
 use loop_state::{Step, Timestamp};
 use rlm_report::uncommitted;
 use rlm_store::{Committed, RunEntry, RunHead, RunState, Uncommitted, Worktree};
@@ -17,12 +17,11 @@ use rlm_text::{count, money};
 use serde::Serialize;
 
 use crate::agents;
-use crate::alive::Life;
 use crate::hint::go_on;
 use crate::hint::rlm;
 use crate::render::banner::may;
 use crate::render::lines;
-use crate::render::live::column;
+use crate::render::live::{column, trouble};
 use crate::render::{Phases, Redo};
 
 /// One run; the text and the JSON say the same.
@@ -267,7 +266,7 @@ fn forked(d: &Detail) -> Option<String> {
 /// What would happen next.
 fn next(run: &RunEntry, head: &RunHead, life: Option<&Life>) -> String {
     let m = &head.machine;
-    if let Some(trouble) = life.and_then(Life::trouble) {
+    if let Some(trouble) = life.and_then(trouble) {
         let (id, rlm) = (&run.id, rlm());
         return format!("its process {trouble}; to end it: {rlm} stop {id} --force");
     }

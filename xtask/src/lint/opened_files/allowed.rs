@@ -248,7 +248,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It opens /dev/null, and lists /dev/fd.",
     },
     Allowed {
-        file: "crates/rlm/src/index.rs",
+        file: "crates/rlm-store/src/index.rs",
         calls: &["std::fs::DirBuilder::new"],
         reason: "It makes the directory of the list of live runs in the user's own state directory, outside of any project.",
     },

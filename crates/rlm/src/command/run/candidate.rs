@@ -5,7 +5,6 @@ use std::path::Path;
 use rlm_store::{Project, RunEntry, RunId, RunState};
 
 use super::over::Over;
-use crate::alive::is_live;
 use crate::command::resume;
 use crate::config::Config;
 use crate::exit::{Code, Failure};
@@ -83,7 +82,7 @@ fn is_unfinished(run: &RunEntry) -> bool {
 /// Refuses a run that a process has, one that goes on elsewhere, and one that a person stopped.
 fn refuse(project: &Project, run: &RunEntry) -> Result<(), Failure> {
     let (id, rlm) = (&run.id, hint::rlm());
-    if is_live(run) {
+    if run.is_live() {
         let pid = project.holder(id).map(|holder| holder.process.pid);
         let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
         return Err(Failure::held(format!(

@@ -9,13 +9,12 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rlm_store::{Project, RunEntry, RunId, state_dir};
 use serde::{Deserialize, Serialize};
 
-use crate::alive::is_live;
+use crate::{Project, RunEntry, RunId, state_dir};
 
 /// How often a run looks whether its file is there.
-pub(crate) const LOOK: Duration = Duration::from_secs(30);
+pub const LOOK: Duration = Duration::from_secs(30);
 /// A file of more bytes is none of ours.
 const MOST: u64 = 64 << 10;
 const VERSION: u32 = 1;
@@ -31,14 +30,15 @@ struct Entry {
 
 /// A live run's place in the index.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub struct Place {
     file: PathBuf,
     text: Vec<u8>,
 }
 
 impl Place {
     /// Enters a run that this process has, or another live one that is missing.
-    pub(crate) fn of(project: &Project, run: &RunId) -> Option<Self> {
+    #[must_use]
+    pub fn of(project: &Project, run: &RunId) -> Option<Self> {
         let entry = Entry {
             v: VERSION,
             project: project.root().to_owned(),
@@ -53,7 +53,7 @@ impl Place {
     }
 
     /// Writes the file again, if somebody removed it.
-    pub(crate) fn ensure(&self) {
+    pub fn ensure(&self) {
         if !state_dir::is_file(&self.file) {
             // Without it the run is found from its project, and it is tried again.
             let _unwritten = write(&self.file, &self.text);
@@ -61,7 +61,7 @@ impl Place {
     }
 
     /// Removes the file of a run that this process had.
-    pub(crate) fn leave(self) {
+    pub fn leave(self) {
         let _gone = state_dir::remove_file(&self.file);
     }
 }
@@ -77,14 +77,15 @@ fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
 }
 
 /// Enters the live runs of a project that are missing, as after somebody emptied the index.
-pub(crate) fn heal(project: &Project, live: &[RunEntry]) {
+pub fn repair(project: &Project, live: &[RunEntry]) {
     for run in live {
         let _place = Place::of(project, &run.id);
     }
 }
 
 /// Returns the live runs of all projects, by project and name. Files of runs that are not live are removed.
-pub(crate) fn live() -> Vec<(Project, RunEntry)> {
+#[must_use]
+pub fn live() -> Vec<(Project, RunEntry)> {
     let Some(directory) = directory() else {
         return Vec::new();
     };
@@ -98,7 +99,8 @@ pub(crate) fn live() -> Vec<(Project, RunEntry)> {
 }
 
 /// Returns the live runs of this name in other projects.
-pub(crate) fn find(run: &RunId) -> Vec<(Project, RunEntry)> {
+#[must_use]
+pub fn find(run: &RunId) -> Vec<(Project, RunEntry)> {
     let mut live = live();
     live.retain(|(_, entry)| entry.id == *run);
     live
@@ -112,7 +114,7 @@ fn read(file: &Path) -> Option<(Project, RunEntry)> {
     let entry = entry.filter(|entry| entry.v == VERSION)?;
     let found = Project::find(&entry.project).ok().map(Project::in_root);
     let found = found.and_then(|project| Some((project.run(&entry.run).ok()?, project)));
-    match found.filter(|(run, _)| is_live(run)) {
+    match found.filter(|(run, _)| run.is_live()) {
         Some((run, project)) => Some((project, run)),
         None => {
             let _gone = state_dir::remove_file(file);

@@ -2,28 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use loop_runner::control::{Answer, Query, Standing, ask};
-use rlm_store::Project;
-use rlm_store::RunEntry;
-use rlm_store::RunId;
-use rlm_store::RunState;
-use rlm_text::duration;
+use rlm_store::{Project, RunId};
 
-/// How long ago its loop may have turned; it does each 5 s.
+use crate::control::client::ask;
+use crate::control::protocol::{Answer, Query, Standing};
+
+/// The longest time since the loop of a run turned; it turns each 5 s.
 const STALE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 
-/// How long one of several runs may take, where a user waits for a list.
-pub(crate) const LOOK: Duration = Duration::from_secs(2);
-
-/// Returns whether a process has the run.
-pub(crate) fn is_live(run: &RunEntry) -> bool {
-    matches!(run.state, RunState::Running | RunState::Paused)
-}
-
-/// What the process that has a run says of it: the one judgement of whether it works.
+/// Whether a live run works, by what its process answers.
 #[derive(Debug)]
-pub(crate) enum Life {
+#[non_exhaustive]
+pub enum Life {
     /// Its loop turns.
     Turns(Box<Standing>),
     /// It answers, and its loop has not turned for so long.
@@ -33,8 +24,9 @@ pub(crate) enum Life {
 }
 
 impl Life {
-    /// Asks the process.
-    pub(crate) fn of(project: &Project, run: &RunId, patience: Duration) -> Self {
+    /// Asks the process that has the run, and waits for `patience` at most. Blocks.
+    #[must_use]
+    pub fn of(project: &Project, run: &RunId, patience: Duration) -> Self {
         let by = Instant::now() + patience;
         loop {
             let left = by.saturating_duration_since(Instant::now());
@@ -55,30 +47,12 @@ impl Life {
         }
     }
 
-    /// Returns what it said, if it said anything.
-    pub(crate) fn standing(&self) -> Option<&Standing> {
+    /// Returns its status, if it answered.
+    #[must_use]
+    pub fn standing(&self) -> Option<&Standing> {
         match self {
             Self::Turns(standing) | Self::Hangs(standing, _) => Some(standing),
             Self::Silent(_) => None,
-        }
-    }
-
-    /// Says what is wrong with it, if anything is.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        match self {
-            Self::Turns(_) => None,
-            Self::Hangs(_, age) => {
-                let age = duration::show(Duration::from_secs(age.as_secs()));
-                Some(format!(
-                    "hangs: its loop turned {age} ago for the last time"
-                ))
-            }
-            Self::Silent(patience) => {
-                let patience = duration::show(*patience);
-                Some(format!(
-                    "does not answer within {patience}: it stands still, or hangs"
-                ))
-            }
         }
     }
 }
