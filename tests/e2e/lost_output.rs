@@ -25,7 +25,7 @@ const CALLS: [&[&str]; 31] = [
         "--",
         "true",
     ],
-    &["resume", "OVER", "--dry-run", "-n", "1"],
+    &["resume", "OVER", "--dry-run", "-n", "2"],
     &["ps"],
     &["ps", "--json"],
     &["status"],

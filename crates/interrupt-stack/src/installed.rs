@@ -37,7 +37,7 @@ enum Kind {
 }
 
 impl Error {
-    /// Says whether another [`Installed`](crate::Installed) is alive in this process.
+    /// Says whether another [`Installed`] is alive in this process.
     pub fn is_already_installed(&self) -> bool {
         matches!(self.0, Kind::AlreadyInstalled)
     }

@@ -11,7 +11,7 @@
 //! its power. The other layers have real programs, system calls and file systems: a [`saver`]
 //! says what it does, and a [`ledger`] what may be loaded after it.
 //!
-//! Modules in reading order: [`step`] and [`workloads`] (what programs do), [`reference`] (what
+//! Modules in reading order: [`step`] and [`workloads`] (what programs do), [`mod@reference`] (what
 //! a store ought to hold), [`disk`], [`choice`], [`computer`] and [`seam`] (the model),
 //! [`session`] (a program on it); the layers D0 to D9: [`sim`] and [`race`], [`fault`],
 //! [`machine`], [`strace`], [`blocklog`], [`storm`], [`writers`], [`fulldisk`], [`bytes`],

@@ -57,18 +57,18 @@ impl CodexDriver {
 shared_options! {
     CodexDriver, CodexOptions;
 
-    /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
+    /// Says what the agent may do without being asked about each time ([`Permissions::Edits`](agent_duplex::Permissions::Edits) by default).
     ///
     /// | | it asks | its sandbox |
     /// |---|---|---|
-    /// | [`Permissions::Ask`] | for all commands and changes of files (`untrusted`) | `danger-full-access` |
-    /// | [`Permissions::Edits`] | nothing | `workspace-write` |
-    /// | [`Permissions::All`] | nothing | `danger-full-access` |
-    /// | [`Permissions::Deny`] | nothing | `read-only` |
+    /// | [`Permissions::Ask`](agent_duplex::Permissions::Ask) | for all commands and changes of files (`untrusted`) | `danger-full-access` |
+    /// | [`Permissions::Edits`](agent_duplex::Permissions::Edits) | nothing | `workspace-write` |
+    /// | [`Permissions::All`](agent_duplex::Permissions::All) | nothing | `danger-full-access` |
+    /// | [`Permissions::Deny`](agent_duplex::Permissions::Deny) | nothing | `read-only` |
     ///
-    /// A question that Codex asks all the same, such as for the tool of an MCP server, is permitted under [`Permissions::All`], and elsewhere
-    /// [asked](agent_duplex::Event::PermissionAsked): it wants an answer under [`Permissions::Edits`] and
-    /// [`Permissions::Deny`] too.
+    /// A question that Codex asks all the same, such as for the tool of an MCP server, is permitted under [`Permissions::All`](agent_duplex::Permissions::All), and elsewhere
+    /// [asked](agent_duplex::Event::PermissionAsked): it wants an answer under [`Permissions::Edits`](agent_duplex::Permissions::Edits) and
+    /// [`Permissions::Deny`](agent_duplex::Permissions::Deny) too.
     permissions;
 
     /// Hands MCP servers on, by standard input too. Codex knows programs and servers that speak HTTP.
