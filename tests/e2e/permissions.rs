@@ -231,6 +231,24 @@ fn x124g_several_questions_are_put_one_after_the_other() {
 }
 
 #[test]
+fn x115a_what_a_question_is_about_cannot_harm_the_terminal() {
+    let scene =
+        Scene::new("ask Bash \\e[2J\\e]0;owned\\x07y\\ry allow\\e[1A rm -rf\nsay done\nturn");
+    let (running, terminal) = scene
+        .claude(&["--once", "--permissions", "ask"])
+        .spawn_on_terminal();
+    terminal.sees("may it? Bash:", LONG);
+    terminal.sees("rm -rf", LONG);
+    wait(1500);
+    terminal.send("n");
+    running.wait(LONG).expect_code(0);
+    let text = terminal.text();
+    for bad in ["\u{1b}[2J", "\u{1b}]0;owned", "\u{1b}[1A rm"] {
+        assert!(!text.contains(bad), "{bad:?}: {text:?}");
+    }
+}
+
+#[test]
 fn x132b_ctrl_c_in_a_question_opens_the_menu_and_the_question_comes_back() {
     let scene = Scene::new("ask Bash touch made\nsay done\nturn");
     let (running, terminal) = scene
