@@ -43,4 +43,4 @@ pub use life::Life;
 pub use protocol::{Answer, Doing, Ended, Message, Query, Standing};
 pub(crate) use server::Socket;
 pub use wishes::Control;
-pub(crate) use wishes::{Coming, Mark, Wish, Wishes};
+pub(crate) use wishes::{Mark, Reply, Wish, Wishes};

@@ -73,6 +73,7 @@
 //   steer, pipeline, step          what people said, phases, where in its iteration a run is
 //   head, saved                    the whole state of a run, and what a saved one has to satisfy
 //   request, event, effect         what goes into the machine, and what comes out
+//   inbox                          the order in which it goes in
 //   resumable                      which runs may be resumed, by whom, and from where
 //   machine                        the rules of a run
 //   times, deadline                the times of a stop, and its one deadline
@@ -87,6 +88,7 @@ mod deadline;
 mod effect;
 mod event;
 mod head;
+mod inbox;
 mod judge;
 mod limit;
 mod machine;
@@ -111,6 +113,7 @@ pub use deadline::StopDeadline;
 pub use effect::{Brief, Effect, Notice, Reminder};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
 pub use head::{Command, End, Feedback, Handover, Head, Last, Lineage};
+pub use inbox::Inbox;
 pub use judge::{TurnEndKind, TurnReport, judge};
 pub use machine::{Machine, Silence};
 pub use pipeline::{Failure, Finished, Occasion, Verdict};

@@ -16,13 +16,6 @@ pub(crate) struct Wish {
     pub(crate) reply: Reply,
 }
 
-/// Something that happened, and who wants to know whether it changed anything.
-#[derive(Debug)]
-pub(crate) struct Coming {
-    pub(crate) what: Happening,
-    pub(crate) reply: Reply,
-}
-
 /// Told when what was wanted is done and saved, or why it was not. Dropping it says that the run is over.
 #[derive(Debug, Default)]
 pub(crate) struct Reply(Option<oneshot::Sender<Verdict>>);
@@ -68,13 +61,6 @@ impl Reply {
 
 impl From<Control> for Wish {
     fn from(what: Control) -> Self {
-        let reply = Reply::default();
-        Self { what, reply }
-    }
-}
-
-impl From<Happening> for Coming {
-    fn from(what: Happening) -> Self {
         let reply = Reply::default();
         Self { what, reply }
     }

@@ -8,7 +8,7 @@ use loop_state::{
 };
 use tokio::time::Instant;
 
-use crate::control::{Coming, Control, Mark, Wish};
+use crate::control::{Control, Mark, Reply, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
@@ -21,10 +21,10 @@ type Heard = Result<Option<Happening>, Cow<'static, str>>;
 
 impl Runner {
     /// Takes a message and says what the machine must know of it.
-    pub(super) async fn hear(&mut self, wish: Wish) -> Result<Option<Coming>, Error> {
+    pub(super) async fn hear(&mut self, wish: Wish) -> Result<Option<(Happening, Reply)>, Error> {
         let Wish { what, reply } = wish;
         Ok(match self.understand(what).await? {
-            Ok(Some(what)) => return Ok(Some(Coming { what, reply })),
+            Ok(Some(what)) => return Ok(Some((what, reply))),
             Ok(None) => {
                 reply.send(Ok(Mark::from(&self.machine)));
                 None

@@ -1,16 +1,15 @@
 //! The loop around the machine: what wakes the run, what the machine makes of it, and what is done then.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
-use loop_state::{AttemptInput, Effect, Event, Happening, StopReason, Timer, Timestamp};
+use loop_state::{AttemptInput, Effect, Event, Happening, Inbox, StopReason, Timer, Timestamp};
 use rlm_store::deadline::until;
 use tokio::time::{Instant, timeout};
 
 use crate::Error;
 use crate::check::CheckEnd;
-use crate::control::{Coming, Mark, Wish};
+use crate::control::{Mark, Reply, Wish};
 use crate::hook::Hooks;
 use crate::runner::Runner;
 use crate::runner::parts::attempt::{Attempt, Woken};
@@ -29,32 +28,21 @@ enum Wakeup {
 
 impl Runner {
     pub(super) async fn pump(&mut self) -> Result<StopReason, Error> {
-        let mut happenings = VecDeque::new();
-        self.hear_all(&mut happenings).await?;
-        self.heed_shutdown(&mut happenings).await?;
-        let stop = happenings.iter().find_map(|it| it.what.stop());
-        if let Some(request) = stop {
-            // All requests that came with it are answered with the end.
-            happenings.clear();
-            happenings.push_back(Happening::StoppedEarly(request).into());
-        } else {
-            happenings.push_front(Coming::from(self.first.clone()));
-            if self.first == Happening::Started {
-                let attended = Happening::Attended(self.options.interactive);
-                happenings.insert(1, attended.into());
-            }
-        }
+        let mut inbox = Inbox::default();
+        self.hear_all(&mut inbox).await?;
+        self.heed_shutdown(&mut inbox).await?;
+        inbox.begin(self.first.clone(), self.options.interactive);
         loop {
             self.beat().await;
             if let Some(thawed) = self.jumped() {
-                happenings.push_front(thawed.into());
+                inbox.thaw(thawed);
             }
-            let Coming { what, reply } = match happenings.pop_front() {
-                Some(coming) => coming,
+            let (what, reply) = match inbox.take() {
+                Some(next) => next,
                 None => {
                     self.show_awaited(self.awaited());
-                    happenings.extend(self.next().await?);
-                    self.heed_shutdown(&mut happenings).await?;
+                    self.next(&mut inbox).await?;
+                    self.heed_shutdown(&mut inbox).await?;
                     continue;
                 }
             };
@@ -73,7 +61,7 @@ impl Runner {
             let is_over = effects.contains(&Effect::Finish);
             for effect in effects {
                 let at_once = self.perform(effect).await?;
-                happenings.extend(at_once.into_iter().map(Coming::from));
+                inbox.follow(at_once, Vec::new);
             }
             self.refresh_view();
             reply.send(refusal.map_or(Ok(Mark::from(&self.machine)), Err));
@@ -81,14 +69,13 @@ impl Runner {
                 self.tell_unsaid();
                 return Ok(reason);
             }
-            // What people want goes before what follows from earlier effects: a stop must not start anything.
-            self.hear_all(&mut happenings).await?;
-            self.heed_shutdown(&mut happenings).await?;
+            self.hear_all(&mut inbox).await?;
+            self.heed_shutdown(&mut inbox).await?;
         }
     }
 
     /// Lets the machine know that the program shuts down, and hears nothing but a request to stop as long as the machine waits for one.
-    async fn heed_shutdown(&mut self, happenings: &mut VecDeque<Coming>) -> Result<(), Error> {
+    async fn heed_shutdown(&mut self, inbox: &mut Inbox<Reply>) -> Result<(), Error> {
         if !self.options.gate.is_shutdown() {
             return Ok(());
         }
@@ -96,44 +83,43 @@ impl Runner {
         for effect in self.machine.step(Event { at, what }) {
             if let Effect::AwaitStop(within) = effect {
                 let is_told = timeout(within, self.requests.end_wanted()).await.is_ok();
-                self.hear_all(happenings).await?;
+                self.hear_all(inbox).await?;
                 if !is_told {
-                    happenings.push_front(Happening::TimeUp(Timer::Shutdown).into());
+                    inbox.shut_down(Happening::TimeUp(Timer::Shutdown));
                 }
             }
         }
         Ok(())
     }
 
-    async fn hear_all(&mut self, happenings: &mut VecDeque<Coming>) -> Result<(), Error> {
-        let mut heard = 0;
+    async fn hear_all(&mut self, inbox: &mut Inbox<Reply>) -> Result<(), Error> {
         while let Some(wish) = self.requests.try_next() {
-            if let Some(coming) = self.hear(wish).await? {
-                happenings.insert(heard, coming);
-                heard += 1;
+            if let Some((what, reply)) = self.hear(wish).await? {
+                inbox.request(what, reply);
             }
         }
         Ok(())
     }
 
-    /// Waits for what concerns the machine; empty when something else happened.
-    async fn next(&mut self) -> Result<Vec<Coming>, Error> {
+    /// Waits for what concerns the machine; queues nothing when something else happened.
+    async fn next(&mut self, inbox: &mut Inbox<Reply>) -> Result<(), Error> {
         let now = self.clock.now();
         if let Some(due) = self.machine.due(now) {
             let changed = self.reloaded();
-            // By another rule it may not be due yet.
-            let happened = if changed.is_empty() {
-                vec![due]
-            } else {
-                changed
-            };
-            return Ok(happened.into_iter().map(Coming::from).collect());
+            inbox.time_up(due, changed);
+            return Ok(());
         }
         if let Some(due) = self.machine.reminder_due(now) {
-            return Ok(vec![due.into()]);
+            inbox.follow(vec![due], Vec::new);
+            return Ok(());
         }
-        let mut happened: Vec<Happening> = match self.wakeup(now).await {
-            Wakeup::Wish(wish) => return Ok(self.hear(wish).await?.into_iter().collect()),
+        let happened: Vec<Happening> = match self.wakeup(now).await {
+            Wakeup::Wish(wish) => {
+                if let Some((what, reply)) = self.hear(wish).await? {
+                    inbox.request(what, reply);
+                }
+                return Ok(());
+            }
             Wakeup::Agent(Woken::Started(started)) => self.agent_started(started),
             Wakeup::Agent(Woken::Closed) => self.step_attempt(AttemptInput::Closed),
             Wakeup::Agent(Woken::Ended(report)) => self.tree_ended(report),
@@ -153,11 +139,8 @@ impl Runner {
                 self.time_passed()
             }
         };
-        let is_over = |it: &Happening| matches!(it, Happening::TurnEnded(_));
-        if happened.iter().any(is_over) {
-            happened.splice(..0, self.reloaded());
-        }
-        Ok(happened.into_iter().map(Coming::from).collect())
+        inbox.follow(happened, || self.reloaded());
+        Ok(())
     }
 
     /// Time goes before the agent, so that a flood of output can't hold a deadline up.
