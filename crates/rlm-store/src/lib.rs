@@ -84,6 +84,7 @@ pub use git::tree::{Worktree, WorktreeState};
 pub use loss::Loss;
 pub use programs::{Program, ProgramKind};
 pub use project::Project;
+pub use removal::{KeepReason, RemovalRules};
 pub use run_head::{Committed, Moved, RunHead, Uncommitted};
 pub use run_id::RunId;
 pub use runs::{RunEntry, RunState};

@@ -1,21 +1,79 @@
-//! Removing what is saved of a run.
+//! Which runs may be removed, and removing what is saved of one.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use checkpoint_store::reader::{self, KeptOut};
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::moving;
 use crate::state_dir;
 use crate::timestamp;
 use crate::transcript::{self, Removed, files};
-use crate::{Error, Project, RunId};
+use crate::{Error, Project, RunEntry, RunId, RunState};
 
 /// What the name of a directory begins with that is being removed.
 const ASIDE: &str = "removed-";
 /// From when on one is nobody's any more.
 const OLD: Duration = Duration::from_secs(60);
+
+/// The rules by which runs are removed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RemovalRules {
+    /// A run to which something happened more recently is kept.
+    pub age: Duration,
+    /// Whether the user names the runs.
+    pub named: bool,
+    /// Whether runs that can be resumed, and damaged ones, are removed too.
+    pub all: bool,
+    /// Whether only transcripts are removed, and the state is kept.
+    pub transcripts: bool,
+}
+
+/// Why a run is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeepReason {
+    /// A process has it.
+    Live,
+    /// It can be resumed.
+    Resumable,
+    /// Nothing valid can be read of it.
+    Damaged,
+    /// It goes on elsewhere.
+    Moved,
+    /// It has no transcripts.
+    Bare,
+    /// Something happened to it recently.
+    Young,
+    /// It is one of the newest, which are kept.
+    Newest,
+}
+
+impl RemovalRules {
+    /// Returns why a run is kept to which something happened last `age` ago; `None` for one that is removed.
+    #[must_use]
+    pub fn keep(&self, run: &RunEntry, has_transcripts: bool, age: Duration) -> Option<KeepReason> {
+        let end = run.head.as_ref().ok();
+        let end = end.and_then(|head| head.machine.end.as_ref());
+        match run.state {
+            _ if run.is_live() => Some(KeepReason::Live),
+            _ if self.transcripts && !has_transcripts => Some(KeepReason::Bare),
+            _ if age < self.age => Some(KeepReason::Young),
+            _ if self.all => None,
+            RunState::Damaged if self.named => None,
+            RunState::Damaged => Some(KeepReason::Damaged),
+            // The state, from which it is resumed, is kept.
+            RunState::Stopped | RunState::Crashed | RunState::Ended if self.transcripts => None,
+            RunState::Ended if end.is_some_and(|end| end.reason.is_final()) => None,
+            RunState::Moved if self.named => None,
+            RunState::Moved => Some(KeepReason::Moved),
+            RunState::Empty => None,
+            _ => Some(KeepReason::Resumable),
+        }
+    }
+}
 
 impl Project {
     /// Removes a run for good: its state, its transcripts, all that lies in its directory. A working tree of its own and its branch stay.
@@ -101,6 +159,60 @@ impl Project {
 mod tests {
     use super::*;
     use crate::journal::Journal;
+
+    #[test]
+    fn only_what_the_rules_allow_is_removed() {
+        use KeepReason::{Bare, Damaged, Live, Moved, Resumable, Young};
+        let plain = RemovalRules::default();
+        let named = RemovalRules {
+            named: true,
+            ..plain
+        };
+        let all = RemovalRules { all: true, ..plain };
+        let transcripts = RemovalRules {
+            transcripts: true,
+            ..plain
+        };
+        for (state, kept) in [
+            (RunState::Running, [Some(Live); 4]),
+            (RunState::Paused, [Some(Live); 4]),
+            (
+                RunState::Stopped,
+                [Some(Resumable), Some(Resumable), None, None],
+            ),
+            (
+                RunState::Crashed,
+                [Some(Resumable), Some(Resumable), None, None],
+            ),
+            (
+                RunState::Damaged,
+                [Some(Damaged), None, None, Some(Damaged)],
+            ),
+            (RunState::Moved, [Some(Moved), None, None, Some(Moved)]),
+            (RunState::Empty, [None; 4]),
+        ] {
+            let run = RunEntry {
+                id: "r1".parse().unwrap(),
+                state,
+                head: Err("it is not read".into()),
+                notes: Vec::new(),
+                loss: None,
+                last_at: loop_state::Timestamp(0),
+            };
+            let rules = [plain, named, all, transcripts];
+            assert_eq!(
+                rules.map(|it| it.keep(&run, true, Duration::ZERO)),
+                kept,
+                "{state:?}"
+            );
+            if !state.is_live() {
+                assert_eq!(transcripts.keep(&run, false, OLD), Some(Bare));
+                let young = RemovalRules { age: OLD, ..all };
+                assert_eq!(young.keep(&run, true, OLD / 2), Some(Young));
+                assert_eq!(young.keep(&run, true, OLD), None);
+            }
+        }
+    }
 
     #[test]
     fn s20j_a_held_run_is_not_removed_and_else_nothing_is_left() {

@@ -1,14 +1,11 @@
-//! `rlm clean`: decides what goes and what stays, asks, and then removes it.
+//! `rlm clean`: lists what goes and what stays, asks, and then removes it.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use rlm_store::Project;
-use rlm_store::RunEntry;
-use rlm_store::RunState;
-use rlm_store::state_dir;
+use rlm_store::{KeepReason, Project, RemovalRules, RunEntry, state_dir};
 
 use crate::args::CleanArgs;
 use crate::exit::{Code, Failure};
@@ -85,7 +82,7 @@ fn named(project: &Project, names: &[String]) -> Result<Vec<RunEntry>, Failure> 
     names.iter().map(run).collect()
 }
 
-/// Decides what becomes of a run.
+/// Returns what becomes of a run.
 fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) -> Cleaning {
     let head = run.head.as_ref().ok();
     let last =
@@ -105,23 +102,14 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
         (None, false) => 0,
     };
     let space = project.space(&run.id);
-    let fate = match run.state {
-        _ if run.is_live() => Fate::Live,
-        _ if args.transcripts && !project.has_transcripts(&run.id) => Fate::Bare,
-        _ if age < DAY.saturating_mul(u32::try_from(days).unwrap_or(u32::MAX)) => Fate::Young,
-        _ if args.all => Fate::Removed,
-        RunState::Damaged if !args.runs.is_empty() => Fate::Removed,
-        RunState::Damaged => Fate::Damaged,
-        // What it goes on from stays.
-        RunState::Stopped | RunState::Crashed | RunState::Ended if args.transcripts => {
-            Fate::Removed
-        }
-        RunState::Ended if end.is_some_and(|end| end.reason.is_final()) => Fate::Removed,
-        RunState::Moved if !args.runs.is_empty() => Fate::Removed,
-        RunState::Moved => Fate::Moved,
-        RunState::Empty => Fate::Removed,
-        _ => Fate::Resumable,
+    let rules = RemovalRules {
+        age: DAY.saturating_mul(u32::try_from(days).unwrap_or(u32::MAX)),
+        named: !args.runs.is_empty(),
+        all: args.all,
+        transcripts: args.transcripts,
     };
+    let kept = rules.keep(run, project.has_transcripts(&run.id), age);
+    let fate = kept.map_or(Fate::Removed, Fate::Kept);
     let tree = head.and_then(|head| head.settings.worktree.clone());
     Cleaning {
         run: run.id.clone(),
@@ -151,7 +139,7 @@ fn keep_newest(plan: &mut [Cleaning], keep: usize) {
         .collect();
     doomed.sort_by_key(|it| it.age);
     for it in doomed.into_iter().take(keep) {
-        it.fate = Fate::Newest;
+        it.fate = Fate::Kept(KeepReason::Newest);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use rlm_store::{RunId, RunState, Worktree};
+use rlm_store::{KeepReason, RunId, RunState, Worktree};
 use rlm_terminal::style::{BAD, MIND, styled};
 use rlm_text::bytes::show as size;
 use rlm_text::count;
@@ -42,18 +42,7 @@ pub(crate) struct Cleaning {
 pub(crate) enum Fate {
     Removed,
     Failed(String),
-    /// A process has it.
-    Live,
-    /// It can be resumed.
-    Resumable,
-    Damaged,
-    /// It goes on elsewhere.
-    Moved,
-    /// It has no transcripts.
-    Bare,
-    Young,
-    /// It is one of the newest, which were to be kept.
-    Newest,
+    Kept(KeepReason),
 }
 
 impl Serialize for Cleaning {
@@ -62,13 +51,7 @@ impl Serialize for Cleaning {
             Fate::Removed if self.is_planned => ("would_remove", Value::Null),
             Fate::Removed => ("removed", Value::Null),
             Fate::Failed(why) => ("failed", json!(why)),
-            Fate::Live => ("kept", "live".into()),
-            Fate::Resumable => ("kept", "resumable".into()),
-            Fate::Damaged => ("kept", "damaged".into()),
-            Fate::Moved => ("kept", "moved".into()),
-            Fate::Bare => ("kept", "bare".into()),
-            Fate::Young => ("kept", "young".into()),
-            Fate::Newest => ("kept", "newest".into()),
+            Fate::Kept(why) => ("kept", json!(why)),
         };
         let tree = self.tree.as_ref();
         let tree = tree.map(|tree| json!({"path": tree.path, "branch": tree.branch}));
@@ -108,7 +91,7 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
                     plain(why)
                 );
             }
-            Fate::Damaged => {
+            Fate::Kept(KeepReason::Damaged) => {
                 let why = it.why.as_deref().unwrap_or("it can't be read");
                 text += &format!(
                     "{} {}, {}: {}; to remove it: rlm clean {}\n",
@@ -144,18 +127,21 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
     };
     let runs = format!("{of}{}", count(runs, "run", "runs"));
     write!(text, "{verb} {runs}, {}", size(bytes)).expect("a string takes what is written");
-    let kept = |fate: &Fate| plan.iter().filter(|it| it.fate == *fate).count();
+    let kept = |why| {
+        let kept = plan.iter().filter(|it| it.fate == Fate::Kept(why));
+        kept.count()
+    };
     let kept = [
-        (kept(&Fate::Live), "live"),
+        (kept(KeepReason::Live), "live"),
         (
-            kept(&Fate::Resumable),
+            kept(KeepReason::Resumable),
             "that can be resumed (--all removes those too)",
         ),
-        (kept(&Fate::Damaged), "damaged"),
-        (kept(&Fate::Moved), "that were moved"),
-        (kept(&Fate::Bare), "without any"),
-        (kept(&Fate::Young), "too young"),
-        (kept(&Fate::Newest), "of the newest"),
+        (kept(KeepReason::Damaged), "damaged"),
+        (kept(KeepReason::Moved), "that were moved"),
+        (kept(KeepReason::Bare), "without any"),
+        (kept(KeepReason::Young), "too young"),
+        (kept(KeepReason::Newest), "of the newest"),
     ];
     let kept = kept.iter().filter(|(runs, _)| *runs > 0);
     let kept: Vec<String> = kept.map(|(runs, what)| format!("{runs} {what}")).collect();
