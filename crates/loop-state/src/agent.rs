@@ -2,6 +2,9 @@
 //!
 //! It knows no turn outcome, no deadline and no run: the attempt machine drives it. It is a machine of its own because a process may outlive its
 //! attempt: background work and leftovers of an attempt run on after the attempt is judged.
+//!
+//! Its states are the run's own and not those of `agent_duplex::Lifecycle`. An attempt needs its new state at the moment that it requests an interrupt,
+//! a close or an end, before the conversation publishes one, and `Lifecycle` has no state for a close that an attempt waits for.
 
 /// Where the process of an agent is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -32,6 +35,8 @@ pub enum AgentInput {
     Start,
     /// The process runs.
     Started,
+    /// The process could not be started.
+    NotStarted,
     /// A turn began.
     TurnBegan,
     /// The turn is over.
@@ -53,7 +58,7 @@ pub enum AgentInput {
 /// What has to be done with the process of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AgentEffect {
-    /// Start the process; report [`AgentInput::Started`].
+    /// Start the process; report [`AgentInput::Started`] or [`AgentInput::NotStarted`].
     Start,
     /// Ask the agent to end its turn; report [`AgentInput::TurnEnded`].
     Interrupt,
@@ -84,7 +89,7 @@ impl AgentState {
                 return (Self::Interrupting, Some(AgentEffect::Interrupt));
             }
             (Self::Idle, Input::Close) => return (Self::Closing, Some(AgentEffect::Close)),
-            (Self::Closing, Input::Closed) => Self::None,
+            (Self::Starting, Input::NotStarted) | (Self::Closing, Input::Closed) => Self::None,
             (Self::Ending | Self::Gone, Input::End) => self,
             // Also without a process: what it started may run on.
             (_, Input::End) => return (Self::Ending, Some(AgentEffect::End)),

@@ -533,9 +533,7 @@ impl AttemptMachine {
             }
             return;
         }
-        if self.agent == AgentState::Starting {
-            self.agent = AgentState::None;
-        }
+        self.agent.step(AgentInput::NotStarted);
         if self.phase != Phase::Judged {
             self.phase = Phase::Judged;
             effects.push(AttemptEffect::Report(outcome));

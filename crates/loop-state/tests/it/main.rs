@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod agent;
 mod attempt;
 mod attempt_explore;
 mod changes;
