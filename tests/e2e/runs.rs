@@ -1,6 +1,7 @@
 //! A run from its start to its own end.
 
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::LONG;
 use crate::scene::{PROMPT, Scene, events, expect_in_order, says, stop, text};
@@ -82,6 +83,11 @@ fn s3a_s3b_s3c_the_iteration_limit_ends_with_its_own_code() {
     let end = ended.stdout.lines().last().unwrap();
     assert!(end.starts_with("iteration limit: 3 "), "{ended}");
     assert!(end.contains("go on with: rlm resume"), "{ended}");
+    let check = json!({"phase": 0, "iteration": 3, "outcome": "failed"});
+    assert_eq!(scene.status()["last_check"], check);
+    let status = scene.rlm(&["status"]).run(LONG).expect_code(0);
+    let shown = "\n  check   failed (iteration 3)\n";
+    assert!(status.stdout.contains(shown), "{status}");
 }
 
 #[test]

@@ -97,6 +97,9 @@ pub struct Head {
     pub iteration_usage: Usage,
     /// The last complete iteration.
     pub last: Option<Last>,
+    /// How the last check of the run ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_check: Option<LastCheck>,
     /// When the run began.
     pub started_at: Timestamp,
     /// When the present or last process took it.
@@ -157,6 +160,7 @@ impl Head {
             usage: Usage::default(),
             iteration_usage: Usage::default(),
             last: None,
+            last_check: None,
             started_at: Timestamp::default(),
             taken_at: Timestamp::default(),
             last_at: Timestamp::default(),
@@ -417,6 +421,31 @@ pub struct Last {
     /// What it used, all its attempts together.
     #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
+}
+
+/// How the last check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LastCheck {
+    /// The index of its phase.
+    pub phase: u32,
+    /// Its iteration within that phase.
+    pub iteration: u32,
+    /// How it ended.
+    pub outcome: CheckOutcome,
+}
+
+/// How a check ended, without its output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum CheckOutcome {
+    /// It passed.
+    Passed,
+    /// It failed.
+    Failed,
+    /// It could not be run.
+    NotRun,
 }
 
 /// The end of a run.

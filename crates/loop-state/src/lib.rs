@@ -112,7 +112,7 @@ pub use counts::{Counts, Streaks, Waits};
 pub use deadline::StopDeadline;
 pub use effect::{Brief, Effect, Notice, Reminder};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
-pub use head::{Command, End, Feedback, Handover, Head, Last, Lineage};
+pub use head::{CheckOutcome, Command, End, Feedback, Handover, Head, Last, LastCheck, Lineage};
 pub use inbox::Inbox;
 pub use judge::{TurnEndKind, TurnReport, judge};
 pub use machine::{Machine, Silence};

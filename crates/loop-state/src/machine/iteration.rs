@@ -6,9 +6,9 @@ use super::wait::TRIES;
 use super::{Effects, Machine, once_saved};
 use crate::text::{error, tail};
 use crate::{
-    Again, CheckResult, Command, Cut, CutCause, Effect, Evidence, Failure, Feedback, Last,
-    MAX_ERRORS, Notice, SessionPolicy, SteerState, Step, StopReason, StopRequest, Streak, Then,
-    Timestamp, Tree, TurnOutcome, When,
+    Again, CheckOutcome, CheckResult, Command, Cut, CutCause, Effect, Evidence, Failure, Feedback,
+    Last, LastCheck, MAX_ERRORS, Notice, SessionPolicy, SteerState, Step, StopReason, StopRequest,
+    Streak, Then, Timestamp, Tree, TurnOutcome, When,
 };
 
 impl Machine {
@@ -239,7 +239,7 @@ impl Machine {
             return self.settle(Then::End(reason));
         }
         if source == Command::Check {
-            self.count_unrun(&result);
+            self.checked(&result);
         }
         let text = match result {
             CheckResult::Passed => return self.command_passed(source, recheck),
@@ -258,17 +258,27 @@ impl Machine {
         self.settle(Then::Next)
     }
 
-    /// Takes notice of whether the check could be run at all.
-    fn count_unrun(&mut self, result: &CheckResult) {
+    /// Records how the check ended, and whether it could be run at all. A check that was stopped from outside says neither.
+    fn checked(&mut self, result: &CheckResult) {
         let head = &mut self.head;
-        match result {
-            CheckResult::NotRun(_) => head.streaks.unrun += 1,
-            CheckResult::Passed | CheckResult::Failed(_) => {
-                head.streaks.unrun = 0;
-                head.checked = true;
-            }
-            CheckResult::Stopped => {}
+        let outcome = match result {
+            CheckResult::Passed => CheckOutcome::Passed,
+            CheckResult::Failed(_) => CheckOutcome::Failed,
+            CheckResult::NotRun(_) => CheckOutcome::NotRun,
+            CheckResult::Stopped => return,
+        };
+        if outcome == CheckOutcome::NotRun {
+            head.streaks.unrun += 1;
+        } else {
+            head.streaks.unrun = 0;
+            head.checked = true;
         }
+        let (phase, iteration) = (head.phase, head.iteration);
+        head.last_check = Some(LastCheck {
+            phase,
+            iteration,
+            outcome,
+        });
     }
 
     fn command_passed(&mut self, source: Command, recheck: bool) -> Effects {

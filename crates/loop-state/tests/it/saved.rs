@@ -116,6 +116,11 @@ fn full() -> Head {
         usage: Usage::default(),
         errors: vec![failure],
     }];
+    h.last_check = Some(LastCheck {
+        phase: 0,
+        iteration: 3,
+        outcome: CheckOutcome::Failed,
+    });
     h.attended = true;
     h.unreviewed = 4;
     h.waits = Waits {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    CheckResult, CutCause, Effect, Event, Evidence, Happening, Head, Machine, Notice, Resume,
-    Rules, RulesError, Step, StopCause, StopReason, StopRequest, Streak, Timer, Timestamp, Tree,
-    TurnOutcome, When,
+    CheckOutcome, CheckResult, CutCause, Effect, Event, Evidence, Happening, Head, Machine, Notice,
+    Resume, Rules, RulesError, Step, StopCause, StopReason, StopRequest, Streak, Timer, Timestamp,
+    Tree, TurnOutcome, When,
 };
 
 use crate::{at, rules};
@@ -344,6 +344,28 @@ fn a_check_that_was_never_run_ends_the_run_and_one_that_was_does_not() {
     assert_eq!(trace.machine.head().streaks.unrun, 5);
     trace.iteration(CheckResult::Passed);
     assert_eq!(trace.reason(), StopReason::Done(Evidence::Check));
+}
+
+#[test]
+fn the_last_check_is_saved_and_a_stopped_one_changes_nothing() {
+    let mut trace = Trace::new(rules(|r| r.limits.max_failures = 0));
+    let last = |trace: &Trace| {
+        let check = trace.machine.head().last_check?;
+        Some((check.phase, check.iteration, check.outcome))
+    };
+    assert_eq!(last(&trace), None);
+    trace.iteration(failed("red"));
+    assert_eq!(last(&trace), Some((0, 1, CheckOutcome::Failed)));
+    trace.iteration(CheckResult::Stopped);
+    assert_eq!(last(&trace), Some((0, 1, CheckOutcome::Failed)));
+    trace.iteration(CheckResult::NotRun("no such command".into()));
+    assert_eq!(last(&trace), Some((0, 3, CheckOutcome::NotRun)));
+    trace.crash_and_resume();
+    assert_eq!(last(&trace), Some((0, 3, CheckOutcome::NotRun)));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(Happening::CheckEnded(CheckResult::Passed));
+    let iteration = trace.machine.head().iteration;
+    assert_eq!(last(&trace), Some((0, iteration, CheckOutcome::Passed)));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use agent_duplex::Permissions;
 use loop_runner::control::{Doing, Life};
-use loop_state::{Step, Timestamp};
+use loop_state::{CheckOutcome, LastCheck, Step, Timestamp};
 use rlm_report::uncommitted;
 use rlm_store::{Committed, RunEntry, RunHead, RunState, Uncommitted, Worktree};
 use rlm_terminal::style::{BOLD, styled};
@@ -52,6 +52,9 @@ struct Detail {
     attempts: u32,
     cuts: u32,
     last_outcome: Option<String>,
+    last_check: Option<LastCheck>,
+    #[serde(skip)]
+    check: Option<String>,
     next: String,
     reason: Option<String>,
     pause_reason: Option<String>,
@@ -117,6 +120,8 @@ impl Status {
                         Some(why) => format!("iteration {} failed: {why}", last.iteration),
                         None => format!("iteration {} complete", last.iteration),
                     }),
+                    last_check: m.last_check,
+                    check: checked(m),
                     next: next(run, head, life) + wished(run, m),
                     reason: reason(run.state, m),
                     pause_reason: head.pause_reason.clone(),
@@ -170,6 +175,19 @@ impl Status {
             notes,
         }
     }
+}
+
+/// Shows how the last check ended, with the phase if it was an earlier one.
+fn checked(m: &loop_state::Head) -> Option<String> {
+    let check = m.last_check?;
+    let outcome = match check.outcome {
+        CheckOutcome::Passed => "passed",
+        CheckOutcome::Failed => "failed",
+        CheckOutcome::NotRun => "could not be run",
+    };
+    let earlier = { m.finished.get(check.phase as usize) }.filter(|_| check.phase != m.phase);
+    let phase = earlier.map_or_else(String::new, |it| format!("phase {}, ", it.name));
+    Some(format!("{outcome} ({phase}iteration {})", check.iteration))
 }
 
 /// What was used, as far as the agent says, and what is left of the budgets.
@@ -389,6 +407,7 @@ impl fmt::Display for Status {
                 ("fork", forked(d)),
                 ("because", d.pause_reason.clone()),
                 ("last", d.last_outcome.clone()),
+                ("check", d.check.clone()),
                 ("next", Some(d.next.clone())),
                 ("agent", Some(d.agent.clone())),
                 ("before", d.agent_before.clone()),
