@@ -1,6 +1,6 @@
 //! All histories of small attempts: at most two turns after the first, one background task, one question, two presses, and times before, at and after
-//! each deadline; with fewer of these, also tools, a pause at a tool, and a conversation that is over before its process tree. The promises are checked
-//! after each step, also for a machine that was sabotaged, and at the end that each state leads on to a report.
+//! each deadline; with fewer of these, also tools, a pause at a tool, and a conversation that is over before its process tree; with one press, also one of
+//! the rare inputs: a message of a person, an injected message, a promise, a rate limit, a suspend, the end of the tree. The promises are checked after each step, also for a machine that was sabotaged, and at the end that each state leads on to a report.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -39,6 +39,21 @@ struct World {
     waits_left: u8,
     tools_left: u8,
     pauses_left: u8,
+    /// Whether rare inputs come at all, and how many still may.
+    rare: bool,
+    rare_left: u8,
+    /// Whether the caller waits for the end of the tree, and for nothing else.
+    awaits_tree: bool,
+    /// Whether the run is suspended: then the agent does nothing.
+    frozen: bool,
+    /// How many messages of a person have no answer yet.
+    messages: u8,
+    sending: bool,
+    /// Whether the agent has a message that it may still drop.
+    taken: bool,
+    looking: bool,
+    /// Whether the agent made its promise in this turn.
+    claimed: bool,
     /// Whether the conversation may be over while the process tree lives.
     may_break: bool,
     /// How many turns have no report yet.
@@ -91,6 +106,15 @@ fn first() -> State {
             waits_left: 2,
             tools_left: 0,
             pauses_left: 0,
+            rare: false,
+            rare_left: 0,
+            awaits_tree: false,
+            frozen: false,
+            messages: 0,
+            sending: false,
+            taken: false,
+            looking: false,
+            claimed: false,
             may_break: false,
             owed: 1,
             prompted: false,
@@ -109,6 +133,136 @@ fn first_with_tools() -> State {
     state
 }
 
+/// Begins an attempt with one press and one of the rare inputs.
+fn first_with_rare(change: impl FnOnce(&mut AttemptOptions)) -> State {
+    let mut state = first();
+    let mut options = state.machine.options().clone();
+    options.promise = Some("done".into());
+    change(&mut options);
+    state.machine = AttemptMachine::new(options);
+    let world = &mut state.world;
+    (world.turns_left, world.asks_left, world.presses_left) = (1, 0, 1);
+    (world.waits_left, world.rare_left, world.rare) = (0, 1, true);
+    state
+}
+
+fn all_with_rare() -> [State; 3] {
+    [
+        first_with_rare(|_| {}),
+        first_with_rare(|options| options.patience = Duration::ZERO),
+        first_with_rare(|options| (options.understands, options.steerable) = (false, false)),
+    ]
+}
+
+/// How long a suspend lasts.
+const FROZEN: Duration = Duration::from_secs(5);
+
+/// Returns the rare inputs that can come in this world, and those that follow from an earlier one.
+fn rare(world: &World) -> Vec<AttemptInput> {
+    let mut all = Vec::new();
+    let may = world.rare_left > 0;
+    if world.frozen {
+        all.push(AttemptInput::Thawed(FROZEN));
+    }
+    if may && !world.frozen {
+        // A suspend that has no length yet stands for its beginning.
+        all.push(AttemptInput::Thawed(Duration::ZERO));
+    }
+    if may {
+        all.push(AttemptInput::Deliver(1));
+        if world.tree == Tree::Runs {
+            all.push(AttemptInput::End);
+        }
+    }
+    if world.sending {
+        all.push(AttemptInput::Sent {
+            steer: 1,
+            again: false,
+        });
+    }
+    if world.sending || (world.taken && !world.frozen) {
+        all.push(AttemptInput::Dropped(1));
+    }
+    if world.looking {
+        for (footprint, hurried) in [(None, false), (None, true), (Some(1), false)] {
+            all.push(AttemptInput::Looked { footprint, hurried });
+        }
+    }
+    let speaks = world.process && world.turn && !world.silent && !world.frozen;
+    if may && speaks {
+        all.push(AttemptInput::TurnBegan {
+            injected: true,
+            has_inputs: true,
+            steers: vec![1],
+        });
+        let (text, partial) = ("done".into(), false);
+        all.push(AttemptInput::Message { text, partial });
+        all.push(AttemptInput::Line(b"done".to_vec()));
+        all.push(AttemptInput::Limited(Some(Timestamp(1))));
+        for how in [
+            TurnEndKind::RateLimited,
+            TurnEndKind::SessionNotFound,
+            TurnEndKind::NotLoggedIn,
+        ] {
+            all.push(turn_ended(how, false, false));
+        }
+    }
+    all
+}
+
+/// Lets the world take notice of a rare input.
+fn happen_rare(world: &mut World, understands: bool, input: &AttemptInput) {
+    let is_rare = match input {
+        AttemptInput::Thawed(Duration::ZERO) => {
+            world.frozen = true;
+            true
+        }
+        AttemptInput::Thawed(frozen) => {
+            world.frozen = false;
+            world.stop_by = world.stop_by.map(|by| by + *frozen);
+            false
+        }
+        AttemptInput::Deliver(_) => {
+            world.messages += 1;
+            true
+        }
+        AttemptInput::Sent { .. } => {
+            (world.sending, world.taken) = (false, true);
+            false
+        }
+        AttemptInput::Dropped(_) => {
+            // One that was taken was answered when it was sent.
+            world.messages += u8::from(!world.sending);
+            (world.sending, world.taken) = (false, false);
+            false
+        }
+        AttemptInput::TurnBegan { injected, .. } => {
+            world.claimed &= *injected;
+            world.taken = false;
+            *injected
+        }
+        AttemptInput::Message { .. } => {
+            world.claimed = true;
+            true
+        }
+        AttemptInput::Line(_) => {
+            world.claimed |= !understands;
+            true
+        }
+        AttemptInput::End => {
+            world.awaits_tree = true;
+            true
+        }
+        AttemptInput::Limited(_) => true,
+        AttemptInput::TurnEnded { how, .. } => matches!(
+            how,
+            TurnEndKind::RateLimited | TurnEndKind::SessionNotFound | TurnEndKind::NotLoggedIn
+        ),
+        _ => false,
+    };
+    world.rare_left -= u8::from(is_rare);
+}
+
 fn turn_ended(how: TurnEndKind, pending: bool, exited: bool) -> AttemptInput {
     let (detail, why) = (String::new(), "why".into());
     AttemptInput::TurnEnded {
@@ -124,6 +278,11 @@ fn turn_ended(how: TurnEndKind, pending: bool, exited: bool) -> AttemptInput {
 fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
     let (world, machine) = (&state.world, &state.machine);
     let mut all = Vec::new();
+    let later = |input: &AttemptInput| match input {
+        AttemptInput::Thawed(frozen) => world.now + *frozen,
+        _ => world.now,
+    };
+    all.extend({ rare(world).into_iter() }.map(|input| (later(&input), input)));
     let mut add = |input| all.push((world.now, input));
     if world.starting && world.silent {
         // A conversation that is over starts nothing.
@@ -134,7 +293,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
             "no".into(),
         )));
     }
-    let speaks = world.process && !world.silent;
+    let speaks = world.process && !world.silent && !world.frozen;
     if speaks && !world.turn && world.turns_left > 0 && world.tree != Tree::Gone {
         for has_inputs in [true, false] {
             add(AttemptInput::TurnBegan {
@@ -208,7 +367,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
             for at_once in [false, true] {
                 add(AttemptInput::Stop { at_once });
             }
-            if world.owed == 0 || world.closing {
+            if (world.owed == 0 || world.closing) && !world.awaits_tree {
                 add(AttemptInput::Continue);
             }
         } else {
@@ -216,7 +375,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
             add(AttemptInput::Abort { by });
         }
     }
-    if let Some(at) = machine.deadline(false) {
+    if let Some(at) = machine.deadline(world.frozen) {
         let at = at.duration_since(epoch);
         let before = at.saturating_sub(MILLI);
         if world.waits_left > 0 {
@@ -240,10 +399,12 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
             world.turn = world.owed > 0;
         }
         AttemptInput::NotStarted(_) => world.starting = false,
+        AttemptInput::TurnBegan { injected: true, .. } => {}
         AttemptInput::TurnBegan { .. } => {
             world.turn = true;
             world.turns_left -= 1;
-            world.owed = world.owed.max(1);
+            // Nobody waits for a turn that begins while the tree is being ended.
+            world.owed = world.owed.max(u8::from(!world.awaits_tree));
         }
         AttemptInput::TurnEnded { .. } => (world.turn, world.tool) = (false, false),
         AttemptInput::ToolStarted { .. } => {
@@ -270,7 +431,7 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
         }
         AttemptInput::Closed => (world.closing, world.process) = (false, false),
         AttemptInput::TreeGone => {
-            world.tree = Tree::Gone;
+            (world.tree, world.awaits_tree) = (Tree::Gone, false);
             // Where the conversation is over, the start still reports that it failed.
             world.starting &= world.silent;
             (world.process, world.closing) = (false, false);
@@ -357,12 +518,55 @@ fn carry_out(
             }
             world.tree = Tree::Ends { by };
         }
+        AttemptEffect::Send { .. } => {
+            keeps(world.messages > 0, "only a message is sent")?;
+            world.sending = true;
+        }
+        AttemptEffect::SteerDelivered(_) | AttemptEffect::NextPrompt(_) => {
+            let left = world.messages.checked_sub(1);
+            world.messages = left.ok_or("a message is answered once")?;
+        }
+        AttemptEffect::TurnOver {
+            outcome: TurnOutcome::Claimed,
+            ..
+        } => keeps(world.claimed, "only a promise of this turn counts")?,
+        AttemptEffect::Look => world.looking = world.rare,
+        AttemptEffect::NothingDone => {
+            let is_answer = std::mem::take(&mut world.looking);
+            keeps(is_answer, "only a look finds that nothing was done")?;
+        }
         AttemptEffect::Release => {
             keeps(!agent.is_ended(), "what is ended is not released")?;
         }
         _ => {}
     }
     Ok(())
+}
+
+/// Checks what is promised of a step with a rare input.
+fn rare_promises(
+    before: &State,
+    input: &AttemptInput,
+    effects: &[AttemptEffect],
+    after: &State,
+) -> Result<(), &'static str> {
+    if let AttemptInput::Thawed(frozen) = input {
+        let deadlines = [before, after].map(|state| state.machine.deadline(false));
+        let is_moved = deadlines[0].map(|at| at + *frozen) == deadlines[1];
+        keeps(is_moved, "a suspend moves each deadline by its length")?;
+        keeps(effects.is_empty(), "a suspend needs nothing")?;
+    }
+    let closes = { effects.iter() }.any(|it| matches!(it, AttemptEffect::Close { .. }));
+    let gives_up = closes && after.world.frozen;
+    keeps(!gives_up, "background tasks get no later by a suspend")?;
+    let is_limited = { effects.iter() }.any(|it| match it {
+        AttemptEffect::TurnOver { outcome, own } => {
+            matches!(outcome, TurnOutcome::RateLimited { .. }) && !own
+        }
+        _ => false,
+    });
+    let is_left = is_limited && after.world.tree == Tree::Runs;
+    keeps(!is_left, "a tree ends before a long wait")
 }
 
 /// Returns the promise that a state breaks.
@@ -395,6 +599,12 @@ fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
     if machine.held_for().is_some() && deadline.is_none() {
         return Some("a hold has a deadline");
     }
+    if machine.held_for().is_some() && machine.options().patience.is_zero() {
+        return Some("without patience, a turn is not held");
+    }
+    if world.messages > 0 && !world.sending {
+        return Some("a message has an answer");
+    }
     None
 }
 
@@ -410,6 +620,7 @@ fn comes_anyway(world: &World, input: &AttemptInput) -> bool {
         | AttemptInput::Closed
         | AttemptInput::TreeGone
         | AttemptInput::Silent
+        | AttemptInput::Thawed(FROZEN)
         | AttemptInput::Started
         | AttemptInput::NotStarted(_) => true,
         AttemptInput::TurnEnded { exited: true, .. } => true,
@@ -467,6 +678,8 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
         for (when, input) in inputs(&state, epoch) {
             let mut after = state.clone();
             happen(&mut after.world, when, &input);
+            let understands = state.machine.options().understands;
+            happen_rare(&mut after.world, understands, &input);
             let moment = Moment {
                 head: &heads[usize::from(after.world.pausing)],
                 at: Timestamp(0),
@@ -475,7 +688,7 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
                     Some(by) => by.saturating_sub(when),
                     None => BUDGET,
                 },
-                frozen: false,
+                frozen: after.world.frozen,
             };
             let mut effects = after.machine.step(moment, input.clone());
             sabotage(&input, &mut effects);
@@ -499,6 +712,7 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
                 effects_in_order
                     .try_for_each(|effect| carry_out(&mut after.world, agent, effect, epoch))
             });
+            let done = done.and_then(|()| rare_promises(&state, &input, &effects, &after));
             if let Some(promise) = done.err().or_else(|| broken(&after, epoch)) {
                 let before = history(&nodes, at);
                 return Err(format!(
@@ -532,7 +746,8 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
 
 #[test]
 fn every_history_of_an_attempt_keeps_its_promises() {
-    for state in [first(), first_with_tools()] {
+    let both = [first(), first_with_tools()];
+    for state in both.into_iter().chain(all_with_rare()) {
         match explore(state, |_, _| {}) {
             Ok(states) => {
                 println!("{states} states");
@@ -591,6 +806,57 @@ fn a_sabotaged_attempt_is_found() {
     ];
     for (promise, sabotage) in sabotages {
         let found = explore(first(), sabotage).unwrap_err();
+        assert!(found.starts_with(promise), "{promise}: {found}");
+    }
+    let rare: [(&str, Sabotage); 6] = [
+        ("a message is answered once", |input, effects| {
+            if let AttemptInput::Sent { .. } = input {
+                effects.push(AttemptEffect::NextPrompt(1));
+            }
+        }),
+        ("a message has an answer", |input, effects| {
+            if let AttemptInput::Dropped(_) = input {
+                effects.clear();
+            }
+        }),
+        ("only a promise of this turn counts", |input, effects| {
+            if let AttemptInput::TurnEnded { .. } = input {
+                let (outcome, own) = (TurnOutcome::Claimed, false);
+                effects.push(AttemptEffect::TurnOver { outcome, own });
+            }
+        }),
+        (
+            "only a look finds that nothing was done",
+            |input, effects| {
+                if let AttemptInput::Deliver(_) = input {
+                    effects.push(AttemptEffect::NothingDone);
+                }
+            },
+        ),
+        ("a suspend needs nothing", |input, effects| {
+            if let AttemptInput::Thawed(_) = input {
+                effects.push(AttemptEffect::Release);
+            }
+        }),
+        ("a tree ends before a long wait", |input, effects| {
+            if let AttemptInput::TurnEnded { .. } = input {
+                let is_limited = |it: &AttemptEffect| {
+                    matches!(
+                        it,
+                        AttemptEffect::TurnOver {
+                            outcome: TurnOutcome::RateLimited { .. },
+                            ..
+                        }
+                    )
+                };
+                if effects.iter().any(is_limited) {
+                    effects.retain(|it| !matches!(it, AttemptEffect::End { .. }));
+                }
+            }
+        }),
+    ];
+    for (promise, sabotage) in rare {
+        let found = explore(first_with_rare(|_| {}), sabotage).unwrap_err();
         assert!(found.starts_with(promise), "{promise}: {found}");
     }
 }
