@@ -114,7 +114,6 @@ pub enum News {
         /// The time that is left for it.
         budget: Duration,
         /// What the run waits for; `None` where nothing runs.
-        #[serde(default)]
         awaited: Option<Awaited>,
     },
     /// The stop of the run has not ended yet; told from its first second on.

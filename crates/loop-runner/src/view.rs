@@ -14,8 +14,7 @@ pub struct View {
     pub head: Head,
     /// The agent of the present attempt.
     pub agent: AgentView,
-    /// The stop that is under way; `None` from a program that does not say.
-    #[serde(default)]
+    /// The stop that is under way, if one is.
     pub shutdown: Option<Shutdown>,
 }
 
@@ -27,8 +26,7 @@ pub struct AgentView {
     pub alive: bool,
     /// How many tasks in the background are waited for before the turn that is over counts; `None` when none is, or it does something else now.
     pub held_for: Option<u32>,
-    /// Whether its turn can be ended and its conversation gone on with; `false` from a program that does not say.
-    #[serde(default)]
+    /// Whether its turn can be ended and its conversation gone on with.
     pub interruptible: bool,
     /// Whether it can be interrupted and steered within a turn.
     pub steerable: bool,

@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(map.len(), keys.len(), "all of {keys:?} are saved");
     }
 
-    /// A store with the keys that each version has written, and no other: a key that comes later needs a default.
+    /// A store with the keys that the first version writes, and no other: a key that comes after its release needs a default.
     #[tokio::test]
     async fn c64b_a_run_that_was_saved_before_a_key_was_added_is_read_and_saved_again() {
         let (_dir, project, journal, head) = journal();
@@ -369,10 +369,24 @@ mod tests {
             &["run", "machine", "settings", "scope", "prompts"],
         );
         let settings = &mut old["settings"];
-        keep(settings, &["directory", "phases", "limits"]);
+        keep(
+            settings,
+            &["directory", "phases", "limits", "commit", "leftovers"],
+        );
         keep(
             &mut settings["phases"][0],
-            &["name", "prompt", "agent", "limits", "until"],
+            &[
+                "name",
+                "prompt",
+                "agent",
+                "permissions",
+                "session",
+                "promise",
+                "gates",
+                "until",
+                "background_wait",
+                "limits",
+            ],
         );
         let run: RunId = "r1".parse().unwrap();
         let place = project.run_dir(&run);

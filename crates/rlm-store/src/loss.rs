@@ -20,7 +20,6 @@ pub struct Loss {
     /// What is damaged, a line each; nothing where the files look whole and are too old.
     pub damaged: Vec<String>,
     /// Where the damaged files lie, from the top of the project on, once the run was taken up again.
-    #[serde(default)]
     pub set_aside: Vec<String>,
     /// The iteration at which that save goes on.
     pub at: u32,

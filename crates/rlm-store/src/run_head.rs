@@ -25,28 +25,27 @@ pub struct RunHead {
     /// The blobs that hold the last prompt text read of each phase.
     pub prompts: Vec<String>,
     /// The commit of the project at the last save; `None` outside git.
-    #[serde(default)]
     pub git_commit: Option<String>,
     /// How many files of the project were not committed at the last save; `None` outside git, or where git did not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub git_changed: Option<u32>,
     /// The last iteration whose work is in a commit, for a run that commits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub committed: Option<Committed>,
     /// What was to be committed and is not, since the last commit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uncommitted: Option<Uncommitted>,
     /// What was lost of it by damages that it went on from, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<Loss>,
     /// Why a person wants the run to wait, while it waits or is about to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<String>,
     /// The state that the first event of its own met, where the present rules don't tell that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<Box<Origin>>,
     /// Where the run went, if it goes on elsewhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub moved: Option<Moved>,
     /// How many times it was moved.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -57,7 +56,6 @@ pub struct RunHead {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Origin {
     /// How many events were saved before, which are another run's.
-    #[serde(default)]
     pub(crate) events: u64,
     /// The state.
     pub(crate) head: Head,

@@ -22,19 +22,17 @@ pub struct Settings {
     /// The limits of the whole run. Every agent of a run must report what a budget limits.
     pub limits: RunLimits,
     /// Where the run waits for a person's word; if nothing is said, between phases where there are several, and nowhere else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub autonomy: Option<Autonomy>,
     /// Whether each iteration that changed something is committed to git when it is over, a failed one too.
-    #[serde(default)]
     pub commit: bool,
     /// The working tree that the run has to itself; `None` where it works in that of the project.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub worktree: Option<Worktree>,
     /// What becomes of processes that an agent leaves running.
-    #[serde(default)]
     pub leftovers: Leftovers,
     /// How many bytes of disk the transcripts may take, but for the newest eight; 2 GB if nothing is said. Beyond it the oldest lose something.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_transcripts: Option<u64>,
 }
 
@@ -59,33 +57,23 @@ pub struct PhaseSettings {
     /// The agent.
     pub agent: AgentConfig,
     /// What the agent may do. Means nothing to a command.
-    #[serde(default)]
     pub permissions: Permissions,
     /// The MCP servers that the agent is handed.
     #[serde(default, skip_serializing_if = "McpServers::is_empty")]
     pub mcp_servers: McpServers,
     /// Which of the agent's sessions an iteration gets.
-    #[serde(default)]
     pub session: SessionPolicy,
     /// The text by which the agent promises that the phase is done.
-    #[serde(default)]
     pub promise: Option<String>,
     /// Commands for `sh -c` that must pass before an iteration counts.
-    #[serde(default)]
     pub gates: Vec<String>,
     /// The command for `sh -c` that decides that the phase is done.
-    #[serde(default)]
     pub until: Option<String>,
     /// How long nothing may come of what the agent has running in the background when its turn is over, before it is ended and judged: no end of a
     /// task, no turn that the agent begins by itself. 30 s by default; 0 waits for nothing.
-    #[serde(default = "background_wait")]
     pub background_wait: Duration,
     /// The limits of its iterations.
     pub limits: Limits,
-}
-
-fn background_wait() -> Duration {
-    PhaseSettings::BACKGROUND_WAIT
 }
 
 /// Where a prompt comes from.

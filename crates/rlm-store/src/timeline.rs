@@ -5,8 +5,8 @@
 //! cost the newest saves, and while the run is at work. It is as of one save: what was not saved yet is not in it.
 //!
 //! A fold needs the state that the first event met. It is made from the rules that the run has, or from those that it began with where they were
-//! changed. Runs of earlier programs did not keep these; then the timeline begins with the oldest state that is kept, or is not exact, and says so
-//! in [`Timeline::unknown`].
+//! changed. Where damage cost some of that, the timeline begins with the oldest state that is kept, or is not exact, and says so in
+//! [`Timeline::unknown`].
 //!
 //! # Limits
 //!

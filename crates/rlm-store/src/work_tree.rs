@@ -72,7 +72,7 @@ pub struct Holder {
 struct Signed {
     #[serde(flatten)]
     holder: Holder,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     tree: Option<Identity>,
 }
 
@@ -256,7 +256,7 @@ fn holder_path(project: &Project, tree: &Path) -> PathBuf {
 fn read_holder(project: &Project, tree: &Path) -> Option<Holder> {
     let text = state_dir::read(&holder_path(project, tree), MOST).ok()?;
     let signed: Signed = serde_json::from_slice(&text).ok()?;
-    let is_here = signed.tree.is_none() || signed.tree == Identity::at(tree).ok();
+    let is_here = signed.tree == Identity::at(tree).ok();
     is_here.then_some(signed.holder)
 }
 
@@ -270,6 +270,29 @@ pub(crate) fn holders(project: &Project) -> impl Iterator<Item = Holder> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signature_has_these_keys() {
+        let (process, run) = (
+            ProcessId {
+                pid: 7,
+                start_time: 8,
+            },
+            "r1".parse().unwrap(),
+        );
+        let signed = Signed {
+            holder: Holder {
+                process,
+                since: Timestamp(9),
+                run,
+            },
+            tree: Some(Identity {
+                device: 1,
+                inode: 2,
+            }),
+        };
+        insta::assert_snapshot!(serde_json::to_string(&signed).unwrap(), @r#"{"process":{"pid":7,"start_time":8},"since":9,"run":"r1","tree":{"device":1,"inode":2}}"#);
+    }
 
     #[tokio::test]
     async fn c76c_a_copy_has_no_holder_and_a_moved_tree_keeps_it() {
@@ -287,10 +310,10 @@ mod tests {
         let there = Project::find(&copy).unwrap();
         assert_eq!(there.holder(&run), None);
         assert!(there.owner(&run).unwrap().is_none());
-        // One that an earlier version has signed says no place.
+        // A signature without a place names nobody.
         let text = serde_json::to_string(&taken.holder).unwrap();
         fs_err::write(&signed, text).unwrap();
-        assert!(project.holder(&run).is_some());
+        assert_eq!(read_holder(&project, &tree), None);
         taken.sign().unwrap();
         fs_err::rename(&tree, &moved).unwrap();
         let moved = Project::find(&moved).unwrap();

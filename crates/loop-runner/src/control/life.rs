@@ -33,7 +33,7 @@ impl Life {
             let answer = ask(&project.run_dir(run), Query::Status);
             match answer.and_then(|mut answers| answers.next(left)) {
                 Ok(Some(Answer::Status(standing))) => {
-                    let age = Duration::from_millis(standing.turned_ms.unwrap_or_default());
+                    let age = Duration::from_millis(standing.turned_ms);
                     return match age > STALE {
                         true => Self::Hangs(standing, age),
                         false => Self::Turns(standing),

@@ -42,7 +42,6 @@ pub enum Query {
     /// What it tells and how it stands, until it is over; see [`attach`](super::attach).
     Attach {
         /// Whether a person is there who can be asked, also by a run that has nobody else to ask.
-        #[serde(default)]
         attended: bool,
     },
 }
@@ -67,10 +66,10 @@ pub enum Answer {
     /// It is on disk, and survives a crash of either side.
     Recorded {
         /// The number of the steer, if it was one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         steer: Option<u32>,
         /// How long the stop may take that has begun, in milliseconds.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         budget_ms: Option<u64>,
     },
     /// The agent was given it.
@@ -123,13 +122,10 @@ pub struct Standing {
     /// The name of the present phase.
     pub phase: String,
     /// Its number, from 1.
-    #[serde(default = "one")]
     pub phase_number: u32,
     /// How many phases the run has.
-    #[serde(default = "one")]
     pub phases: u32,
     /// What is over and waits for a person's word, if anything does: `phase` or `batch`.
-    #[serde(default)]
     pub review: Option<String>,
     /// The number of the present iteration.
     pub iteration: u32,
@@ -145,9 +141,8 @@ pub struct Standing {
     pub steers_waiting: usize,
     /// The agent's session, as far as it is known.
     pub session: Option<String>,
-    /// How many milliseconds ago the loop turned last. It does each 5 s at least, unless it hangs; `None` from a program that does not say.
-    #[serde(default)]
-    pub turned_ms: Option<u64>,
+    /// How many milliseconds ago the loop turned last. It does each 5 s at least, unless it hangs.
+    pub turned_ms: u64,
     /// What is done now, which may be newer than what is saved; `None` where something is waited for.
     #[serde(
         default,
@@ -176,11 +171,6 @@ pub struct Standing {
 fn known<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let value = Value::deserialize(from)?;
     Ok(serde_json::from_value(value).ok())
-}
-
-/// What a program tells that knows no phases.
-fn one() -> u32 {
-    1
 }
 
 /// How a run ended for its process.

@@ -49,7 +49,7 @@ pub(super) fn standing(run: &RunId, process: ProcessId, view: &View, turned: Dur
         stopping: head.stopping.is_some(),
         steers_waiting: head.unseen_steers().count(),
         session: head.session.as_ref().map(short),
-        turned_ms: Some(u64::try_from(turned.as_millis()).unwrap_or(u64::MAX)),
+        turned_ms: u64::try_from(turned.as_millis()).unwrap_or(u64::MAX),
         doing: Doing::of(head),
         shutdown: view.shutdown,
         agent_alive: agent.alive,

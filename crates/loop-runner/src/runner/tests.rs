@@ -191,7 +191,7 @@ async fn x127d_the_end_of_a_check_is_none_of_the_agents() {
 fn turned(run_dir: &Path) -> Option<u64> {
     let mut answers = control::ask(run_dir, Query::Status).ok()?;
     match answers.next(Duration::from_secs(2)).ok()?? {
-        Answer::Status(standing) => standing.turned_ms,
+        Answer::Status(standing) => Some(standing.turned_ms),
         _ => None,
     }
 }

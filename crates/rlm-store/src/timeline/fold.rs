@@ -62,12 +62,11 @@ pub(super) fn timeline(
     fold.finish(head, state, unknown)
 }
 
-const INEXACT: &str = "the run was begun by an earlier program, which did not keep the rules that it began with: how attempts ended may be told \
-                       wrongly where rules were changed";
+const INEXACT: &str = "the events that are kept don't lead to the state that is kept, so something was lost: how attempts ended may be wrong here";
 
 fn begins_late(before: u32) -> String {
     format!(
-        "the run was begun by an earlier program, which did not keep the rules that it began with: its first {before} attempts are not told"
+        "the events that are kept don't lead from the beginning to the state that is kept, so something was lost: its first {before} attempts are not here"
     )
 }
 

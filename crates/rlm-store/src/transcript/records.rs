@@ -30,7 +30,6 @@ pub struct Record {
     /// streamed), `message`, `tool`, `result`, `ask`, `note`, and `raw`, the line behind them.
     pub kind: String,
     /// Its text, several lines where they came at once; bytes that are not UTF-8 stand as U+FFFD.
-    #[serde(default)]
     pub text: String,
     /// How many bytes were left out of the middle of the line.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -222,6 +221,21 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_a_transcript_has_these_keys() {
+        let record = |omitted| Record {
+            at: Timestamp(1),
+            kind: "stdout".into(),
+            text: "a".into(),
+            omitted,
+        };
+        let lines = [record(0), record(3)].map(|record| serde_json::to_string(&record).unwrap());
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+        {"at":1,"kind":"stdout","text":"a"}
+        {"at":1,"kind":"stdout","text":"a","omitted":3}
+        "#);
+    }
+
+    #[test]
     fn one_that_grows_is_read_on_and_half_lines_and_damage_are_passed_over() {
         let dir = tempfile::tempdir().unwrap();
         let path = list::path(dir.path(), 1, 1);
@@ -233,7 +247,7 @@ mod tests {
         assert_eq!(texts(&mut records), ["one"]);
         add("\"kind\":\"stdout\",\"text\":\"two\"}");
         assert_eq!(texts(&mut records), ["two"]);
-        add("\n{\"at\":3,\"kind\":\"end\"}\n{\"at\"");
+        add("\n{\"at\":3,\"kind\":\"end\",\"text\":\"\"}\n{\"at\"");
         assert_eq!(texts(&mut records), [""]);
         let all = fs_err::read(&path).unwrap();
         fs_err::remove_file(&path).unwrap();

@@ -315,9 +315,9 @@ mod tests {
             last_at: loop_state::Timestamp::default(),
         };
         let standing = serde_json::json!({
-            "run": "r1", "state": "paused", "process": {"pid": 7, "start_time": 9}, "phase": "main", "iteration": 2, "attempt": 1,
+            "run": "r1", "state": "paused", "process": {"pid": 7, "start_time": 9}, "phase": "main", "phase_number": 1, "phases": 1, "iteration": 2, "attempt": 1,
             "iterations_complete": 2, "pausing": false, "stopping": false, "steers_waiting": 0, "session": null,
-            "agent_alive": false, "tools": [], "asks": [],
+            "turned_ms": 0, "agent_alive": false, "tools": [], "asks": [],
         });
         let now = jiff::Timestamp::UNIX_EPOCH;
         for said in [Some(serde_json::from_value(standing).unwrap()), None] {
