@@ -1,9 +1,6 @@
 //! A run's timeline for programs, in the words of the schema rather than of our types.
 
-use loop_state::{
-    Again, CheckResult, CutCause, Evidence, Occasion, SteerState, StopCause, StopReason, Timestamp,
-    Verdict, When,
-};
+use loop_state::{CheckResult, Occasion, StopCause, StopReason, Timestamp, When};
 use rlm_store::Fate;
 use rlm_store::timeline::{Attempt, ProcessEnd, Timeline, Wait, WaitFor, What};
 use rlm_text::money;
@@ -33,7 +30,7 @@ pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
                 _ => "open",
             },
             "why": match &it.fate { Fate::Failed(why) => Some(why), _ => None },
-            "cut_by": match it.fate { Fate::Cut(cause) => cause.map(cut_by), _ => None },
+            "cut_by": match it.fate { Fate::Cut(cause) => cause, _ => None },
             "discarded": it.discarded, "continues": it.continues, "usage": money::json(it.usage),
             "denied": it.denied, "nothing_done": it.idle, "leftovers_ended": it.leftovers, "survivors": it.survivors,
             "commands": it.commands.iter().map(|it| json!({
@@ -54,7 +51,7 @@ pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
         "active_ms": timeline.active_ms(), "iterations_complete": m.iterations_complete(), "usage": money::json(m.usage),
         "phases": timeline.phases.iter().map(|it| json!({
             "phase": it.name, "number": it.index + 1, "began_at": utc(it.began), "ended_at": it.ended.map(utc),
-            "iterations": it.iterations, "evidence": it.evidence.map(evidence), "result": it.result,
+            "iterations": it.iterations, "evidence": it.evidence, "result": it.result,
             "usage": money::json(it.usage), "discarded": it.discarded,
         })).collect::<Value>(),
         "attempts": timeline.attempts.iter().map(attempt).collect::<Value>(),
@@ -71,40 +68,15 @@ pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
             })
         }).collect::<Value>(),
         "steers": timeline.steers.iter().map(|it| json!({
-            "id": it.id, "at": utc(it.at), "text": it.text, "state_at": utc(it.state_at),
-            "state": match it.state {
-                SteerState::Recorded => "recorded",
-                SteerState::Delivered => "delivered",
-                SteerState::Seen => "seen",
-            },
+            "id": it.id, "at": utc(it.at), "text": it.text, "state_at": utc(it.state_at), "state": it.state,
         })).collect::<Value>(),
         "moments": timeline.moments.iter().map(|it| moment(it.at, &it.what)).collect::<Value>(),
         "end": m.end.as_ref().map(|end| json!({
             "at": utc(end.at), "reason": end.reason.to_string(), "exit_code": exit_code,
-            "evidence": match end.reason { StopReason::Done(it) => Some(evidence(it)), _ => None },
+            "evidence": match end.reason { StopReason::Done(it) => Some(it), _ => None },
         })),
         "unknown": timeline.unknown,
     })
-}
-
-fn evidence(evidence: Evidence) -> &'static str {
-    match evidence {
-        Evidence::Check => "check",
-        _ => "claim",
-    }
-}
-
-fn cut_by(cause: CutCause) -> &'static str {
-    match cause {
-        CutCause::Crash => "crash",
-        CutCause::Stop => "stop",
-        CutCause::TimeLimit => "time_limit",
-        CutCause::Budget => "budget",
-        CutCause::Restart => "restart",
-        CutCause::RateLimit => "rate_limit",
-        CutCause::Transient => "transient",
-        _ => "agent",
-    }
 }
 
 fn wait(wait: &Wait) -> Value {
@@ -142,18 +114,8 @@ fn moment(at: Timestamp, what: &What) -> Value {
                 by.into(),
             )
         }
-        What::Again(Again::Iteration) => ("again", "iteration".into()),
-        What::Again(Again::Phase) => ("again", "phase".into()),
-        What::Reviewed(verdict) => (
-            "reviewed",
-            match verdict {
-                Verdict::Revise(_) => "revise",
-                Verdict::StartOver => "start_over",
-                Verdict::Exit => "exit",
-                _ => "continue",
-            }
-            .into(),
-        ),
+        What::Again(again) => ("again", json!(again)),
+        What::Reviewed(verdict) => ("reviewed", json!(verdict)["verdict"].take()),
         What::RuleSet(change) => ("rule_set", change.to_string().into()),
         What::NothingDone(in_a_row) => ("nothing_done", in_a_row.to_string().into()),
         What::SessionLost => ("session_lost", Value::Null),

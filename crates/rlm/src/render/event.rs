@@ -399,31 +399,21 @@ fn notice_json(notice: &Notice) -> Option<Value> {
             "what": what,
         }),
         Notice::Review(of) => json!({"event": "review", "of": of.to_string()}),
-        Notice::Reviewed(verdict) => json!({"event": "reviewed", "verdict": match verdict {
-            Verdict::Revise(_) => "revise",
-            Verdict::StartOver => "start_over",
-            Verdict::Exit => "exit",
-            _ => "continue",
-        }}),
+        Notice::Reviewed(verdict) => {
+            json!({"event": "reviewed", "verdict": json!(verdict)["verdict"]})
+        }
         Notice::RuleSet(change) => json!({"event": "rule_set", "rule": change.to_string()}),
         Notice::PhaseRuleSet { phase, change } => {
             json!({"event": "rule_set", "rule": change.to_string(), "phase": phase})
         }
-        Notice::Steer { id, state } => json!({"event": "steer", "id": id, "state": match state {
-            SteerState::Recorded => "recorded",
-            SteerState::Delivered => "delivered",
-            SteerState::Seen => "seen",
-        }}),
+        Notice::Steer { id, state } => json!({"event": "steer", "id": id, "state": state}),
         Notice::NothingDone { in_a_row } => json!({"event": "nothing_done", "in_a_row": in_a_row}),
         Notice::SessionLost => json!({"event": "session_lost"}),
         Notice::Interrupted => json!({"event": "interrupted"}),
         Notice::Pausing => json!({"event": "pausing"}),
         Notice::Paused => json!({"event": "paused"}),
         Notice::Continued => json!({"event": "continued"}),
-        Notice::Again(again) => json!({"event": "again", "what": match again {
-            Again::Iteration => "iteration",
-            Again::Phase => "phase",
-        }}),
+        Notice::Again(again) => json!({"event": "again", "what": again}),
         Notice::Fresh => json!({"event": "fresh_session"}),
         Notice::StoppingLater => json!({"event": "stopping_later"}),
         // The end of the run has an event of its own when everything is over.
