@@ -242,7 +242,59 @@ mod words {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use serde_json::{Value, json};
     use std::os::unix::ffi::OsStringExt;
+
+    /// Returns a configuration of each agent with each option, as a run saves it.
+    fn full() -> [Value; 4] {
+        let common = json!({"env": {"A": "b"}, "env-allow": ["AWS_*"]});
+        let with = |mut options: Value| {
+            let all = options.as_object_mut().unwrap();
+            all.extend(common.as_object().unwrap().clone());
+            options
+        };
+        let claude = with(json!({
+            "fallback-model": "sonnet", "effort": "high", "max-turns": 5, "tools": ["Bash"], "allowed-tools": ["Bash(ls)"],
+            "disallowed-tools": ["Web"], "system-prompt": "a", "append-system-prompt": "b", "setting-sources": ["user"],
+            "settings": {"a": 1}, "hooks": true, "add-dirs": ["/srv"], "strict-mcp": true,
+        }));
+        let codex = with(json!({
+            "effort": "high", "system-prompt": "a", "append-system-prompt": "b", "config": {"a": 1}, "analytics": true,
+        }));
+        let acp = with(json!({"auth-method": "key"}));
+        let of = |options| json!({"options": options, "program": ["agent", "-a"], "model": "large", "args": ["-b"]});
+        [
+            of(json!("command")),
+            of(json!({ "claude": claude })),
+            of(json!({ "codex": codex })),
+            of(json!({"acp": {"preset": "gemini", "options": acp}})),
+        ]
+    }
+
+    #[test]
+    fn a_saved_configuration_has_these_keys() {
+        for saved in full() {
+            let read: AgentConfig = serde_json::from_value(saved.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&read).unwrap(), saved);
+        }
+        let [_, claude, codex, acp] = full();
+        for (options, keys) in [
+            (&claude["options"]["claude"], ClaudeOptions::KEYS),
+            (&codex["options"]["codex"], CodexOptions::KEYS),
+            (&acp["options"]["acp"]["options"], AcpOptions::KEYS),
+        ] {
+            let missing = keys.iter().filter(|key| options.get(key.name).is_none());
+            assert_eq!(missing.map(|key| key.name).collect::<Vec<_>>(), [""; 0]);
+        }
+        for (preset, name) in [
+            (AcpPreset::Gemini, "gemini"),
+            (AcpPreset::Opencode, "opencode"),
+            (AcpPreset::Claude, "claude"),
+            (AcpPreset::Other, "other"),
+        ] {
+            assert_eq!(serde_json::to_value(preset).unwrap(), name);
+        }
+    }
 
     proptest! {
         #[test]

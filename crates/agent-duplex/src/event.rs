@@ -281,3 +281,6 @@ mod lossy_text {
         String::deserialize(from).map(Bytes::from)
     }
 }
+
+#[cfg(all(test, feature = "serde"))]
+mod tests;

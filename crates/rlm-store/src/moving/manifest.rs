@@ -233,6 +233,16 @@ mod tests {
         }
     }
 
+    /// A key that is added, changed or removed is a decision: another version reads it, and has only the number of the form to tell by.
+    #[test]
+    fn an_archive_begins_with_these_keys() {
+        let mut manifest = manifest();
+        manifest.files.truncate(1);
+        let git = manifest.git.as_mut().unwrap();
+        (git.commit, git.dirty) = ("a".into(), Some("b".into()));
+        insta::assert_snapshot!(serde_json::to_string(&manifest).unwrap(), @r#"{"format":1,"version":"0.1.0","run":"r1","created":1,"moves":1,"copy":false,"root":"/old","tree":"/old","git":{"commit":"a","branch":"main","dirty":"b","refs":"00000000000000000000000000000000"},"files":[{"name":"store/progress-00000001-0000000000000000.ckj","bytes":7,"crc32c":1}]}"#);
+    }
+
     fn refused(change: impl FnOnce(&mut Manifest)) -> String {
         let mut manifest = manifest();
         change(&mut manifest);

@@ -98,6 +98,8 @@ mod tests {
         let removed = removed_transcripts(dir.path()).unwrap();
         assert_eq!((removed.at, removed.by.as_str()), (Timestamp(2), "me"));
         assert_eq!(removed.attempts, BTreeSet::from([(1, 1)]));
+        let written = fs_err::read_to_string(place.join(NAME)).unwrap();
+        assert_eq!(written, r#"{"at":2,"by":"me","attempts":[[1,1],[2,1]]}"#);
         fs_err::write(place.join(NAME), "{").unwrap();
         assert_eq!(removed_transcripts(dir.path()), None);
     }

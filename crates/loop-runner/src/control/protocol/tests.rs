@@ -1,5 +1,7 @@
 //! The lines of the protocol as text, older and newer ones, and what is refused.
 
+mod lines;
+
 use super::*;
 use loop_state::{Again, PauseAfter, RuleChange, When};
 use proptest::prelude::*;

@@ -1,0 +1,127 @@
+//! Events as data for other programs.
+
+use super::*;
+use crate::EndReason;
+
+const ID: Uuid = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+
+/// Returns each event once, and each variant that is in one.
+fn all() -> Vec<Event> {
+    let id = || "t1".to_owned();
+    let input = |state| Event::Input { id: ID, state };
+    let finished = |outcome| Event::ToolFinished {
+        id: id(),
+        outcome,
+        text: "ok".into(),
+    };
+    let completed = |reason| {
+        Event::TurnCompleted(TurnEnd {
+            reason,
+            detail: "login".into(),
+            exit: Some(ExitStatus::Code(1)),
+            stderr_tail: "no".into(),
+        })
+    };
+    let mut all = vec![
+        Event::Started { pid: 7 },
+        Event::Exited(ExitStatus::Code(1)),
+        Event::Exited(ExitStatus::Signal(9)),
+        Event::Session { id: id() },
+        Event::Identified {
+            agent: "claude 2".into(),
+            model: "opus".into(),
+        },
+        input(InputState::Queued),
+        input(InputState::Taken),
+        input(InputState::Dropped("late".into())),
+        Event::TurnStarted { inputs: vec![ID] },
+        Event::TextDelta("Do".into()),
+        Event::ThinkingDelta("Hm".into()),
+        Event::Message {
+            text: "Done".into(),
+            partial: true,
+        },
+        Event::Polled,
+        Event::ToolStarted {
+            id: id(),
+            name: "Bash".into(),
+            summary: "ls".into(),
+        },
+        Event::ToolProgress { id: id() },
+        finished(ToolOutcome::Done),
+        finished(ToolOutcome::Failed),
+        finished(ToolOutcome::Denied),
+        finished(ToolOutcome::Cut),
+        Event::PermissionAsked(Ask {
+            id: id(),
+            tool: "Bash".into(),
+            summary: "ls".into(),
+            reason: "outside".into(),
+        }),
+        Event::PermissionWithdrawn { id: id() },
+        Event::PermissionDenied {
+            tool: "Bash".into(),
+            message: "no".into(),
+        },
+        Event::Used(Usage {
+            input_tokens: 1,
+            output_tokens: 2,
+            cost_microusd: 3,
+        }),
+        Event::RateLimited {
+            rejected: true,
+            resets_at: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1500)),
+            limit: "five_hour".into(),
+        },
+        Event::Retrying {
+            attempt: 1,
+            of: 10,
+            delay: Duration::from_millis(1500),
+            status: Some(529),
+            error: "overloaded".into(),
+        },
+        Event::BackgroundTasks(2),
+        Event::ContextReset {
+            why: "compacted".into(),
+        },
+        Event::InterruptTaken { queued: vec![ID] },
+        Event::Warning("odd".into()),
+    ];
+    let reasons = [
+        EndReason::Completed,
+        EndReason::Interrupted,
+        EndReason::Failed,
+        EndReason::Died,
+        EndReason::MaxTokens,
+        EndReason::MaxTurns,
+        EndReason::BudgetExhausted,
+        EndReason::Refused,
+        EndReason::RateLimited,
+        EndReason::ServiceFailed,
+        EndReason::NotLoggedIn,
+        EndReason::SessionNotFound,
+        EndReason::ContextOverflow,
+        EndReason::ProtocolError,
+    ];
+    all.extend(reasons.map(completed));
+    all
+}
+
+/// A key or a variant that is added, changed or removed is a decision: programs that watch a run read these lines.
+#[test]
+fn each_event_has_this_form() {
+    let lines = all().into_iter().map(|event| {
+        let line = serde_json::to_string(&event).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event);
+        line
+    });
+    let mut text: Vec<String> = lines.collect();
+    for stream in [Stream::Stdout, Stream::Stderr] {
+        let line = Line {
+            bytes: Bytes::from_static(b"a\xff"),
+            omitted: 3,
+        };
+        text.push(serde_json::to_string(&(stream, line)).unwrap());
+    }
+    insta::assert_snapshot!(text.join("\n"));
+}
