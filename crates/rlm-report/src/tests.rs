@@ -472,6 +472,77 @@ fn json_has_every_part_of_the_timeline() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&json).unwrap());
 }
 
+/// The whole page but for its style: a change of what it says is seen and meant.
+#[test]
+fn a_page_has_these_parts() {
+    let steer = |text: &str| {
+        let text = text.to_owned();
+        Happening::Requested(Request::Steer { text, now: false })
+    };
+    let failed = Happening::GateEnded(CheckResult::Failed("2 files differ".into()));
+    let what = iterations(1)
+        .chain([
+            steer("mind <b>the</b> docs"),
+            ended(TurnOutcome::Completed),
+            failed,
+        ])
+        .chain([
+            resume(),
+            stop(StopCause::Person),
+            ended(TurnOutcome::Stopped),
+        ]);
+    let page = page(&report(&Asked::default(), what, false));
+    expect_harmless(&page);
+    let page = page.replace(page::CSS, "…").replace("><", ">\n<");
+    insta::assert_snapshot!(page);
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let text = || "\\PC{0,12}|</?[a-z]{1,6}>";
+    prop_oneof![
+        6 => Just(ended(TurnOutcome::Completed)),
+        1 => Just(ended(TurnOutcome::Stopped)),
+        1 => Just(ended(TurnOutcome::Interrupted)),
+        1 => Just(ended(TurnOutcome::SessionLost)),
+        1 => text().prop_map(|why| ended(TurnOutcome::Failed(why))),
+        1 => text().prop_map(|why| ended(TurnOutcome::Transient(why))),
+        1 => text().prop_map(|why| ended(TurnOutcome::NotStarted(why))),
+        1 => text().prop_map(|why| ended(TurnOutcome::RateLimited { reset: None, why })),
+        4 => text().prop_map(|why| Happening::GateEnded(CheckResult::Failed(why))),
+        4 => Just(Happening::GateEnded(CheckResult::Passed)),
+        4 => any::<bool>().prop_map(check),
+        1 => any::<u32>().prop_map(|n| Happening::Used(Usage { cost_microusd: n.into(), ..Usage::default() })),
+        2 => proptest::option::of(1..4u32).prop_map(|from| Happening::Resumed(Resume { from, ..Resume::default() })),
+        1 => Just(stop(StopCause::Person)),
+        2 => text().prop_map(|text| Happening::Requested(Request::Steer { text, now: false })),
+        1 => Just(Happening::Requested(Request::Interrupt)),
+        1 => Just(Happening::Requested(Request::Continue)),
+        1 => Just(Happening::Requested(Request::Pause { reason: None, after: PauseAfter::Iteration })),
+        1 => Just(Happening::Denied),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_happens_makes_a_harmless_page_and_a_whole_object(happenings in proptest::collection::vec(happening(), 0..40), is_live in any::<bool>()) {
+        let report = report(&Asked::default(), happenings, is_live);
+        let seen = expect_harmless(&page(&report));
+        prop_assert!(!seen.text.is_empty());
+        let json = crate::json(&report.timeline, None);
+        let count = |part: &str| json[part].as_array().map(Vec::len);
+        let timeline = &report.timeline;
+        prop_assert_eq!(count("attempts"), Some(timeline.attempts.len()));
+        prop_assert_eq!(count("waits"), Some(timeline.waits.len()));
+        prop_assert_eq!(count("processes"), Some(timeline.processes.len()));
+        prop_assert_eq!(count("steers"), Some(timeline.steers.len()));
+        prop_assert_eq!(count("moments"), Some(timeline.moments.len()));
+        for moment in json["moments"].as_array().unwrap() {
+            prop_assert!(moment["what"].is_string() && !moment["detail"].is_object(), "{moment}");
+        }
+    }
+}
+
 #[test]
 fn the_same_state_makes_the_same_page() {
     let made = || page(&report(&Asked::default(), iterations(2), false));

@@ -91,6 +91,22 @@ impl Visitor<'_> for Size {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_shown_exactly_is_read_again(bytes in prop_oneof![any::<u64>(), (0..9999u64, 0..5u32).prop_map(|(n, power)| n * 1000u64.pow(power))]) {
+            prop_assert_eq!(parse(&exact(bytes)), Ok(bytes));
+        }
+
+        #[test]
+        fn any_text_is_a_size_or_one_clear_error(text in "\\PC{0,12}|[0-9]{1,20} ?[kKmMgGtT]?i?[bB]?") {
+            match parse(&text) {
+                Ok(bytes) => prop_assert!(!show(bytes).is_empty() && parse(&exact(bytes)) == Ok(bytes)),
+                Err(why) => prop_assert!(why.contains("is no size") && !why.contains('\n')),
+            }
+        }
+    }
 
     #[test]
     fn sizes_are_read_as_people_write_them() {

@@ -133,16 +133,51 @@ mod tests {
         assert_eq!(parse("90"), Ok(Duration::from_secs(90)));
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(show(Duration::from_secs(3600)), "1h");
-        for bad in [
+    }
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        let read = [
+            "0",
+            "90",
+            "90s",
+            "15m",
+            "1h30m",
+            "500ms",
+            "1d2h3m4s5ms",
+            "3650d",
+            "3651d",
             "",
             "s",
             "1x",
             "-1",
             "1.5s",
+            "1h 30m",
             "99999999999999999999",
             "18446744073709551615d",
-        ] {
-            assert!(parse(bad).is_err(), "{bad}");
-        }
+        ];
+        let shown = read.map(|text| match parse(text) {
+            Ok(time) => format!("{text:?} = {}, about {}", show(time), rough(time)),
+            Err(why) => why,
+        });
+        insta::assert_snapshot!(shown.join("\n"), @r#"
+        "0" = 0s, about 0s
+        "90" = 1m30s, about 1m30s
+        "90s" = 1m30s, about 1m30s
+        "15m" = 15m, about 15m
+        "1h30m" = 1h30m, about 1h30m
+        "500ms" = 500ms, about 0s
+        "1d2h3m4s5ms" = 1d2h3m4s5ms, about 1d2h
+        "3650d" = 3650d, about 3650d
+        that is longer than 3650 days
+        `` is not a duration: write for example 90, 90s, 15m or 1h30m
+        `s` is not a duration: write for example 90, 90s, 15m or 1h30m
+        `1x` is not a duration: write for example 90, 90s, 15m or 1h30m
+        `-1` is not a duration: write for example 90, 90s, 15m or 1h30m
+        `1.5s` is not a duration: write for example 90, 90s, 15m or 1h30m
+        `1h 30m` is not a duration: write for example 90, 90s, 15m or 1h30m
+        `99999999999999999999` is not a duration: write for example 90, 90s, 15m or 1h30m
+        `18446744073709551615d` is not a duration: write for example 90, 90s, 15m or 1h30m
+        "#);
     }
 }

@@ -18,6 +18,19 @@ pub fn utc(at: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_the_same_instant_and_sorts_like_it(one in 0u64..250_000_000_000_000, other in any::<u64>()) {
+            let [first, second] = [one, other].map(|at| utc(Timestamp(at)));
+            let read: jiff::Timestamp = first.parse().unwrap();
+            prop_assert_eq!(read, instant(Timestamp(one)));
+            prop_assert_eq!(first.len(), second.len());
+            let is_sorted = if one <= other { first <= second } else { first >= second };
+            prop_assert!(is_sorted, "{first} {second}");
+        }
+    }
 
     #[test]
     fn latest_times_are_shown_as_the_last_one() {

@@ -1,0 +1,107 @@
+//! Runs that are exported and imported.
+
+use std::path::Path;
+
+use agent_drivers::AgentConfig;
+use cancellable_sleep::SleepGate;
+use checkpoint_store::{Options, Writer};
+use loop_state::{
+    CheckResult, Event, Happening, Head, Machine, Request, Resume, Timestamp, TurnOutcome, Usage,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rlm_store::moving::{ExportOptions, ImportOptions, Meter, To};
+use rlm_store::{PhaseSettings, Project, PromptSource, RunHead, RunId, Settings};
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let gate = |passed| {
+        Happening::GateEnded(match passed {
+            true => CheckResult::Passed,
+            false => CheckResult::Failed("no".into()),
+        })
+    };
+    prop_oneof![
+        4 => Just(Happening::TurnEnded(TurnOutcome::Completed)),
+        4 => any::<bool>().prop_map(gate),
+        2 => Just(Happening::Settled(loop_state::Tree::default())),
+        1 => "\\PC{0,20}".prop_map(|why| Happening::TurnEnded(TurnOutcome::Failed(why))),
+        1 => Just(Happening::Resumed(Resume::default())),
+        1 => "\\PC{1,20}".prop_map(|text| Happening::Requested(Request::Steer { text, now: false })),
+        1 => (1..40u64).prop_map(|cost| Happening::Used(Usage { cost_microusd: cost, ..Usage::default() })),
+    ]
+}
+
+/// Saves a run to which this happened, and returns its head.
+fn saved(project: &Project, run: &RunId, happenings: Vec<Happening>, transcript: &[u8]) -> RunHead {
+    let agent = AgentConfig::command(vec!["agent".into()]);
+    let mut phase = PhaseSettings::new("main", PromptSource::Text("Do it.".into()), agent);
+    phase.gates = vec!["make lint".into()];
+    phase.limits.max_iterations = Some(3);
+    let settings = Settings::new(project.root(), vec![phase]);
+    let mut machine = Machine::from(Head::new(settings.rules()).unwrap());
+    let events = [Happening::Started].into_iter().chain(happenings);
+    let events = (1..).zip(events).map(|(at, what)| {
+        let at = Timestamp(at);
+        Event { at, what }
+    });
+    let events: Vec<Event> = events.collect();
+    for event in &events {
+        machine.step(event.clone());
+    }
+    let head = RunHead::new(run.clone(), machine.head().clone(), settings);
+    let dir = project.run_dir(run);
+    let options = Options {
+        schema: "rlm-run".into(),
+        ..Options::default()
+    };
+    let (mut writer, _) = Writer::<RunHead, Event>::open(&dir, options).unwrap();
+    writer.append(&head, &events).unwrap();
+    let transcripts = dir.join("transcripts");
+    fs_err::create_dir_all(&transcripts).unwrap();
+    fs_err::write(transcripts.join("1-1.ndjson"), transcript).unwrap();
+    head
+}
+
+/// Takes the run to another project as one file.
+async fn take(from: &Project, run: &RunId, to: &Project, archive: &Path) {
+    let how = ExportOptions {
+        state_only: true,
+        ..ExportOptions::default()
+    };
+    let (gate, meter) = (SleepGate::new(), Meter::default);
+    let file = To::File(archive.to_owned());
+    from.export(run, file, how, &gate, meter()).await.unwrap();
+    let read = Box::new(std::fs::File::open(archive).unwrap());
+    let how = ImportOptions {
+        run: None,
+        fresh: "other".parse().unwrap(),
+    };
+    let imported = to.import(read, archive, how, &gate, meter()).await;
+    assert!(!imported.unwrap().copy);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn a_run_that_is_exported_and_imported_is_the_same_run(
+        happenings in vec(happening(), 0..30), transcript in vec(any::<u8>(), 0..200),
+    ) {
+        let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let [from, to] = [&old, &new].map(|dir| Project::find(dir.path()).unwrap());
+        let run: RunId = "r1".parse().unwrap();
+        let mut expected = saved(&from, &run, happenings, &transcript);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.block_on(take(&from, &run, &to, &old.path().join("archive")));
+        expected.machine = expected.machine.elsewhere();
+        expected.settings.directory = to.root().to_owned();
+        expected.moves = 1;
+        prop_assert_eq!(to.run(&run).unwrap().head, Ok(expected));
+        let [before, after] = [&from, &to].map(|project| project.timeline(&run).unwrap());
+        prop_assert_eq!(before.attempts, after.attempts);
+        prop_assert_eq!(before.moments, after.moments);
+        prop_assert_eq!(before.steers, after.steers);
+        prop_assert_eq!(after.unknown, [""; 0]);
+        let there = to.run_dir(&run).join("transcripts/1-1.ndjson");
+        prop_assert_eq!(fs_err::read(there).unwrap(), transcript);
+    }
+}
