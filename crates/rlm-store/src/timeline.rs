@@ -20,7 +20,6 @@ use loop_state::{
 
 use crate::{Fate, RunHead, RunState};
 
-mod commits;
 mod fold;
 mod read;
 #[cfg(test)]

@@ -1,11 +1,20 @@
 //! Reads the timeline of a run from its journal, and asks git for its commits.
 
+use std::collections::HashMap;
+
 use checkpoint_store::{Loaded, Seq, reader};
 use loop_state::{Event, Head};
 
-use super::{Timeline, commits, fold};
+use super::{Timeline, fold};
+use crate::git::is_object_name;
 use crate::runs::options;
 use crate::{Committed, Error, Project, RunHead, RunId, RunState, runs};
+
+/// The most commits that are looked at, newest first.
+const MOST: &str = "--max-count=12000";
+
+/// Where an attempt stands: its phase, its iteration, its number.
+type Place = (u32, u32, u32);
 
 impl Project {
     /// Tells what happened in a run. Writes nothing, works while the run lives, and asks git where the run's commits are.
@@ -38,7 +47,52 @@ impl Project {
         let mut timeline = fold::timeline(head, state, &events, oldest);
         let skipped = report.skipped.iter().map(ToString::to_string);
         timeline.unknown.extend(skipped);
-        commits::fill(self, &mut timeline, committed);
+        fill_in_commits(self, &mut timeline, committed);
         Ok(timeline)
     }
+}
+
+/// Fills in the commits: those that the saves know, and those whose trailers say whose they are.
+fn fill_in_commits(project: &Project, timeline: &mut Timeline, saved: Vec<Committed>) {
+    let mut commits: HashMap<Place, String> = HashMap::new();
+    if let Some(newest) = saved.last().filter(|newest| is_object_name(&newest.commit)) {
+        commits = logged(project, timeline, &newest.commit);
+    }
+    for it in saved {
+        commits.insert((it.phase, it.iteration, it.attempt), it.commit);
+    }
+    for attempt in &mut timeline.attempts {
+        attempt.commit = commits.remove(&(attempt.phase, attempt.iteration, attempt.attempt));
+    }
+}
+
+/// Asks git for the commits of the run before `newest`. That git does not answer is the same as that there is none.
+fn logged(project: &Project, timeline: &Timeline, newest: &str) -> HashMap<Place, String> {
+    let run = &timeline.head.run;
+    let field = |name| format!("%(trailers:key=Rlm-{name},valueonly,separator=)");
+    let format = ["Iteration", "Attempt", "Phase"].map(field).join("%x09");
+    let since = timeline.began().0 / 1000;
+    let arguments = [
+        "log",
+        MOST,
+        &format!("--since={since}"),
+        "--fixed-strings",
+        &format!("--grep=Rlm-Run: {run}"),
+        &format!("--format=%H%x09{format}"),
+        newest,
+    ];
+    let Some(text) = project.git().ask(&arguments) else {
+        return HashMap::new();
+    };
+    let phases = &timeline.head.settings.phases;
+    let placed = text.lines().filter_map(|line| {
+        let mut fields = line.splitn(4, '\t');
+        let commit = fields.next().filter(|it| is_object_name(it))?;
+        let (iteration, attempt) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let name = fields.next()?;
+        let phase = phases.iter().position(|phase| phase.name == name)?;
+        let phase = u32::try_from(phase).ok()?;
+        Some(((phase, iteration, attempt), commit.to_owned()))
+    });
+    placed.collect()
 }
