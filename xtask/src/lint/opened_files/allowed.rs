@@ -132,7 +132,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It makes and removes a private directory of a random name in the user's runtime or temporary directory, with a link in it.",
     },
     Allowed {
-        file: "crates/loop-runner/src/runner/footprint.rs",
+        file: "crates/loop-runner/src/runner/commit.rs",
         calls: &["std::fs::read_dir", "std::fs::symlink_metadata"],
         reason: "It looks up times and lengths of the files that git reports as changed, and opens no file.",
     },
