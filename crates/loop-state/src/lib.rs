@@ -115,7 +115,7 @@ pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome}
 pub use head::{CheckOutcome, Command, End, Feedback, Handover, Head, Last, LastCheck, Lineage};
 pub use inbox::Inbox;
 pub use judge::{TurnEndKind, TurnReport, judge};
-pub use machine::{Machine, Silence};
+pub use machine::{Glance, Machine, Silence};
 pub use pipeline::{Failure, Finished, Occasion, Verdict};
 pub use request::{PauseAfter, Request};
 pub use resumable::ResumeRefusal;

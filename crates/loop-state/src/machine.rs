@@ -17,6 +17,8 @@ mod resume;
 mod stop;
 mod wait;
 
+pub use stop::Glance;
+
 type Effects = Vec<Effect>;
 
 /// The longest announced wait of an agent's that is taken for patience rather than for silence.

@@ -154,7 +154,7 @@ impl Runner {
         let Some(hooks) = &mut self.hooks else {
             return;
         };
-        if self.machine.is_stopping() {
+        if !self.machine.keeps_calls() {
             hooks.clear();
         }
         if !left.is_zero() {

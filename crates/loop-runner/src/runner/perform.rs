@@ -5,8 +5,8 @@ use agent_duplex::{
 };
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{
-    AttemptInput, AttemptMachine, AttemptOptions, Brief, Command, Effect, Event, Happening, Notice,
-    Reminder, SteerState, TurnOutcome,
+    AttemptInput, AttemptMachine, AttemptOptions, Brief, Command, Effect, Event, Glance, Happening,
+    Notice, Reminder, SteerState, TurnOutcome,
 };
 use rlm_store::deadline::Hurry;
 use rlm_store::processes::{MARKER, gone};
@@ -136,7 +136,7 @@ impl Runner {
         Ok(Vec::new())
     }
 
-    /// Git is asked for the commit as well, but not while the run is being stopped: saving comes first then. What is sealed waits for an answer.
+    /// Asks git about the working tree as the machine says, and notes what it answers.
     async fn refresh_saved(&mut self, sealed: bool) {
         self.saved.advance(self.machine.head());
         let head = &self.saved.machine;
@@ -145,8 +145,9 @@ impl Runner {
         if !self.machine.is_held() {
             self.saved.pause_reason = None;
         }
-        if !self.machine.is_stopping() {
-            let patient = sealed || self.saved.machine.end.is_some();
+        let glance = self.machine.glance(sealed);
+        if glance != Glance::Skipped {
+            let patient = glance == Glance::Awaited;
             let git = self.work_tree.project().git();
             let is_idle = self.agent_io.attempt.is_none()
                 && self.agent_io.check.is_none()

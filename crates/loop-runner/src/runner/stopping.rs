@@ -149,10 +149,11 @@ impl Runner {
             return Some(Happening::Settled(Tree::default()));
         }
         self.agent_io.idle_look = None;
-        let keep = self.saved.settings.leftovers == Leftovers::Keep && !self.machine.is_stopping();
+        let keep =
+            self.saved.settings.leftovers == Leftovers::Keep && self.machine.keeps_leftovers();
         let settling = Settling::begin(attempt, commit, keep, budget);
-        if self.machine.is_stopping() {
-            settling.hurry().within(budget);
+        if let Some(left) = self.machine.ends_within(self.clock.now()) {
+            settling.hurry().within(left);
         }
         self.agent_io.settling = Some(settling);
         None

@@ -10,6 +10,17 @@ use crate::{
     Timestamp, When,
 };
 
+/// How git is asked about the working tree before a save.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Glance {
+    /// Not at all.
+    Skipped,
+    /// The save does not wait long for an answer.
+    Brief,
+    /// The save waits for an answer.
+    Awaited,
+}
+
 impl Machine {
     /// Sets the budget of a whole stop, in place of [`STOP_BUDGET`](crate::times::STOP_BUDGET).
     #[must_use]
@@ -34,6 +45,35 @@ impl Machine {
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.deadline.is_stop()
+    }
+
+    /// Returns within what time everything has to be gone that is being ended; `None` when the run is not being stopped.
+    #[must_use]
+    pub fn ends_within(&self, now: Timestamp) -> Option<Duration> {
+        self.deadline.by().map(|by| by.since(now))
+    }
+
+    /// Returns whether processes that an attempt left running may stay, where the run keeps such processes. A stop leaves none.
+    #[must_use]
+    pub fn keeps_leftovers(&self) -> bool {
+        !self.is_stopping()
+    }
+
+    /// Returns whether calls of the notify command that wait are still made before the last one.
+    #[must_use]
+    pub fn keeps_calls(&self) -> bool {
+        !self.is_stopping()
+    }
+
+    /// Returns whether git is asked about the working tree before a save, which [seals a phase](Effect::SealPhase) or does not. A stop saves first. The
+    /// last state of a phase or a run needs the answer.
+    #[must_use]
+    pub fn glance(&self, seals: bool) -> Glance {
+        match self.is_stopping() {
+            true => Glance::Skipped,
+            false if seals || self.head.end.is_some() => Glance::Awaited,
+            false => Glance::Brief,
+        }
     }
 
     /// Returns whether the work of the present iteration is to be committed, where the run commits at all: it is complete, and no stop waits for that.

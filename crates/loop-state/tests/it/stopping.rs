@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use loop_state::times::{ABORT, SHUTDOWN_REASON, STOP_BUDGET};
 use loop_state::{
-    CheckResult, Effect, Happening, Notice, Request, Resume, StopCause, StopDeadline, StopReason,
-    StopRequest, Timer, Timestamp, TurnOutcome, When,
+    CheckResult, Effect, Glance, Happening, Notice, Request, Resume, StopCause, StopDeadline,
+    StopReason, StopRequest, Timer, Timestamp, TurnOutcome, When,
 };
 
 use crate::rules;
@@ -184,4 +184,28 @@ fn no_timer_runs_out_and_no_silence_counts_while_the_run_is_suspended() {
     trace.then(Happening::Thawed(frozen));
     assert_eq!(trace.machine.frozen_for(due), None);
     assert_eq!(trace.machine.next_deadline(), Some(due + frozen));
+}
+
+#[test]
+fn a_stop_saves_before_git_answers_and_keeps_nothing_that_runs() {
+    let mut trace = Trace::new(rules(|_| {}));
+    assert_eq!(trace.machine.glance(false), Glance::Brief);
+    assert_eq!(trace.machine.glance(true), Glance::Awaited);
+    assert!(trace.machine.keeps_leftovers() && trace.machine.keeps_calls());
+    assert_eq!(trace.machine.ends_within(Timestamp(trace.now)), None);
+    trace.then(stop(When::Now));
+    for seals in [false, true] {
+        assert_eq!(trace.machine.glance(seals), Glance::Skipped);
+    }
+    assert!(!trace.machine.keeps_leftovers() && !trace.machine.keeps_calls());
+    let left = trace.machine.ends_within(Timestamp(trace.now + 1000));
+    assert_eq!(left, Some(STOP_BUDGET - Duration::from_secs(1)));
+}
+
+#[test]
+fn the_last_save_of_a_run_awaits_the_answer_of_git() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.iteration(CheckResult::Passed);
+    assert!(trace.machine.head().end.is_some());
+    assert_eq!(trace.machine.glance(false), Glance::Awaited);
 }
