@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Again, Cut, Feedback, Occasion, PauseAfter, RuleChange, Steer, SteerState, StopDeadline,
-    StopReason, Timestamp, Tree, Usage, Verdict, Wait,
+    Again, Command, Cut, Feedback, Occasion, PauseAfter, RuleChange, Steer, SteerState,
+    StopDeadline, StopReason, Timestamp, Tree, Usage, Verdict, Wait,
 };
 
 /// Something that must be done now.
@@ -65,6 +65,8 @@ pub enum Effect {
     Announce(Notice),
     /// Tell whoever watches that something lasts. Nothing of it is saved.
     Remind(Reminder),
+    /// Warn people. Nothing of it is saved.
+    Warn(Warning),
     /// The run is over for this process; [`Head::stop_reason`](crate::Head::stop_reason) says why. It is the last effect.
     Finish,
 }
@@ -86,6 +88,26 @@ pub enum Reminder {
         until: Timestamp,
         /// How long that is from now on.
         left: Duration,
+    },
+}
+
+/// What people have to know that the run itself can't fix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// A gate or the check can't be run, and the last time it could: the agent can't fix a slip in a command line.
+    CommandNotRun {
+        /// Which command.
+        command: Command,
+        /// Why it can't be run.
+        said: String,
+        /// After how many such failures in a row the run is stuck; `None` where it never is.
+        stuck_after: Option<u32>,
+    },
+    /// The run is over, and no agent is known to have seen these steers.
+    SteersUnseen {
+        /// How many.
+        count: usize,
     },
 }
 

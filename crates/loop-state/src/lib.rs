@@ -110,7 +110,7 @@ pub use attempt::{AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, M
 pub use budget::Budget;
 pub use counts::{Counts, Streaks, Waits};
 pub use deadline::StopDeadline;
-pub use effect::{Brief, Effect, Notice, Reminder};
+pub use effect::{Brief, Effect, Notice, Reminder, Warning};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
 pub use head::{CheckOutcome, Command, End, Feedback, Handover, Head, Last, LastCheck, Lineage};
 pub use inbox::Inbox;

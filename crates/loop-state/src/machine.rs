@@ -176,7 +176,12 @@ impl Machine {
     /// Total: whatever comes in whatever state, it never panics, and what makes no sense changes nothing.
     pub fn step(&mut self, event: Event) -> Vec<Effect> {
         let at = event.at;
-        let effects = self.take(event);
+        let mut effects = self.take(event);
+        if let Some(Effect::Finish) = effects.last() {
+            effects.pop();
+            effects.extend(self.warn_of_unseen_steers().map(Effect::Warn));
+            effects.push(Effect::Finish);
+        }
         let begins = |effect: &Effect| matches!(effect, Effect::RunGate(_) | Effect::RunCheck);
         if effects.iter().any(begins) {
             self.command_since = Some(at);

@@ -2,7 +2,7 @@
 
 use agent_duplex::BoxFuture;
 use agent_subprocess::Context;
-use loop_state::{CheckResult, Command, Event, Happening, Timestamp, times};
+use loop_state::{CheckResult, Command, Event, Happening, Timestamp, Warning, times};
 use rlm_store::deadline::until;
 use tokio::time::Instant;
 
@@ -40,7 +40,6 @@ impl Runner {
             result: end.result.clone(),
             took: end.took,
         });
-        self.warn_of_a_mistake(check.command, &end.result);
         if !end.leftovers.is_empty() {
             self.tell(News::Ended {
                 why: "left running by the command".into(),
@@ -58,37 +57,39 @@ impl Runner {
         }
     }
 
-    /// Says of a command that can't be run, once as long as that is so, what that leads to: the agent can't mend a slip in a command line.
-    fn warn_of_a_mistake(&mut self, command: Command, result: &CheckResult) {
-        let CheckResult::NotRun(said) = result else {
-            return;
+    /// Reports a warning of the machine, with the words of the configuration.
+    pub(super) fn warn(&mut self, warning: Warning) {
+        let text = match warning {
+            Warning::CommandNotRun {
+                command,
+                said,
+                stuck_after,
+            } => self.describe_slip(command, &said, stuck_after),
+            Warning::SteersUnseen { count: 1 } => {
+                "one steer was not told to the agent before the run was over".to_owned()
+            }
+            Warning::SteersUnseen { count } => {
+                format!("{count} steers were not told to the agent before the run was over")
+            }
+            _ => return,
         };
-        let (head, phase) = (self.machine.head(), self.phase());
-        let (option, text, in_a_row) = match command {
-            Command::Gate(index) => (
-                "--gate",
-                phase.gates[index as usize].clone(),
-                head.streaks.gates,
-            ),
-            Command::Check => (
-                "--until",
-                phase.until.clone().unwrap_or_default(),
-                head.streaks.unrun,
-            ),
+        self.tell(News::Warning(text));
+    }
+
+    fn describe_slip(&self, command: Command, said: &str, stuck_after: Option<u32>) -> String {
+        let phase = self.phase();
+        let (option, text) = match command {
+            Command::Gate(index) => ("--gate", phase.gates[index as usize].clone()),
+            Command::Check => ("--until", phase.until.clone().unwrap_or_default()),
         };
-        if in_a_row > 0 {
-            return;
-        }
-        let max = head.rules.limits.max_failures;
-        let ends = match max {
-            0 => String::new(),
-            _ => format!("; if that comes {max} times in a row the run is stuck"),
-        };
+        let ends = stuck_after.map_or_else(String::new, |max| {
+            format!("; if that comes {max} times in a row the run is stuck")
+        });
         let said = said.trim_end().replace('\n', " ");
         let run = &self.saved.run;
-        self.tell(News::Warning(format!(
+        format!(
             "`{text}` can't be run: {said}{ends}; if it is a slip: rlm stop {run}, then rlm resume {run} {option} COMMAND"
-        )));
+        )
     }
 
     /// Has a command told what becomes of the run, each thing once it is saved.

@@ -129,6 +129,7 @@ impl Runner {
             Effect::Remind(Reminder::Waiting { until, left }) => {
                 self.tell(News::StillWaiting { until, left });
             }
+            Effect::Warn(warning) => self.warn(warning),
             // The loop around the machine obeys it.
             Effect::Finish => {}
             _ => {}

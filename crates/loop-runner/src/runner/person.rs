@@ -127,20 +127,6 @@ impl Runner {
         self.show_awaited(self.awaited());
     }
 
-    /// Says what people said in vain, unless the run merely waits to be resumed.
-    pub(super) fn tell_unsaid(&mut self) {
-        let head = self.machine.head();
-        let stopped = head.stop_reason().is_some_and(|it| it.is_stopped());
-        let unsaid = head.unseen_steers().count();
-        if unsaid > 0 && !stopped {
-            let warning = match unsaid {
-                1 => "one steer was not told to the agent before the run was over".to_owned(),
-                many => format!("{many} steers were not told to the agent before the run was over"),
-            };
-            self.tell(News::Warning(warning));
-        }
-    }
-
     /// Sends the agent a steer.
     pub(super) fn send_steer(&mut self, id: u32) -> Result<(), String> {
         let at = self.clock.now();

@@ -66,7 +66,6 @@ impl Runner {
             self.refresh_view();
             reply.send(refusal.map_or(Ok(Mark::from(&self.machine)), Err));
             if let Some(reason) = self.machine.head().stop_reason().filter(|_| is_over) {
-                self.tell_unsaid();
                 return Ok(reason);
             }
             self.hear_all(&mut inbox).await?;

@@ -8,7 +8,7 @@ use crate::text::{error, tail};
 use crate::{
     Again, CheckOutcome, CheckResult, Command, Cut, CutCause, Effect, Evidence, Failure, Feedback,
     Last, LastCheck, MAX_ERRORS, Notice, SessionPolicy, SteerState, Step, StopReason, StopRequest,
-    Streak, Then, Timestamp, Tree, TurnOutcome, When,
+    Streak, Then, Timestamp, Tree, TurnOutcome, Warning, When,
 };
 
 impl Machine {
@@ -221,6 +221,30 @@ impl Machine {
         result: CheckResult,
         at: Timestamp,
     ) -> Effects {
+        let warning = self.warn_of_a_slip(source, &result).map(Effect::Warn);
+        let mut effects = Effects::from_iter(warning);
+        effects.extend(self.after_command(source, result, at));
+        effects
+    }
+
+    /// Warns of a command that can't be run, once as long as that is so.
+    fn warn_of_a_slip(&self, command: Command, result: &CheckResult) -> Option<Warning> {
+        let CheckResult::NotRun(said) = result else {
+            return None;
+        };
+        let in_a_row = match command {
+            Command::Gate(_) => self.head.streaks.gates,
+            Command::Check => self.head.streaks.unrun,
+        };
+        let max = self.head.rules.limits.max_failures;
+        (in_a_row == 0).then(|| Warning::CommandNotRun {
+            command,
+            said: said.clone(),
+            stuck_after: (max > 0).then_some(max),
+        })
+    }
+
+    fn after_command(&mut self, source: Command, result: CheckResult, at: Timestamp) -> Effects {
         let recheck = matches!(self.head.step, Step::Recheck { .. });
         if std::mem::take(&mut self.head.halting) {
             if let Some(again) = self.again() {

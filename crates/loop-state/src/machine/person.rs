@@ -4,7 +4,7 @@ use super::{Effects, Machine, once_saved};
 use crate::text::{MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, tail};
 use crate::{
     Again, CutCause, Effect, Happening, Notice, PauseAfter, Request, SessionPolicy, Steer,
-    SteerState, Step, StopReason, Then, Timestamp, Verdict,
+    SteerState, Step, StopReason, Then, Timestamp, Verdict, Warning,
 };
 
 impl Machine {
@@ -74,6 +74,13 @@ impl Machine {
             | Request::Answer { .. }
             | Request::Prompt { .. } => Effects::new(),
         }
+    }
+
+    /// Says how many messages no agent has seen, unless the run merely waits to be resumed.
+    pub(super) fn warn_of_unseen_steers(&self) -> Option<Warning> {
+        let is_stopped = { self.head.stop_reason() }.is_some_and(|reason| reason.is_stopped());
+        let count = self.head.unseen_steers().count();
+        (count > 0 && !is_stopped).then_some(Warning::SteersUnseen { count })
     }
 
     pub(super) fn person_or_agent(

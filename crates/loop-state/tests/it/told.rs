@@ -2,7 +2,7 @@
 
 use loop_state::{
     CheckResult, Command, Effect, Feedback, Happening, MAX_STEER_BYTES, Resume, SessionPolicy,
-    SteerState, Tree, TurnOutcome, When,
+    SteerState, Tree, TurnOutcome, Warning, When,
 };
 
 use crate::person::{started, steer};
@@ -150,4 +150,64 @@ fn an_agent_that_says_the_same_again_says_nothing_new() {
     trace.then(Happening::Said("half of it".into()));
     trace.then(Happening::Said(" \n".into()));
     assert_eq!(trace.machine.head().said.as_deref(), Some("half of it"));
+}
+
+fn warnings(effects: &[Effect]) -> Vec<&Warning> {
+    let mut warnings = Vec::new();
+    for effect in effects {
+        if let Effect::Warn(warning) = effect {
+            warnings.push(warning);
+        }
+    }
+    warnings
+}
+
+#[test]
+fn a_command_that_cannot_run_is_warned_of_once_until_it_runs() {
+    for (max, stuck_after) in [(0, None), (9, Some(9))] {
+        let mut trace = Trace::new(rules(|r| r.limits.max_failures = max));
+        let said = "no such command".to_owned();
+        let mut check = |result| {
+            trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+            let effects = trace.then(Happening::CheckEnded(result));
+            trace.then(Happening::Settled(Tree::default()));
+            effects
+        };
+        let slip = Warning::CommandNotRun {
+            command: Command::Check,
+            said: said.clone(),
+            stuck_after,
+        };
+        let unrun = || CheckResult::NotRun(said.clone());
+        assert_eq!(warnings(&check(unrun())), [&slip]);
+        assert!(warnings(&check(unrun())).is_empty());
+        assert!(warnings(&check(failed("red"))).is_empty());
+        assert_eq!(warnings(&check(unrun())), [&slip]);
+    }
+}
+
+#[test]
+fn a_run_that_is_over_warns_of_steers_that_no_agent_saw() {
+    let ended = |end: Happening| {
+        let mut trace = Trace::new(rules(|_| {}));
+        trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+        trace.then(steer("mind the docs", false));
+        trace.then(Happening::CheckEnded(CheckResult::Passed));
+        let effects = trace.then(end);
+        assert_eq!(effects.last(), Some(&Effect::Finish));
+        effects
+    };
+    let effects = ended(Happening::Settled(Tree::default()));
+    assert_eq!(warnings(&effects), [&Warning::SteersUnseen { count: 1 }]);
+
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(steer("mind the docs", false));
+    trace.then(stop(When::Now));
+    let effects = trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    let effects = match effects.contains(&Effect::Finish) {
+        true => effects,
+        false => trace.then(Happening::Settled(Tree::default())),
+    };
+    assert!(effects.contains(&Effect::Finish), "{effects:?}");
+    assert!(warnings(&effects).is_empty(), "a resume sends them");
 }
