@@ -17,7 +17,7 @@ enum Kind {
     #[error(transparent)]
     Store(rlm_store::Error),
     #[error("the feedback is not taken: {0}")]
-    Feedback(&'static str),
+    Feedback(loop_state::FeedbackRefusal),
     #[error("nobody listens at `{}`: no process has the run", .0.display())]
     Nobody(PathBuf),
     #[error("who listens at `{}` does not answer", .0.display())]
@@ -61,7 +61,7 @@ impl Error {
         Self(Box::new(Kind::Agent { message, source }))
     }
 
-    pub(crate) fn feedback(why: &'static str) -> Self {
+    pub(crate) fn feedback(why: loop_state::FeedbackRefusal) -> Self {
         Self(Box::new(Kind::Feedback(why)))
     }
 

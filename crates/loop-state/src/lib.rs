@@ -76,6 +76,7 @@
 //   inbox                          the order in which it goes in
 //   resumable                      which runs may be resumed, by whom, and from where
 //   machine                        the rules of a run
+//   rehearsal                      how a process would begin that takes a run
 //   times, deadline                the times of a stop, and its one deadline
 //   answer, limit, judge           what an agent's words mean: a promise, a result, the end of a limit, the outcome of a turn
 //   agent, attempt                 the machines of an agent's process and of one attempt; they are not saved
@@ -93,6 +94,7 @@ mod judge;
 mod limit;
 mod machine;
 mod pipeline;
+mod rehearsal;
 mod request;
 mod resumable;
 mod rules;
@@ -117,6 +119,7 @@ pub use inbox::Inbox;
 pub use judge::{TurnEndKind, TurnReport, judge};
 pub use machine::{Glance, Machine, Silence};
 pub use pipeline::{Failure, Finished, Occasion, Verdict};
+pub use rehearsal::{FeedbackRefusal, NoAttempt, Rehearsal};
 pub use request::{PauseAfter, Request};
 pub use resumable::ResumeRefusal;
 pub use rules::{

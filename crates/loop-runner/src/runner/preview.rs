@@ -1,8 +1,6 @@
 //! A run before it begins, or before it is taken up again: its state, and what its next attempt would be told.
 
-use loop_state::{
-    Brief, CheckResult, Effect, Event, Happening, Head, Machine, Notice, Request, Step, Tree,
-};
+use loop_state::{Brief, Command, Head, NoAttempt, Notice};
 use rlm_store::{Loss, Place, Project, PromptSource, RunHead, RunId, Settings, prompt_file, runs};
 
 use crate::clock::Clock;
@@ -10,8 +8,6 @@ use crate::runner::Runner;
 use crate::runner::parts::beginning;
 use crate::{Error, prompt};
 
-/// The most effects that are looked at: the first ones say what comes.
-const STEPS: usize = 64;
 /// What stands in a prompt for the output of a command that didn't run.
 const NOT_RUN_YET: &str = "(its output is known only when it has run)";
 
@@ -130,83 +126,49 @@ impl Runner {
             warnings: lost.into_iter().chain(unsaid).collect(),
             head: saved,
         };
-        let mut machine = Machine::from(found.head.machine.clone());
-        let at = Clock::default().now();
-        let mut happening = Some(first);
-        // From the first command on, whose result nobody knows, it is only followed to the next prompt.
-        let mut is_assumed = false;
-        for _ in 0..STEPS {
-            let Some(what) = happening.take() else { break };
-            for effect in machine.step(Event { at, what }) {
-                match effect {
-                    Effect::Announce(Notice::Sleeping { .. }) if is_assumed => {
-                        happening = Some(Happening::Requested(Request::Skip));
-                    }
-                    Effect::Announce(notice) if !is_assumed => found.notices.push(notice),
-                    Effect::RunGate(index) => {
-                        if !is_assumed {
-                            found.gate = Some(index);
-                            assume(&mut found, &machine, &format!("gate {} fails", index + 1));
-                        }
-                        is_assumed = true;
-                        happening = Some(Happening::GateEnded(failed()));
-                    }
-                    Effect::RunCheck => {
-                        if !is_assumed {
-                            found.check = true;
-                            assume(&mut found, &machine, "the check fails");
-                        }
-                        is_assumed = true;
-                        happening = Some(Happening::CheckEnded(failed()));
-                    }
-                    // What an earlier process left is ended before.
-                    Effect::EndLeftovers => happening = Some(Happening::Settled(Tree::default())),
-                    Effect::StartAttempt(brief) => {
-                        let at = machine.head().phase as usize;
-                        let phases = &found.head.settings.phases;
-                        let before = at.checked_sub(1).map(|it| phases[it].name.as_str());
-                        let text = text(project, &found.head, at)?;
-                        let changed = match brief.cut {
-                            Some(_) => project.git().changed().await,
-                            None => None,
-                        };
-                        let changed = changed.as_deref();
-                        let told = prompt::compose(&brief, &phases[at], before, &text, changed);
-                        found.prompt = Some(told);
-                        found.prompt_iteration = brief.iteration;
-                    }
-                    _ => {}
-                }
+        let head = &found.head.machine;
+        let rehearsed = head.rehearse(first, NOT_RUN_YET, Clock::default().now());
+        found.notices = rehearsed.notices;
+        (found.phase, found.iteration) = (rehearsed.phase, rehearsed.iteration);
+        let assumed = rehearsed.command.map(|command| match command {
+            Command::Gate(index) => format!("gate {} fails", index + 1),
+            Command::Check => "the check fails".to_owned(),
+        });
+        match rehearsed.command {
+            Some(Command::Gate(index)) => found.gate = Some(index),
+            Some(Command::Check) => found.check = true,
+            None => {}
+        }
+        let brief = match rehearsed.next {
+            Ok(brief) => brief,
+            Err(why) => {
+                found.unknown = Some(no_prompt(&why, assumed));
+                return Ok(found);
             }
-        }
-        if !is_assumed {
-            (found.phase, found.iteration) = (machine.head().phase, machine.head().iteration);
-        }
-        if found.prompt.is_none() {
-            found.unknown = Some(no_prompt(&machine, found.unknown.take()));
-        }
+        };
+        found.unknown = assumed;
+        let at = brief.phase as usize;
+        let phases = &found.head.settings.phases;
+        let before = at.checked_sub(1).map(|it| phases[it].name.as_str());
+        let text = text(project, &found.head, at)?;
+        let changed = match brief.cut {
+            Some(_) => project.git().changed().await,
+            None => None,
+        };
+        let told = prompt::compose(&brief, &phases[at], before, &text, changed.as_deref());
+        found.prompt = Some(told);
+        found.prompt_iteration = brief.iteration;
         Ok(found)
     }
 }
 
-fn failed() -> CheckResult {
-    CheckResult::Failed(NOT_RUN_YET.into())
-}
-
-/// Notes where the run is when a command runs whose result decides what the next prompt is.
-fn assume(found: &mut Resumption, machine: &Machine, what: &str) {
-    (found.phase, found.iteration) = (machine.head().phase, machine.head().iteration);
-    found.unknown = Some(what.to_owned());
-}
-
 /// Says why no next prompt is known.
-fn no_prompt(machine: &Machine, assumed: Option<String>) -> String {
-    let head = machine.head();
-    let why = match (&head.end, &head.step) {
-        (Some(end), _) => format!("the run ends: {}", end.reason),
-        (None, Step::Review { .. }) => "it waits for your review".to_owned(),
-        (None, Step::Paused { .. }) => "it is paused".to_owned(),
-        (None, Step::Waiting { .. }) => "it waits for the service of its agent".to_owned(),
+fn no_prompt(why: &NoAttempt, assumed: Option<String>) -> String {
+    let why = match why {
+        NoAttempt::Ends(reason) => format!("the run ends: {reason}"),
+        NoAttempt::Review => "it waits for your review".to_owned(),
+        NoAttempt::Paused => "it is paused".to_owned(),
+        NoAttempt::Waiting => "it waits for the service of its agent".to_owned(),
         _ => "it depends on what comes before".to_owned(),
     };
     match assumed {

@@ -216,7 +216,7 @@ async fn x113d_a_loop_that_hangs_is_seen_though_its_process_answers() {
     let hangs = std::sync::Mutex::new(hangs);
     let drivers: DriverFactory = Box::new(move |_, _| {
         let _over = hangs.lock().expect("nobody panics with it").recv();
-        Err(Error::feedback("there is no agent"))
+        Err(Error::feedback(loop_state::FeedbackRefusal::Empty))
     });
     let run_dir = project.run_dir(&run);
     let file = beat.clone();

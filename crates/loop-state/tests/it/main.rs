@@ -18,6 +18,7 @@ mod person;
 mod pipeline;
 mod promises;
 mod properties;
+mod rehearsal;
 mod resumes;
 mod saved;
 mod silence;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use loop_state::{Happening, Head, MAX_STEER_BYTES, MAX_STEERS, Resume, RuleChange};
+use loop_state::{Happening, Head, Resume, RuleChange};
 use rlm_store::journal::Journal;
 use rlm_store::prompt_file::{self, MAX_PROMPT};
 use rlm_store::{PhaseSettings, Project, PromptSource, RunHead, RunId, Settings, loss, transcript};
@@ -35,13 +35,8 @@ pub(crate) fn first(
         rules = Some(settings.rules());
         saved.settings = settings;
     }
-    if saved.machine.counts.processes == 0 {
-        // Its process ended before it began.
-        saved.machine = Head::new(saved.settings.rules()).map_err(rlm_store::Error::rules)?;
-        return Ok(Happening::Started);
-    }
     let run_dir = project.run_dir(&saved.run);
-    Ok(Happening::Resumed(Resume {
+    let first = saved.machine.first_event(Resume {
         rules,
         from,
         used_attempts: transcript::unknown(&run_dir, &saved.machine)
@@ -52,24 +47,17 @@ pub(crate) fn first(
         predecessor,
         attended,
         feedback: None,
-    }))
+    });
+    if first == Happening::Started {
+        saved.machine = Head::new(saved.settings.rules()).map_err(rlm_store::Error::rules)?;
+    }
+    Ok(first)
 }
 
 /// Has a run that is taken up again begin with what a person says.
 pub(crate) fn with_feedback(first: &mut Happening, head: &Head, text: String) -> Result<(), Error> {
-    let waiting: usize = head.steers.iter().map(|steer| steer.text.len()).sum();
-    let refusal = match first {
-        _ if text.trim().is_empty() => "it is empty",
-        _ if head.steers.len() >= MAX_STEERS || waiting + text.len() > MAX_STEER_BYTES => {
-            "it is too much at once; put it into a file, and name that"
-        }
-        Happening::Resumed(resume) => {
-            resume.feedback = Some(text);
-            return Ok(());
-        }
-        _ => "the run has not begun yet; put it into the prompt",
-    };
-    Err(Error::feedback(refusal))
+    let added = head.add_feedback(first, text);
+    added.map_err(Error::feedback)
 }
 
 /// Returns the agent that has the phase at which the run stands, if `settings` give it to another one.

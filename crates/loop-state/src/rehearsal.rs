@@ -1,0 +1,155 @@
+//! How a process would begin that takes a run: its first event, and its first effects up to the next prompt.
+
+use std::fmt;
+
+use crate::{
+    Brief, CheckResult, Command, Effect, Event, Happening, Head, MAX_STEER_BYTES, MAX_STEERS,
+    Machine, Notice, Request, Resume, Step, StopReason, Timestamp, Tree,
+};
+
+/// The most events that a rehearsal follows: the next prompt comes within the first few, or not at all.
+const STEPS: usize = 64;
+
+/// How a process would begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rehearsal {
+    /// The notices before the first command, in order.
+    pub notices: Vec<Notice>,
+    /// The first command that runs. Its result is unknown, so the rehearsal assumes that this command and each later one fails.
+    pub command: Option<Command>,
+    /// The index of the phase in which that command runs; without a command, that of the last event.
+    pub phase: u32,
+    /// The iteration in which that command runs, as for [`phase`](Self::phase).
+    pub iteration: u32,
+    /// What the next attempt is about, or why none begins.
+    pub next: Result<Brief, NoAttempt>,
+}
+
+/// Why a rehearsal comes to no attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoAttempt {
+    /// The run ends.
+    Ends(StopReason),
+    /// The run waits for a review.
+    Review,
+    /// The run is paused.
+    Paused,
+    /// The run waits for the service of its agent.
+    Waiting,
+    /// It depends on something else that comes first.
+    Unknown,
+}
+
+/// Why the feedback of the person who resumes a run is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FeedbackRefusal {
+    /// It has no text.
+    Empty,
+    /// Together with the steers that wait, it is longer than all steers may be.
+    TooMuch,
+    /// The run has not begun.
+    NotBegun,
+}
+
+impl fmt::Display for FeedbackRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "it is empty",
+            Self::TooMuch => "it is too much at once; put it into a file, and name that",
+            Self::NotBegun => "the run has not begun yet; put it into the prompt",
+        })
+    }
+}
+
+impl std::error::Error for FeedbackRefusal {}
+
+impl Head {
+    /// Returns the first event of a process that takes this run. A run whose last process ended before it began is started, not resumed.
+    #[must_use]
+    pub fn first_event(&self, resume: Resume) -> Happening {
+        match self.counts.processes {
+            0 => Happening::Started,
+            _ => Happening::Resumed(resume),
+        }
+    }
+
+    /// Adds what the person who resumes the run says to its first event.
+    ///
+    /// # Errors
+    ///
+    /// With the reason why the text is refused.
+    pub fn add_feedback(&self, first: &mut Happening, text: String) -> Result<(), FeedbackRefusal> {
+        let waiting: usize = self.steers.iter().map(|steer| steer.text.len()).sum();
+        if text.trim().is_empty() {
+            return Err(FeedbackRefusal::Empty);
+        }
+        if self.steers.len() >= MAX_STEERS || waiting + text.len() > MAX_STEER_BYTES {
+            return Err(FeedbackRefusal::TooMuch);
+        }
+        match first {
+            Happening::Resumed(resume) => resume.feedback = Some(text),
+            _ => return Err(FeedbackRefusal::NotBegun),
+        }
+        Ok(())
+    }
+
+    /// Returns how a process would begin that takes this run at `at`, with this first event.
+    ///
+    /// Up to the first command the events are those that would come. Behind it each command is assumed to fail with this `output`, and no pause between
+    /// iterations is waited for.
+    #[must_use]
+    pub fn rehearse(&self, first: Happening, output: &str, at: Timestamp) -> Rehearsal {
+        let mut machine = Machine::from(self.clone());
+        let (mut notices, mut started) = (Vec::new(), None);
+        let mut stood = None;
+        let failed = || CheckResult::Failed(output.to_owned());
+        let mut next = Some(first);
+        for _ in 0..STEPS {
+            let Some(what) = next.take() else { break };
+            for effect in machine.step(Event { at, what }) {
+                let command = match &effect {
+                    Effect::RunGate(index) => Some(Command::Gate(*index)),
+                    Effect::RunCheck => Some(Command::Check),
+                    _ => None,
+                };
+                if let (Some(command), None) = (command, stood) {
+                    stood = Some((command, machine.head().phase, machine.head().iteration));
+                }
+                let is_assumed = stood.is_some();
+                match effect {
+                    Effect::RunGate(_) => next = Some(Happening::GateEnded(failed())),
+                    Effect::RunCheck => next = Some(Happening::CheckEnded(failed())),
+                    Effect::Announce(Notice::Sleeping { .. }) if is_assumed => {
+                        next = Some(Happening::Requested(Request::Skip));
+                    }
+                    Effect::Announce(notice) if !is_assumed => notices.push(notice),
+                    // What an earlier process left is ended before the process begins.
+                    Effect::EndLeftovers => next = Some(Happening::Settled(Tree::default())),
+                    Effect::StartAttempt(brief) => started = Some(brief),
+                    _ => {}
+                }
+            }
+        }
+        let head = machine.head();
+        let (phase, iteration) = stood.map_or((head.phase, head.iteration), |it| (it.1, it.2));
+        Rehearsal {
+            notices,
+            command: stood.map(|it| it.0),
+            phase,
+            iteration,
+            next: started.ok_or_else(|| no_attempt(head)),
+        }
+    }
+}
+
+fn no_attempt(head: &Head) -> NoAttempt {
+    match (&head.end, &head.step) {
+        (Some(end), _) => NoAttempt::Ends(end.reason.clone()),
+        (None, Step::Review { .. }) => NoAttempt::Review,
+        (None, Step::Paused { .. }) => NoAttempt::Paused,
+        (None, Step::Waiting { .. }) => NoAttempt::Waiting,
+        _ => NoAttempt::Unknown,
+    }
+}

@@ -1,0 +1,74 @@
+//! How a process would begin that takes a run.
+
+use loop_state::{
+    CheckResult, Command, FeedbackRefusal, Happening, MAX_STEER_BYTES, NoAttempt, Notice, Resume,
+    StopReason, Timestamp, TurnOutcome, When,
+};
+
+use crate::person::steer;
+use crate::rules;
+use crate::traces::{Trace, failed, stop};
+
+const UNKNOWN: &str = "(not run)";
+
+#[test]
+fn a_run_that_no_process_has_begun_is_started() {
+    let head = loop_state::Head::new(rules(|_| {})).unwrap();
+    let mut first = head.first_event(Resume::default());
+    assert_eq!(first, Happening::Started);
+    let refused = head.add_feedback(&mut first, "mind the docs".into());
+    assert_eq!(refused, Err(FeedbackRefusal::NotBegun));
+    let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(0));
+    assert_eq!((rehearsed.phase, rehearsed.iteration), (0, 1));
+    assert!(rehearsed.next.unwrap().steers.is_empty());
+}
+
+#[test]
+fn feedback_of_a_resume_is_in_the_next_prompt_and_its_length_is_limited() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(steer("one", false));
+    let head = trace.machine.head();
+    let mut first = head.first_event(Resume::default());
+    let long = "x".repeat(MAX_STEER_BYTES - 2);
+    let refused = |text: &str, mut first| head.add_feedback(&mut first, text.into());
+    assert_eq!(refused(" \n", first.clone()), Err(FeedbackRefusal::Empty));
+    assert_eq!(refused(&long, first.clone()), Err(FeedbackRefusal::TooMuch));
+    head.add_feedback(&mut first, "two".into()).unwrap();
+    let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(trace.now));
+    let texts = rehearsed.next.unwrap().steers;
+    assert_eq!(texts.last().unwrap().text, "two");
+}
+
+#[test]
+fn a_rehearsal_assumes_that_the_check_fails_and_changes_nothing() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.limits.sleep = std::time::Duration::from_secs(60);
+    }));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(stop(When::Now));
+    trace.then(Happening::CheckEnded(CheckResult::Stopped));
+    trace.then(Happening::Settled(loop_state::Tree::default()));
+    let head = trace.machine.head().clone();
+    let first = head.first_event(Resume::default());
+    let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(trace.now));
+    assert_eq!(rehearsed.command, Some(Command::Check));
+    assert_eq!(rehearsed.iteration, 1);
+    let slept = |notice: &Notice| matches!(notice, Notice::Sleeping { .. });
+    assert!(!rehearsed.notices.iter().any(slept), "only assumed");
+    let brief = rehearsed.next.unwrap();
+    assert_eq!(brief.feedback.unwrap().text, UNKNOWN);
+    assert_eq!(trace.machine.head(), &head);
+}
+
+#[test]
+fn a_rehearsal_names_why_no_attempt_begins() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.iteration(failed("red"));
+    trace.iteration(CheckResult::Passed);
+    let head = trace.machine.head();
+    let first = head.first_event(Resume::default());
+    let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(trace.now));
+    let NoAttempt::Ends(StopReason::Done(_)) = rehearsed.next.unwrap_err() else {
+        panic!("the run has ended");
+    };
+}
