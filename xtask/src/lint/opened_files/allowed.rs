@@ -152,6 +152,11 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It looks up whether a file of the working tree is empty, and opens nothing.",
     },
     Allowed {
+        file: "crates/rlm-store/src/index.rs",
+        calls: &["std::fs::DirBuilder::new"],
+        reason: "It makes the directory of the list of live runs in the user's own state directory, outside of any project.",
+    },
+    Allowed {
         file: "crates/rlm-store/src/locks.rs",
         calls: &[
             "std::fs::File::open",
@@ -246,11 +251,6 @@ pub(super) const ALLOWED: &[Allowed] = &[
         file: "crates/rlm/src/detach.rs",
         calls: &["fs_err::File::open", "fs_err::read_dir"],
         reason: "It opens /dev/null, and lists /dev/fd.",
-    },
-    Allowed {
-        file: "crates/rlm-store/src/index.rs",
-        calls: &["std::fs::DirBuilder::new"],
-        reason: "It makes the directory of the list of live runs in the user's own state directory, outside of any project.",
     },
     Allowed {
         file: "crates/rlm/src/resolve/checks.rs",
