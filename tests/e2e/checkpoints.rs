@@ -96,7 +96,7 @@ fn attempts_and_phases_are_listed_with_their_saves_and_looking_changes_nothing()
         text(&list["progress"][1]["why"]),
         "the agent ended: exit status 3"
     );
-    assert_eq!(text(&list["progress"][2]["why"]), "the loop was stopped");
+    assert_eq!(text(&list["progress"][2]["why"]), "the run was stopped");
     let expected = [("health", "sound"), ("state", "stopped")];
     for (key, value) in expected {
         assert_eq!(list[key], value, "{list}");

@@ -1,6 +1,6 @@
 //! What an attempt is told.
 
-use loop_state::{Brief, Command, CutCause};
+use loop_state::{Brief, Command};
 use rlm_store::PhaseSettings;
 
 /// Returns the whole prompt: first what is special about this attempt, then the phase's own text. `before` is the name of the phase before it.
@@ -19,16 +19,7 @@ pub(crate) fn compose(
         ));
     }
     if let Some(cut) = brief.cut {
-        let cause = match cut.cause {
-            CutCause::Stop => "the loop was stopped",
-            CutCause::TimeLimit => "the loop's time was used up",
-            CutCause::Budget => "the loop's budget was used up",
-            CutCause::RateLimit => "a rate limit was reached",
-            CutCause::Transient => "the agent failed in a way that may not come again",
-            CutCause::Restart => "the person who runs the loop wanted it done again",
-            CutCause::Agent => "the agent could not work",
-            _ => "the loop's process died",
-        };
+        let cause = cut.cause;
         let mut note = format!(
             "Note from the loop: attempt {} of iteration {} was cut because {cause}. \
              What it had changed is still there; look at it before you go on.",
@@ -95,7 +86,7 @@ pub(crate) const GO_ON: &str = "Go on where you were interrupted.";
 mod tests {
     use super::*;
     use agent_drivers::AgentConfig;
-    use loop_state::{Cut, Feedback, Steer, Timestamp};
+    use loop_state::{Cut, CutCause, Feedback, Steer, Timestamp};
     use rlm_store::PromptSource;
 
     fn phase() -> PhaseSettings {

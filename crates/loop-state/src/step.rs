@@ -1,5 +1,7 @@
 //! Where in its iteration a run can stand, and what each of these places has to remember.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Evidence, Occasion, StopReason, Timestamp};
@@ -150,4 +152,19 @@ pub enum CutCause {
     RateLimit,
     /// The agent failed in a way that may not come again.
     Transient,
+}
+
+impl fmt::Display for CutCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Crash => "the loop's process died",
+            Self::Stop => "the run was stopped",
+            Self::TimeLimit => "the run's time was used up",
+            Self::Budget => "the run's budget was used up",
+            Self::Restart => "a person restarted it",
+            Self::Agent => "the agent could not work",
+            Self::RateLimit => "a rate limit was reached",
+            Self::Transient => "the agent had a transient failure",
+        })
+    }
 }

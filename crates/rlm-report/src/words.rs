@@ -67,23 +67,16 @@ pub(crate) fn fate(attempt: &Attempt) -> (&'static str, &'static str, String) {
     match &attempt.fate {
         Fate::Complete => ("complete", "good", String::new()),
         Fate::Failed(why) => ("failed", "bad", why.clone()),
-        Fate::Cut(cause) => ("cut", "cut", cut(*cause).to_owned()),
+        Fate::Cut(cause) => ("cut", "cut", cut(*cause)),
         Fate::Judging => ("being judged", "open", "its turn is over".to_owned()),
         _ => ("at work", "open", String::new()),
     }
 }
 
-pub(crate) fn cut(cause: Option<CutCause>) -> &'static str {
+fn cut(cause: Option<CutCause>) -> String {
     match cause {
-        None => "its session was lost, and a fresh one began",
-        Some(CutCause::Crash) => "the loop's process died",
-        Some(CutCause::Stop) => "the run was stopped",
-        Some(CutCause::TimeLimit) => "the run's time was used up",
-        Some(CutCause::Budget) => "the budget was used up",
-        Some(CutCause::RateLimit) => "a rate limit was reached",
-        Some(CutCause::Transient) => "the agent failed in a way that may not come again",
-        Some(CutCause::Restart) => "a person wanted it done again",
-        Some(_) => "the agent could not work",
+        None => "its session was lost, and a fresh one began".to_owned(),
+        Some(cause) => cause.to_string(),
     }
 }
 

@@ -5,7 +5,7 @@ mod show;
 mod transfer;
 mod verify;
 
-pub(crate) use list::{List, cut_words};
+pub(crate) use list::List;
 pub(crate) use show::Shown;
 pub(crate) use transfer::{Export, Fork, Import};
 pub(crate) use verify::Verified;

@@ -22,7 +22,7 @@ mod status;
 use crate::output;
 
 pub(crate) use banner::{Beginning, Starts, may};
-pub(crate) use checkpoints::{Export, Fork, Import, List, Shown, Verified, cut_words};
+pub(crate) use checkpoints::{Export, Fork, Import, List, Shown, Verified};
 pub(crate) use clean::{Cleaning, Fate, cleaned};
 pub(crate) use config::Configuration;
 pub(crate) use doctor::{AgentHealth, Check, Findings, Health, LoggedIn};

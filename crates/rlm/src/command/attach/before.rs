@@ -11,7 +11,6 @@ use rlm_store::timeline::Attempt;
 use rlm_store::{Fate, Record, Records, Timeline, transcripts};
 
 use crate::command::live::Target;
-use crate::render::cut_words;
 
 /// How many records of the agent's are shown again.
 const MOST: usize = 300;
@@ -115,7 +114,7 @@ fn ended(attempt: &Attempt, until: Timestamp) -> Vec<Told> {
         Fate::Complete => None,
         Fate::Failed(why) => Some(why.clone()),
         Fate::Cut(why) => {
-            let why = why.map_or("it is not known by what", cut_words);
+            let why = why.map_or_else(|| "the cause is not known".to_owned(), |why| why.to_string());
             let text = format!("attempt {} was cut: {why}", attempt.attempt);
             told.push((at, News::Warning(text)));
             return told;

@@ -195,10 +195,10 @@ impl Row {
         let (outcome, why) = match &row.fate {
             Fate::Open | Fate::Judging if live => ("open", None),
             Fate::Judging => ("judging", None),
-            Fate::Open => ("cut", Some(cut_words(CutCause::Crash).to_owned())),
+            Fate::Open => ("cut", Some(CutCause::Crash.to_string())),
             Fate::Complete => ("complete", None),
             Fate::Failed(why) => ("failed", Some(why.clone())),
-            Fate::Cut(cause) => ("cut", cause.map(|cause| cut_words(cause).to_owned())),
+            Fate::Cut(cause) => ("cut", cause.map(|cause| cause.to_string())),
         };
         Self {
             phase: row.phase_name.clone(),
@@ -213,20 +213,6 @@ impl Row {
             git_commit: row.commit.clone(),
             discarded: row.discarded,
         }
-    }
-}
-
-/// Says what cut an attempt.
-pub(crate) fn cut_words(cause: CutCause) -> &'static str {
-    match cause {
-        CutCause::Stop => "the loop was stopped",
-        CutCause::TimeLimit => "the time was used up",
-        CutCause::Budget => "the budget was used up",
-        CutCause::RateLimit => "a rate limit was reached",
-        CutCause::Transient => "the agent failed in a way that may not come again",
-        CutCause::Restart => "a person wanted it done again",
-        CutCause::Agent => "the agent could not work",
-        _ => "the loop's process died",
     }
 }
 
