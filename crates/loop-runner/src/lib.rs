@@ -56,6 +56,7 @@
 //   options                how a run is carried out, and how it ended
 //   shutdown, view         what a stop waits for, and what others see of a live run
 //   news, recent, feed     what a run tells, the last of it, the channel to its watcher
+//   history                the events from before a watcher attached, from the journal and the transcripts
 //   countdown, heartbeat   what is left of a stop; when the loop turned last, and the file that says so
 //   check, hook            the commands of the loop's own: gates, check, notify command
 //   prompt                 what an agent is told
@@ -69,6 +70,7 @@ mod countdown;
 mod error;
 mod feed;
 mod heartbeat;
+mod history;
 mod hook;
 mod hurry;
 mod news;
@@ -83,6 +85,7 @@ pub use control::Control;
 pub use error::Error;
 pub use feed::NewsReceiver;
 pub use heartbeat::Beat;
+pub use history::events_before;
 pub use hook::{Happened, Hook, Moment, Telling};
 pub use news::News;
 pub use options::{Options, Outcome};

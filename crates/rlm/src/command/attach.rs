@@ -1,13 +1,11 @@
 //! `rlm attach`: the screen of a run whose process is another one, and what a person wants of it from here.
 
-mod before;
-
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use loop_runner::Control;
 use loop_runner::control::{Answer, Attached, Ended, ask, attach_after};
+use loop_runner::{Control, events_before};
 use loop_state::Timestamp;
 use rlm_store::{PromptSource, RunState};
 use rlm_terminal::{PressActions, Shown, Subject};
@@ -40,7 +38,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
     let mut before = Vec::new();
     if !args.json {
         let until = attached.tells_from(FIRST_NEWS).unwrap_or_else(now);
-        before = before::before(&target, until);
+        before = events_before(&target.project, &target.run, until);
     }
     loop {
         let began = Instant::now();

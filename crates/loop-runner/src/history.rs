@@ -1,38 +1,41 @@
-//! What happened in a run before it was looked at: from its journal and its transcripts, as the news that were told then.
+//! Rebuilds the events of a run from its journal and its transcripts, for a watcher that attaches late. `recent` keeps only the last events.
 
 use std::collections::VecDeque;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_duplex::{Event, Line, Stream, ToolOutcome};
-use loop_runner::News;
 use loop_state::{Notice, Timestamp};
 use rlm_store::timeline::Attempt;
-use rlm_store::{Fate, Record, Records, Timeline, transcripts};
+use rlm_store::{Fate, Project, Record, Records, RunId, Timeline, transcripts};
 
-use crate::command::live::Target;
+use crate::news::News;
 
-/// How many records of the agent's are shown again.
+/// How many records of the agent are rebuilt.
 const MOST: usize = 300;
-/// What begins is told a little later than it is noted in the journal.
+/// The run reports a beginning at most this long after the journal has it.
 const JUST_NOW: Duration = Duration::from_secs(5);
-/// How many attempts are shown again, most of them by how they began and ended.
+/// How many attempts are rebuilt.
 const ATTEMPTS: usize = 100;
 
-/// Something that was told, or would have been.
+/// A rebuilt event and its time.
 type Told = (Timestamp, News);
 
-/// Returns what happened before `until`, oldest first: how each attempt began and ended, and what the agent did last.
+/// Returns the events of a run from before `until`, oldest first: the beginning and the end of each of its last 100 attempts, and the last 300 records of
+/// its agent.
 ///
-/// What can't be read is left out: who looks at a run that goes on wants to see that.
-pub(super) fn before(target: &Target, until: Timestamp) -> Vec<Told> {
-    let Ok(timeline) = target.project.timeline(&target.run) else {
+/// Leaves out files that can't be read: a damaged transcript hides no live run.
+#[must_use]
+pub fn events_before(project: &Project, run: &RunId, until: Timestamp) -> Vec<(Timestamp, News)> {
+    let Ok(timeline) = project.timeline(run) else {
         return Vec::new();
     };
     let mut attempts: Vec<&Attempt> = timeline.attempts.iter().collect();
     attempts.retain(|attempt| attempt.began < until);
     let skipped = attempts.len().saturating_sub(ATTEMPTS);
-    let mut said = said(target, &attempts, until);
+    let files = transcripts(&project.run_dir(run)).unwrap_or_default();
+    let mut said = said(&files, &attempts, until);
     let mut told = Vec::new();
     if let (1.., Some(first)) = (skipped, attempts.first()) {
         let text = format!("{skipped} earlier attempts are not shown: rlm checkpoints list");
@@ -51,7 +54,7 @@ pub(super) fn before(target: &Target, until: Timestamp) -> Vec<Told> {
         }
         told.extend(ended(attempt, until));
     }
-    // An attempt that has just begun is told of by the run itself.
+    // The run itself reports an attempt that has just begun.
     while told.last().is_some_and(|last| is_beginning(last, until)) {
         told.pop();
     }
@@ -91,7 +94,7 @@ fn started(timeline: &Timeline, attempt: &Attempt) -> Notice {
     }
 }
 
-/// Says how gates and check went and what became of it, as far as that was before `until`.
+/// Returns the ends of the required checks, of the check and of the attempt, as far as they are before `until`.
 fn ended(attempt: &Attempt, until: Timestamp) -> Vec<Told> {
     let commands = attempt
         .commands
@@ -114,7 +117,10 @@ fn ended(attempt: &Attempt, until: Timestamp) -> Vec<Told> {
         Fate::Complete => None,
         Fate::Failed(why) => Some(why.clone()),
         Fate::Cut(why) => {
-            let why = why.map_or_else(|| "the cause is not known".to_owned(), |why| why.to_string());
+            let why = why.map_or_else(
+                || "the cause is not known".to_owned(),
+                |why| why.to_string(),
+            );
             let text = format!("attempt {} was cut: {why}", attempt.attempt);
             told.push((at, News::Warning(text)));
             return told;
@@ -133,10 +139,13 @@ fn ended(attempt: &Attempt, until: Timestamp) -> Vec<Told> {
     told
 }
 
-/// Returns what the agent said and did last, with iteration and attempt.
-fn said(target: &Target, attempts: &[&Attempt], until: Timestamp) -> VecDeque<((u32, u32), Told)> {
+/// Returns the last events of the agent, each with its iteration and attempt.
+fn said(
+    files: &[(u32, u32, PathBuf)],
+    attempts: &[&Attempt],
+    until: Timestamp,
+) -> VecDeque<((u32, u32), Told)> {
     let mut all = VecDeque::new();
-    let files = transcripts(&target.project.run_dir(&target.run)).unwrap_or_default();
     for attempt in attempts.iter().rev() {
         let key = (attempt.iteration, attempt.attempt);
         let room = MOST - all.len();
@@ -174,7 +183,7 @@ fn last(
         if matches!(record.kind.as_str(), "raw" | "prompt" | "end" | "ask") {
             continue;
         }
-        // The message says again what was streamed of it.
+        // A message repeats its streamed text.
         if record.kind == "message" && kept.back().is_some_and(is_streamed) {
             kept.pop_back();
         }
@@ -184,7 +193,7 @@ fn last(
             left_out += 1;
         }
     }
-    // It may go on among the live news.
+    // The live events may continue it.
     if kept.back().is_some_and(is_streamed) {
         kept.pop_back();
     }
@@ -195,7 +204,7 @@ fn is_streamed(record: &Record) -> bool {
     record.kind == "text"
 }
 
-/// Makes news of records again.
+/// Converts records back to the events that they were made of.
 fn news(records: VecDeque<Record>) -> Vec<Told> {
     let mut begun = VecDeque::new();
     let mut number = 0;
@@ -253,7 +262,6 @@ fn news(records: VecDeque<Record>) -> Vec<Told> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::Screen;
     use proptest::prelude::*;
 
     fn record(at: u64, kind: &str, text: &str) -> Record {
@@ -266,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_the_news_that_they_were_made_of() {
+    fn records_become_the_events_that_they_were_made_of() {
         let records = [
             record(1, "prompt", "do it"),
             record(2, "text", "I wo"),
@@ -283,21 +291,19 @@ mod tests {
         ];
         let (left_out, kept) = last(records.into_iter().map(Ok), Timestamp(12), 99);
         assert_eq!(left_out, 0);
-        let screen = Screen::new(false);
-        let lines = news(kept).into_iter().map(|(at, news)| match &news {
-            News::Agent(Event::Message { text, .. }) => format!("{text}\n"),
-            news => screen.news(at, news).unwrap_or_default(),
+        let events = news(kept).into_iter().map(|(at, news)| {
+            let json = serde_json::to_string(&news).unwrap();
+            format!("{} {json}", at.0)
         });
-        let text = lines.collect::<String>();
-        insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
-        I work
-        ● Read: a\u{1b}]0;b.rs
-        ● Bash: ls: x
-          ⎿ one
-          ⎿ failed: exit 1
-        │ plain
-        warning: retry 1: overloaded
-        ");
+        insta::assert_snapshot!(events.collect::<Vec<_>>().join("\n"), @r#"
+        3 {"agent":{"Message":{"text":"I work","partial":false}}}
+        5 {"agent":{"ToolStarted":{"id":"1","name":"Read","summary":"a\u001b]0;b.rs"}}}
+        6 {"agent":{"ToolStarted":{"id":"2","name":"Bash","summary":"ls: x"}}}
+        7 {"agent":{"ToolFinished":{"id":"1","outcome":"Done","text":"one"}}}
+        8 {"agent":{"ToolFinished":{"id":"2","outcome":"Failed","text":"exit 1"}}}
+        9 {"output":{"stream":"Stdout","line":{"bytes":"plain","omitted":0}}}
+        10 {"warning":"retry 1: overloaded"}
+        "#);
     }
 
     proptest! {
