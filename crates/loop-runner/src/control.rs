@@ -18,7 +18,8 @@
 //   status, progress          how a run is, for one who asks or attaches; how far a request has come
 //   place, caller, peer       where the socket is, who may ask, the connection
 //   desk, server              the run's side
-//   client, attached, force   the other side
+//   client, attached          the other side, one connection
+//   live_run, force           a run and its process, as the other side asks, awaits and ends it
 //   life                      whether a live run works
 mod attached;
 mod caller;
@@ -26,6 +27,7 @@ mod client;
 mod desk;
 mod force;
 mod life;
+mod live_run;
 mod peer;
 mod place;
 mod progress;
@@ -38,8 +40,9 @@ mod wishes;
 
 pub use attached::{Attached, attach, attach_after};
 pub use client::{Answers, ask};
-pub use force::{Forced, end_by_force};
+pub use force::{ForceCause, Forced, StopOrForce};
 pub use life::Life;
+pub use live_run::{Asked, LiveRun, Patience, Reached};
 pub use protocol::{Answer, Doing, Ended, Message, Query, Standing};
 pub(crate) use server::Socket;
 pub use wishes::Control;

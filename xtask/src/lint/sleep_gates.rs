@@ -12,7 +12,7 @@ const HOME: &str = "crates/cancellable-sleep";
 const MAKERS: [&str; 3] = ["new", "default", "with_wall_clock"];
 
 /// The files that may sleep by another name, each with its call and its reason.
-const SLEEPS: [(&str, &str, &str); 18] = [
+const SLEEPS: [(&str, &str, &str); 17] = [
     (
         "agent-drivers/src/codex/connection/cleaning.rs",
         "timeout of pending",
@@ -64,6 +64,11 @@ const SLEEPS: [(&str, &str, &str); 18] = [
         "the wait of a stop, up to its deadline",
     ),
     (
+        "loop-runner/src/control/live_run.rs",
+        "park_timeout",
+        "a client connects again, up to its deadline",
+    ),
+    (
         "loop-runner/src/control/life.rs",
         "park_timeout",
         "a signal keeps its default in this command and ends it: it has no session",
@@ -79,17 +84,7 @@ const SLEEPS: [(&str, &str, &str); 18] = [
         "a thread that shows progress, which its owner unparks",
     ),
     (
-        "rlm/src/command/live.rs",
-        "park_timeout",
-        "a signal keeps its default in this command and ends it: it has no session",
-    ),
-    (
         "rlm/src/command/logs.rs",
-        "park_timeout",
-        "a signal keeps its default in this command and ends it: it has no session",
-    ),
-    (
-        "rlm/src/command/stop.rs",
         "park_timeout",
         "a signal keeps its default in this command and ends it: it has no session",
     ),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use agent_duplex::ProcessName;
 use agent_subprocess::sweep;
-use loop_state::times;
+use loop_state::{Request, When, times};
 use rlm_store::holder::name;
 use rlm_store::locks::{self, Owner};
 use rlm_store::processes::{MARKER, names};
@@ -17,6 +17,8 @@ use rustix::process::Signal;
 
 use crate::Error;
 use crate::control::caller;
+use crate::control::live_run::{Asked, LiveRun, Patience};
+use crate::control::protocol::{Answer, Ended};
 
 const POLL: Duration = Duration::from_millis(20);
 
@@ -32,18 +34,85 @@ pub struct Forced {
     pub survivors: Vec<ProcessName>,
 }
 
+/// Why [`LiveRun::stop_or_force`] uses force.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ForceCause {
+    /// The run reported its end, and its process is still alive.
+    Alive,
+    /// The run refuses to stop: it takes this process for one of its agent's.
+    Refused,
+    /// The run gave another answer than its end.
+    Declined,
+    /// The run does not answer.
+    Silent,
+    /// The run has recorded the stop, and its process is still alive.
+    Slow,
+    /// The saved state names no process that has the run.
+    NotLive,
+    /// The request failed.
+    Failed(Error),
+}
+
+/// How [`LiveRun::stop_or_force`] ended a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopOrForce {
+    /// The run stopped when it was asked to, with the end that it reported.
+    Stopped(Option<Ended>),
+    /// The run was ended by force.
+    Forced(Forced),
+}
+
+impl LiveRun {
+    /// Requests a stop, and ends the process by force unless it is gone within `wait`. Blocks for `wait` and 10 seconds more at most. Only the kernel
+    /// decides whether the process is gone. Passes the answers to `on_answer`, and calls `on_force` before it uses force, with the process that has the
+    /// run by then in [`holder`](Self::holder).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_nobody`] when no process has it, [`Error::is_refused`] from inside an agent; others when it can't be proven which process has it:
+    /// then none is signalled.
+    ///
+    /// # Platform
+    ///
+    /// Force is for Linux only; elsewhere it is never known which process has the run.
+    pub fn stop_or_force(
+        &mut self,
+        wait: Duration,
+        on_answer: impl FnMut(&Answer),
+        on_force: impl FnOnce(&Self, ForceCause),
+    ) -> Result<StopOrForce, Error> {
+        let by = Instant::now() + wait;
+        let stop = Request::Stop { after: When::Now };
+        let cause = match self.ask(&stop, Patience::before_force(wait), on_answer) {
+            Ok(Asked::Told(Answer::Ended(ended))) => match self.is_gone(by) {
+                true => return Ok(StopOrForce::Stopped(Some(ended))),
+                false => ForceCause::Alive,
+            },
+            Ok(Asked::Gone) => match self.is_gone(by) {
+                true => return Ok(StopOrForce::Stopped(None)),
+                false => ForceCause::Alive,
+            },
+            Ok(Asked::Told(Answer::Refused { .. })) => ForceCause::Refused,
+            Ok(Asked::Told(_)) => ForceCause::Declined,
+            Ok(Asked::SoFar(None)) => ForceCause::Silent,
+            Ok(Asked::SoFar(Some(_))) => ForceCause::Slow,
+            Ok(Asked::NotLive) => ForceCause::NotLive,
+            Err(e) => ForceCause::Failed(e),
+        };
+        self.holder = self.project.holder(&self.run);
+        on_force(self, cause);
+        let now = Instant::now();
+        let patience = by.saturating_duration_since(now).max(times::FORCE_LEAST);
+        let limit = (by + times::FORCE_MARGIN).saturating_duration_since(now);
+        end_by_force(&self.project, &self.run, patience, limit).map(StopOrForce::Forced)
+    }
+}
+
 /// Ends the process that has the run: by SIGTERM, and SIGCONT for one that was stopped; after `patience` by SIGKILL. What it had started is
 /// ended by its guards then, and what they leave by this process. Blocks for `limit` at most.
-///
-/// # Errors
-///
-/// [`Error::is_nobody`] when no process has it, [`Error::is_refused`] from inside an agent; others when it can't be proven which process has it:
-/// then none is signalled.
-///
-/// # Platform
-///
-/// Linux only; elsewhere it is never known which process it is.
-pub fn end_by_force(
+fn end_by_force(
     project: &Project,
     run: &RunId,
     patience: Duration,

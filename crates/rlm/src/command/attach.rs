@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use loop_runner::control::{Answer, Attached, Ended, ask, attach_after};
+use loop_runner::control::{Answer, Attached, Ended, LiveRun, Reached, ask};
 use loop_runner::{Control, events_before};
 use loop_state::Timestamp;
 use rlm_store::{PromptSource, RunState};
@@ -12,7 +12,7 @@ use rlm_terminal::{PressActions, Shown, Subject};
 use tokio::sync::mpsc;
 
 use crate::args::AttachArgs;
-use crate::command::live::Target;
+use crate::command::live;
 use crate::command::stop::{self, Form};
 use crate::exit::{Code, Failure};
 use crate::hint;
@@ -31,7 +31,7 @@ const WISHES: usize = 64;
 
 pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(args.no_input, false)?;
-    let target = Target::find(directory, args.run.as_deref())?;
+    let target = live::find(directory, args.run.as_deref())?;
     let screen = Screen::new(args.json).at(Level::wished(args.quiet, args.verbose));
     let mut attached = open(&session, &target, None)?;
     screen.attached(&target.run, target.holder.as_ref());
@@ -98,22 +98,18 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
 }
 
 /// Connects, also to a run that has just begun. What was `seen` is not told again. A press ends the wait for it.
-fn open(session: &Session, target: &Target, seen: Option<Timestamp>) -> Result<Attached, Failure> {
+fn open(session: &Session, target: &LiveRun, seen: Option<Timestamp>) -> Result<Attached, Failure> {
     let (target, attended) = (target.clone(), session.options().interactive);
     let seen = seen.unwrap_or_default();
-    session.prepare(move || {
-        let run_dir = target.project.run_dir(&target.run);
-        target.try_for(|| match attach_after(&run_dir, attended, seen) {
-            Ok(attached) => Ok(Some(attached)),
-            Err(e) if e.is_nobody() => Ok(None),
-            Err(e) if e.is_silent() => Err(target.mute(PATIENCE)),
-            Err(e) => Err(e.into()),
-        })
+    session.prepare(move || match target.attach(attended, seen)? {
+        Reached::Yes(attached) => Ok(attached),
+        Reached::NotLive => Err(live::not_live(&target.project.run(&target.run)?)),
+        _ => Err(live::mute(&target, PATIENCE)),
     })
 }
 
 /// Returns whether its process was about to go: one that is killed loses its sockets before it lets go of the run. A press ends the wait.
-fn goes(session: &Session, target: &Target) -> bool {
+fn goes(session: &Session, target: &LiveRun) -> bool {
     let by = Instant::now() + AT_ONCE;
     let interrupts = session.interrupts();
     while target.is_live() {
@@ -131,7 +127,7 @@ fn now() -> Timestamp {
 }
 
 /// Returns what the editor opens.
-fn prompts(target: &Target) -> Result<Vec<Subject>, Failure> {
+fn prompts(target: &LiveRun) -> Result<Vec<Subject>, Failure> {
     let saved = target
         .project
         .run(&target.run)?
@@ -147,9 +143,9 @@ fn prompts(target: &Target) -> Result<Vec<Subject>, Failure> {
 }
 
 /// Carries what the person wants to the run, one after another. What becomes of it is among the news; that nothing does is said here.
-fn carry(target: &Target, mut wanted: mpsc::Receiver<Control>, to_person: mpsc::Sender<String>) {
+fn carry(target: &LiveRun, mut wanted: mpsc::Receiver<Control>, to_person: mpsc::Sender<String>) {
     let run_dir = target.project.run_dir(&target.run);
-    let silent = target.silent(PATIENCE).message;
+    let silent = live::silent(target, PATIENCE).message;
     std::thread::spawn(move || {
         while let Some(control) = wanted.blocking_recv() {
             let Control::Request(request) = control else {
@@ -172,7 +168,7 @@ fn carry(target: &Target, mut wanted: mpsc::Receiver<Control>, to_person: mpsc::
 /// Waits until nothing of the run is left, unless somebody presses, and says how it ended.
 fn over(
     session: &Session,
-    target: &Target,
+    target: &LiveRun,
     ended: Option<Ended>,
     json: bool,
 ) -> Result<ExitCode, Failure> {
@@ -191,7 +187,7 @@ fn over(
 }
 
 /// Says that there is nothing more to be seen.
-fn unseen(target: &Target) -> Failure {
+fn unseen(target: &LiveRun) -> Failure {
     let (run, rlm) = (&target.run, hint::rlm());
     Failure::failed(format!(
         "run `{run}` does not show itself any more, and goes on: {rlm} attach {run}"

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loop_runner::control::Answer;
+use loop_runner::control::{Answer, Asked, LiveRun, Patience};
 use loop_state::Request;
 use rlm_text::duration;
 
 use crate::args::{InterruptArgs, PauseArgs, SteerArgs};
-use crate::command::live::{DEFAULT_WAIT, Outcome, Target};
+use crate::command::live::{self, DEFAULT_WAIT};
 use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::stdin;
@@ -18,13 +18,13 @@ use crate::stdin;
 const MOST: u64 = 1 << 20;
 
 pub(crate) fn interrupt(directory: &Path, args: &InterruptArgs) -> Result<ExitCode, Failure> {
-    let target = Target::find(directory, args.live.run.as_deref())?;
+    let target = live::find(directory, args.live.run.as_deref())?;
     let how = &args.live.how;
     request(&target, &Request::Interrupt, how.json, how.wait)
 }
 
 pub(crate) fn pause(directory: &Path, args: PauseArgs) -> Result<ExitCode, Failure> {
-    let target = Target::find(directory, args.live.run.as_deref())?;
+    let target = live::find(directory, args.live.run.as_deref())?;
     let (how, reason) = (&args.live.how, args.reason);
     let after = args.after.unwrap_or_default();
     request(
@@ -41,7 +41,7 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
         [run, words @ ..] => (Some(run.as_str()), words),
         [] => return Err(Failure::usage("say something: rlm steer RUN TEXT")),
     };
-    let target = Target::find(directory, run).map_err(|mut failure| {
+    let target = live::find(directory, run).map_err(|mut failure| {
         if run.is_some() && failure.code != Code::Failed {
             failure.message += "; quote the text to leave RUN out: rlm steer 'TEXT'";
         }
@@ -70,20 +70,20 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
 
 /// Asks, and says how far it came.
 pub(crate) fn request(
-    target: &Target,
+    target: &LiveRun,
     request: &Request,
     json: bool,
     wait: Option<Duration>,
 ) -> Result<ExitCode, Failure> {
     let wait = wait.unwrap_or(DEFAULT_WAIT);
-    match target.ask(request, json, wait, |_| None)? {
-        Outcome::Told(answer @ (Answer::InEffect | Answer::NextPrompt)) => {
-            target.say(request, &answer, json);
+    match live::asked(target, request, json, Patience::new(wait), |_| ())? {
+        Asked::Told(answer @ (Answer::InEffect | Answer::NextPrompt)) => {
+            live::say(target, request, &answer, json);
             Ok(Code::Done.into())
         }
-        Outcome::Told(answer) => Err(target.refusal(&answer)),
-        Outcome::SoFar(None) => Err(target.silent(wait)),
-        Outcome::SoFar(Some(_)) => {
+        Asked::Told(answer) => Err(live::refusal(target, &answer)),
+        Asked::SoFar(None) => Err(live::silent(target, wait)),
+        Asked::SoFar(Some(_)) => {
             if !json {
                 anstream::eprintln!(
                     "not in effect after {} of waiting, it may yet be: {} status {}",
@@ -94,7 +94,7 @@ pub(crate) fn request(
             }
             Ok(Code::Done.into())
         }
-        Outcome::Gone => Err(target.gone()),
+        _ => Err(live::gone(target)),
     }
 }
 

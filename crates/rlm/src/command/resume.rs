@@ -4,12 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use agent_drivers::AgentConfig;
+use loop_runner::control::LiveRun;
 use loop_runner::{Options, Runner};
 use loop_state::{Request, ResumeRefusal, RuleChange};
 use rlm_store::{Loss, Moved, Project, RunEntry, RunHead, RunId, Settings, WorkTree};
 
 use crate::args::{ResumeArgs, RunArgs};
-use crate::command::live::Target;
+use crate::command::live;
 use crate::command::{control, meant, screen};
 use crate::config::{self, Config, Layers, Watched};
 use crate::detach;
@@ -42,7 +43,7 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
 
 /// Finds the run that is meant if a process has it and waits for a person, or is about to, or waits for the service of its agent: that one goes on as
 /// it is, and this is what it is asked for.
-fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)>, Failure> {
+fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(LiveRun, Request)>, Failure> {
     let project = Project::find(directory)?;
     let request = |run: &RunEntry| {
         let head = run.head.as_ref().ok().filter(|_| run.is_live())?;
@@ -78,7 +79,7 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)
             "run `{id}` is live and goes on as it is; options are for one that is stopped: {rlm} stop {id}"
         )));
     }
-    Target::find(directory, Some(run.id.as_str())).map(|target| Some((target, request)))
+    live::find(directory, Some(run.id.as_str())).map(|target| Some((target, request)))
 }
 
 /// A run that is to go on, and what was said of how.

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use loop_runner::control::LiveRun;
 use loop_state::{Request, RuleChange};
 
 use crate::args::SetArgs;
 use crate::command::control::request;
-use crate::command::live::Target;
+use crate::command::live;
 use crate::config::{LIMITS, limit_names, nearest};
 use crate::exit::{Code, Failure};
 use crate::output;
@@ -23,7 +24,7 @@ pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Fail
     // All are read before the first one is sent: half of them would be a surprise.
     let changes = words.iter().map(|word| change(word));
     let changes = changes.collect::<Result<Vec<_>, _>>()?;
-    let target = Target::find(directory, run)?;
+    let target = live::find(directory, run)?;
     let of_phase = changes.iter().any(|it| it.is_of_phase());
     for (at, change) in changes.into_iter().enumerate() {
         let told = request(&target, &Request::Set(change), args.how.json, args.how.wait);
@@ -44,7 +45,7 @@ fn stands(mut failure: Failure, set: &[String]) -> Failure {
 }
 
 /// Says for which of several phases something was set.
-fn tell_phase(target: &Target) -> Result<(), Failure> {
+fn tell_phase(target: &LiveRun) -> Result<(), Failure> {
     let run = target.project.run(&target.run)?;
     if let Ok(head) = &run.head
         && head.settings.phases.len() > 1

@@ -1,59 +1,54 @@
 //! `rlm stop`: asks a run to end, waits until nothing of it is left, and forces that only where it was told to.
 
-use std::cell::OnceCell;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use agent_duplex::ProcessName;
-use loop_runner::control::{Answer, Ended, end_by_force};
-use loop_state::{Request, When, times};
+use loop_runner::control::{Answer, Asked, Ended, ForceCause, LiveRun, Patience, StopOrForce};
+use loop_state::{Request, When};
 use rlm_store::{Holder, RunEntry, RunState};
 use serde_json::json;
 
 use crate::args::StopArgs;
-use crate::command::live::{DEFAULT_WAIT, Outcome, Target, shown};
+use crate::command::live::{self, DEFAULT_WAIT, shown};
 use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::output;
 use crate::render::{self, EndWords};
 
-const POLL: Duration = Duration::from_millis(20);
-
 pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     if args.force {
         return by_force(directory, args);
     }
-    let mut target = Target::find(directory, args.run.as_deref())?;
+    let mut target = live::find(directory, args.run.as_deref())?;
     let after = args.after.unwrap_or_default();
     let request = match args.now {
         true => Request::Abort,
         false => Request::Stop { after },
     };
     let wait = args.wait.unwrap_or(DEFAULT_WAIT);
-    let heard = OnceCell::new();
-    // Who hears it may have taken the run up while it was looked for.
-    let hears = || target.project.holder(&target.run);
-    // Once it has begun it has as long as the run itself takes for it, unless somebody said how long.
-    let longer = |answer: &Answer| match answer {
-        Answer::Recorded { budget_ms, .. } => {
-            heard.get_or_init(hears);
-            let budget = budget_ms.filter(|_| args.wait.is_none());
-            budget.map(|budget| Duration::from_millis(budget) + times::STOP_MARGIN)
-        }
-        _ => None,
+    let patience = Patience::new(wait);
+    let patience = match args.wait {
+        None => patience.or_budget(),
+        Some(_) => patience,
     };
-    let outcome = target.ask(&request, args.json, wait, longer)?;
-    if let Some(holder) = heard.into_inner().flatten() {
+    let mut heard = None;
+    // Another process may have taken the run since `find`: wait for the one that recorded the request.
+    let asked = live::asked(&target, &request, args.json, patience, |answer| {
+        if matches!(answer, Answer::Recorded { .. }) && heard.is_none() {
+            heard = target.project.holder(&target.run);
+        }
+    })?;
+    if let Some(holder) = heard {
         target.holder = Some(holder);
     }
-    match outcome {
-        Outcome::Told(Answer::Ended(ended)) => gone(&target, Some(&ended), Form::of(args.json)),
-        Outcome::Gone => gone(&target, None, Form::of(args.json)),
-        Outcome::SoFar(Some(_)) if after == When::AfterIteration => Ok(Code::Done.into()),
-        Outcome::SoFar(None) => Err(target.silent(wait)),
-        Outcome::SoFar(Some(_)) => Err(unstopped(&target)),
-        Outcome::Told(answer) => Err(target.refusal(&answer)),
+    match asked {
+        Asked::Told(Answer::Ended(ended)) => gone(&target, Some(&ended), Form::of(args.json)),
+        Asked::SoFar(Some(_)) if after == When::AfterIteration => Ok(Code::Done.into()),
+        Asked::SoFar(None) => Err(live::silent(&target, wait)),
+        Asked::SoFar(Some(_)) => Err(unstopped(&target)),
+        Asked::Told(answer) => Err(live::refusal(&target, &answer)),
+        _ => gone(&target, None, Form::of(args.json)),
     }
 }
 
@@ -74,41 +69,18 @@ impl Form {
 }
 
 /// Waits until nothing is left of a run whose process ends, and says how it ended.
-fn gone(target: &Target, ended: Option<&Ended>, form: Form) -> Result<ExitCode, Failure> {
+fn gone(target: &LiveRun, ended: Option<&Ended>, form: Form) -> Result<ExitCode, Failure> {
     over(target, ended, left(target, ended)?, form)
 }
 
-/// Waits until nothing is left of a run whose process ends; returns what is there all the same. Whoever takes the run up meanwhile is not waited for:
-/// guards hold the working tree until nothing is left of what was before.
-pub(crate) fn left(target: &Target, ended: Option<&Ended>) -> Result<Vec<ProcessName>, Failure> {
-    let by = Instant::now() + times::PROCESS_EXIT;
-    let alive = || {
-        let process = target.holder.as_ref().map(|holder| holder.process);
-        process.is_some_and(|it| it.is_alive()) || target.is_live()
-    };
-    while alive() && target.successor().is_none() {
-        if Instant::now() >= by {
-            return Err(unstopped(target));
-        }
-        std::thread::park_timeout(POLL);
-    }
-    let mut left = target.project.left_of(&target.run);
-    // What could not be ended stays; what guards are just ending does not.
-    let hopeless = ended.is_some_and(|ended| !ended.survivors.is_empty());
-    while !left.is_empty() && !hopeless && Instant::now() < by && target.successor().is_none() {
-        std::thread::park_timeout(POLL);
-        left = target.project.left_of(&target.run);
-    }
-    match target.successor() {
-        // What carries the run's mark is that one's.
-        Some(_) => Ok(Vec::new()),
-        None => Ok(left),
-    }
+/// Waits until the process of a run that ends is gone, with all that it started; returns the processes that are left.
+pub(crate) fn left(target: &LiveRun, ended: Option<&Ended>) -> Result<Vec<ProcessName>, Failure> {
+    target.await_end(ended).ok_or_else(|| unstopped(target))
 }
 
 /// Says how a run ended that is over, and what is left of it.
 pub(crate) fn over(
-    target: &Target,
+    target: &LiveRun,
     ended: Option<&Ended>,
     left: Vec<ProcessName>,
     form: Form,
@@ -139,57 +111,45 @@ struct Seen<'a> {
     proven: bool,
 }
 
-/// Asks the run to stop, and ends its process whatever the answer is, all within one deadline. Only the kernel's word counts for its end.
+/// Requests a stop, and ends the process by force unless it is gone in time.
 fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     let wait = args.wait.unwrap_or(DEFAULT_WAIT);
-    let by = Instant::now() + wait;
-    let mut target = Target::find_by_force(directory, args.run.as_deref())?;
-    let first = (wait / 2).clamp(times::FORCE_LEAST, times::FORCE_ANSWER);
-    let stop = Request::Stop { after: When::Now };
-    let asked = target.ask_within(&stop, args.json, first, wait, |_| None);
-    let why = match &asked {
-        Ok(Outcome::Told(Answer::Ended(_)) | Outcome::Gone) => {
-            if is_gone(&target, by) {
-                let ended = match &asked {
-                    Ok(Outcome::Told(Answer::Ended(ended))) => Some(ended),
-                    _ => None,
-                };
-                return gone(&target, ended, Form::of(args.json));
-            }
-            "it has ended by its own account, and its process lives".to_owned()
+    let mut target = live::find_by_force(directory, args.run.as_deref())?;
+    let (asked, stop) = (target.clone(), Request::Stop { after: When::Now });
+    let on_answer = |answer: &Answer| live::say(&asked, &stop, answer, args.json);
+    let on_force = |target: &LiveRun, cause: ForceCause| {
+        if !args.json && !matches!(cause, ForceCause::Refused) {
+            let (process, why) = (live::process(target), why(target, cause));
+            anstream::eprintln!("{process}: {}; ending it by force", shown(&why));
         }
-        Ok(Outcome::Told(_)) => "it does not stop when it is asked to".to_owned(),
-        Ok(Outcome::SoFar(None)) => "it does not answer".to_owned(),
-        Ok(Outcome::SoFar(Some(_))) => "it is not gone yet".to_owned(),
-        Err(failure) => failure.message.clone(),
     };
-    target.holder = target.project.holder(&target.run);
-    let is_refused = matches!(&asked, Ok(Outcome::Told(Answer::Refused { .. })));
-    if !args.json && !is_refused {
-        anstream::eprintln!("{}: {}; ending it by force", target.process(), shown(&why));
-    }
-    let now = Instant::now();
-    let patience = by.saturating_duration_since(now).max(times::FORCE_LEAST);
-    let limit = (by + times::FORCE_MARGIN).saturating_duration_since(now);
-    let forced = end_by_force(&target.project, &target.run, patience, limit).map_err(|e| match e.is_nobody() {
-            true => Failure::failed(format!(
+    let ended = target.stop_or_force(wait, on_answer, on_force);
+    let forced = match ended {
+        Ok(StopOrForce::Forced(forced)) => forced,
+        Ok(StopOrForce::Stopped(ended)) => {
+            return gone(&target, ended.as_ref(), Form::of(args.json));
+        }
+        Ok(_) => return gone(&target, None, Form::of(args.json)),
+        Err(e) if e.is_nobody() => {
+            return Err(Failure::failed(format!(
                 "no process is known to have run `{}`: none holds the lock on its working tree; look for what is left of it with: ps -ef",
                 target.run
-            )),
-            false => e.into(),
-        })?;
+            )));
+        }
+        Err(e) => return Err(e.into()),
+    };
     let stays = target.holder.as_ref().filter(|it| it.process.is_alive());
     if let Some(holder) = stays {
         let pid = holder.process.pid;
         return Err(Failure::failed(format!(
             "{} was killed and is not gone: the system holds it; look at it: ps -fp {pid}",
-            target.process()
+            live::process(&target)
         )));
     }
     if !args.json && forced.killed {
         anstream::eprintln!(
             "{} did not go when it was asked to, and was killed",
-            target.process()
+            live::process(&target)
         );
     }
     let seen = Seen {
@@ -201,20 +161,24 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     tell(&target, &seen, Form::of(args.json))
 }
 
-/// Waits until no process has the run any more, until `by` and a moment more; says whether that is so.
-fn is_gone(target: &Target, by: Instant) -> bool {
-    let by = by.max(Instant::now() + times::FORCE_LEAST);
-    while target.project.is_owned(&target.run) || target.is_live() {
-        if Instant::now() >= by {
-            return false;
-        }
-        std::thread::park_timeout(POLL);
-    }
-    true
+/// Says why a run is ended by force.
+fn why(target: &LiveRun, cause: ForceCause) -> String {
+    let why = match cause {
+        ForceCause::Alive => "it has ended by its own account, and its process lives",
+        ForceCause::Silent => "it does not answer",
+        ForceCause::Slow => "it is not gone yet",
+        ForceCause::NotLive => match target.project.run(&target.run) {
+            Ok(run) => return live::not_live(&run).message,
+            Err(e) => return Failure::from(e).message,
+        },
+        ForceCause::Failed(e) => return Failure::from(e).message,
+        _ => "it does not stop when it is asked to",
+    };
+    why.to_owned()
 }
 
 /// Says how the run ended and what is left of it: from its saved state, and from what was seen.
-fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failure> {
+fn tell(target: &LiveRun, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failure> {
     let run = match target.project.run(&target.run) {
         Err(e) if form != Form::Event => {
             let state = match e.is_not_found() {
@@ -279,7 +243,7 @@ fn unreadable(why: &str) -> String {
 
 /// The same of a run whose state somebody removed, or made unreadable.
 fn tell_without_state(
-    target: &Target,
+    target: &LiveRun,
     seen: &Seen<'_>,
     form: Form,
     state: &str,
@@ -367,7 +331,7 @@ fn code(run: &RunEntry) -> Code {
     }
 }
 
-fn unstopped(target: &Target) -> Failure {
+fn unstopped(target: &LiveRun) -> Failure {
     let (run, rlm) = (&target.run, hint::rlm());
     let alive = target.holder.as_ref().filter(|it| it.process.is_alive());
     let kill = alive.map_or_else(String::new, |holder| {
@@ -378,6 +342,6 @@ fn unstopped(target: &Target) -> Failure {
     });
     Failure::failed(format!(
         "{} has heard it and is not gone yet; wait, or: {rlm} stop {run} --force{kill}",
-        target.process()
+        live::process(target)
     ))
 }

@@ -1,0 +1,319 @@
+//! A live run as its clients see it: they ask it within deadlines, and wait for its end. Separate from `client`, which knows one connection and no run.
+
+use std::time::{Duration, Instant};
+
+use agent_duplex::ProcessName;
+use loop_state::{Request, Timestamp, times};
+use rlm_store::{Holder, Project, RunId};
+
+use crate::Error;
+use crate::control::attached::{Attached, attach_after};
+use crate::control::client::{Answers, ask};
+use crate::control::force::wait_until;
+use crate::control::protocol::{Answer, Ended};
+
+/// The time for the first answer, when a client waits for nothing more: a run may be busy saving.
+const FIRST: Duration = Duration::from_secs(5);
+/// The least time for the first answer.
+const LEAST: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(50);
+/// The longest budget of a stop that a client believes.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// How long a client waits for the answers of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    first: Duration,
+    all: Duration,
+    or_budget: bool,
+}
+
+impl Patience {
+    /// Waits this long for all answers, and at least a second for the first one; for nothing but the first one, 5 seconds.
+    #[must_use]
+    pub fn new(all: Duration) -> Self {
+        let first = match all.is_zero() {
+            true => FIRST,
+            false => all.max(LEAST),
+        };
+        Self {
+            first,
+            all,
+            or_budget: false,
+        }
+    }
+
+    /// Waits for a stop as long as the run reports that the stop takes, and 5 seconds more.
+    #[must_use]
+    pub fn or_budget(self) -> Self {
+        Self {
+            or_budget: true,
+            ..self
+        }
+    }
+
+    /// Divides the time of `rlm stop --force`: a run that does not answer leaves half of it for the signals.
+    pub(super) fn before_force(all: Duration) -> Self {
+        Self {
+            first: (all / 2).clamp(times::FORCE_LEAST, times::FORCE_ANSWER),
+            all,
+            or_budget: false,
+        }
+    }
+
+    /// Returns the time for the first answer.
+    #[must_use]
+    pub fn first(&self) -> Duration {
+        self.first
+    }
+
+    /// Returns how much longer the client waits after this answer.
+    fn longer(&self, answer: &Answer) -> Option<Duration> {
+        match answer {
+            Answer::Recorded { budget_ms, .. } if self.or_budget => {
+                let budget = Duration::from_millis((*budget_ms)?) + times::STOP_MARGIN;
+                Some(budget.min(LONGEST))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The result of [`LiveRun::ask`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Asked {
+    /// The last answer; no other follows.
+    Told(Answer),
+    /// The time is over; the last answer, if there was one.
+    SoFar(Option<Answer>),
+    /// The process closed the connection and did not report its end.
+    Gone,
+    /// No process has the run.
+    NotLive,
+}
+
+/// The result of connecting to a run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Reached<T> {
+    /// The connection.
+    Yes(T),
+    /// A process has the run, and does not accept connections.
+    Silent,
+    /// No process has the run.
+    NotLive,
+}
+
+/// A run, and the process that has it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LiveRun {
+    /// Its project.
+    pub project: Project,
+    /// Its name.
+    pub run: RunId,
+    /// The process that had the run when this value was made.
+    pub holder: Option<Holder>,
+}
+
+impl LiveRun {
+    /// Returns the run with the process that has it now.
+    #[must_use]
+    pub fn of(project: Project, run: RunId) -> Self {
+        let holder = project.holder(&run);
+        Self {
+            project,
+            run,
+            holder,
+        }
+    }
+
+    /// Returns whether a process has the run.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.project.run(&self.run).is_ok_and(|it| it.is_live())
+    }
+
+    /// Returns the process that took the run after [`holder`](Self::holder) was gone, even if that process is gone too.
+    #[must_use]
+    pub fn successor(&self) -> Option<Holder> {
+        let before = self.holder.as_ref()?;
+        if before.process.is_alive() {
+            return None;
+        }
+        let last = self.project.last_holder(&self.run)?;
+        (last.process != before.process).then_some(last)
+    }
+
+    /// Sends a request, and passes each answer that others follow to `on_answer`, each kind once. Blocks until the last answer, or until `patience` ends.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ask`] and [`Answers::next`], except for a process that is silent or absent.
+    pub fn ask(
+        &self,
+        request: &Request,
+        patience: Patience,
+        mut on_answer: impl FnMut(&Answer),
+    ) -> Result<Asked, Error> {
+        let begun = Instant::now();
+        let (first_by, mut by) = (begun + patience.first, begun + patience.first);
+        let mut answers = match self.connect(request, first_by)? {
+            Reached::Yes(answers) => answers,
+            Reached::Silent => return Ok(Asked::SoFar(None)),
+            Reached::NotLive => return Ok(Asked::NotLive),
+        };
+        let (mut last, mut told, mut is_longer) = (None, Vec::new(), false);
+        loop {
+            let left = by.saturating_duration_since(Instant::now());
+            match answers.next(left) {
+                Ok(Some(Answer::Unknown)) => {}
+                // Other clients ask too, and free a place.
+                Ok(Some(Answer::Busy)) if last.is_none() && !left.is_zero() => {
+                    std::thread::park_timeout(POLL.min(left));
+                    match self.connect(request, first_by)? {
+                        Reached::Yes(again) => answers = again,
+                        Reached::Silent => return Ok(Asked::SoFar(None)),
+                        Reached::NotLive => return Ok(Asked::NotLive),
+                    }
+                }
+                Ok(Some(mut answer)) => {
+                    if let Answer::Ended(ended) = &mut answer {
+                        ended.proven &= self.is_owner(&answers);
+                    }
+                    match patience.longer(&answer).filter(|_| !is_longer) {
+                        Some(more) => {
+                            is_longer = true;
+                            by = Instant::now() + more;
+                        }
+                        None if is_longer => {}
+                        None => by = begun + patience.all,
+                    }
+                    if answer.is_last() {
+                        return Ok(Asked::Told(answer));
+                    }
+                    let kind = std::mem::discriminant(&answer);
+                    if !told.contains(&kind) {
+                        told.push(kind);
+                        on_answer(&answer);
+                    }
+                    last = Some(answer);
+                }
+                Ok(None) => return Ok(Asked::Gone),
+                Err(e) if e.is_silent() => return Ok(Asked::SoFar(last)),
+                Err(e) => return Err(e),
+            }
+            if Instant::now() >= by && last.is_some() {
+                return Ok(Asked::SoFar(last));
+            }
+        }
+    }
+
+    /// Attaches to the run like [`attach_after`], also if it has just begun. Blocks for some seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`attach_after`], except for a process that is silent or absent.
+    pub fn attach(&self, attended: bool, seen: Timestamp) -> Result<Reached<Attached>, Error> {
+        let run_dir = self.project.run_dir(&self.run);
+        let by = Instant::now() + FIRST;
+        self.reach(by, || attach_after(&run_dir, attended, seen))
+    }
+
+    fn connect(&self, request: &Request, by: Instant) -> Result<Reached<Answers>, Error> {
+        let run_dir = self.project.run_dir(&self.run);
+        self.reach(by, || ask(&run_dir, request.clone()))
+    }
+
+    /// Connects until `by`: a run that has just begun has no socket yet, and a run makes a removed socket again within seconds.
+    fn reach<T>(
+        &self,
+        by: Instant,
+        connect: impl Fn() -> Result<T, Error>,
+    ) -> Result<Reached<T>, Error> {
+        loop {
+            match connect() {
+                Ok(reached) => return Ok(Reached::Yes(reached)),
+                Err(e) if e.is_silent() => return Ok(Reached::Silent),
+                Err(e) if !e.is_nobody() => return Err(e),
+                Err(_) if !self.project.run(&self.run)?.is_live() => return Ok(Reached::NotLive),
+                Err(_) if Instant::now() < by => std::thread::park_timeout(POLL),
+                Err(_) => return Ok(Reached::Silent),
+            }
+        }
+    }
+
+    /// Returns whether the process that has the run answers: the word of another process proves nothing.
+    fn is_owner(&self, answers: &Answers) -> bool {
+        let is_it = |holder: &Holder| answers.is_from(holder.process);
+        !cfg!(target_os = "linux") || self.holder.as_ref().is_some_and(is_it)
+    }
+
+    /// Waits until the process of a run that ends is gone, with all that it started; returns the processes that are left. Returns `None` when the process
+    /// itself is still alive after 10 seconds. Does not wait for a process that took the run meanwhile: guards hold the working tree until nothing is left
+    /// of the process before.
+    #[must_use]
+    pub fn await_end(&self, ended: Option<&Ended>) -> Option<Vec<ProcessName>> {
+        let by = Instant::now() + times::PROCESS_EXIT;
+        let is_alive = || {
+            let process = self.holder.as_ref().map(|holder| holder.process);
+            process.is_some_and(|it| it.is_alive()) || self.is_live()
+        };
+        let is_taken_up = || self.successor().is_some();
+        if !wait_until(by, || !is_alive() || is_taken_up()) {
+            return None;
+        }
+        // The guards are still ending what is left, except for the processes that the run could not end.
+        let is_hopeless = ended.is_some_and(|ended| !ended.survivors.is_empty());
+        let left = || self.project.left_of(&self.run);
+        wait_until(by, || is_hopeless || left().is_empty() || is_taken_up());
+        match is_taken_up() {
+            // The processes with the mark of the run belong to the successor.
+            true => Some(Vec::new()),
+            false => Some(left()),
+        }
+    }
+
+    /// Waits until no process has the run, until `by` and at least a second; returns whether that is so.
+    pub(super) fn is_gone(&self, by: Instant) -> bool {
+        let by = by.max(Instant::now() + times::FORCE_LEAST);
+        wait_until(by, || !self.project.is_owned(&self.run) && !self.is_live())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(budget_ms: Option<u64>) -> Answer {
+        Answer::Recorded {
+            steer: None,
+            budget_ms,
+        }
+    }
+
+    #[test]
+    fn client_waits_for_first_answer_even_if_it_waits_for_nothing_more() {
+        let first = |seconds| Patience::new(Duration::from_millis(seconds)).first();
+        assert_eq!(
+            [0, 1, 2000].map(first),
+            [FIRST, LEAST, Duration::from_secs(2)]
+        );
+        let all = Duration::from_secs(60);
+        assert_eq!(Patience::before_force(all).first(), times::FORCE_ANSWER);
+        let none = Patience::before_force(Duration::ZERO);
+        assert_eq!(none.first(), times::FORCE_LEAST);
+    }
+
+    #[test]
+    fn only_a_bounded_budget_of_a_recorded_stop_extends_the_wait() {
+        let patience = Patience::new(Duration::from_secs(1));
+        assert_eq!(patience.longer(&recorded(Some(1000))), None);
+        let patience = patience.or_budget();
+        let longer = [None, Some(1000), Some(u64::MAX)].map(|it| patience.longer(&recorded(it)));
+        let second = Duration::from_secs(1) + times::STOP_MARGIN;
+        assert_eq!(longer, [None, Some(second), Some(LONGEST)]);
+        assert_eq!(patience.longer(&Answer::Busy), None);
+    }
+}
