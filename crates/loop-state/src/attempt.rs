@@ -49,6 +49,44 @@ pub struct AttemptOptions {
     pub promise: Option<String>,
     /// The footprint of the working tree when the attempt begins.
     pub footprint: Option<u64>,
+    /// Which answer the agent's requests for permission get.
+    pub asks: AskPolicy,
+    /// Whether the process has a terminal of its own, to which a person returns who has left it.
+    pub terminal: bool,
+}
+
+/// Which answer the agent's requests for permission get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AskPolicy {
+    /// A person's, where a person can be asked; otherwise the request is denied.
+    Person,
+    /// Each request is allowed.
+    Allow,
+    /// Each request is denied.
+    #[default]
+    Deny,
+}
+
+/// The answer to a request for permission.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AskAnswer {
+    /// The agent may do it.
+    Allow,
+    /// The agent may not do it.
+    Deny(Denial),
+}
+
+/// Why a request for permission is denied.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Denial {
+    /// The run denies each request, see [`AskPolicy::Deny`].
+    Policy,
+    /// No person can be asked.
+    Unattended,
+    /// The person who could have been asked has left.
+    Left,
+    /// A person denied it, in these words.
+    Person(String),
 }
 
 /// What happens in an attempt.
@@ -100,8 +138,21 @@ pub enum AttemptInput {
     ToolFinished(String),
     /// The service refuses the agent's requests, until then as far as it says.
     Limited(Option<Timestamp>),
-    /// How many questions of the agent wait for an answer now.
-    Asks(usize),
+    /// The agent requests permission; the request has this id.
+    Asked(String),
+    /// The agent does not need an answer to this request any more.
+    AskWithdrawn(String),
+    /// A person answers a request for permission.
+    AskAnswered {
+        /// The id of the request.
+        ask: String,
+        /// Whether the agent may do it.
+        allow: bool,
+        /// What the agent gets to read otherwise.
+        message: String,
+    },
+    /// Whether a person can be asked from now on.
+    Attended(bool),
     /// How many tasks the agent has in the background.
     BackgroundTasks(u32),
     /// All that the agent reported at once has been taken.
@@ -177,6 +228,17 @@ pub enum AttemptEffect {
     },
     /// Send the agent a message to continue; report [`AttemptInput::NotStarted`] if that fails.
     SendContinue,
+    /// Put the request for permission with this id to a person.
+    ShowAsk(String),
+    /// Answer a request for permission.
+    AnswerAsk {
+        /// The id of the request.
+        ask: String,
+        /// The answer.
+        answer: AskAnswer,
+    },
+    /// Report that the request that a person answered does not wait for an answer.
+    RefuseAnswer,
     /// Report that the agent was given this steer.
     SteerDelivered(u32),
     /// Report that the agent gets this steer with its next prompt.
@@ -302,7 +364,8 @@ pub struct AttemptMachine {
     tasks: u32,
     /// The activity of each tool that runs, by the id of its call.
     tools: BTreeMap<String, String>,
-    asks: usize,
+    /// The requests for permission that wait for a person, oldest first.
+    asks: Vec<String>,
     /// Whether a tool was called.
     worked: bool,
     answer: Answer,
@@ -327,7 +390,7 @@ impl AttemptMachine {
             pause_at: PauseAfter::Iteration,
             tasks: 0,
             tools: BTreeMap::new(),
-            asks: 0,
+            asks: Vec::new(),
             worked: false,
             answer: Answer::default(),
             sent: BTreeSet::new(),
@@ -340,6 +403,7 @@ impl AttemptMachine {
     pub fn absent(input: &AttemptInput) -> Vec<AttemptEffect> {
         let effect = match input {
             AttemptInput::Deliver(steer) => AttemptEffect::NextPrompt(*steer),
+            AttemptInput::AskAnswered { .. } => AttemptEffect::RefuseAnswer,
             AttemptInput::Continue => AttemptEffect::Report(TurnOutcome::Failed(
                 "there is no agent to continue with".into(),
             )),
@@ -391,7 +455,13 @@ impl AttemptMachine {
     /// Returns whether the agent waits for something else than its model: such silence is not idleness.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.held_for().is_some() || !self.tools.is_empty() || self.asks > 0
+        self.held_for().is_some() || !self.tools.is_empty() || !self.asks.is_empty()
+    }
+
+    /// Returns whether the request for permission with this id waits for a person.
+    #[must_use]
+    pub fn is_asking(&self, ask: &str) -> bool {
+        self.asks.iter().any(|open| open == ask)
     }
 
     /// Returns the activity of each tool that runs, in a line. It comes from the model and may hold anything.
@@ -449,7 +519,24 @@ impl AttemptMachine {
             }
             AttemptInput::ToolFinished(id) => self.tool_finished(&id, moment, &mut effects),
             AttemptInput::Limited(until) => self.limited_until = until,
-            AttemptInput::Asks(asks) => self.asks = asks,
+            AttemptInput::Asked(ask) => self.asked(ask, moment, &mut effects),
+            AttemptInput::AskWithdrawn(ask) => self.asks.retain(|open| *open != ask),
+            AttemptInput::AskAnswered {
+                ask,
+                allow,
+                message,
+            } => match self.asks.contains(&ask) {
+                true => {
+                    self.asks.retain(|open| *open != ask);
+                    let answer = match allow {
+                        true => AskAnswer::Allow,
+                        false => AskAnswer::Deny(Denial::Person(message)),
+                    };
+                    effects.push(AttemptEffect::AnswerAsk { ask, answer });
+                }
+                false => effects.push(AttemptEffect::RefuseAnswer),
+            },
+            AttemptInput::Attended(attended) => self.attended(attended, &mut effects),
             AttemptInput::Deliver(steer) => self.deliver(steer, &mut effects),
             AttemptInput::Sent { steer, again } => self.sent(steer, again, &mut effects),
             AttemptInput::Dropped(steer) => {
@@ -506,6 +593,32 @@ impl AttemptMachine {
             AttemptInput::Thawed(frozen) => self.thawed(frozen),
         }
         effects
+    }
+
+    fn asked(&mut self, ask: String, moment: Moment<'_>, effects: &mut Effects) {
+        let can_ask = self.options.terminal || moment.head.attended;
+        let answer = match self.options.asks {
+            AskPolicy::Person if can_ask => {
+                self.asks.push(ask.clone());
+                effects.push(AttemptEffect::ShowAsk(ask));
+                return;
+            }
+            AskPolicy::Person => AskAnswer::Deny(Denial::Unattended),
+            AskPolicy::Allow => AskAnswer::Allow,
+            AskPolicy::Deny => AskAnswer::Deny(Denial::Policy),
+        };
+        effects.push(AttemptEffect::AnswerAsk { ask, answer });
+    }
+
+    /// The agent does not wait for a person who has left, unless they return to the terminal of the process.
+    fn attended(&mut self, attended: bool, effects: &mut Effects) {
+        if attended || self.options.terminal {
+            return;
+        }
+        for ask in std::mem::take(&mut self.asks) {
+            let answer = AskAnswer::Deny(Denial::Left);
+            effects.push(AttemptEffect::AnswerAsk { ask, answer });
+        }
     }
 
     fn started(&mut self, moment: Moment<'_>, effects: &mut Effects) {
@@ -852,7 +965,8 @@ impl AttemptMachine {
             };
             self.agent.step(AgentInput::Start);
             // Those of the process before it are gone.
-            (self.tasks, self.asks) = (0, 0);
+            self.tasks = 0;
+            self.asks.clear();
             self.tools.clear();
             effects.push(AttemptEffect::Start { replace, session });
         }

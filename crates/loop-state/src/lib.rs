@@ -108,7 +108,10 @@ pub mod times;
 mod usage;
 
 pub use agent::{AgentEffect, AgentInput, AgentState};
-pub use attempt::{AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Moment};
+pub use attempt::{
+    AskAnswer, AskPolicy, AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Denial,
+    Moment,
+};
 pub use budget::Budget;
 pub use counts::{Counts, Streaks, Waits};
 pub use deadline::StopDeadline;

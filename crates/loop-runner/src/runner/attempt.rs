@@ -110,20 +110,13 @@ impl Runner {
         happenings
     }
 
-    /// Lets both machines know for what the agent waits.
+    /// Lets the machine of the run know whether the agent waits for something.
     pub(super) fn note_busy(&mut self) {
         let Some(attempt) = &self.agent_io.attempt else {
             return;
         };
-        let asks = attempt.heard.asks.len();
-        let _none = self.step_attempt(AttemptInput::Asks(asks));
-        let busy = self
-            .agent_io
-            .attempt
-            .as_ref()
-            .map(|it| it.machine.is_busy());
-        busy.into_iter()
-            .for_each(|busy| self.sign(Happening::Busy(busy)));
+        let busy = attempt.machine.is_busy();
+        self.sign(Happening::Busy(busy));
     }
 
     /// Lets the machine of the run know what is true only of the live agent. That is not journalled, and nothing has to be done for it.
@@ -192,9 +185,14 @@ impl Runner {
             // Such a wait may be longer than any silence that is allowed.
             Event::Retrying { delay, .. } => self.sign(Happening::Retrying(*delay)),
             Event::PermissionAsked(ask) => {
-                return self.asked(ask.clone()).await.into_iter().collect();
+                attempt.heard.asks.push(ask.clone());
+                let effects = self.decide(AttemptInput::Asked(ask.id.clone()));
+                return self.carry_out_asks(effects).await;
             }
-            Event::PermissionWithdrawn { id } => attempt.heard.asks.retain(|ask| ask.id != *id),
+            Event::PermissionWithdrawn { id } => {
+                attempt.heard.asks.retain(|ask| ask.id != *id);
+                happenings = self.step_attempt(AttemptInput::AskWithdrawn(id.clone()));
+            }
             Event::PermissionDenied { .. } => {
                 self.tell(News::Agent(event));
                 return vec![Happening::Denied];
@@ -308,10 +306,13 @@ impl Runner {
                 self.tell(News::Holding { tasks, patience });
             }
             AttemptEffect::TurnOver { outcome, own, .. } => self.note_end(&outcome, own),
-            // The continued turn and the end of a turn carry them out: they wait for what they do.
+            // The continued turn, the end of a turn and the requests for permission carry them out: they wait for what they do.
             AttemptEffect::Start { .. }
             | AttemptEffect::Send { again: true, .. }
             | AttemptEffect::SendContinue
+            | AttemptEffect::ShowAsk(_)
+            | AttemptEffect::AnswerAsk { .. }
+            | AttemptEffect::RefuseAnswer
             | AttemptEffect::Look => {}
         }
         Vec::new()

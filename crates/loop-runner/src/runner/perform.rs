@@ -1,12 +1,12 @@
 //! Doing what the machine says: each effect, where it meets the disk, the agent and the commands.
 
 use agent_duplex::{
-    Capability, Conversation, Driver, Input, ProcessName, SessionChoice, StopReport,
+    Capability, Conversation, Driver, Input, Permissions, ProcessName, SessionChoice, StopReport,
 };
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{
-    AttemptInput, AttemptMachine, AttemptOptions, Brief, Command, Effect, Event, Glance, Happening,
-    Notice, Reminder, SteerState, TurnOutcome,
+    AskPolicy, AttemptInput, AttemptMachine, AttemptOptions, Brief, Command, Effect, Event, Glance,
+    Happening, Notice, Reminder, SteerState, TurnOutcome,
 };
 use rlm_store::deadline::Hurry;
 use rlm_store::processes::{MARKER, gone};
@@ -250,6 +250,12 @@ impl Runner {
             patience: self.phase().background_wait,
             promise: self.phase().promise.clone(),
             footprint,
+            asks: match self.phase().permissions {
+                Permissions::Ask => AskPolicy::Person,
+                Permissions::All => AskPolicy::Allow,
+                Permissions::Edits | Permissions::Deny => AskPolicy::Deny,
+            },
+            terminal: self.options.interactive,
         });
         let mut attempt = Attempt::new(conversation, primary, transcript, machine);
         attempt.tasks.starting = Some(starting);

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use agent_duplex::{Ask, Conversation, Decision, Input, Permissions, SessionChoice};
 use loop_state::{
-    AttemptEffect, AttemptInput, Effect, Event, Happening, Request, StopDeadline, TurnOutcome,
+    AskAnswer, AttemptEffect, AttemptInput, Denial, Effect, Event, Happening, Request,
+    StopDeadline, TurnOutcome,
 };
 use tokio::time::Instant;
 
@@ -64,17 +65,15 @@ impl Runner {
                 allow,
                 message,
             } => {
-                let attempt = self.agent_io.attempt.as_ref();
-                let open =
-                    attempt.and_then(|a| a.heard.asks.iter().find(|open| open.id == ask).cloned());
-                let Some(ask) = open else {
+                let effects = self.decide(AttemptInput::AskAnswered {
+                    ask,
+                    allow,
+                    message,
+                });
+                if effects.contains(&AttemptEffect::RefuseAnswer) {
                     return Ok(Err("the agent does not ask that any more".into()));
-                };
-                let decision = match allow {
-                    true => Decision::Allow,
-                    false => Decision::Deny { message },
-                };
-                return Ok(Ok(self.answer(&ask, decision).await));
+                }
+                return Ok(Ok(self.carry_out_asks(effects).await.pop()));
             }
             Request::Prompt { phase, text } => {
                 let replaced = self.replace_prompt(phase as usize, text).await?;
@@ -219,46 +218,52 @@ impl Runner {
         Some(Happening::Thawed(frozen))
     }
 
-    /// Puts a question to the person, or answers it for them.
-    pub(super) async fn asked(&mut self, ask: Ask) -> Option<Happening> {
-        let permissions = self.phase().permissions;
-        let interactive = self.options.interactive || self.machine.head().attended;
-        let attempt = self.agent_io.attempt.as_mut()?;
-        let decision = match permissions {
-            Permissions::Ask if interactive => {
-                attempt.heard.asks.push(ask.clone());
-                self.tell(News::Agent(agent_duplex::Event::PermissionAsked(ask)));
-                self.refresh_view();
-                return None;
-            }
-            Permissions::All => Decision::Allow,
-            Permissions::Ask => deny("nobody is there to be asked"),
-            Permissions::Edits => deny("only file edits are allowed in this loop"),
-            Permissions::Deny => deny("this loop allows nothing that has to be asked for"),
-        };
-        self.answer(&ask, decision).await
-    }
-
-    /// Takes notice that somebody is there who can be asked, or nobody any more: what is open is answered with no then.
-    pub(super) async fn attended(&mut self, attended: bool) -> Happening {
-        let open = self
-            .agent_io
-            .attempt
-            .iter()
-            .flat_map(|attempt| attempt.heard.asks.clone());
-        // Who has the run's own terminal comes back to it.
-        let has_nobody = !attended && !self.options.interactive;
-        let open: Vec<Ask> = open.filter(|_| has_nobody).collect();
-        for ask in &open {
-            // The denial is told; that it is not counted harms nobody.
-            self.answer(ask, deny("nobody is there to be asked any more"))
-                .await;
-        }
+    /// Takes notice that a person is there who can be asked, or has left.
+    async fn attended(&mut self, attended: bool) -> Happening {
+        let effects = self.decide(AttemptInput::Attended(attended));
+        // The denials are reported; that they are not counted harms nobody.
+        let _uncounted = self.carry_out_asks(effects).await;
         Happening::Attended(attended)
     }
 
-    /// Answers a question; a denial is counted.
-    pub(super) async fn answer(&mut self, ask: &Ask, decision: Decision) -> Option<Happening> {
+    /// Puts the agent's requests for permission to a person and answers them, as the machine of the attempt says.
+    pub(super) async fn carry_out_asks(&mut self, effects: Vec<AttemptEffect>) -> Vec<Happening> {
+        let mut happenings = Vec::new();
+        for effect in effects {
+            match effect {
+                AttemptEffect::ShowAsk(id) => {
+                    if let Some(ask) = self.asked(&id).cloned() {
+                        self.tell(News::Agent(agent_duplex::Event::PermissionAsked(ask)));
+                    }
+                    self.refresh_view();
+                }
+                AttemptEffect::AnswerAsk { ask, answer } => {
+                    happenings.extend(self.answer(&ask, answer).await);
+                }
+                effect => happenings.extend(self.carry_out(effect)),
+            }
+        }
+        happenings
+    }
+
+    fn asked(&self, id: &str) -> Option<&Ask> {
+        let attempt = self.agent_io.attempt.as_ref()?;
+        attempt.heard.asks.iter().find(|ask| ask.id == id)
+    }
+
+    /// Answers a request for permission; a denial is counted.
+    async fn answer(&mut self, id: &str, answer: AskAnswer) -> Option<Happening> {
+        let decision = match answer {
+            AskAnswer::Allow => Decision::Allow,
+            AskAnswer::Deny(Denial::Person(message)) => Decision::Deny { message },
+            AskAnswer::Deny(Denial::Unattended) => deny("nobody is there to be asked"),
+            AskAnswer::Deny(Denial::Left) => deny("nobody is there to be asked any more"),
+            AskAnswer::Deny(Denial::Policy) => deny(match self.phase().permissions {
+                Permissions::Edits => "only file edits are allowed in this loop",
+                _ => "this loop allows nothing that has to be asked for",
+            }),
+        };
+        let ask = self.asked(id)?.clone();
         let attempt = self.agent_io.attempt.as_mut()?;
         attempt.heard.asks.retain(|open| open.id != ask.id);
         let denied = match &decision {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use loop_state::times::{INTERRUPTED_TURN, POLITE_STOP};
 use loop_state::{
-    AgentState, AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Head, Machine, Moment,
-    PauseAfter, Request, Timestamp, TurnEndKind, TurnOutcome,
+    AgentState, AskAnswer, AskPolicy, AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions,
+    Denial, Head, Machine, Moment, PauseAfter, Request, Timestamp, TurnEndKind, TurnOutcome,
 };
 
 use crate::{at, rules};
@@ -27,6 +27,8 @@ fn options() -> AttemptOptions {
         patience: HOUR,
         promise: Some("DONE".into()),
         footprint: None,
+        asks: AskPolicy::Person,
+        terminal: false,
     }
 }
 
@@ -667,4 +669,94 @@ fn a_message_that_was_sent_outlives_an_interrupt_of_a_turn_that_waits_for_tasks(
         };
         assert_eq!(reports(&effects), expected);
     }
+}
+
+fn asked() -> AttemptInput {
+    AttemptInput::Asked("1".into())
+}
+
+fn answer_of(effects: &[AttemptEffect]) -> &AskAnswer {
+    let [AttemptEffect::AnswerAsk { ask, answer }] = effects else {
+        panic!("it is not answered: {effects:?}");
+    };
+    assert_eq!(ask, "1");
+    answer
+}
+
+#[test]
+fn a_request_for_permission_waits_only_for_a_person_who_can_be_asked() {
+    for (asks, terminal, attended, expected) in [
+        (AskPolicy::Person, false, true, None),
+        (AskPolicy::Person, true, false, None),
+        (
+            AskPolicy::Person,
+            false,
+            false,
+            Some(AskAnswer::Deny(Denial::Unattended)),
+        ),
+        (AskPolicy::Allow, true, true, Some(AskAnswer::Allow)),
+        (
+            AskPolicy::Deny,
+            true,
+            true,
+            Some(AskAnswer::Deny(Denial::Policy)),
+        ),
+    ] {
+        let mut trace = Trace::with(AttemptOptions {
+            asks,
+            terminal,
+            ..options()
+        });
+        trace.then(AttemptInput::Started);
+        trace.head.attended = attended;
+        let effects = trace.then(asked());
+        match &expected {
+            Some(expected) => assert_eq!(answer_of(&effects), expected),
+            None => assert_eq!(effects, [AttemptEffect::ShowAsk("1".into())]),
+        }
+        assert_eq!(trace.machine.is_asking("1"), expected.is_none());
+        assert_eq!(trace.machine.is_busy(), expected.is_none());
+    }
+}
+
+#[test]
+fn a_person_who_leaves_denies_what_waits_unless_they_return_to_the_terminal() {
+    for terminal in [false, true] {
+        let mut trace = Trace::with(AttemptOptions {
+            terminal,
+            ..options()
+        });
+        trace.head.attended = true;
+        trace.then(asked());
+        assert_eq!(trace.then(AttemptInput::Attended(true)), []);
+        let effects = trace.then(AttemptInput::Attended(false));
+        match terminal {
+            true => assert_eq!(effects, []),
+            false => assert_eq!(answer_of(&effects), &AskAnswer::Deny(Denial::Left)),
+        }
+        assert_eq!(trace.machine.is_asking("1"), terminal);
+    }
+}
+
+#[test]
+fn a_request_for_permission_is_answered_once() {
+    let answered = |allow| AttemptInput::AskAnswered {
+        ask: "1".into(),
+        allow,
+        message: "not that".into(),
+    };
+    let mut trace = Trace::new();
+    trace.head.attended = true;
+    trace.then(asked());
+    let denial = AskAnswer::Deny(Denial::Person("not that".into()));
+    assert_eq!(answer_of(&trace.then(answered(false))), &denial);
+    assert!(!trace.machine.is_busy());
+    assert_eq!(trace.then(answered(true)), [AttemptEffect::RefuseAnswer]);
+    trace.then(asked());
+    trace.then(AttemptInput::AskWithdrawn("1".into()));
+    assert_eq!(trace.then(answered(true)), [AttemptEffect::RefuseAnswer]);
+    trace.then(asked());
+    assert_eq!(answer_of(&trace.then(answered(true))), &AskAnswer::Allow);
+    let absent = AttemptMachine::absent(&answered(true));
+    assert_eq!(absent, [AttemptEffect::RefuseAnswer]);
 }

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use loop_state::{
-    AgentState, AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Head, Moment,
-    PauseAfter, Timestamp, TurnEndKind, TurnOutcome,
+    AgentState, AskPolicy, AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Head,
+    Moment, PauseAfter, Timestamp, TurnEndKind, TurnOutcome,
 };
 
 use crate::rules;
@@ -85,6 +85,8 @@ fn first() -> State {
             interruptible: true,
             steerable: true,
             patience: PATIENCE,
+            asks: AskPolicy::Person,
+            terminal: true,
             ..AttemptOptions::default()
         }),
         world: World {
@@ -315,7 +317,10 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
             }
         }
         if world.asks_left > 0 || world.ask {
-            add(AttemptInput::Asks(usize::from(!world.ask)));
+            add(match world.ask {
+                true => AttemptInput::AskWithdrawn("1".into()),
+                false => AttemptInput::Asked("1".into()),
+            });
         }
         if world.tool {
             add(AttemptInput::ToolFinished("1".into()));
@@ -412,9 +417,9 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
             world.tool = true;
         }
         AttemptInput::ToolFinished(_) => world.tool = false,
-        AttemptInput::Asks(asks) => {
+        AttemptInput::Asked(_) | AttemptInput::AskWithdrawn(_) => {
             world.asks_left = 0;
-            world.ask = *asks > 0;
+            world.ask = matches!(input, AttemptInput::Asked(_));
         }
         AttemptInput::PauseAt(_) => {
             world.pauses_left -= 1;

@@ -53,7 +53,7 @@ impl Tasks {
 pub(crate) struct Heard {
     /// The process id of the agent, once it runs.
     pub(crate) pid: Option<u32>,
-    /// The questions that wait for an answer.
+    /// The requests for permission in full; `machine` has those that wait for a person.
     pub(crate) asks: Vec<Ask>,
 }
 
@@ -124,7 +124,10 @@ impl Attempt {
             interruptible: self.machine.options().interruptible,
             steerable: self.machine.options().steerable,
             tools: self.machine.tools().map(ToOwned::to_owned).collect(),
-            asks: self.heard.asks.clone(),
+            asks: { self.heard.asks.iter() }
+                .filter(|ask| self.machine.is_asking(&ask.id))
+                .cloned()
+                .collect(),
         }
     }
 
