@@ -5,7 +5,7 @@
 //!
 //! # What it is not for
 //!
-//! It holds no rules (they are the machine's), installs no signal handlers (it takes [`Control`] messages) and prints nothing (it sends [`News`]).
+//! It holds no rules of a run (they are the machine's; ARCHITECTURE.md names the few small decisions that are left here), installs no signal handlers (it takes [`Control`] messages) and prints nothing (it sends [`News`]).
 //!
 //! # Theory of operation
 //!
