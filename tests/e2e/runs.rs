@@ -325,3 +325,38 @@ fn x125_the_banner_says_five_things() {
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
 }
+
+#[test]
+fn the_title_of_a_run_is_shown_and_stays_after_a_resume() {
+    let scene = Scene::new("print turn {start}");
+    let title = "fix the \u{1b}[31mparser";
+    let run = ["--title", title, "-n", "1", "--until", "false"];
+    scene.run(&run).run(LONG).expect_code(3);
+    assert_eq!(scene.status()["title"], title);
+    let resume = ["resume", &scene.run_id(), "-n", "2"];
+    scene.rlm(&resume).run(LONG).expect_code(3);
+    assert_eq!(scene.status()["title"], title);
+    let status = scene.rlm(&["status"]).run(LONG).expect_code(0);
+    assert!(status.stdout.contains("\n  title   fix the "), "{status}");
+    assert!(!status.stdout.contains('\u{1b}'), "{status}");
+}
+
+#[test]
+fn a_title_that_is_empty_or_too_long_is_refused() {
+    let scene = Scene::new("print turn {start}");
+    for (title, why) in [
+        (String::new(), "a title has at least one character"),
+        (
+            "\u{fc}".repeat(81),
+            "a title has at most 80 characters; this one has 81",
+        ),
+    ] {
+        let ended = scene.run(&["--title", &title, "-n", "1"]);
+        let ended = ended.run(LONG).expect_code(2);
+        assert!(ended.stderr.contains(why), "{ended}");
+    }
+    let title = "\u{fc}".repeat(80);
+    let run = ["--title", &title, "-n", "1"];
+    scene.run(&run).run(LONG).expect_code(0);
+    assert_eq!(scene.status()["title"], title);
+}

@@ -17,6 +17,9 @@ use crate::{Error, Worktree, prompt_file};
 pub struct Settings {
     /// Where the agent, the gates and the check work; absolute.
     pub directory: PathBuf,
+    /// A short name of the run, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The pipeline; at least one phase.
     pub phases: Vec<PhaseSettings>,
     /// The limits of the whole run. Every agent of a run must report what a budget limits.
@@ -179,6 +182,7 @@ impl Settings {
     pub fn new(directory: impl Into<PathBuf>, phases: Vec<PhaseSettings>) -> Self {
         Self {
             directory: directory.into(),
+            title: None,
             phases,
             limits: RunLimits::default(),
             autonomy: None,
@@ -245,6 +249,7 @@ impl Settings {
     pub fn programs(&self) -> Vec<Program> {
         let Self {
             directory: _,
+            title: _,
             phases,
             limits: _,
             autonomy: _,

@@ -46,6 +46,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # mcp-servers.tracker = { type = "stdio", command = "tracker-mcp", env = { TOKEN = "${TRACKER_TOKEN:-}" } }
 # mcp-servers.docs = { type = "http", url = "http://localhost:8000/mcp" }
 # command = ["my-agent", "run"]    # or any program; it gets the prompt on standard input
+# title = "fix the parser"         # a short name of the run, which rlm status and rlm ps show
 # until = "cargo test"             # done when this exits with 0
 # completion-promise = "DONE"      # done when the agent says so; with until, that is asked then
 # gates = ["cargo fmt --check"]    # must pass before an iteration counts

@@ -39,8 +39,9 @@ mod tests {
     use crate::config::{KEYS, Kind};
 
     /// The keys whose text no run starts. A new key with a text of its own belongs here or into the list.
-    const STARTS_NOTHING: [&str; 8] = [
+    const STARTS_NOTHING: [&str; 9] = [
         "name",
+        "title",
         "prompt",
         "prompt-file",
         "model",

@@ -12,6 +12,7 @@ use crate::config::Config;
 
 /// Puts what is said of the whole run over its settings.
 pub(crate) fn apply_to_run(said: &Config, settings: &mut Settings) {
+    optional(&mut settings.title, said.title.clone());
     let limits = &mut settings.limits;
     optional(&mut limits.max_duration, said.max_duration);
     always(&mut limits.max_failures, said.max_failures);
@@ -58,6 +59,7 @@ fn optional<T>(setting: &mut Option<T>, said: Option<impl Into<T>>) {
 pub(crate) fn run_json(all: &Settings) -> Value {
     let Settings {
         directory: _,
+        title,
         phases,
         limits,
         autonomy: _,
@@ -67,6 +69,7 @@ pub(crate) fn run_json(all: &Settings) -> Value {
         max_transcripts: _,
     } = all;
     let mut shown = json!({
+        "title": title,
         "autonomy": all.rules().autonomy,
         "leftovers": leftovers,
         "max_transcripts": all.max_transcripts(),

@@ -30,7 +30,9 @@ use rlm_terminal::PressActions;
 use super::keys::{
     Fallback, Key, Kind, Of, Whose, kebab, name_of, option, section, settings, toml, type_kind,
 };
-use super::values::{AcpSection, Bytes, PhaseName, Time, Tokens, Usd, Value, one_of, path_as_text};
+use super::values::{
+    AcpSection, Bytes, PhaseName, Time, Title, Tokens, Usd, Value, one_of, path_as_text,
+};
 use crate::agents::AgentKind;
 use crate::config::Occasion;
 use crate::config::values::Live;
@@ -47,6 +49,12 @@ settings! {
         of: PhaseOnly,
         project: true,
         no_flag: "the command line knows no single phase",
+    }
+    /// A short name of the run, which `rlm status` and `rlm ps` show; 80 characters at most.
+    title: Title {
+        of: Run,
+        project: true,
+        flag: (value_name = "TEXT", help_heading = "Run"),
     }
     /// The prompt, in place of a file.
     prompt: String {

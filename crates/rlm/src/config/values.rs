@@ -47,6 +47,7 @@ kinds! {
     String: Kind::Text;
     PathBuf: Kind::Text;
     PhaseName: Kind::Text;
+    Title: Kind::Text;
     Vec<String>: Kind::Texts;
     Vec<PathBuf>: Kind::Texts;
     Time: Kind::Time;
@@ -211,6 +212,44 @@ impl TryFrom<String> for PhaseName {
                 "a phase's name has 1 to 32 letters, digits, `.`, `_` and `-`, and begins with a letter or digit",
             ),
         }
+    }
+}
+
+/// The title of a run: a short text that is not empty. It is escaped where it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Title(String);
+
+impl Title {
+    const MOST: usize = 80;
+}
+
+impl TryFrom<String> for Title {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.chars().count() {
+            1..=Self::MOST => Ok(Self(text)),
+            0 => Err("a title has at least one character".into()),
+            many => Err(format!(
+                "a title has at most {} characters; this one has {many}",
+                Self::MOST
+            )),
+        }
+    }
+}
+
+impl FromStr for Title {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.to_owned().try_into()
+    }
+}
+
+impl From<Title> for String {
+    fn from(title: Title) -> Self {
+        title.0
     }
 }
 

@@ -22,7 +22,7 @@ use crate::hint::quoted;
 use crate::hint::rlm;
 use crate::render::event::whole;
 use crate::render::lines;
-use crate::render::status::working;
+use crate::render::status::{titled, working};
 
 /// One step of what becomes of a request.
 #[derive(Debug, Serialize)]
@@ -114,6 +114,7 @@ impl fmt::Display for Told<'_> {
 #[derive(Debug, Serialize)]
 pub(crate) struct Live {
     run: RunId,
+    title: Option<String>,
     project: String,
     state: RunState,
     iteration: Option<u32>,
@@ -166,6 +167,7 @@ impl Live {
         let iteration = said.map(|said| said.iteration);
         Self {
             run: entry.id.clone(),
+            title: head.and_then(|head| head.settings.title.clone()),
             project: project.display().to_string(),
             state: said.map_or(entry.state, |said| said.state),
             iteration: iteration.or_else(|| head.map(|head| head.machine.iteration)),
@@ -227,7 +229,7 @@ impl Live {
             word(self.age_s.map(age)),
             word(self.pid.map(|pid| pid.to_string())),
             word(self.cost_usd.map(|usd| format!("{usd:.2}"))),
-            Cell::new(plain(&self.now())),
+            Cell::new(plain(&titled(self.title.as_deref(), &self.now()))),
         ]
     }
 

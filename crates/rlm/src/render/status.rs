@@ -29,6 +29,7 @@ use crate::render::{Phases, Redo};
 pub(crate) struct Status {
     run: String,
     state: RunState,
+    title: Option<String>,
     #[serde(flatten)]
     detail: Option<Detail>,
     /// What is damaged and what stands in for it.
@@ -171,6 +172,7 @@ impl Status {
         Self {
             run: run.id.to_string(),
             state: run.state,
+            title: { run.head.as_ref().ok() }.and_then(|head| head.settings.title.clone()),
             detail,
             notes,
         }
@@ -253,9 +255,17 @@ impl Status {
                     .map(|d| rough(std::time::Duration::from_secs(d.saved_s))),
             ),
             word(detail.and_then(|d| Some(format!("{:.2}", d.cost_usd?)))),
-            Cell::new(plain(&now.unwrap_or_default())),
+            Cell::new(plain(&titled(
+                self.title.as_deref(),
+                &now.unwrap_or_default(),
+            ))),
         ]
     }
+}
+
+/// Puts the title of a run in front of what it does.
+pub(crate) fn titled(title: Option<&str>, now: &str) -> String {
+    title.map_or_else(|| now.to_owned(), |title| format!("{title}: {now}"))
 }
 
 /// The commit that the files are based on, and what is not in it.
@@ -402,6 +412,7 @@ impl fmt::Display for Status {
                 write!(f, " ({} of them failed)", d.iterations_failed)?;
             }
             let rows = [
+                ("title", self.title.clone()),
                 ("reason", d.reason.clone()),
                 ("moved", moved(d)),
                 ("fork", forked(d)),
