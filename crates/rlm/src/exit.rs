@@ -35,22 +35,22 @@ impl From<Code> for ExitCode {
 impl Code {
     /// Every code with its meaning: the one source of the help, the manual and the guide.
     pub(crate) const ALL: [(Self, &str); 11] = [
-        (Self::Done, "done, or all that was planned"),
+        (Self::Done, "done, or all planned iterations ran"),
         (Self::Failed, "failed"),
-        (Self::Usage, "usage or configuration"),
-        (Self::Limit, "the limit of iterations or of time"),
-        (Self::Budget, "the budget"),
+        (Self::Usage, "wrong usage or configuration"),
+        (
+            Self::Limit,
+            "the iteration limit or the time limit was reached",
+        ),
+        (Self::Budget, "the budget was used up"),
         (
             Self::RateLimit,
             "a rate limit or an outage beyond --wait-on-limit",
         ),
         (Self::Stuck, "stuck: too many failures in a row"),
         (Self::Stopped, "stopped by a person; the state is saved"),
-        (
-            Self::Survivors,
-            "something that was started could not be ended",
-        ),
-        (Self::Held, "held by another process"),
+        (Self::Survivors, "a process that rlm started is still alive"),
+        (Self::Held, "in use by another process"),
         (Self::NotFound, "not found"),
     ];
 

@@ -136,7 +136,7 @@ Examples:
   rlm stop RUN --now                   what runs has a second to end
   rlm stop RUN --force --wait 5
 
-Exit codes: 0 stopped, 1 it does not stop, 8 something could not be ended, 10 nothing reached.")]
+Exit codes: 0 stopped, 1 not stopped, 8 a process that rlm started is still alive, 10 no live run.")]
 pub(crate) struct StopArgs {
     /// The run; may be left out when only one is live
     pub(crate) run: Option<String>,
