@@ -1,9 +1,19 @@
-//! Telling what runs by when it has to have ended. Whoever loses patience tells it again.
+//! The wall clock as the time of a run, and telling what runs by when it has to have ended. Whoever loses patience tells it again.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use loop_state::Timestamp;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
+
+/// Returns the time of a run at this time of day.
+#[must_use]
+pub fn timestamp(time: SystemTime) -> Timestamp {
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
 
 /// Has something end.
 #[derive(Clone, Debug, Default)]

@@ -4,12 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use call::PATIENCE;
 use looks::{Looks, Owed};
+use run::PATIENCE;
 use written::is_line_of_written;
 
 pub(crate) mod bundle;
-mod call;
 pub mod commit;
 mod glance;
 pub mod looks;
@@ -17,8 +16,8 @@ mod run;
 pub(crate) mod tree;
 pub mod written;
 
-pub(crate) use call::{Call, Hooks, is_object_name};
-pub use call::{LIMIT, POINTERS, Refusal, complaint};
+pub(crate) use run::{Call, Hooks, is_object_name};
+pub use run::{LIMIT, POINTERS, Refusal, complaint};
 pub(crate) use run::{run, run_with};
 
 /// The most changed paths that are named in a prompt.

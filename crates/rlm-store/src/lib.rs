@@ -32,12 +32,12 @@
 //! | none of them | a file can't be read or written, or a state is damaged beyond use: the text names it | [`Project::verify`] says what is left of the run |
 
 // The modules in reading order; each takes from those above it:
-//   deadline, processes, time   a shared deadline, the names of processes, the wall clock
+//   deadline, processes         the wall clock and a shared deadline, the names of processes
 //   state_dir                   files below `.rlm`, which an agent may have planted
 //   run_id, error               the name of a run, and all messages
 //   git                         git commands under a guard, the repository of a working tree, commits, bundles
 //   project                     where runs and their files are
-//   prompt_file, settings       what a run was asked to do
+//   settings                    what a run was asked to do
 //   programs                    which programs that starts
 //   transcript, loss            what the agent said, and what a damage took
 //   run_head, runs              what is saved of a run, and the runs of a project
@@ -62,7 +62,6 @@ pub mod moving;
 pub mod processes;
 mod programs;
 mod project;
-pub mod prompt_file;
 mod removal;
 mod run_head;
 mod run_id;
@@ -71,13 +70,13 @@ mod settings;
 pub mod space;
 pub mod state_dir;
 pub mod survivors;
-mod time;
 pub mod timeline;
 pub mod transcript;
 mod work_tree;
 mod worktrees;
 
 pub use checkpoints::{Checkpoints, Fate, Place, Progress, SavedState};
+pub use deadline::timestamp;
 pub use error::{Error, Mend};
 pub use git::looks::{end_git, watch_git};
 pub use git::tree::{Worktree, WorktreeState};
@@ -88,9 +87,8 @@ pub use removal::{KeepReason, RemovalRules};
 pub use run_head::{Committed, Moved, RunHead, Uncommitted};
 pub use run_id::RunId;
 pub use runs::{RunEntry, RunState};
-pub use settings::{Leftovers, PhaseSettings, PromptSource, Settings};
+pub use settings::{Leftovers, MAX_PROMPT, PhaseSettings, PromptSource, Settings, read_prompt};
 pub use space::{Space, TreeSpace};
-pub use time::timestamp;
 pub use timeline::Timeline;
 pub use transcript::{Record, Records, Removed, by_age, removed_transcripts, transcripts};
 pub use work_tree::{Holder, WorkTree};

@@ -7,7 +7,7 @@ use checkpoint_store::{Loaded, Options, reader};
 use loop_state::{Event, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::prompt_file::{self, MAX_PROMPT};
+use crate::settings::{MAX_PROMPT, read_prompt};
 use crate::state_dir::Metadata;
 use crate::{
     Error, Loss, PhaseSettings, Project, PromptSource, RunHead, RunId, state_dir, transcript,
@@ -149,7 +149,7 @@ impl Project {
             let kept = kept.map(|blob| prompt(self, &head.run, blob));
             match (kept, &phase.prompt) {
                 (Some(Ok(text)), _) => Ok(text),
-                (_, PromptSource::File(path)) => prompt_file::read(path),
+                (_, PromptSource::File(path)) => read_prompt(path),
                 // A prompt that is too large is not lost.
                 (Some(Err(e)), _) => Err(e),
                 (None, _) => Err(Error::prompt_lost(head.run.clone())),

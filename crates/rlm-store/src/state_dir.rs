@@ -17,14 +17,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
-pub use owner::{Foreign, check_owner, trust};
-pub use usage::disk_usage;
 use walk::Place;
 
+pub use owner::{Foreign, check_owner, trust};
+
 mod owner;
-mod temporary;
-mod usage;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -254,7 +255,7 @@ fn too_long(bytes: u64, most: u64) -> io::Error {
 /// When it can't be written. The old file is then as it was.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let place = Place::of(path)?;
-    let name = temporary::name(place.name);
+    let name = temporary_name(place.name);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let written = rustix::fs::openat(&place.directory, &name, flags, PRIVATE_FILE)
         .map_err(io::Error::from)
@@ -417,7 +418,7 @@ fn is_alive(pid: u32) -> bool {
 pub fn remove_orphans(directory: &Path) -> usize {
     let entries = entries(directory).unwrap_or_default();
     let orphans = entries.into_iter().filter(|path| {
-        let Some(pid) = path.file_name().and_then(temporary::owner) else {
+        let Some(pid) = path.file_name().and_then(temporary_owner) else {
             return false;
         };
         let metadata = metadata(path);
@@ -548,5 +549,54 @@ pub fn make_private_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Adds up the bytes of disk of a file or a directory, as long as `left` files are left to look at. Follows no link.
+#[must_use]
+pub fn disk_usage(path: &Path, left: &mut usize) -> u64 {
+    match Place::of(path) {
+        Ok(place) => disk_below(&place.directory, place.name, left, DEEPEST),
+        Err(_) => 0,
+    }
+}
+
+fn disk_below(parent: &OwnedFd, name: &OsStr, left: &mut usize, depth: usize) -> u64 {
+    if *left == 0 {
+        return 0;
+    }
+    *left -= 1;
+    let Ok(stat) = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else {
+        return 0;
+    };
+    let meta = Metadata { stat };
+    let entries = match meta.is_dir() && depth > 0 {
+        true => walk::open_directory(parent, name)
+            .and_then(|directory| Ok((names(&directory)?, directory))),
+        false => return meta.disk(),
+    };
+    let Ok((entries, directory)) = entries else {
+        return meta.disk();
+    };
+    let below = { entries.iter() }.map(|entry| disk_below(&directory, entry, left, depth - 1));
+    below.sum::<u64>() + meta.disk()
+}
+
+/// What the name of every temporary file ends with.
+const ENDING: &str = ".tmp";
+
+/// Returns a random name for a temporary file that is to become `name`. It has the number of this process in it, so that others can tell whether
+/// its owner is alive.
+fn temporary_name(name: &OsStr) -> OsString {
+    let mut temporary = OsString::from(".");
+    temporary.push(name);
+    let random = Uuid::new_v4().simple().to_string();
+    temporary.push(format!(".{}.{random}{ENDING}", std::process::id()));
+    temporary
+}
+
+/// Returns the number of the process that made a temporary file, by its name.
+fn temporary_owner(name: &OsStr) -> Option<u32> {
+    let name = name.to_str()?.strip_prefix('.')?.strip_suffix(ENDING)?;
+    let (rest, random) = name.rsplit_once('.')?;
+    let is_random = random.len() == 32 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let (_, pid) = rest.rsplit_once('.').filter(|_| is_random)?;
+    pid.parse().ok()
+}

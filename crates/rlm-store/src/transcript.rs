@@ -14,14 +14,13 @@ use records::{MAX_BYTES, is_zero};
 
 pub(crate) use list::files;
 pub use list::{FOLDER, path, transcripts};
+pub use list::{Removed, removed_transcripts, unknown};
 pub use records::{Record, Records, by_age};
-pub use removed::{Removed, removed_transcripts, unknown};
 pub use room::{Room, Tended};
 
 mod list;
 mod pack;
 mod records;
-mod removed;
 mod room;
 
 /// How old unflushed text may get: what a hard kill can lose (J51).

@@ -1,7 +1,7 @@
 //! The changes from outside while the run goes on: prompts, the configuration, and the control socket by which they are requested.
 
 use loop_state::Happening;
-use rlm_store::{PromptSource, processes, prompt_file};
+use rlm_store::{PromptSource, processes};
 use tokio::sync::mpsc;
 
 use crate::control::{Ended, Socket, Wish};
@@ -21,7 +21,7 @@ impl Runner {
         let PromptSource::File(path) = &self.phase().prompt else {
             return Ok(());
         };
-        match prompt_file::read(path) {
+        match rlm_store::read_prompt(path) {
             Ok(text) if text == self.prompts[self.phase_index()] => Ok(()),
             Ok(text) => self.keep_prompt(self.phase_index(), text).await,
             Err(e) => {

@@ -1,7 +1,7 @@
 //! A run before it begins, or before it is taken up again: its state, and what its next attempt would be told.
 
 use loop_state::{Brief, Command, Head, NoAttempt, Notice};
-use rlm_store::{Loss, Place, Project, PromptSource, RunHead, RunId, Settings, prompt_file, runs};
+use rlm_store::{Loss, Place, Project, PromptSource, RunHead, RunId, Settings, runs};
 
 use crate::clock::Clock;
 use crate::runner::Runner;
@@ -181,7 +181,7 @@ fn no_prompt(why: &NoAttempt, assumed: Option<String>) -> String {
 fn text(project: &Project, saved: &RunHead, at: usize) -> Result<String, Error> {
     let now = match &saved.settings.phases[at].prompt {
         PromptSource::Text(text) => return Ok(text.clone()),
-        PromptSource::File(path) => prompt_file::read(path).ok(),
+        PromptSource::File(path) => rlm_store::read_prompt(path).ok(),
         PromptSource::Kept(_) => None,
     };
     match now {

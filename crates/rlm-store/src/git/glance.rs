@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::call::{PATIENCE, Refusal};
 use super::run::run;
+use super::run::{PATIENCE, Refusal};
 use super::written::is_line_of_written;
 use super::{Git, HEAD_COMMIT, ask};
 

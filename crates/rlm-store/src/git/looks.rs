@@ -13,7 +13,7 @@ use agent_duplex::ProcessName;
 use loop_state::times;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::call::Refusal;
+use super::run::Refusal;
 use crate::deadline::Hurry;
 
 /// How many processes that git left behind are named.

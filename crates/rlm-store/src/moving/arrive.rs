@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::incoming::Incoming;
 use super::manifest::{BUNDLE, Manifest, Tip};
+use super::work::Incoming;
 use crate::git::bundle::{self, Refs};
 use crate::git::looks::Looks;
 use crate::git::tree::Worktree;

@@ -19,9 +19,9 @@ use loop_state::Event;
 use uuid::Uuid;
 
 use super::archive;
-use super::incoming::{Incoming, lock_left};
 use super::manifest::{self, BUNDLE, Entry, FORMAT, Manifest, Tip};
 use super::work::{Halt, Meter, halting, refuse_damaged};
+use super::work::{Incoming, lock_left};
 use crate::runs::options;
 use crate::timestamp;
 use crate::{

@@ -7,7 +7,7 @@ use checkpoint_store::Writer;
 use loop_state::{Event, Lineage, StopReason};
 use uuid::Uuid;
 
-use super::incoming::Incoming;
+use super::work::Incoming;
 use super::work::{Halt, halting};
 use crate::git::Hooks;
 use crate::git::tree::Worktree;

@@ -14,9 +14,9 @@ use uuid::Uuid;
 
 use super::archive;
 use super::arrive::{Arrival, Arrived, arrive};
-use super::incoming::Incoming;
 use super::manifest::{BUNDLE, Manifest};
 use super::paths::{self, Places};
+use super::work::Incoming;
 use super::work::{Halt, Meter, halting, refuse_damaged};
 use crate::run_head::Origin;
 use crate::runs::options;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::RunId;
 use crate::git::is_object_name;
 pub(super) use crate::git::written::MANIFEST as NAME;
-use crate::prompt_file::MAX_PROMPT;
 use crate::run_head::is_random_name;
+use crate::settings::MAX_PROMPT;
 
 /// The form of the archives that this version writes and reads.
 pub(super) const FORMAT: u32 = 1;

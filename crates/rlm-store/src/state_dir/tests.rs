@@ -226,3 +226,19 @@ fn c67a_orphans_are_removed_and_live_temporaries_stay() {
     assert_eq!(remove_orphans(&planted.path("")), 1, "older than the limit");
     assert_eq!(remove_orphans(&planted.path("")), 0);
 }
+
+#[test]
+fn the_owner_is_in_the_name() {
+    assert_eq!(
+        temporary_owner(&temporary_name("holder.json".as_ref())),
+        Some(std::process::id())
+    );
+    for other in [
+        "holder.json",
+        ".tmp",
+        ".a.1.tmp",
+        ".a.x.00000000000000000000000000000000.tmp",
+    ] {
+        assert_eq!(temporary_owner(other.as_ref()), None, "{other}");
+    }
+}

@@ -1,8 +1,13 @@
-//! Which transcripts a run has, and where they lie.
+//! Which transcripts a run has and where they lie, and which of them were removed on purpose.
+//!
+//! Without the latter a run whose state is damaged would not know any more how far it had come, and its log would be empty without a word.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use loop_state::{Head, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::state_dir;
 
@@ -72,6 +77,74 @@ fn numbers(path: &Path) -> Option<(u32, u32)> {
     is_ours.then_some((iteration.parse().ok()?, attempt.parse().ok()?))
 }
 
+/// The file that says so, beside those that are left.
+const REMOVED: &str = "removed.json";
+/// A file of more bytes is none of ours; it has room for 100,000 attempts.
+const MOST_REMOVED: u64 = 4 << 20;
+
+/// Transcripts that were removed on purpose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    /// When, the last time.
+    pub at: Timestamp,
+    /// What removed them.
+    pub by: String,
+    /// The iterations and attempts that they were of.
+    pub attempts: BTreeSet<(u32, u32)>,
+}
+
+impl Removed {
+    /// Writes down what is about to be removed, before it is.
+    pub(crate) fn note(run_dir: &Path, at: Timestamp, by: &str) -> std::io::Result<()> {
+        let there = transcripts(run_dir)?.into_iter();
+        let there = there.map(|(iteration, attempt, _)| (iteration, attempt));
+        let before = read_removed(run_dir).map(|before| before.attempts);
+        let this = Self {
+            at,
+            by: by.to_owned(),
+            attempts: before.into_iter().flatten().chain(there).collect(),
+        };
+        let text = serde_json::to_vec(&this).map_err(std::io::Error::other)?;
+        state_dir::replace(&removed_path(run_dir), &text)
+    }
+}
+
+/// Returns which transcripts of a run were removed on purpose and are not there, if any were.
+#[must_use]
+pub fn removed_transcripts(run_dir: &Path) -> Option<Removed> {
+    let mut this = read_removed(run_dir)?;
+    for (iteration, attempt, _) in transcripts(run_dir).unwrap_or_default() {
+        this.attempts.remove(&(iteration, attempt));
+    }
+    (!this.attempts.is_empty()).then_some(this)
+}
+
+/// Returns the iterations and attempts that have transcripts and that a run's saved state does not know of, as after a damage.
+pub fn unknown(run_dir: &Path, saved: &Head) -> Vec<(u32, u32)> {
+    let all = transcripts(run_dir).unwrap_or_default();
+    let present = (saved.iteration, saved.attempt);
+    let is_newer = |(iteration, attempt): &(u32, u32)| {
+        let is_later = *attempt >= saved.first_attempt && (*iteration, *attempt) > present;
+        is_later || *attempt > saved.highest_attempt
+    };
+    let numbers = all
+        .into_iter()
+        .map(|(iteration, attempt, _)| (iteration, attempt));
+    let removed = removed_transcripts(run_dir).map(|it| it.attempts);
+    let numbers = numbers.chain(removed.into_iter().flatten());
+    numbers.filter(is_newer).collect()
+}
+
+fn removed_path(run_dir: &Path) -> PathBuf {
+    run_dir.join(FOLDER).join(REMOVED)
+}
+
+/// Reads it; what can't be read says nothing.
+fn read_removed(run_dir: &Path) -> Option<Removed> {
+    let text = state_dir::read(&removed_path(run_dir), MOST_REMOVED).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,5 +181,26 @@ mod tests {
             };
             assert_eq!(other, (plain, path));
         }
+    }
+
+    #[test]
+    fn what_was_removed_is_known_as_long_as_it_is_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("transcripts");
+        fs_err::create_dir(&place).unwrap();
+        assert_eq!(removed_transcripts(dir.path()), None);
+        for (at, name) in [(1, "1-1.ndjson"), (2, "2-1.ndjson.zst")] {
+            fs_err::write(place.join(name), "").unwrap();
+            Removed::note(dir.path(), Timestamp(at), "me").unwrap();
+            fs_err::remove_file(place.join(name)).unwrap();
+        }
+        fs_err::write(place.join("2-1.ndjson"), "").unwrap();
+        let removed = removed_transcripts(dir.path()).unwrap();
+        assert_eq!((removed.at, removed.by.as_str()), (Timestamp(2), "me"));
+        assert_eq!(removed.attempts, BTreeSet::from([(1, 1)]));
+        let written = fs_err::read_to_string(place.join(REMOVED)).unwrap();
+        assert_eq!(written, r#"{"at":2,"by":"me","attempts":[[1,1],[2,1]]}"#);
+        fs_err::write(place.join(REMOVED), "{").unwrap();
+        assert_eq!(removed_transcripts(dir.path()), None);
     }
 }

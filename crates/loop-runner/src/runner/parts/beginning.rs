@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::Path;
 
 use loop_state::{Happening, Head, Resume, RuleChange};
+use rlm_store::MAX_PROMPT;
 use rlm_store::journal::Journal;
-use rlm_store::prompt_file::{self, MAX_PROMPT};
 use rlm_store::{PhaseSettings, Project, PromptSource, RunHead, RunId, Settings, loss, transcript};
 use uuid::Uuid;
 
@@ -71,7 +71,7 @@ fn handed_over(saved: &RunHead, settings: &Settings) -> Option<String> {
 /// Reads the prompts of a new run.
 pub(crate) fn first_prompts(run: &RunId, settings: &Settings) -> Result<Vec<String>, Error> {
     let text = |phase: &PhaseSettings| match &phase.prompt {
-        PromptSource::File(path) => prompt_file::read(path),
+        PromptSource::File(path) => rlm_store::read_prompt(path),
         PromptSource::Text(text) => Ok(text.clone()),
         PromptSource::Kept(_) => Err(rlm_store::Error::prompt_lost(run.clone())),
     };
