@@ -8,8 +8,8 @@ use crate::frame::{
     DELTA, Frame, HEADER, MAX_META, MAX_RAW, META, TRUNCATE, decode, decode_header, max_raw,
     without_zeros,
 };
-use crate::kept::Kept;
 use crate::raw_writer::RawWriter;
+use crate::saves::Kept;
 use crate::{Error, Options, Seq, reader, verify};
 
 /// A number.

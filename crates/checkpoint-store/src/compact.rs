@@ -10,8 +10,8 @@ use std::path::Path;
 use crate::codec::Effort;
 use crate::error::{Error, Result};
 use crate::frame::{DELTA, EVENTS, TRUNCATE};
-use crate::kept::Kept;
-use crate::seqs::Seqs;
+use crate::id::Seqs;
+use crate::saves::Kept;
 
 /// How many of the newest saves can still be returned to.
 pub(crate) const RECENT: u64 = 16;

@@ -9,11 +9,11 @@ use crate::disk::Handle;
 use crate::error::{Error, Kind, Result, within};
 use crate::image::Image;
 use crate::journal::Journal;
-use crate::kept::Kept;
 use crate::meta::FileMeta;
 use crate::name::FileName;
 use crate::raw_writer::RawWriter;
 use crate::sabotage::{self, Sabotage};
+use crate::saves::Kept;
 use crate::saves::{Place, Saves};
 
 /// So many bytes are written at once.

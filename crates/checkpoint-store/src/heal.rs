@@ -11,10 +11,10 @@ use std::fmt;
 
 use crate::blob;
 use crate::dir::Dir;
-use crate::epoch;
+
 use crate::error::{Error, Kind, Result};
 use crate::image::read_phase;
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
 use crate::name::FileName;
 use crate::raw_writer::RawWriter;
 use crate::sabotage::{self, Sabotage};
@@ -129,7 +129,7 @@ impl RawWriter {
         if !err.is_locked() {
             return err;
         }
-        let by = epoch::highest(&self.dir).unwrap_or_default();
+        let by = lock::highest_epoch(&self.dir).unwrap_or_default();
         let own = self.epoch.number;
         Error::new(self.dir.path(), Kind::Fenced { own, by })
     }

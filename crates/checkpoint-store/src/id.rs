@@ -1,6 +1,8 @@
-//! What saves and phases are known by: numbers within a store, ids that outlive copies.
+//! What saves and phases are known by: numbers within a store, ids that outlive copies. A long history has many numbers, and hardly any gap
+//! between them.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -66,5 +68,113 @@ impl<'de> Deserialize<'de> for PhaseId {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Numbers that rise, as rows of those that follow one another: only undos leave gaps.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Seqs(Vec<RangeInclusive<u64>>);
+
+impl Seqs {
+    /// Adds a number that is larger than all others.
+    pub(crate) fn push(&mut self, seq: u64) {
+        match self.0.last_mut() {
+            Some(row) if row.end() + 1 == seq => *row = *row.start()..=seq,
+            _ => self.0.push(seq..=seq),
+        }
+    }
+
+    pub(crate) fn contains(&self, seq: u64) -> bool {
+        let row = self.0.partition_point(|row| *row.end() < seq);
+        self.0.get(row).is_some_and(|row| row.contains(&seq))
+    }
+
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.0.last().map(|row| *row.end())
+    }
+
+    /// Returns the number that so many others are larger than.
+    pub(crate) fn before_last(&self, mut others: u64) -> Option<u64> {
+        for row in self.0.iter().rev() {
+            let within = row.end() - row.start();
+            if others <= within {
+                return Some(row.end() - others);
+            }
+            others -= within + 1;
+        }
+        None
+    }
+
+    /// Removes all numbers that are larger.
+    pub(crate) fn keep_to(&mut self, seq: u64) {
+        self.0.retain(|row| *row.start() <= seq);
+        if let Some(row) = self.0.last_mut() {
+            *row = *row.start()..=seq.min(*row.end());
+        }
+    }
+
+    /// Removes all numbers that are smaller.
+    pub(crate) fn keep_from(&mut self, seq: u64) {
+        self.0.retain(|row| seq <= *row.end());
+        if let Some(row) = self.0.first_mut() {
+            *row = seq.max(*row.start())..=*row.end();
+        }
+    }
+
+    #[cfg(test)]
+    fn rows(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl FromIterator<u64> for Seqs {
+    fn from_iter<I: IntoIterator<Item = u64>>(all: I) -> Self {
+        let mut seqs = Self::default();
+        all.into_iter().for_each(|seq| seqs.push(seq));
+        seqs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x116e_numbers_that_follow_one_another_take_no_more_room_than_one() {
+        let seqs: Seqs = (7..1_000_000).collect();
+        assert_eq!(seqs.rows(), 1);
+        assert_eq!(seqs.before_last(15), Some(1_000_000 - 16));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn rows_hold_what_a_list_would(steps in proptest::collection::vec((0..4u8, 0..30u64), 1..60)) {
+            let (mut seqs, mut list, mut next) = (Seqs::default(), Vec::new(), 1);
+            for (step, n) in steps {
+                match step {
+                    0 => next += n % 3,
+                    1 => {
+                        seqs.keep_to(next.saturating_sub(n));
+                        list.retain(|seq| *seq <= next.saturating_sub(n));
+                    }
+                    2 => {
+                        seqs.keep_from(n);
+                        list.retain(|seq| *seq >= n);
+                    }
+                    _ => {}
+                }
+                seqs.push(next);
+                list.push(next);
+                next += 1;
+                proptest::prop_assert_eq!(seqs.last(), list.last().copied());
+                for seq in 0..next + 2 {
+                    proptest::prop_assert_eq!(seqs.contains(seq), list.contains(&seq));
+                }
+                for others in 0..list.len() + 2 {
+                    let at = list.len().checked_sub(others + 1).map(|at| list[at]);
+                    proptest::prop_assert_eq!(seqs.before_last(others as u64), at);
+                }
+            }
+        }
     }
 }

@@ -8,11 +8,11 @@ use crate::frame::{
     self, DELTA, Fault, Frame, HEADER, MAX_META, META, SEAL, Tail, damaged, decode, decode_header,
     encode_header, scan,
 };
-use crate::kept::Kept;
 use crate::meta::FileMeta;
+use crate::replay::unpacked;
 use crate::replay::{Events, Replay, State};
 use crate::sabotage::{self, Sabotage};
-use crate::unpack::unpacked;
+use crate::saves::Kept;
 
 /// Events are sealed in pieces of about this size; larger ones compress no better.
 const PIECE: usize = 4 << 20;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::dir::{Dir, MAX_FILE, write_all_at};
 use crate::disk::{AHEAD, Handle};
 use crate::error::{Error, Result, is_full, within};
-use crate::kept::Kept;
 use crate::sabotage::{self, Sabotage};
+use crate::saves::Kept;
 
 /// Room is reserved up to a multiple of this.
 const BLOCK: u64 = 512;

@@ -47,16 +47,17 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The modules in reading order; each takes from those above it:
-//   sabotage, disk, name                       mistakes that tests switch on; the calls to the system; names of files
-//   frame, codec, error, kept                  frames, CBOR and compression, what can be wrong, one save
-//   dir                                        a directory that follows no link
-//   id, replay, unpack                         from frames to a state
-//   migrate, options, meta, image, report      how a store is opened, what a file says of itself, whole files in memory
-//   lock, epoch                                one writer at a time
-//   load, history                              what is on disk
-//   retention, blob, import                    what goes, what stands beside, what is foreign
-//   journal, saves, seqs, compact              what a writer appends to and holds
-//   raw_writer, heal, generation, seal         the writer without types: opening, after a failure, its journals, its phases
+//   sabotage, disk, name               mistakes that tests switch on; the calls to the system; names of files
+//   frame, codec, error                frames, CBOR and compression, what can be wrong
+//   dir                                a directory that follows no link
+//   saves                              one save, and those since the last phase
+//   id, replay                         from frames to a state
+//   options, meta, image, report       how a store is opened, what a file says of itself, whole files in memory
+//   lock                               one writer at a time
+//   load, history                      what is on disk
+//   retention, blob, import            what goes, what stands beside, what is foreign
+//   journal, compact                   what a writer appends to, and what it begins the next one with
+//   raw_writer, heal, generation, seal the writer without types: opening, after a failure, its journals, its phases
 //   writer, store, fork, reader, list, verify  the same with types, and what only reads
 mod blob;
 #[cfg(test)]
@@ -69,7 +70,6 @@ mod disk;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub mod disk;
-mod epoch;
 mod error;
 #[cfg(test)]
 mod fault_tests;
@@ -85,12 +85,10 @@ mod image;
 #[cfg(feature = "import")]
 pub mod import;
 mod journal;
-mod kept;
 mod list;
 mod load;
 mod lock;
 mod meta;
-mod migrate;
 mod name;
 mod options;
 mod raw_writer;
@@ -105,11 +103,9 @@ mod sabotage;
 pub mod sabotage;
 mod saves;
 mod seal;
-mod seqs;
 mod store;
 #[cfg(test)]
 mod test_disk;
-mod unpack;
 pub mod verify;
 mod writer;
 
@@ -125,9 +121,8 @@ pub use id::{PhaseId, Seq};
 #[doc(hidden)]
 pub use list::entry_on;
 pub use meta::{Meta, Parent, PhaseInfo};
-pub use migrate::Migrations;
 pub use name::reject as reject_name;
-pub use options::Options;
+pub use options::{Migrations, Options};
 pub use report::{LoadReport, Skipped};
 pub use store::Store;
 pub use writer::{Loaded, Writer};

@@ -1,6 +1,18 @@
-//! How a store is opened: schema, versions and strictness, with the defaults.
+//! How a store is opened: schema, versions and strictness, with the defaults, and the steps from the values of an older schema version to those
+//! of the present one, in memory.
 
-use crate::migrate::Migrations;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::codec::{self, Effort};
+use crate::error::Kind;
+use crate::frame::{DELTA, EVENTS};
+use crate::replay::{Events, State};
+use crate::saves::Kept;
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -33,5 +45,131 @@ impl Default for Options {
             strict: false,
             create: true,
         }
+    }
+}
+
+type Step = Arc<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;
+
+/// Steps from one version of a schema to the next.
+///
+/// A step takes the head, or one event, of the version that it is registered for and
+/// returns that of the version after it. A version without a step is read as the next one
+/// is. Files are never rewritten: what was saved before stays as it is, so that the older
+/// program can still load it, and only new files hold the new version.
+///
+/// # Examples
+/// ```
+/// # use checkpoint_store::{Migrations, Options};
+/// // Version 1 had a name only; version 2 has a number too.
+/// let migrations = Migrations::default().head(1, |name: String| Ok((name, 0_u64)));
+/// let options = Options { schema_version: 2, migrations, ..Options::default() };
+/// ```
+#[derive(Clone, Default)]
+pub struct Migrations {
+    heads: BTreeMap<u32, Step>,
+    events: BTreeMap<u32, Step>,
+}
+
+impl Migrations {
+    /// Adds the step for heads of the version `from`. Its error is the reason for people.
+    pub fn head<Old, New>(
+        mut self,
+        from: u32,
+        step: impl Fn(Old) -> Result<New, String> + Send + Sync + 'static,
+    ) -> Self
+    where
+        Old: DeserializeOwned,
+        New: Serialize,
+    {
+        let step = move |raw: &[u8]| {
+            let mut out = Vec::new();
+            codec::encode(&mut out, &step(codec::decode(raw)?)?)?;
+            Ok(out)
+        };
+        self.heads.insert(from, Arc::new(step));
+        self
+    }
+
+    /// Adds the step for events of the version `from`. Its error is the reason for people.
+    pub fn event<Old, New>(
+        mut self,
+        from: u32,
+        step: impl Fn(Old) -> Result<New, String> + Send + Sync + 'static,
+    ) -> Self
+    where
+        Old: DeserializeOwned,
+        New: Serialize,
+    {
+        let step = move |mut row: &[u8]| {
+            let mut out = Vec::new();
+            while !row.is_empty() {
+                let old: Vec<Old> = codec::decode_next(&mut row)?;
+                let new: Vec<New> = old.into_iter().map(&step).collect::<Result<_, _>>()?;
+                codec::encode(&mut out, &new)?;
+            }
+            Ok(out)
+        };
+        self.events.insert(from, Arc::new(step));
+        self
+    }
+
+    /// Tells whether anything changes between two versions.
+    fn change(&self, from: u32, to: u32) -> bool {
+        from < to
+            && [&self.heads, &self.events].iter().any(|steps| {
+                let mut between = steps.range(from..to);
+                between.next().is_some()
+            })
+    }
+
+    /// Brings a state from one version to another.
+    pub(crate) fn state(&self, mut state: State, from: u32, to: u32) -> Result<State, Kind> {
+        if self.change(from, to) {
+            if let Some(head) = &mut state.head {
+                run(&self.heads, head, from, to)?;
+            }
+            for row in &mut state.events {
+                let mut raw = row.bytes().to_vec();
+                run(&self.events, &mut raw, from, to)?;
+                *row = Events::new(raw);
+            }
+        }
+        Ok(state)
+    }
+
+    /// Brings a save from one version to another.
+    pub(crate) fn save(&self, kept: Kept, from: u32, to: u32) -> Result<Kept, Kind> {
+        let frame = kept.frame;
+        if !matches!(frame.kind, DELTA | EVENTS) || !self.change(from, to) {
+            return Ok(kept);
+        }
+        let mut head = kept.unpack().expect("a frame that was loaded was unpacked");
+        let mut events = head.split_off(frame.head_len as usize);
+        run(&self.heads, &mut head, from, to)?;
+        run(&self.events, &mut events, from, to)?;
+        let head_len = head.len();
+        head.append(&mut events);
+        Kept::pack(frame.kind, frame.seq, head_len, head, Effort::Save)
+    }
+}
+
+fn run(steps: &BTreeMap<u32, Step>, raw: &mut Vec<u8>, from: u32, to: u32) -> Result<(), Kind> {
+    for (&version, step) in steps.range(from..to) {
+        if !raw.is_empty() {
+            *raw = step(raw).map_err(|reason| Kind::Migrate {
+                from: version,
+                reason,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Migrations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Migrations")
+            .field("heads", &self.heads.keys())
+            .field("events", &self.events.keys())
+            .finish()
     }
 }

@@ -8,13 +8,13 @@ use crate::codec::{self, Effort};
 use crate::compact::Weight;
 use crate::dir::{Dir, MAX_FILE, Temp};
 use crate::disk::{Handle, Open};
-use crate::epoch::Epoch;
 use crate::error::{Error, Kind, Result, within};
 use crate::frame::{DELTA, TRUNCATE};
 use crate::heal::{Healed, Memory};
+use crate::id::Seqs;
 use crate::journal::Journal;
-use crate::kept::Kept;
 use crate::load::{self, Entry, Index, Loaded, Want};
+use crate::lock::Epoch;
 use crate::lock::Lock;
 use crate::meta::Base;
 use crate::name::{FileName, QUARANTINE};
@@ -22,8 +22,8 @@ use crate::options::Options;
 use crate::replay::MAX_STATE;
 use crate::retention::{self, Item, Policy};
 use crate::sabotage::{self, Sabotage};
+use crate::saves::Kept;
 use crate::saves::Saves;
-use crate::seqs::Seqs;
 
 /// How often a heal is tried again whose files were removed like those before.
 const REMOVALS: u32 = 64;

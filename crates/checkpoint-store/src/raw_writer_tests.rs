@@ -3,9 +3,9 @@
 use super::*;
 use crate::codec;
 use crate::image::Image;
-use crate::kept::Kept;
 use crate::meta::{FileMeta, Meta};
 use crate::replay::State;
+use crate::saves::Kept;
 use crate::test_disk::{Call, TestDisk};
 
 fn open(dir: &Path) -> (RawWriter, Loaded) {

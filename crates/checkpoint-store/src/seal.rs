@@ -5,6 +5,7 @@ use crate::dir::{MAX_FILE, read_up_to};
 use crate::disk::Handle;
 use crate::error::{Error, Kind, Result};
 use crate::id::PhaseId;
+use crate::id::Seqs;
 use crate::image::{Image, read_meta, read_phase};
 use crate::meta::{Base, FileMeta, Meta, Parent};
 use crate::name::{self, FileName};
@@ -12,7 +13,6 @@ use crate::raw_writer::RawWriter;
 use crate::replay::{Events, Replay, State};
 use crate::sabotage::{self, Sabotage};
 use crate::saves::Saves;
-use crate::seqs::Seqs;
 
 /// How many taken phase numbers are passed over. A fenced writer leaves at most one behind.
 const TAKEN: u64 = 64;
