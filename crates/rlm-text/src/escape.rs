@@ -1,10 +1,7 @@
 //! Escapes for text that comes from elsewhere and goes to a terminal or to a JSON reader.
 
-mod hidden;
 mod sgr;
 
-use hidden::is_escaped;
-pub use hidden::is_hidden;
 use sgr::Colours;
 
 /// The most characters of one line of the agent's that are shown.
@@ -121,10 +118,62 @@ pub fn sgr_len(text: &str) -> Option<usize> {
     (body.as_bytes()[end] == b'm' && end < 32).then_some(2 + end + 1)
 }
 
+/// Returns whether the character shows nothing itself or reorders its neighbours.
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+/// Returns whether the character has to be shown as an escape when it stands behind `before`.
+fn is_escaped(before: Option<char>, c: char) -> bool {
+    if c.is_control() {
+        return true;
+    }
+    let behind = |belongs: fn(char) -> bool| !before.is_some_and(belongs);
+    match c {
+        '\u{200d}' => behind(|it| is_pictograph(it) || it == '\u{fe0f}' || is_joining(it)),
+        '\u{200c}' => behind(is_joining),
+        '\u{fe0e}' | '\u{fe0f}' => {
+            behind(|it| is_pictograph(it) || matches!(it, '0'..='9' | '#' | '*'))
+        }
+        c => is_hidden(c),
+    }
+}
+
+/// Symbols and emoji, with the marks for the colour of a skin.
+fn is_pictograph(c: char) -> bool {
+    matches!(c, '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{2190}'..='\u{2bff}' | '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
+}
+
+/// Letters of Arabic, Syriac and the scripts of India, which are written with joiners.
+fn is_joining(c: char) -> bool {
+    matches!(c, '\u{620}'..='\u{74f}' | '\u{750}'..='\u{77f}' | '\u{8a0}'..='\u{8ff}' | '\u{900}'..='\u{dff}')
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         /// Whatever the agent prints, no escape reaches the terminal but a colour, and no other control character at all.
@@ -144,7 +193,7 @@ mod tests {
 
     /// Whatever hides text of its own: the conceal attribute, text on its own colour, characters that show nothing.
     const HIDES: &str = "(\\PC|[a-c👨]|[\u{0}-\u{1f}\u{7f}-\u{9f}]|[\u{ad}\u{200b}-\u{200f}\u{202a}-\u{202e}\u{2060}-\u{2069}\u{fe0e}\u{fe0f}\u{feff}\u{e0020}-\u{e007f}]\
-        |\u{1b}\\[[0-9;]{0,4}[mHJ]|\u{1b}\\[(0|8|28|30|40|90|100|37|47|38;5;(0|16|232)|48;5;(0|16|232)|38;2;1;2;3|48;2;1;2;3)(;(8|30|40|7))?m){0,40}";
+    |\u{1b}\\[[0-9;]{0,4}[mHJ]|\u{1b}\\[(0|8|28|30|40|90|100|37|47|38;5;(0|16|232)|48;5;(0|16|232)|38;2;1;2;3|48;2;1;2;3)(;(8|30|40|7))?m){0,40}";
 
     proptest! {
         #[test]
@@ -191,18 +240,18 @@ mod tests {
             json_escaped("\"\u{9b}31m\u{7f}\u{202e}\u{e0041}\"".into()),
         ];
         insta::assert_debug_snapshot!(shown, @r#"
-        [
-            "hidden\u{1b}[0m\u{1b}[0m",
-            "\u{1b}[1;31mred\u{1b}[0m",
-            "\u{1b}[30;40;39;49mblack\u{1b}[0m",
-            "\u{1b}[40m \u{1b}[38;5;232;39;49mnearly\u{1b}[0m",
-            "a\\u{200b}b\\u{e0041}c",
-            "a\\u{200d}b \\u{feff}",
-            "👨\u{200d}👩\u{200d}👧 ❤\u{fe0f} 1\u{fe0f}\u{20e3}",
-            "می\u{200c}خواهم",
-            "\"\\u009b31m\\u007f\\u202e\\udb40\\udc41\"",
-        ]
-        "#);
+    [
+        "hidden\u{1b}[0m\u{1b}[0m",
+        "\u{1b}[1;31mred\u{1b}[0m",
+        "\u{1b}[30;40;39;49mblack\u{1b}[0m",
+        "\u{1b}[40m \u{1b}[38;5;232;39;49mnearly\u{1b}[0m",
+        "a\\u{200b}b\\u{e0041}c",
+        "a\\u{200d}b \\u{feff}",
+        "👨\u{200d}👩\u{200d}👧 ❤\u{fe0f} 1\u{fe0f}\u{20e3}",
+        "می\u{200c}خواهم",
+        "\"\\u009b31m\\u007f\\u202e\\udb40\\udc41\"",
+    ]
+    "#);
     }
 
     #[test]
@@ -218,16 +267,16 @@ mod tests {
             line("x".repeat(3000).as_bytes(), 7).split_off(1998),
         ];
         insta::assert_debug_snapshot!(shown, @r#"
-        [
-            "\u{1b}[31mred\u{1b}[0m\u{1b}[0m",
-            "␛]0;title\\u{7}␛[2J␛[1;1Hgone",
-            "a\\u{d}b\\u{8}c\\u{202e}d",
-            "two lines\\u{1b}[31m",
-            "bad � byte",
-            "20%",
-            "one\\u{d}two",
-            "xx … (1007 more bytes)",
-        ]
-        "#);
+    [
+        "\u{1b}[31mred\u{1b}[0m\u{1b}[0m",
+        "␛]0;title\\u{7}␛[2J␛[1;1Hgone",
+        "a\\u{d}b\\u{8}c\\u{202e}d",
+        "two lines\\u{1b}[31m",
+        "bad � byte",
+        "20%",
+        "one\\u{d}two",
+        "xx … (1007 more bytes)",
+    ]
+    "#);
     }
 }
