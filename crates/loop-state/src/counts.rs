@@ -1,4 +1,7 @@
-//! What is counted: failures in a row, waits of the present iteration, totals of the run.
+//! What is counted: failures in a row, waits of the present iteration, totals of the run, what agents used (in a type of
+//! this crate, which knows no agent), and a budget that is used up.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -57,4 +60,82 @@ pub struct Counts {
 )]
 fn is_zero(n: &u32) -> bool {
     *n == 0
+}
+
+/// What the agent used, by its own reckoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Usage {
+    /// Tokens that the model read.
+    pub input_tokens: u64,
+    /// Tokens that the model wrote.
+    pub output_tokens: u64,
+    /// Millionths of a US dollar.
+    pub cost_microusd: u64,
+}
+
+impl Usage {
+    /// Returns the tokens read and written.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(other.output_tokens),
+            cost_microusd: self.cost_microusd.saturating_sub(other.cost_microusd),
+        }
+    }
+
+    pub(crate) fn add(&mut self, more: Self) {
+        self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
+        self.cost_microusd = self.cost_microusd.saturating_add(more.cost_microusd);
+    }
+}
+
+/// A budget that is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Budget {
+    /// Money, in millionths of a US dollar.
+    Cost {
+        /// What the run may cost.
+        limit: u64,
+        /// What it has cost.
+        used: u64,
+    },
+    /// Tokens, read and written.
+    Tokens {
+        /// How many the run may use.
+        limit: u64,
+        /// How many it has used.
+        used: u64,
+    },
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Cost { limit, used } => {
+                write!(f, "{} of {} USD used", dollars(used), dollars(limit))
+            }
+            Self::Tokens { limit, used } => write!(f, "{used} of {limit} tokens used"),
+        }
+    }
+}
+
+/// Cents, and what is below them only where there is something.
+pub(crate) fn dollars(micro: u64) -> String {
+    let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
+    let zeros = text.len() - text.trim_end_matches('0').len();
+    text[..text.len() - zeros.min(4)].to_owned()
 }

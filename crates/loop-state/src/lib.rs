@@ -68,8 +68,8 @@
 //! [`MAX_ERRORS`] errors each. Clocks are trusted: one that jumps forward ends waits early, one that jumps back makes them longer.
 
 // The modules in reading order; each takes from those above it:
-//   time, text, usage, counts      the small types: times, bounds of texts, what an agent used, counters
-//   budget, stop, rules            what bounds a run, and why it ends
+//   time, text, counts             the small types: times, bounds of texts, counters, what an agent used, a budget used up
+//   stop, rules                    what bounds a run, and why it ends
 //   steer, pipeline, step          what people said, phases, where in its iteration a run is
 //   head, saved                    the whole state of a run, and what a saved one has to satisfy
 //   request, event, effect         what goes into the machine, and what comes out
@@ -83,7 +83,6 @@
 mod agent;
 mod answer;
 mod attempt;
-mod budget;
 mod counts;
 mod deadline;
 mod effect;
@@ -105,15 +104,13 @@ mod stop;
 mod text;
 mod time;
 pub mod times;
-mod usage;
 
 pub use agent::{AgentEffect, AgentInput, AgentState};
 pub use attempt::{
     AskAnswer, AskPolicy, AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Denial,
     Moment,
 };
-pub use budget::Budget;
-pub use counts::{Counts, Streaks, Waits};
+pub use counts::{Budget, Counts, Streaks, Usage, Waits};
 pub use deadline::StopDeadline;
 pub use effect::{Brief, Effect, Notice, Reminder, Warning};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
@@ -136,7 +133,6 @@ pub use text::{
     MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, first_bytes, last_bytes,
 };
 pub use time::Timestamp;
-pub use usage::Usage;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::MAX_PHASES;
-use crate::budget::dollars;
+use crate::counts::dollars;
 
 /// What bounds a run. All of it is saved with the run; a resume may replace it, and [`RuleChange`] changes it while the run goes on.
 ///
