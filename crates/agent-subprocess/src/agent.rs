@@ -3,10 +3,10 @@
 use crate::error::{Error, Kind};
 use crate::keeper::Keeper;
 use crate::output::{Output, Outputs};
-use crate::stdin::{Input, Stdin};
 use crate::stop::{Seen, next_stage};
 use crate::times;
 use crate::wire::{Aftermath, Order, Whom};
+use crate::writer::{Input, Stdin};
 use crate::{Containment, Exit, ProcessId, ProcessName, Stage, StopPolicy, StopReport};
 use rustix::process::Signal;
 use std::os::fd::OwnedFd;

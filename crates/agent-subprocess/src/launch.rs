@@ -4,8 +4,8 @@
 use crate::error::{Error, Kind};
 use crate::keeper::Keeper;
 use crate::output::Outputs;
-use crate::stdin::Input;
 use crate::wire::MAX_HOLD;
+use crate::writer::Input;
 use crate::{Agent, AgentCommand, Containment, StdinMode, group, guard, sweep};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;

@@ -51,21 +51,20 @@ struct ReadmeDoctests;
 
 // The modules in reading order; each takes from those above it:
 //   process, proc_fs, marker, error  a process by its start time, the marks by which it is found again, what can fail
-//   plain_file, scratch              files that nobody else planted
+//   plain_file                       files that nobody else planted, or reads
 //   wire, image, sys                 what host and guard say; what the agent becomes; system calls: all unsafe code
 //   times                            in which a process tree is ended
 //   ancestry, childless              whose child somebody is; programs that start none
 //   sweep                            what outlived host and guard
 //   guard                            the process that owns the tree
 //   keeper, group, guarded           the host's hold on a tree: in a process group, or by a guard
-//   lines, stdin, writer, output     lines out and in
+//   lines, writer, output            lines out and in
 //   stop, report, agent              the stages of a stop, and the running agent
-//   builder, launch, context         how an agent is described and started
+//   builder, launch                  how an agent is described and started
 mod agent;
 pub mod ancestry;
 mod builder;
 pub mod childless;
-mod context;
 mod error;
 mod group;
 pub mod guard;
@@ -83,8 +82,6 @@ mod plain_file;
 mod proc_fs;
 mod process;
 mod report;
-mod scratch;
-mod stdin;
 mod stop;
 pub mod sweep;
 #[cfg(target_os = "linux")]
@@ -102,16 +99,14 @@ mod wire;
 mod writer;
 
 pub use agent::Agent;
-pub use builder::{AgentCommand, StdinMode};
-pub use context::Context;
+pub use builder::{AgentCommand, Context, StdinMode};
 pub use error::Error;
 pub use keeper::Containment;
 pub use lines::{Line, Lines};
 pub use marker::Marker;
 pub use output::{Output, Stream};
+pub use plain_file::ScratchFile;
 pub use process::{Exit, ProcessId, ProcessName, ProcessStat, Signal};
 pub use report::StopReport;
-pub use scratch::ScratchFile;
-pub use stdin::Stdin;
 pub use stop::{Stage, StopPolicy};
-pub use writer::{LineWriter, Unwritten};
+pub use writer::{LineWriter, Stdin, Unwritten};

@@ -1,10 +1,14 @@
-//! Opening a file that an agent may have replaced: no link in its place is followed, no FIFO waited for, no device opened.
+//! Files that an agent reads and nobody else may, such as a prompt, and opening one that an agent may have replaced: no link in its place is followed, no FIFO waited for, no device opened.
 
-use rustix::fs::{FileType, Mode, OFlags, openat};
-use std::fs::File;
-use std::io;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat};
+use rustix::io::Errno;
 
 /// Which links may be on the way to a file. Its own name is never one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +51,69 @@ pub(crate) fn directory(path: &Path, links: Links) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
+/// A file that only its owner may read. Dropping it removes the file.
+#[derive(Debug)]
+pub struct ScratchFile {
+    path: PathBuf,
+    directory: OwnedFd,
+}
+
+impl ScratchFile {
+    /// Writes a new file of mode 0600 whose name begins with `what` and ends with `extension`. Makes the directory `scratch`
+    /// with mode 0700 if it is missing. The path is absolute, because the agent has a working directory of its own.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or the file cannot be written.
+    pub fn write(scratch: &Path, what: &str, extension: &str, bytes: &[u8]) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(scratch)?;
+        // Nothing below is a link by now; one that is planted later is not followed.
+        let above = std::fs::canonicalize(scratch.parent().unwrap_or(scratch))?;
+        let scratch = match scratch.file_name() {
+            Some(name) => above.join(name),
+            None => above,
+        };
+        let directory = directory(&scratch, Links::None)?;
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{what}-{}-{number}.{extension}", std::process::id());
+            let path = scratch.join(&name);
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            match rustix::fs::openat(&directory, &name, flags, Mode::RUSR | Mode::WUSR) {
+                // Left by a host that was killed and had the same pid.
+                Err(Errno::EXIST) => {}
+                file => {
+                    let mut file = File::from(file?);
+                    let scratch = ScratchFile { path, directory };
+                    file.write_all(bytes)?;
+                    return Ok(scratch);
+                }
+            }
+        }
+    }
+
+    /// Returns the absolute path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ScratchFile {
+    fn drop(&mut self) {
+        // The agent may have removed it, and nobody could do anything about another failure.
+        let name = self.path.file_name().unwrap_or_default();
+        let _gone = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::fs::symlink;
+
+    use super::*;
 
     #[test]
     fn h2_links_pipes_and_devices_are_not_opened() {

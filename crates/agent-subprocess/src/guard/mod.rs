@@ -8,8 +8,6 @@
 #[cfg(target_os = "linux")]
 pub(crate) mod adopt;
 #[cfg(target_os = "linux")]
-mod enter;
-#[cfg(target_os = "linux")]
 mod init;
 #[cfg(target_os = "linux")]
 mod serve;
@@ -45,7 +43,7 @@ pub fn run_if_guard() {
             .nth(1)
             .is_some_and(|word| word == crate::marker::GUARD_WORD)
         {
-            enter::run_if_connected();
+            serve::run_if_connected();
         }
         // A second thread here would be there in the guard as well, and fork and wait would not be its own any more.
         if crate::proc_fs::threads() == 1 {

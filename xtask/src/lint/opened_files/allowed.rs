@@ -62,7 +62,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
         reason: "It reads two bytes of a program that the system just failed to start because of its loader: a regular file.",
     },
     Allowed {
-        file: "crates/agent-subprocess/src/guard/enter.rs",
+        file: "crates/agent-subprocess/src/guard/serve.rs",
         calls: &["rustix::fs::open"],
         reason: "It opens /dev/null.",
     },
@@ -80,16 +80,6 @@ pub(super) const ALLOWED: &[Allowed] = &[
             "std::fs::read_to_string",
         ],
         reason: "It reads /proc.",
-    },
-    Allowed {
-        file: "crates/agent-subprocess/src/scratch.rs",
-        calls: &[
-            "rustix::fs::openat",
-            "rustix::fs::unlinkat",
-            "std::fs::DirBuilder::new",
-            "std::fs::canonicalize",
-        ],
-        reason: "It makes the caller's directory, and in it new files by a descriptor that plain_file.rs opened; O_EXCL follows no link.",
     },
     Allowed {
         file: "crates/agent-subprocess/src/sweep/linux.rs",
