@@ -77,9 +77,8 @@ mod plays;
 mod record;
 mod rules;
 mod scene;
-mod stage;
 mod witness;
 
 pub use cell::{Cell, Scenario, table};
+pub use cell::{Deed, Stage};
 pub use plays::play;
-pub use stage::{Deed, Stage};

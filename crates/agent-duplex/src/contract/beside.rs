@@ -2,8 +2,8 @@
 
 use tokio::time::timeout;
 
+use super::cell::Stage;
 use super::scene::{BUDGET, GLANCE, Played, broken};
-use super::stage::Stage;
 use crate::{Connection, Decision, Error, Event, Message, SessionChoice};
 
 /// Hands a connection beside the conversation a message that has it run a tool, and then another one; returns what became of that.

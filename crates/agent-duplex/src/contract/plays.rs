@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::cell::{Deed, Stage};
 use super::record::Seen;
 use super::scene::{Played, Scene, broken, handed, holds};
-use super::stage::{Deed, Stage};
 use super::{beside, cell::Cell, cell::Scenario};
 use crate::{
     Capability, Decision, EndReason, Event, InputPolicy, Receipt, SessionChoice, ToolOutcome,

@@ -6,8 +6,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::cell::Cell;
+use super::cell::{Deed, Stage};
 use super::record::{Noted, Record, Seen};
-use super::stage::{Deed, Stage};
 use super::witness::Witness;
 use crate::{
     Capability, Completion, Conversation, ConversationOptions, EndReason, Event, Input, Primary,
