@@ -21,18 +21,16 @@
 //! # Ok::<(), agent_drivers::mcp::Error>(())
 //! ```
 
-mod error;
 mod server;
 #[cfg(test)]
 mod tests;
 
-pub use error::Error;
-pub use server::McpServer;
+use std::fmt;
 
-use error::Kind;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
-use std::fmt;
+
+pub use server::McpServer;
 
 /// How many servers an agent may be handed.
 const SERVERS: usize = 64;
@@ -226,5 +224,48 @@ impl<'de> Deserialize<'de> for McpServers {
             }
         }
         deserializer.deserialize_map(Map)
+    }
+}
+
+/// Says what is wrong with the description of an MCP server, and what to do about it. It holds no value of one.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(#[from] Kind);
+
+#[derive(Debug, thiserror::Error)]
+enum Kind {
+    #[error(
+        "`{}` is no name of an MCP server: use 1 to 64 letters, digits, `_` or `-`",
+        .name.escape_debug()
+    )]
+    Name { name: String },
+    #[error("MCP server `{server}`: {what}")]
+    Server { server: String, what: String },
+    #[error(
+        "MCP server `{server}` needs the environment variable `{variable}` for {place}, which is not set: set it, or write \
+         `${{{variable}:-DEFAULT}}`"
+    )]
+    Missing {
+        server: String,
+        variable: String,
+        place: String,
+    },
+    #[error(
+        "line {line}: {what}; it should look like {{\"mcpServers\": {{\"NAME\": {{\"command\": \"…\"}}}}}}"
+    )]
+    File { line: usize, what: String },
+    #[error("at most {limit} MCP servers can be handed on: name fewer")]
+    TooMany { limit: usize },
+    #[error("the description of the MCP servers is larger than {limit} bytes: shorten it")]
+    TooLarge { limit: usize },
+}
+
+impl Error {
+    /// Returns the name of the environment variable that is not set, if that is what is wrong.
+    pub fn missing_variable(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Missing { variable, .. } => Some(variable),
+            _ => None,
+        }
     }
 }

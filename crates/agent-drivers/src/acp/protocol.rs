@@ -3,7 +3,6 @@
 
 mod asks;
 mod choices;
-mod cost;
 mod ending;
 mod json;
 mod open;
@@ -21,12 +20,12 @@ use agent_duplex::{
     EndReason, Error, Event, ExitStatus, Message, Permissions, SessionChoice, TurnEnd,
 };
 use choices::Choices;
-use cost::Cost;
 use json::text;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
+use turn::Cost;
 use turn::Turn;
 
 /// What is wanted of a session.
@@ -280,7 +279,7 @@ impl Session {
 
     fn prompt_answered(&mut self, answer: Result<&Value, &Value>, heard: &mut Heard) {
         if let Ok(result) = answer {
-            heard.events.extend(cost::of_turn(result).map(Event::Used));
+            heard.events.extend(turn::of_turn(result).map(Event::Used));
         }
         let denied = self.turn.as_ref().is_some_and(Turn::was_denied);
         let end = ending::judge(

@@ -1,6 +1,6 @@
 //! One server: a program that the agent starts, or a place that it connects to.
 
-use super::error::{Error, Kind};
+use super::{Error, Kind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
