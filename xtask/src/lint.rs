@@ -4,6 +4,7 @@ mod dependencies;
 mod files;
 mod import_cycles;
 mod opened_files;
+mod sentences;
 mod shipped;
 mod sleep_gates;
 mod unsafe_code;
@@ -38,7 +39,7 @@ impl Verdict {
 
 type Check = fn(&Workspace) -> Verdict;
 
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 15] = [
     ("formatting", |_| {
         cargo(&["fmt", "--all", "--check", "--", "--color=never"])
     }),
@@ -78,6 +79,9 @@ const CHECKS: [(&str, Check); 14] = [
     }),
     ("sleep gates", |workspace| {
         Verdict::of(sleep_gates::wrong(workspace))
+    }),
+    ("sentences", |workspace| {
+        Verdict::of(sentences::wrong(workspace))
     }),
     ("packages", |_| Verdict::of(release::wrong())),
     ("cargo-deny", |workspace| by_deny(workspace, deny)),

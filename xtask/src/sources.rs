@@ -30,6 +30,21 @@ pub(crate) fn with_extensions(root: &Path, extensions: &[&str]) -> Vec<Source> {
     sources
 }
 
+/// Reads the documents of the repository: the Markdown files of its folders and of its root.
+pub(crate) fn documents(root: &Path) -> Vec<Source> {
+    let mut sources = with_extensions(root, &["md"]);
+    collect(root, &root.join("docs"), &["md"], &mut sources);
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let path = PathBuf::from(entry.file_name());
+        if path.extension().is_some_and(|it| it == "md")
+            && let Ok(text) = fs::read_to_string(entry.path())
+        {
+            sources.push(Source { path, text });
+        }
+    }
+    sources
+}
+
 fn collect(root: &Path, folder: &Path, extensions: &[&str], sources: &mut Vec<Source>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

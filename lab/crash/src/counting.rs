@@ -31,7 +31,7 @@ pub fn most<T>(act: impl FnOnce() -> T) -> (T, usize) {
     (result, usize::try_from(MOST.get() - before).unwrap_or(0))
 }
 
-// SAFETY: every call goes to the system's allocator unchanged. What is added touches two cells
+// SAFETY: every call goes to the system's allocator unchanged. The counting touches two cells
 // of the thread, which need no initialisation and no destructor, and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
