@@ -55,7 +55,7 @@ pub(crate) fn beginning(mut text: String) -> String {
     text
 }
 
-/// Whoever waits for the answer to a change; a newer change takes the place of one that waits.
+/// The caller that waits for the answer to a change; a newer change replaces a waiting one.
 #[derive(Debug, Default)]
 pub(crate) struct Change(Option<oneshot::Sender<Result<(), Error>>>);
 

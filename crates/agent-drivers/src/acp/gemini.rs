@@ -1,4 +1,4 @@
-//! What is known of the Gemini CLI alone: its exit codes, and how a session of it is kept from being lost when it is resumed.
+//! The parts that only the Gemini CLI needs: its exit codes, and another name for the file of a session, so that a resume does not lose it.
 //!
 //! The CLI (as of 0.61.0) keeps a session in a file that is named after the minute in which its record begins and the beginning of
 //! its id. Asked to load a session, it begins a new record of it first. In the minute in which the session itself began that is the

@@ -55,19 +55,19 @@ impl AcpPreset {
     }
 }
 
-/// What is known of an agent before it is started.
+/// The facts about an agent that hold before it is started.
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
     /// What makes the program speak the protocol.
     pub(super) args: &'static [&'static str],
     pub(super) env: &'static [(&'static str, &'static str)],
-    /// What it needs of the host's environment besides what every agent needs.
+    /// The host's variables that this agent needs, besides those that every agent needs.
     pub(super) needs: &'static [&'static str],
     /// Arguments that say what it may do, and what else the driver says; said again, they would count and nobody would know.
     pub(super) permissions: &'static [&'static str],
     pub(super) ours: &'static [&'static str],
-    /// What it can do besides what every agent can.
+    /// The capabilities of this agent, besides those that every agent has.
     pub(super) more: &'static [Capability],
     pub(super) cost_restarts: bool,
     /// The variable that makes it ask at all, unless everything is allowed.

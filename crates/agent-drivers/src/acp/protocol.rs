@@ -101,7 +101,7 @@ struct Asked {
 #[derive(Clone, Debug)]
 enum Answer {
     Option(String),
-    /// One that stands for later questions too, because nothing less is offered.
+    /// An answer that also holds for later questions: the agent offers no narrower one.
     Always(String),
     Cancelled,
 }

@@ -1,5 +1,5 @@
-//! What is open within one turn, a half text and the tools that run, and what was used: tokens by turn, and money by the difference of what a
-//! session has cost.
+//! The state of one turn: the half text and the tools that run. And the usage: the agent reports tokens by turn, and money as the cost of the
+//! session so far; the difference is the cost of the turn.
 
 use agent_duplex::{EndReason, Event, Usage};
 use serde_json::Value;
@@ -88,7 +88,7 @@ impl Turn {
     }
 }
 
-/// What a session has cost by what the agent said last.
+/// The cost of a session, as the agent reported it last.
 #[derive(Debug)]
 pub(super) struct Cost {
     /// In millionths of a US dollar; `None` while it is not known what it had cost before.
