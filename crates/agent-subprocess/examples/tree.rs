@@ -1,6 +1,6 @@
 //! An agent leaves a daemon behind; the program names the daemon and ends it.
 //!
-//! `cargo run -p agent-subprocess --example tree` ends by itself, at once. Look for `sleep 60` afterwards: it is gone.
+//! `cargo run -p agent-subprocess --example tree` ends by itself, immediately. If you search for `sleep 60` afterwards, you find no such process.
 #![expect(clippy::print_stdout, reason = "this is what the example shows")]
 
 use agent_subprocess::{AgentCommand, StopPolicy, guard};

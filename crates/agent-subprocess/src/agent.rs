@@ -1,4 +1,4 @@
-//! A running agent: how it is waited for, signalled and stopped, whoever keeps its tree.
+//! A running agent: waiting, signals and stops, for both kinds of containment.
 
 use crate::error::{Error, Kind};
 use crate::keeper::Keeper;
@@ -13,21 +13,21 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Where a stop stands; times count from `start`, those of the policy too.
+/// The state of a stop. All times count from `start`, also those of the policy.
 #[derive(Clone, Debug)]
 struct Stopping {
     start: Instant,
     policy: StopPolicy,
-    /// Whether the main process had ended by itself before.
+    /// Whether the main process had ended by itself before the stop.
     exited_before: bool,
     stage: Stage,
     until: Duration,
-    /// The last stage that addressed the main process only.
+    /// The last stage that addressed only the main process.
     gentle: Stage,
 }
 
 impl Stopping {
-    /// Goes on by `policy` as well, if it ends sooner: then no time is longer than in either.
+    /// Continues with `policy` as well, if it ends sooner: then no time is longer than in either policy.
     fn hurried(mut self, policy: &StopPolicy) -> Self {
         let now = self.start.elapsed();
         let sooner = policy.clone().within(now + policy.budget);
@@ -39,21 +39,21 @@ impl Stopping {
     }
 }
 
-/// A running agent and the tree below it.
+/// A running agent and its process tree.
 ///
-/// Dropping it ends the whole tree: the guard sees its socket close, sends SIGTERM, and SIGKILL half a second later.
-/// Without a guard, the process group gets SIGKILL at once. Only [`stop`](Self::stop) tells what came of it.
+/// Dropping it ends the whole process tree: the guard sees its socket close, sends SIGTERM, and SIGKILL half a second later. Without a guard, the
+/// process group gets SIGKILL immediately. Only [`stop`](Self::stop) reports the result.
 #[derive(Debug)]
 #[must_use = "dropping it ends the agent"]
 pub struct Agent {
     keeper: Keeper,
     input: Option<Input>,
-    /// Whether the caller may still take the writing end.
+    /// Whether the caller may still take the standard input.
     stdin_free: bool,
     outputs: Outputs,
     lists: u64,
     stopping: Option<Stopping>,
-    /// Whether it was told to stand still, and not to go on.
+    /// Whether the process tree is frozen by [`suspend`](Self::suspend).
     suspended: bool,
     report: Option<StopReport>,
     _hold: Vec<OwnedFd>,
@@ -85,23 +85,24 @@ impl Agent {
         self.keeper.main
     }
 
-    /// Returns the guard, if there is one. Keep it durably: one that is stopped after the death of its host does nothing and must be swept first.
+    /// Returns the guard, if there is one. Store it durably: a guard that is stopped (SIGSTOP) after the death of its host does nothing, and must be
+    /// swept first.
     pub fn guard(&self) -> Option<ProcessId> {
         self.keeper.guard()
     }
 
-    /// Returns who owns the tree: [`Containment::Guard`] or [`Containment::Group`].
+    /// Returns the containment of the process tree: [`Containment::Guard`] or [`Containment::Group`].
     pub fn containment(&self) -> Containment {
         self.keeper.containment()
     }
 
-    /// Returns the standard input for writing, once, if it was asked for with [`StdinMode::Piped`](crate::StdinMode).
+    /// Returns the standard input for writing, once, if the agent was started with [`StdinMode::Piped`](crate::StdinMode).
     pub fn take_stdin(&mut self) -> Option<Stdin> {
         let free = std::mem::replace(&mut self.stdin_free, false);
         self.input.as_ref().filter(|_| free).map(Input::writer)
     }
 
-    /// Closes the standard input, also where it was taken or is still being written to.
+    /// Closes the standard input, also if the caller has taken it or still writes to it.
     pub fn close_stdin(&mut self) {
         if let Some(input) = &self.input {
             input.close();
@@ -110,10 +111,9 @@ impl Agent {
 
     /// Waits for the next line of standard output or standard error.
     ///
-    /// Up to 4 MiB of standard output are read ahead, then the agent has to wait. Standard error never makes it wait:
-    /// beyond 2 MiB, lines are left out here and stand in [`stderr_tail`](Self::stderr_tail) only. `None` comes when
-    /// both streams are at their end, or half a second after the main process ended, if something else holds them. What
-    /// that writes later is read and thrown away, so that a server that was left running goes on.
+    /// Up to 4 MiB of standard output are read ahead, then the agent has to wait. Standard error never makes it wait: above 2 MiB, lines are left out
+    /// here and only [`stderr_tail`](Self::stderr_tail) contains them. Returns `None` when both streams have ended, or half a second after the main
+    /// process ended if another process keeps them open. Later output of that process is read and dropped, so that a leftover server can continue.
     ///
     /// # Cancel safety
     /// Cancel safe: no line is lost.
@@ -121,17 +121,17 @@ impl Agent {
         self.outputs.next().await
     }
 
-    /// Returns the next line without waiting, if it was read together with the one before.
+    /// Returns the next line without waiting, if it came in the same read as the line before.
     pub fn try_next_output(&mut self) -> Option<Output> {
         self.outputs.next_of_batch()
     }
 
-    /// Waits for the end of the main process, whatever its descendants do and whoever holds its streams.
+    /// Waits for the end of the main process. Its descendants, and processes that keep its streams open, don't matter.
     ///
-    /// An agent that writes more than 4 MiB waits until [`next_output`](Self::next_output) takes it, and so does this.
+    /// An agent that writes more than 4 MiB waits until [`next_output`](Self::next_output) takes the lines, and this function waits with it.
     ///
     /// # Cancel safety
-    /// Cancel safe; the answer stays the same.
+    /// Cancel safe; further calls return the same exit.
     pub async fn wait(&mut self) -> Exit {
         let exit = self
             .keeper
@@ -143,33 +143,32 @@ impl Agent {
             .unwrap_or(Exit::UNKNOWN)
     }
 
-    /// Tells whether the main process is known to have ended.
+    /// Returns whether the main process is known to have ended.
     pub fn has_exited(&self) -> bool {
         self.keeper.exit().is_some()
     }
 
-    /// Sends a signal to the process group of the main process and leaves its other descendants alone; does nothing once
-    /// the main process has ended.
+    /// Sends a signal to the process group of the main process, and not to its other descendants. Does nothing after the main process has ended.
     ///
     /// # Errors
-    /// When the guard takes no order any more.
+    /// Fails if the guard accepts no more orders.
     pub fn signal(&self, signal: crate::Signal) -> Result<(), Error> {
         self.order(signal.into(), Whom::Group)
     }
 
-    /// Stops (SIGSTOP) every process of the tree that can be found; [`resume`](Self::resume) lets them go on.
+    /// Freezes (SIGSTOP) every process of the tree that can be found; [`resume`](Self::resume) thaws them.
     ///
     /// # Errors
-    /// When whoever keeps the tree takes no order any more.
+    /// Fails if the owner of the process tree accepts no more orders.
     pub fn suspend(&mut self) -> Result<(), Error> {
         self.suspended = true;
         self.order(Signal::STOP, Whom::Tree)
     }
 
-    /// Lets the processes of the tree go on (SIGCONT).
+    /// Thaws the processes of the tree (SIGCONT).
     ///
     /// # Errors
-    /// When whoever keeps the tree takes no order any more.
+    /// Fails if the owner of the process tree accepts no more orders.
     pub fn resume(&mut self) -> Result<(), Error> {
         self.suspended = false;
         self.order(Signal::CONT, Whom::Tree)
@@ -189,7 +188,7 @@ impl Agent {
         self.keeper.signal(signal, whom).map_err(unreachable)
     }
 
-    /// Lists the processes of the tree that are alive, apart from the main process; at most 4096.
+    /// Lists the living processes of the tree without the main process; at most 4096.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -207,18 +206,19 @@ impl Agent {
         }
     }
 
-    /// Stops the whole tree, stage by stage as `policy` says, and tells what came of it.
+    /// Stops the whole process tree, stage by stage according to `policy`, and returns the result.
     ///
-    /// A [suspended](Self::suspend) tree goes on with the first stage. Never fails and never hangs: what cannot be ended within the budget is named as a survivor, and a guard that does
-    /// not answer is killed and its tree swept by marker, a quarter of a second (of a short budget an eighth) before its end. After a normal exit it ends the leftovers. Lines that were
-    /// written until the end can still be taken with [`next_output`](Self::next_output). Called again, it returns the
-    /// same report. Once the runtime of its spawn has ended, nobody hears what becomes of the tree: the main process is
-    /// named as a survivor then, and dropping this ends the tree.
+    /// A [suspended](Self::suspend) process tree is thawed by the first stage. A stop never fails and never hangs. A process that cannot be ended
+    /// within the budget is named as a survivor. A guard that does not answer is killed 250 ms before the end of the budget (of a short budget an
+    /// eighth before its end), and its process tree is swept by marker. After a normal exit, a stop ends the leftovers.
+    /// [`next_output`](Self::next_output) still returns the lines that were written until the end. A second call returns the same report. If the
+    /// runtime of the spawn has ended, the result of the process tree can't be received: the report names the main process as a survivor, and
+    /// dropping this value ends the process tree.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the stop where it is, and the next call goes on there. It can only shorten what is
-    /// left: when its budget, counted from then, ends sooner, the stage at work and those after it get no more than
-    /// both policies allow. That is how somebody who loses patience is obeyed.
+    /// Dropping the future leaves the stop in its current stage, and the next call continues there. The next call can only shorten the rest: if its
+    /// budget, counted from then, ends sooner, the current stage and the later stages get no more time than both policies allow. So a second call
+    /// with a shorter policy makes a stop faster.
     pub async fn stop(&mut self, policy: &StopPolicy) -> StopReport {
         if self.report.is_none() {
             self.report = Some(self.end(&policy.bounded()).await);
@@ -257,7 +257,7 @@ impl Agent {
             });
             let told = timeout_at(now.start + now.until, done).await;
             if told.is_ok_and(|told| told.is_err()) {
-                // The runtime of its spawn has ended: nobody hears any more what becomes of the tree.
+                // The runtime of the spawn has ended, so no report about the process tree can arrive.
                 break;
             }
         }
@@ -320,7 +320,7 @@ impl Agent {
         stopping
     }
 
-    /// Has everybody noted who is alive, before a gentle stage makes them go unseen.
+    /// Makes the guard record the living processes, before a gentle stage can end them unrecorded.
     async fn note(&mut self, policy: &StopPolicy) {
         self.keeper.wake();
         self.lists += 1;
@@ -329,7 +329,7 @@ impl Agent {
                 sequence: self.lists,
             })
         });
-        // Whoever does not answer soon costs the report some names, and the stop no time.
+        // A slow answer costs some names in the report, but no time of the stop.
         if noted.is_ok() {
             let _known_or_due = timeout(
                 times::NOTE.min(policy.budget / 8),
@@ -348,7 +348,7 @@ impl Agent {
         let rounds = milliseconds(now.policy.rounds());
         let time = now.until.saturating_sub(now.start.elapsed());
         self.keeper.wake();
-        // An order that is not taken is answered by the next stage, and in the end by giving up on the keeper.
+        // If an order is not accepted, the next stage follows, and in the end the host gives up on the guard.
         let _not_taken = match now.stage {
             Stage::Gone => Ok(()),
             Stage::Interrupt => self.keeper.signal(Signal::INT, Whom::Group),
@@ -362,13 +362,14 @@ impl Agent {
             }),
             Stage::Kill => self.keeper.order(Order::Stop { grace: 0, rounds }),
         };
-        // Who stands still ends of no gentle word. It comes first, so that nothing else is done before it.
+        // A frozen process does not react to a gentle stage. The stage's signal is sent before the thaw, so that the process does no other work
+        // first.
         if self.suspended && now.stage < Stage::Terminate {
             let _not_taken = self.keeper.signal(Signal::CONT, Whom::Tree);
         }
     }
 
-    /// Whoever keeps the tree has said nothing at all: the main process is all that can be named.
+    /// Returns the result if no report has arrived: only the main process can be named.
     fn unknown(&self) -> Aftermath {
         let main = ProcessName {
             pid: self.pid(),
@@ -392,7 +393,7 @@ impl Agent {
         done.is_ok_and(|done| done.is_ok_and(|draining| draining.cut == 0))
     }
 
-    /// Returns the last 64 KiB of standard error; what is not UTF-8 becomes U+FFFD.
+    /// Returns the last 64 KiB of standard error; bytes that are not UTF-8 become U+FFFD.
     pub fn stderr_tail(&self) -> String {
         self.outputs.tail()
     }

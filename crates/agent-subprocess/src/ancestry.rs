@@ -1,12 +1,12 @@
-//! Where a process comes from: its ancestors as `/proc` shows them, and which of them are guards.
+//! The origin of a process: its ancestors in `/proc`, and which of them are guards.
 //!
-//! A program that takes orders over a Unix socket uses it to tell a person's shell from a process that an agent started:
-//! [`Peer::of`] identifies the process that connected, [`Peer::line`] lists its ancestors. A guard is recognised by its
-//! command name. Only a process itself can change that, so that no agent can hide its guard, and an orphan below a guard
-//! is adopted by the guard, so that no agent leaves its guard by a double fork.
+//! A program that takes commands over a Unix socket uses this module to distinguish a person's shell from a process that an agent started.
+//! [`Peer::of`] identifies the process that connected, and [`Peer::line`] lists its ancestors. The command name identifies a guard. A process can
+//! only change its own command name, so an agent can't hide its guard. A guard adopts every orphan below it, so an agent can't leave its guard by a
+//! double fork.
 //!
-//! It can't recognise a process that another one starts on the agent's behalf: a tmux server, `systemd-run`, `at`, or a
-//! shell that the agent controls through `ptrace`.
+//! This module can't recognise a process that another process starts for an agent: a tmux server, `systemd-run`, `at`, or a shell that the agent
+//! controls through `ptrace`.
 
 use crate::ProcessId;
 #[cfg(target_os = "linux")]
@@ -16,18 +16,18 @@ use std::os::fd::BorrowedFd;
 #[cfg(target_os = "linux")]
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-/// The most ancestors that are followed.
+/// The maximum number of ancestors to follow.
 #[cfg(target_os = "linux")]
 const DEEPEST: usize = 1024;
-/// How often the walk begins again after an ancestor ended during it.
+/// The maximum number of walks; a walk starts again if an ancestor ended during it.
 #[cfg(target_os = "linux")]
 const TRIES: u32 = 20;
 
-/// A process in a line of ancestors.
+/// A process in a list of ancestors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ancestor {
-    /// Which process it is.
+    /// The identity of the process.
     pub process: ProcessId,
     /// Its command name.
     pub name: String,
@@ -35,10 +35,10 @@ pub struct Ancestor {
     pub is_guard: bool,
 }
 
-/// Identifies the process with this number now; `None` where there is none.
+/// Returns the identity of the process that has this pid now; `None` if there is no such process.
 ///
 /// # Platform
-/// Linux only; elsewhere always `None`.
+/// Linux only; always `None` on other systems.
 pub fn process(pid: u32) -> Option<ProcessId> {
     #[cfg(target_os = "linux")]
     return proc_fs::stat(pid).map(|stat| stat.id());
@@ -52,11 +52,11 @@ pub fn process(pid: u32) -> Option<ProcessId> {
 /// Lists `process` and its ancestors, nearest first, up to the first process of the pid namespace.
 ///
 /// # Errors
-/// When the line can't be proven: the process is gone, `/proc` belongs to another pid namespace or hides an ancestor, or
-/// there are too many. The text says which.
+/// Fails if the list can't be proven: the process is gone, `/proc` belongs to another pid namespace or hides an ancestor, or there are too many
+/// ancestors. The error text gives the reason.
 ///
 /// # Platform
-/// Linux only; elsewhere always an error.
+/// Linux only; always an error on other systems.
 pub fn line(process: ProcessId) -> io::Result<Vec<Ancestor>> {
     #[cfg(target_os = "linux")]
     return walk(process);
@@ -67,25 +67,25 @@ pub fn line(process: ProcessId) -> io::Result<Vec<Ancestor>> {
     }
 }
 
-/// The process at the other end of a Unix socket: the one that connected.
+/// The process at the other end of a Unix socket: the process that connected.
 #[derive(Debug)]
 pub struct Peer {
     process: ProcessId,
     name: String,
-    /// Keeps its number from being used again. `None` before Linux 6.5.
+    /// Prevents reuse of its pid. `None` before Linux 6.5.
     #[cfg(target_os = "linux")]
     pidfd: Option<OwnedFd>,
 }
 
 impl Peer {
-    /// Identifies the process that connected `socket`. To be called as soon as the connection is accepted.
+    /// Identifies the process that connected to `socket`. Call it as soon as the connection is accepted.
     ///
     /// # Errors
-    /// When that process is gone, or runs in a pid namespace that this process can't see.
+    /// Fails if that process is gone, or runs in a pid namespace that is not visible to this process.
     ///
     /// # Platform
-    /// Linux only; elsewhere always an error. Before Linux 6.5 a peer that ended before this call may be taken for a
-    /// process that got its number since.
+    /// Linux only; always an error on other systems. Before Linux 6.5, if the peer ended before this call, the result can be a newer process with the
+    /// same pid.
     pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         return identify(socket);
@@ -96,20 +96,20 @@ impl Peer {
         }
     }
 
-    /// Returns which process it is.
+    /// Returns the identity of the process.
     pub fn process(&self) -> ProcessId {
         self.process
     }
 
-    /// Returns its command name, which it chose itself.
+    /// Returns its command name. The process itself can change this name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Lists the process and its ancestors as [`line`](line()) does.
+    /// Lists the process and its ancestors, as [`line`](line()) does.
     ///
     /// # Errors
-    /// As [`line`](line()).
+    /// The same as [`line`](line()).
     pub fn line(&self) -> io::Result<Vec<Ancestor>> {
         let line = line(self.process)?;
         #[cfg(target_os = "linux")]
@@ -127,19 +127,21 @@ fn identify(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     let (pidfd, pid) = match sys::peer(socket)? {
         sys::Peer::Pidfd(pidfd) => {
             let pid = pid_of(&pidfd).ok_or_else(|| {
-                io::Error::other("it is gone, or in a pid namespace that can't be seen from here")
+                io::Error::other(
+                    "the process is gone, or in a pid namespace that is not visible here",
+                )
             })?;
             (Some(pidfd), pid)
         }
         sys::Peer::Pid(0) => {
             return Err(io::Error::other(
-                "it is in a pid namespace that can't be seen from here",
+                "the process is in a pid namespace that is not visible here",
             ));
         }
         sys::Peer::Pid(pid) => (None, pid),
     };
     let (stat, name) = proc_fs::named(pid).ok_or_else(|| gone(pid))?;
-    // As long as the descriptor names this number, nobody else has got it.
+    // While the descriptor has this pid, no other process can have it.
     if pidfd.as_ref().is_some_and(|it| pid_of(it) != Some(pid)) {
         return Err(gone(pid));
     }
@@ -150,7 +152,7 @@ fn identify(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     })
 }
 
-/// Reads the number of a process in this pid namespace; `None` once it is reaped, and for one that can't be seen from here.
+/// Reads the pid of a process in this pid namespace. Returns `None` if the process was reaped or is not visible here.
 #[cfg(target_os = "linux")]
 fn pid_of(pidfd: &OwnedFd) -> Option<u32> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
@@ -163,10 +165,10 @@ fn gone(pid: u32) -> io::Error {
     io::Error::other(format!("process {pid} is gone"))
 }
 
-/// Why a walk ended early.
+/// The reason why a walk ended early.
 #[cfg(target_os = "linux")]
 enum Broken {
-    /// A process of the line ended meanwhile.
+    /// A process in the list ended during the walk.
     Changed,
     For(io::Error),
 }
@@ -175,7 +177,7 @@ enum Broken {
 fn walk(process: ProcessId) -> io::Result<Vec<Ancestor>> {
     if !proc_fs::is_ours() {
         return Err(io::Error::other(
-            "/proc is not mounted, or belongs to another pid namespace",
+            "/proc is not mounted or belongs to another pid namespace",
         ));
     }
     for _ in 0..TRIES {
@@ -185,7 +187,9 @@ fn walk(process: ProcessId) -> io::Result<Vec<Ancestor>> {
             Err(Broken::Changed) => {}
         }
     }
-    Err(io::Error::other("its ancestors change all the time"))
+    Err(io::Error::other(
+        "the ancestors of the process change too fast",
+    ))
 }
 
 #[cfg(target_os = "linux")]
@@ -204,10 +208,12 @@ fn walk_once(process: ProcessId) -> Result<Vec<Ancestor>, Broken> {
             return Ok(line);
         }
         if line.len() >= DEEPEST {
-            return Err(Broken::For(io::Error::other("it has too many ancestors")));
+            return Err(Broken::For(io::Error::other(
+                "the process has too many ancestors",
+            )));
         }
         let parent = proc_fs::named(stat.parent);
-        // A process that is still its child was its child when the parent was read: a new process with that number adopts no children.
+        // If a process is still the child, it was the child when the parent was read: a new process with the same pid would not have this child.
         let same = |now: proc_fs::Stat| now.id() == stat.id() && now.parent == stat.parent;
         if !proc_fs::stat(stat.pid).is_some_and(same) {
             return Err(Broken::Changed);

@@ -1,4 +1,4 @@
-//! What to start, and how: the description of an agent before it runs, and what all processes of one attempt have in common.
+//! The description of an agent before it starts, and the settings that all processes of one attempt share.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,22 +9,21 @@ use std::sync::Arc;
 
 use crate::{Containment, Marker, StopPolicy};
 
-/// What the agent finds on its standard input.
+/// The standard input of the agent.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StdinMode {
-    /// Nothing: `/dev/null`.
+    /// Empty: `/dev/null`.
     #[default]
     Null,
     /// A pipe, written through [`Agent::take_stdin`](crate::Agent::take_stdin).
     Piped,
-    /// These bytes and then the end. They are written in the background, so that an agent that never reads them stops
-    /// nobody.
+    /// These bytes and then the end. A background task writes them, so an agent that never reads them blocks nothing.
     Bytes(Vec<u8>),
 }
 
 impl fmt::Debug for StdinMode {
-    /// Tells how many bytes there are, and not what they say.
+    /// Shows the number of bytes, without their content.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StdinMode::Null => f.write_str("Null"),
@@ -34,8 +33,8 @@ impl fmt::Debug for StdinMode {
     }
 }
 
-/// Describes an agent to start. By default it has no standard input, the environment and the working directory of the
-/// host, lines of at most 16 MiB, and [`Containment::Auto`].
+/// The description of an agent to start. By default the agent has no standard input, the environment and the working directory of the host, lines of
+/// at most 16 MiB, and [`Containment::Auto`].
 #[must_use = "nothing is started before `spawn`"]
 pub struct AgentCommand {
     pub(crate) program: OsString,
@@ -53,7 +52,7 @@ pub struct AgentCommand {
 }
 
 impl fmt::Debug for AgentCommand {
-    /// Names the program and the variables; arguments, values and input may hold secrets and are only counted.
+    /// Shows the program and the names of the variables. Arguments, values and input may contain secrets, so only their number is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentCommand")
             .field("program", &self.program)
@@ -67,8 +66,8 @@ impl fmt::Debug for AgentCommand {
 }
 
 impl AgentCommand {
-    /// Names the program. Without a slash it is looked for on the agent's `PATH`; with one, a relative path counts from
-    /// the agent's working directory.
+    /// Creates a description of this program. A name without a slash is searched on the `PATH` of the agent. A relative path with a slash counts from
+    /// the working directory of the agent.
     pub fn new(program: impl Into<OsString>) -> Self {
         AgentCommand {
             program: program.into(),
@@ -110,7 +109,7 @@ impl AgentCommand {
         self
     }
 
-    /// Starts from an empty environment, without what was set before.
+    /// Starts from an empty environment, and drops the variables that were set before.
     pub fn env_clear(mut self) -> Self {
         self.env_clear = true;
         self.env.clear();
@@ -128,49 +127,48 @@ impl AgentCommand {
         self
     }
 
-    /// Sets what the agent finds on its standard input.
+    /// Sets the standard input of the agent.
     pub fn stdin(mut self, stdin: StdinMode) -> Self {
         self.stdin = stdin;
         self
     }
 
-    /// Marks the tree, so that it is found when guard and host are gone. Without a marker nothing can be swept.
+    /// Marks the process tree, so that a sweep finds it after guard and host ended. Without a marker nothing can be swept.
     pub fn marker(mut self, marker: Marker) -> Self {
         self.marker = Some(marker);
         self
     }
 
-    /// Has the guard hold a descriptor until the tree is gone, for example that of a lock; the agent never gets it. At
-    /// most 16. Without a guard it is held until the [`Agent`](crate::Agent) is dropped.
+    /// Makes the guard hold a descriptor, for example of a lock, until the process tree is gone. The agent never gets the descriptor. At most 16.
+    /// Without a guard, the host holds it until the [`Agent`](crate::Agent) is dropped.
     pub fn hold(mut self, descriptor: OwnedFd) -> Self {
         self.hold.push(descriptor);
         self
     }
 
-    /// Names the file (created with mode 0600) to which the guard adds what it found after the death of the host.
+    /// Sets the file (created with mode 0600) to which the guard appends its report after the death of the host.
     /// [`SweepReport::read`](crate::sweep::SweepReport::read) reads it.
     ///
-    /// Nobody is left to hear that it can't be written then, so [`spawn`](Self::spawn) refuses a path where it can't:
-    /// its directory must be there. A relative path counts from the working directory of the host. Without a guard
-    /// nothing is added.
+    /// A write error could not be reported at that time, so [`spawn`](Self::spawn) rejects a path that can't be written: its directory must exist. A
+    /// relative path counts from the working directory of the host. Without a guard, nothing is appended.
     pub fn survivors_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.survivors_file = Some(path.into());
         self
     }
 
-    /// Sets the longest line that comes out whole, in bytes (default 16 MiB).
+    /// Sets the maximum length of a line that comes out whole, in bytes (default 16 MiB).
     pub fn max_line(mut self, bytes: usize) -> Self {
         self.max_line = bytes;
         self
     }
 
-    /// Sets who owns the tree.
+    /// Sets the containment of the process tree.
     pub fn containment(mut self, containment: Containment) -> Self {
         self.containment = containment;
         self
     }
 
-    /// Stops by `killpg` only, as a program without this crate would: the control that shows what the rest is for.
+    /// Stops by `killpg` only, as a program without this crate would: the control experiment of the tests.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
     pub fn group_only(mut self) -> Self {
@@ -180,30 +178,30 @@ impl AgentCommand {
     }
 }
 
-/// What the agent, the gates and the check of one attempt share: where they work, what they carry, and how they are stopped.
+/// The settings that the agent, the required checks and the check of one attempt share: working directory, environment, marker, and the times of a
+/// stop.
 ///
-/// Its `Debug` shows the names of variables only: the values may be secret.
+/// Its `Debug` only shows the names of variables: the values may be secret.
 #[derive(Clone)]
 pub struct Context {
     /// The working directory.
     pub cwd: PathBuf,
-    /// Variables on top of the host's environment.
+    /// Variables in addition to the environment of the host.
     pub env: Vec<(OsString, OsString)>,
-    /// The mark by which a sweep finds the processes.
+    /// The marker by which a sweep finds the processes.
     pub marker: Option<Marker>,
-    /// A descriptor that each guard holds until its tree is gone, for example that of a lock.
+    /// A descriptor that each guard holds until its process tree is gone, for example of a lock.
     pub hold: Option<Arc<OwnedFd>>,
-    /// A directory for files that live as long as the attempt, such as a prompt; made with mode 0700 when it is needed.
+    /// A directory for files that live as long as the attempt, such as a prompt; created with mode 0700 when it is needed.
     pub scratch: PathBuf,
-    /// The file to which a guard adds what it found after the death of the host, in a directory that is there; see
-    /// [`AgentCommand::survivors_file`].
+    /// The file to which a guard appends its report after the death of the host, in an existing directory; see [`AgentCommand::survivors_file`].
     pub survivors_file: Option<PathBuf>,
     /// The stages of a stop and their times.
     pub stop: StopPolicy,
 }
 
 impl Context {
-    /// Makes a context with nothing but a working directory, a directory for files that live as long as the attempt, and the usual stages of a stop.
+    /// Creates a context with only a working directory, a directory for files that live as long as the attempt, and the default stages of a stop.
     pub fn new(cwd: impl Into<PathBuf>, scratch: impl Into<PathBuf>) -> Self {
         Self {
             cwd: cwd.into(),
@@ -233,10 +231,10 @@ impl fmt::Debug for Context {
 }
 
 impl AgentCommand {
-    /// Puts the command into a context: working directory, environment, marker, held descriptor and survivors file.
+    /// Applies a context to the command: working directory, environment, marker, held descriptor and survivors file.
     ///
     /// # Errors
-    /// When the held descriptor can't be duplicated because there are too many open.
+    /// Fails if the held descriptor can't be duplicated because too many are open.
     pub fn context(mut self, context: &Context) -> std::io::Result<Self> {
         self = self.current_dir(&context.cwd);
         for (name, value) in &context.env {

@@ -1,21 +1,22 @@
-//! Programs that must not start another process: the kernel kills one that tries.
+//! Programs that must not start another process: the kernel kills a program that tries.
 //!
-//! A program that starts nothing needs no guard: its end is the end of all of it. That is cheaper by a whole process, where a program is run often.
-//! Use it for a program that only reads, and run it again under a guard if [`was_broken`]: a kill may come between two writes.
+//! A program that starts no process needs no guard, because no other process can outlive it. This saves one process for each start of a program that
+//! runs often. Use it for a program that only reads. If [`was_broken`] returns true, run the program again under a guard: the kernel may have killed
+//! it between two writes.
 
 use std::io;
 use std::process::{Command, ExitStatus};
 
-/// Lets the kernel kill the program of `command` with SIGSYS as soon as it starts another process. Threads are allowed.
+/// Makes the kernel kill the program of `command` with SIGSYS as soon as it starts another process. Threads are allowed.
 ///
-/// The rule is a seccomp filter. It holds for whatever the program executes in its own place too, and it can't be taken off.
-/// The program also gets no new privileges: a setuid program runs as its caller.
+/// The rule is a seccomp filter. It also applies to every program that this program executes in its place, and it can't be removed. The program also
+/// gets no new privileges: a setuid program runs as its caller.
 ///
 /// # Errors
-/// When this system has no such filters. If only the kernel refuses them, `spawn` fails.
+/// Fails if this system has no such filters. If only the kernel refuses them, `spawn` fails.
 ///
 /// # Platform
-/// Linux on x86-64 and aarch64; elsewhere always an error.
+/// Linux on x86-64 and aarch64; always an error on other systems.
 ///
 /// # Examples
 /// ```
@@ -71,7 +72,7 @@ mod filter {
     use std::collections::BTreeMap;
     use std::sync::OnceLock;
 
-    /// The filters that are set one after the other; the strictest answer of them counts.
+    /// The filters, set one after the other; the kernel uses the strictest result.
     static FILTERS: OnceLock<Option<[BpfProgram; 2]>> = OnceLock::new();
 
     pub(super) fn set(command: &mut Command) -> io::Result<()> {
@@ -99,7 +100,7 @@ mod filter {
             BTreeMap::from([(libc::SYS_clone, vec![SeccompRule::new(vec![no_thread])?])]);
         #[cfg(target_arch = "x86_64")]
         starts.extend([(libc::SYS_fork, vec![]), (libc::SYS_vfork, vec![])]);
-        // Its flags are in memory, where no filter can read them. The C library then takes `clone`, as it does on an old kernel.
+        // The flags of `clone3` are in memory, where no filter can read them. On this error the C library calls `clone`, as on an old kernel.
         let unreadable = BTreeMap::from([(libc::SYS_clone3, vec![])]);
         Ok([
             filter(

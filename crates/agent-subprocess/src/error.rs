@@ -1,10 +1,10 @@
-//! Why an agent could not be started or reached.
+//! The reasons why an agent could not be started or reached.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// Says why an agent could not be started or reached, and what to do about it.
+/// The reason why an agent could not be started or reached, with the fix.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(#[from] Kind);
@@ -13,34 +13,32 @@ pub struct Error(#[from] Kind);
 pub(crate) enum Kind {
     #[error("`{program}` was not found on PATH: install it, or name it by its full path")]
     NotOnPath { program: String },
-    #[error("`{program}` does not exist: check the path, which counts from {directory}")]
+    #[error("`{program}` does not exist: check the path (relative to {directory})")]
     NoSuchFile { program: String, directory: PathBuf },
     #[error(
-        "`{program}` is there, but the interpreter in its first line is not: install that, or correct the line"
+        "`{program}` exists, but the interpreter in its first line does not: install the interpreter, or correct the line"
     )]
     NoInterpreter { program: String },
     #[error(
-        "`{program}` is there, but the loader that it asks for is not: install the build for this system's C library"
+        "`{program}` exists, but its loader does not: install the build for this system's C library"
     )]
     NoLoader { program: String },
     #[error(
-        "`{program}` is no program for this system: install the build for this processor, or give a script a first line such as #!/bin/sh"
+        "`{program}` is not a program for this system: install the build for this processor, or give a script a first line such as #!/bin/sh"
     )]
     WrongFormat { program: String },
     #[error(
-        "`{program}` may not be executed: make it executable, and look at the permissions of its folders"
+        "`{program}` is not executable: make it executable, and check the permissions of its directories"
     )]
     PermissionDenied { program: String },
-    #[error(
-        "the working directory {path} cannot be entered: {source}; create it, or choose another"
-    )]
+    #[error("cannot enter the working directory {path}: {source}; create it, or choose another")]
     BadDirectory { path: PathBuf, source: io::Error },
     #[error(
-        "the survivors file {path} cannot be written: {source}; name a file in a directory that is there and may be written"
+        "cannot write the survivors file {path}: {source}; choose a file in a writable directory that exists"
     )]
     BadSurvivorsFile { path: PathBuf, source: io::Error },
     #[error(
-        "arguments and environment of `{program}` are too long for the system: pass large input on standard input"
+        "the arguments and the environment of `{program}` are too long for the system: pass large input on standard input"
     )]
     TooLong { program: String },
     #[error(
@@ -54,36 +52,36 @@ pub(crate) enum Kind {
     #[error("`{program}` could not be started: {source}")]
     Spawn { program: String, source: io::Error },
     #[error(
-        "this program cannot be its own guard: call `run_if_guard` first in main, before any thread is started (within `#[tokio::main]` is too late), or name a `guard_program`"
+        "this program cannot be its own guard: call `run_if_guard` first in main, before any thread starts (within `#[tokio::main]` is too late), or name a `guard_program`"
     )]
     NoGuard,
     #[error(
-        "the guard {path} could not be started: {source}; check that it is there and may be executed"
+        "the guard {path} could not be started: {source}; check that it exists and is executable"
     )]
     #[cfg(target_os = "linux")]
     GuardSpawn { path: PathBuf, source: io::Error },
     #[error(
-        "the guard {path} {what}: check that it calls `run_if_guard` first in main and is of this version"
+        "the guard {path} {what}: check that it calls `run_if_guard` first in main and has the same version as this library"
     )]
     #[cfg(target_os = "linux")]
     Guard { path: PathBuf, what: String },
     #[error("the guard {path} cannot work here: {reason}")]
     #[cfg(target_os = "linux")]
     GuardRefused { path: PathBuf, reason: String },
-    #[error("no pipe or socket could be made: {source}; raise the limit of open files (ulimit -n)")]
+    #[error("cannot create a pipe or socket: {source}; raise the limit of open files (ulimit -n)")]
     Pipe { source: io::Error },
-    #[error("the marker would not work: {reason}")]
+    #[error("invalid marker: {reason}")]
     Marker { reason: &'static str },
-    #[error("{what} cannot hold a NUL byte: remove it")]
+    #[error("a NUL byte is not allowed in {what}: remove it")]
     Nul { what: &'static str },
-    #[error("at most {limit} descriptors can be held: hold fewer")]
+    #[error("at most {limit} descriptors can be held: pass fewer")]
     TooManyHeld { limit: usize },
-    #[error("process {pid} cannot be reached: {source}; stop it")]
+    #[error("cannot reach process {pid}: {source}; stop it")]
     Unreachable { pid: u32, source: io::Error },
 }
 
 impl Error {
-    /// Tells whether the program was not found, or what runs it: the interpreter of a script, the loader of a binary.
+    /// Returns whether the program was not found, or the interpreter of a script, or the loader of a binary.
     pub fn is_not_found(&self) -> bool {
         matches!(
             self.0,
@@ -94,17 +92,17 @@ impl Error {
         )
     }
 
-    /// Tells whether the program may not be executed.
+    /// Returns whether the program is not executable.
     pub fn is_permission_denied(&self) -> bool {
         matches!(self.0, Kind::PermissionDenied { .. })
     }
 
-    /// Tells whether the program is built for another processor or system, or is a script that does not say by what it is run.
+    /// Returns whether the program is built for another processor or system, or is a script without an interpreter in its first line.
     pub fn is_wrong_format(&self) -> bool {
         matches!(self.0, Kind::WrongFormat { .. })
     }
 
-    /// Tells whether this process or the system has too many files open.
+    /// Returns whether this process or the system has too many files open.
     pub fn is_out_of_descriptors(&self) -> bool {
         match &self.0 {
             Kind::NoDescriptors { .. } => true,
@@ -113,23 +111,22 @@ impl Error {
         }
     }
 
-    /// Tells whether the working directory does not exist or cannot be entered.
+    /// Returns whether the working directory does not exist or cannot be entered.
     pub fn is_bad_directory(&self) -> bool {
         matches!(self.0, Kind::BadDirectory { .. })
     }
 
-    /// Tells whether the file that was named by [`survivors_file`](crate::AgentCommand::survivors_file) cannot be
-    /// written.
+    /// Returns whether the file of [`survivors_file`](crate::AgentCommand::survivors_file) cannot be written.
     pub fn is_bad_survivors_file(&self) -> bool {
         matches!(self.0, Kind::BadSurvivorsFile { .. })
     }
 
-    /// Tells whether arguments and environment together were too long for the system.
+    /// Returns whether the arguments and the environment together were too long for the system.
     pub fn is_argument_list_too_long(&self) -> bool {
         matches!(self.0, Kind::TooLong { .. })
     }
 
-    /// Tells whether a guard was asked for or needed, and none could be had.
+    /// Returns whether the containment needed a guard, and no guard could be started.
     pub fn is_guard(&self) -> bool {
         match self.0 {
             Kind::NoGuard => true,
@@ -139,7 +136,7 @@ impl Error {
         }
     }
 
-    /// `file` is what there is of that name, if anything is.
+    /// Explains why a spawn failed. `file` is the file with the name of the program, if there is one.
     pub(crate) fn spawn(
         program: &OsStr,
         directory: &Path,
@@ -148,7 +145,7 @@ impl Error {
         source: io::Error,
     ) -> Error {
         let path = directory.to_owned();
-        // A failed spawn says "not found" and "denied" for the directory as well as for the program.
+        // A failed spawn reports "not found" and "denied" for the directory as well as for the program.
         let is_denied = source.raw_os_error() == Some(libc::EACCES)
             && rustix::fs::access(directory, rustix::fs::Access::EXEC_OK).is_err();
         if in_directory || is_denied || !directory.is_dir() {
@@ -179,7 +176,7 @@ pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Tells whether a file is no script: then what it asks for is a loader.
+/// Returns whether a file is not a script: then the missing file is its loader.
 fn is_binary(file: &Path) -> bool {
     let mut start = [0; 2];
     let read = std::fs::File::open(file).and_then(|mut file| file.read_exact(&mut start));

@@ -1,5 +1,5 @@
-//! The fallback where there is no guard: a process group, a walk of the descendants before the kill, and a sweep by
-//! marker after it. A process that left the group, lost its parents and cleared its environment escapes.
+//! The fallback without a guard: a process group, a walk of the descendants before the kill, and a sweep by marker after it. A process escapes if it
+//! left the group, lost its parents and cleared its environment.
 
 use crate::keeper::{Keeper, Orders, Progress};
 use crate::wire::{Aftermath, Order, Whom};
@@ -13,12 +13,12 @@ use tokio::process::{Child, Command};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::spawn_blocking;
 
-/// Orders that may wait; a stop needs two.
+/// The maximum number of waiting orders; a stop needs two.
 const ORDERS: usize = 16;
-/// How often it is looked whether everybody is gone.
+/// The interval between two checks whether all processes are gone.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Spawns the agent into a process group of its own. `command` has its streams, arguments and environment.
+/// Spawns the agent in a process group of its own. `command` already has its streams, arguments and environment.
 pub(crate) fn start(
     mut command: Command,
     marker: Option<Marker>,
@@ -49,14 +49,14 @@ pub(crate) fn start(
     })
 }
 
-/// The main process, as the task that reaps it has it. Dropped with the runtime, it ends the group.
+/// The main process, owned by the task that reaps it. When the runtime drops it, it ends the group.
 struct Hold {
     child: Child,
     group: Group,
 }
 
 impl Hold {
-    /// Waits for the end of the main process. Its pid is its own until then, and nobody signals while it is reaped.
+    /// Waits for the end of the main process. Its pid can't be reused until then, and no signal is sent while it is reaped.
     async fn reaped(&mut self) -> Exit {
         let wait = self.child.wait();
         tokio::pin!(wait);
@@ -75,7 +75,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.group.kill();
-        // Whoever reaps it now does not tell.
+        // The reaper after this point does not report, so assume that the pid is free.
         *self.group.lock() = Number::Free;
     }
 }
@@ -86,7 +86,7 @@ async fn keep(
     progress: watch::Sender<Progress>,
 ) {
     let mut met = BTreeMap::new();
-    // A list follows the order to note, and one look is enough for both.
+    // A list follows the order to record, and one search is enough for both.
     let mut noting = false;
     let exited = |exit: Exit| progress.send_modify(|now| now.exit = Some(exit));
     let group = hold.group.clone();
@@ -101,7 +101,7 @@ async fn keep(
         };
         let work = group.clone();
         match order {
-            // The handle was dropped, and that killed the group.
+            // The handle was dropped, which killed the group.
             None => {
                 return if alive {
                     exited(hold.reaped().await)
@@ -143,13 +143,13 @@ async fn keep(
                 let met = std::mem::take(&mut met);
                 let (hurry, hurried) = watch::channel(Instant::now() + times.0);
                 let mut end = spawn_blocking(move || work.end(times, &hurried, met));
-                // Reaping goes on meanwhile: an unreaped main process keeps its group alive.
+                // Continue to reap: an unreaped main process keeps its group alive.
                 let ended = loop {
                     let alive = progress.borrow().exit.is_none();
                     tokio::select! {
                         ended = &mut end => break ended,
                         exit = hold.reaped(), if alive => exited(exit),
-                        // Whoever loses patience stops it again.
+                        // Another stop can make the end earlier.
                         Some(order) = orders.recv() => if let Order::Stop { grace, .. } = order {
                             let at = Instant::now() + Duration::from_millis(grace);
                             hurry.send_modify(|kill| *kill = at.min(*kill));
@@ -174,14 +174,14 @@ fn named((process, name): (ProcessId, String)) -> ProcessName {
     }
 }
 
-/// What the pid of the main process stands for.
+/// The owner of the pid of the main process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
-    /// The main process, dead or alive, and its group: it can't be somebody else's.
+    /// The main process, alive or dead, and its group: no other process can have the pid.
     Main,
-    /// Its group, which goes on without it. Only when that is gone, too, a stranger may get the pid.
+    /// The group only: the main process is gone. Another process can get the pid only when the group is gone too.
     Group,
-    /// Nobody, or a stranger.
+    /// No process of this agent; possibly another process.
     Free,
 }
 
@@ -194,7 +194,7 @@ pub(crate) struct Group {
         expect(dead_code, reason = "only Linux is swept")
     )]
     marker: Option<Marker>,
-    /// The control of the tests: nothing but `killpg`.
+    /// A stop uses only `killpg`: the control experiment of the tests.
     #[cfg_attr(
         not(target_os = "linux"),
         expect(dead_code, reason = "there is only the group")
@@ -215,16 +215,16 @@ impl Group {
         }
     }
 
-    /// Kills the group at once, if it is still that of the main process.
+    /// Kills the group immediately, if it still belongs to the main process.
     pub(crate) fn kill(&self) {
-        // Held until the signal is out: else the main process may be reaped in between.
+        // Hold the lock until the signal is sent: otherwise the main process could be reaped in between.
         let number = self.lock();
         if self.is_group(*number) {
             self.signal_group(Signal::KILL);
         }
     }
 
-    /// Tells whether a group of that number is ours: a stranger's would have had, and most likely has, a leader of that pid.
+    /// Returns whether the group with that number is ours. The group of another program had a leader with that pid, and most likely still has it.
     fn is_group(&self, number: Number) -> bool {
         match number {
             Number::Main => true,
@@ -246,7 +246,7 @@ impl Group {
         i32::try_from(self.main).ok().and_then(Pid::from_raw)
     }
 
-    /// Everybody alive who is in the group, below the main process, or carries the marker.
+    /// Returns the living processes that are in the group, are below the main process, or have the marker.
     #[cfg(target_os = "linux")]
     fn members(&self) -> Members {
         use crate::{proc_fs, sweep};
@@ -281,7 +281,7 @@ impl Group {
         self.unlisted()
     }
 
-    /// Where nobody can be listed, only the group is known, and of it only whether it is there.
+    /// Returns the group as one entry if it exists: here its processes can't be listed.
     fn unlisted(&self) -> Members {
         let there = self.is_group(*self.lock())
             && self
@@ -297,14 +297,14 @@ impl Group {
             .collect()
     }
 
-    /// Looks for all members and signals them.
+    /// Finds all members and signals them.
     fn signal_all(&self, signal: Signal) -> Members {
         let members = self.members();
         self.signal_members(&members, signal);
         members
     }
 
-    /// Signals members, each checked to be the one that was found, and the group while it belongs to the main process.
+    /// Signals members, after a check of the identity of each, and the group while it belongs to the main process.
     fn signal_members(&self, members: &Members, signal: Signal) {
         let number = self.lock();
         if *number == Number::Main || !members.is_empty() && !self.can_list() {
@@ -317,7 +317,7 @@ impl Group {
         }
     }
 
-    /// Whether the members are found one by one, and so are signalled one by one when the main process is gone.
+    /// Returns whether the members can be listed and signalled one by one.
     fn can_list(&self) -> bool {
         #[cfg(target_os = "linux")]
         return !self.group_only && crate::proc_fs::is_ours();
@@ -325,8 +325,8 @@ impl Group {
         false
     }
 
-    /// Returns all members that are found now, and those who were met before and are alive, with what is below them: a process that lost its parents is not
-    /// found again by a walk.
+    /// Returns all members that are found now, the earlier members that are still alive, and the descendants of both. A walk does not find a process
+    /// again that lost its parents.
     #[cfg(target_os = "linux")]
     fn living(&self, met: &Members) -> Members {
         use crate::proc_fs;
@@ -350,7 +350,7 @@ impl Group {
         self.members()
     }
 
-    /// Ends all members: SIGTERM, then SIGKILL round by round, from `kill` on. Blocks for at most about both times.
+    /// Ends all members: SIGTERM, then SIGKILL in rounds from `kill` on. Blocks for at most about the sum of both times.
     fn end(
         &self,
         (grace, rounds): (Duration, Duration),
@@ -373,7 +373,7 @@ impl Group {
         }
         let killed = !alive.is_empty();
         let over = *kill.borrow() + rounds;
-        // At least once: to look may have taken all the time that there was.
+        // Kill at least once: the search may have taken all of the time.
         while !alive.is_empty() {
             self.signal_members(&alive, Signal::KILL);
             met.extend(std::mem::take(&mut alive));
@@ -398,7 +398,7 @@ impl Group {
     }
 }
 
-/// Waits a moment on a thread for blocking work.
+/// Blocks the thread for one interval.
 fn pause() {
     let time = rustix::event::Timespec {
         tv_sec: 0,

@@ -1,4 +1,4 @@
-//! The host's side of a guard: starting it, telling it what to spawn, and hearing what becomes of the tree.
+//! The host's side of a guard: starts it, sends it the spec to spawn, and receives reports about the process tree.
 
 use crate::error::{Error, Kind};
 use crate::guard::adopt::{self, Lost};
@@ -21,16 +21,17 @@ use tokio::process::Child;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-/// A guard may be hit by a Ctrl-C of the terminal in its first millisecond; nothing was spawned yet, so it is tried again.
+/// The maximum number of starts: a Ctrl-C of the terminal can kill a guard in its first millisecond. It has spawned nothing by then, so the host
+/// tries again.
 const TRIES: u32 = 3;
-/// What a guard may take to say hello, and then to spawn (a program on a slow disk).
+/// The time for a guard to send its hello, and then to spawn (a program can be on a slow disk).
 const ANSWER: Duration = Duration::from_secs(30);
-/// What can be sent to a guard before it reads, in bytes: less than the buffer of a socket.
+/// The maximum number of bytes to send before the guard reads: less than the buffer of a socket.
 const EARLY: usize = 32 << 10;
 
-/// Why there is no tree.
+/// The reason why there is no process tree.
 pub(crate) enum Failure {
-    /// The guard runs where it cannot do its work, for this reason.
+    /// The guard cannot work in its environment, for this reason.
     Refused(String),
     NotSpawned {
         source: io::Error,
@@ -46,7 +47,7 @@ impl Failure {
     }
 }
 
-/// Starts a guard and has it spawn the agent.
+/// Starts a guard and makes it spawn the agent.
 pub(crate) async fn start(
     path: &Path,
     spec: &Spec,
@@ -55,7 +56,7 @@ pub(crate) async fn start(
 ) -> Result<Keeper, Failure> {
     let failed = |what: String| Failure::of_guard(path, what);
     let spec = frame(spec);
-    // What is small is there when the guard is ready for it, and saves waiting for each other once.
+    // Send a small spec early, so that it is there when the guard is ready. This saves one round trip.
     let (early, late) = if spec.len() <= EARLY {
         (Some(&*spec), None)
     } else {
@@ -67,7 +68,7 @@ pub(crate) async fn start(
             Some(spec) => tell(&line.socket, spec, descriptors).await,
             None => Ok(()),
         };
-        // A guard that could not take everything may still have said why.
+        // A guard that did not receive the whole spec may still have sent the reason.
         line.next().await.and_then(|notice| told.map(|()| notice))
     });
     let main = match asked.await {
@@ -82,11 +83,11 @@ pub(crate) async fn start(
                 in_directory,
             });
         }
-        Ok(Ok(_)) => return Err(failed("ended before it spawned anything".to_owned())),
-        Ok(Err(error)) => return Err(failed(format!("did not take its order ({error})"))),
+        Ok(Ok(_)) => return Err(failed("ended before it spawned the agent".to_owned())),
+        Ok(Err(error)) => return Err(failed(format!("did not receive its spec ({error})"))),
         Err(_) => {
             return Err(failed(format!(
-                "spawned nothing within {} s",
+                "spawned no agent within {} s",
                 ANSWER.as_secs()
             )));
         }
@@ -113,7 +114,7 @@ pub(crate) async fn start(
     Ok(keeper)
 }
 
-/// A guard that has said hello.
+/// A guard that has sent its hello.
 struct Line {
     child: Child,
     socket: UnixStream,
@@ -126,13 +127,13 @@ impl Line {
         next(&self.socket, &mut self.inbox).await
     }
 
-    /// Leaves no zombie of a guard that ends by itself.
+    /// Reaps a guard that ends by itself, so that it leaves no zombie.
     async fn reap(&mut self) {
         let _reaped_or_late = timeout(times::GUARD_EXIT, self.child.wait()).await;
     }
 }
 
-/// Starts guards until one says hello. Each is told early what to spawn, if that fits into its socket.
+/// Starts guards until one sends its hello. Sends the spec early to each, if the spec fits into the socket.
 async fn greet(
     path: &Path,
     marker: Option<&Marker>,
@@ -152,7 +153,7 @@ async fn greet(
         };
         let hello = timeout(ANSWER, async {
             if let Some(spec) = spec {
-                // A guard that is gone already says no hello either.
+                // If the guard is already gone, its hello is missing too.
                 let _told_or_gone = tell(&line.socket, spec, descriptors).await;
             }
             line.next().await
@@ -160,7 +161,7 @@ async fn greet(
         match hello.await {
             Ok(Ok(Some(Notice::Hello { version, .. }))) if version != VERSION => {
                 return Err(failed(format!(
-                    "speaks version {version} of the messages instead of {VERSION}"
+                    "uses protocol version {version} instead of {VERSION}"
                 )));
             }
             Ok(Ok(Some(Notice::Hello {
@@ -174,10 +175,10 @@ async fn greet(
                 line.guard.start_time = start_time;
                 return Ok(line);
             }
-            Ok(Ok(Some(_))) => return Err(failed("said something else than hello".to_owned())),
+            Ok(Ok(Some(_))) => return Err(failed("sent no hello".to_owned())),
             Ok(_) => line.reap().await,
             Err(_) => {
-                // It was asked to end by the closing of its socket, but it may be a program that never reads.
+                // The closing of its socket ends a guard, but this can be a program that never reads.
                 let _gone = line.child.start_kill();
                 return Err(failed(format!(
                     "did not answer within {} s",
@@ -189,8 +190,7 @@ async fn greet(
     Err(failed(format!("ended {TRIES} times before it answered")))
 }
 
-/// Starts the guard the cheap way: without `pre_exec`, the standard library takes `posix_spawn`, whose cost does not
-/// grow with the memory of the host.
+/// Starts the guard without `pre_exec`. Then the standard library uses `posix_spawn`, whose cost does not grow with the memory of the host.
 fn spawn_guard(path: &Path, marker: Option<&Marker>) -> Result<(Child, UnixStream), Error> {
     let no_socket = |source| Error::from(Kind::Pipe { source });
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(no_socket)?;
@@ -245,7 +245,7 @@ async fn tell(
     Ok(())
 }
 
-/// Returns the next notice; `None` at the end. Cancel safe: what was read stays in the inbox.
+/// Returns the next message of the guard; `None` at the end. Cancel safe: the inbox keeps the bytes that were read.
 async fn next(socket: &UnixStream, inbox: &mut Inbox) -> io::Result<Option<Notice>> {
     let mut bytes = [0; 8192];
     loop {
@@ -262,7 +262,7 @@ async fn next(socket: &UnixStream, inbox: &mut Inbox) -> io::Result<Option<Notic
     }
 }
 
-/// Follows one guard to its end, reaps it, and sweeps by the marker as soon as it is gone without a last word.
+/// Follows one guard to its end and reaps it. If the guard ended without a last message, sweeps by the marker.
 async fn watch_guard(
     mut child: Child,
     lost: Lost,
@@ -296,7 +296,7 @@ async fn watch_guard(
         () = give_up.notified() => {}
     }
     let orderly = last_word.is_some();
-    // The guard's own end comes before the news of it: the descriptors that it holds are closed then.
+    // Wait for the end of the guard before publishing its result, so that the descriptors that it held are closed by then.
     if !orderly || timeout(times::GUARD_EXIT, child.wait()).await.is_err() {
         let _gone = child.start_kill();
         let _reaped = timeout(times::GUARD_EXIT, child.wait()).await;
@@ -310,7 +310,7 @@ async fn watch_guard(
         None => sweep_for(lost, marker).await,
     };
     progress.send_modify(|now| {
-        // A survivor has no exit; whoever waits for the lost one must not wait for ever.
+        // A survivor has no exit status. A caller that waits for the exit of a lost agent must not wait forever.
         if aftermath.guard_lost {
             now.exit.get_or_insert(Exit::UNKNOWN);
         }

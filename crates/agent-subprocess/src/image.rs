@@ -1,14 +1,14 @@
-//! What the agent becomes: its arguments, its environment, and the files that its program may be.
+//! The program of an agent: the files to try, its arguments and its environment.
 
 use crate::wire::Spec;
 use std::collections::BTreeMap;
 use std::ffi::{CString, NulError, OsString};
 use std::os::unix::ffi::OsStringExt as _;
 
-/// Where a program is looked for if the environment has no `PATH`, as in the C library.
+/// The search path if the environment has no `PATH`, as in the C library.
 const PATH: &str = "/bin:/usr/bin";
 
-/// All that `execve` needs, made before the fork.
+/// The parameters of `execve`, prepared before the fork.
 pub(crate) struct Image {
     /// The files to try, in order.
     pub(crate) files: Vec<CString>,
@@ -45,9 +45,9 @@ impl Image {
     }
 }
 
-/// The files that a program may be: itself if its name has a slash, else one in each folder of `path`.
+/// Lists the files that a program name can mean: the name itself if it has a slash, otherwise one file in each directory of `path`.
 pub(crate) fn files(program: &[u8], path: Option<&[u8]>) -> Vec<Vec<u8>> {
-    // No name at all would be that of each folder.
+    // An empty name would mean each directory itself.
     if program.contains(&b'/') || program.is_empty() {
         return vec![program.to_owned()];
     }

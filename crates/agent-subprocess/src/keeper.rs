@@ -1,4 +1,4 @@
-//! The host's hold on a tree, whoever keeps it: orders go out, progress comes in.
+//! The host's handle of a process tree, for both kinds of containment: it sends orders and receives progress.
 
 use crate::group::Group;
 use crate::wire::{Aftermath, Order, Whom};
@@ -8,28 +8,28 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
 
-/// Who owns the tree of an agent.
+/// The method that holds the process tree of an agent together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Containment {
-    /// A guard where there can be one, else the process group.
+    /// A guard if one is available, otherwise the process group.
     #[default]
     Auto,
-    /// A guard, or the spawn fails.
+    /// A guard; without one the spawn fails.
     Guard,
-    /// A process group of its own, a walk of the descendants and a sweep by marker: what has left the group, lost its
-    /// parent and its environment escapes, and so does everything when the host is killed.
+    /// A process group, a walk of the descendants and a sweep by marker. A process escapes if it left the group, lost its parent and cleared its
+    /// environment. All processes escape if the host is killed.
     Group,
 }
 
-/// What is known about a tree so far.
+/// The known facts about a process tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
-    /// How the main process ended.
+    /// The exit of the main process.
     pub(crate) exit: Option<Exit>,
-    /// The latest list that was asked for, with its number.
+    /// The latest requested list of processes, with its sequence number.
     pub(crate) listed: (u64, Vec<ProcessName>),
-    /// What came of the tree once it has ended, by itself or by order.
+    /// The result of the process tree, once the tree has ended by itself or by an order.
     pub(crate) aftermath: Option<Aftermath>,
 }
 
@@ -46,14 +46,14 @@ pub(crate) enum Orders {
     },
 }
 
-/// The host's hold on one agent. Dropping it ends the tree: a guard sees its socket close and does that by itself;
-/// without one, the process group is killed at once.
+/// The host's handle of one agent. Dropping it ends the process tree: a guard sees its socket close and ends the tree by itself; without a guard, the
+/// process group is killed immediately.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     pub(crate) main: u32,
     pub(crate) orders: Orders,
     pub(crate) progress: watch::Receiver<Progress>,
-    /// Makes the task behind it give up on a guard that does not answer: kill it and sweep.
+    /// Makes the background task give up on a guard that does not answer: the task kills the guard and sweeps.
     pub(crate) give_up: Arc<Notify>,
     pub(crate) marker: Option<Marker>,
 }
@@ -67,7 +67,7 @@ impl Keeper {
         }
     }
 
-    /// Lets a guard go on that was stopped: it would not hear of a stop.
+    /// Continues a guard that was stopped by SIGSTOP: otherwise it would not receive a stop.
     pub(crate) fn wake(&self) {
         #[cfg(target_os = "linux")]
         if let Some(guard) = self.guard() {
@@ -87,7 +87,7 @@ impl Keeper {
         self.progress.borrow().exit
     }
 
-    /// Hands out an order without waiting; orders are small, and a socket that is full of them belongs to a dead guard.
+    /// Sends an order without waiting. Orders are small; a socket that is full of them belongs to a dead guard.
     pub(crate) fn order(&self, order: Order) -> io::Result<()> {
         match &self.orders {
             #[cfg(target_os = "linux")]
@@ -104,7 +104,7 @@ impl Keeper {
     }
 
     pub(crate) fn signal(&self, signal: Signal, whom: Whom) -> io::Result<()> {
-        // The group of a main process that was reaped may be somebody else's by now.
+        // If the main process was reaped, another process may have its group by now.
         if whom == Whom::Group && self.exit().is_some() {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl Keeper {
         })
     }
 
-    /// Waits for the list with this number, or for the end.
+    /// Waits for the list with this sequence number, or for the end of the process tree.
     pub(crate) async fn listed(&self, sequence: u64) -> Vec<ProcessName> {
         let mut progress = self.progress.clone();
         let came = progress
@@ -129,14 +129,14 @@ impl Keeper {
         )
     }
 
-    /// Returns whether a guard has proven that the tree is over.
+    /// Returns whether a guard has proven that the process tree is empty.
     pub(crate) fn is_proven_over(&self) -> bool {
         let progress = self.progress.borrow();
         let heard = progress.aftermath.as_ref();
         self.guard().is_some() && heard.is_some_and(|it| !it.guard_lost)
     }
 
-    /// Looks for leftovers by the marker, when nobody else answers.
+    /// Searches leftovers by the marker, if the guard does not answer.
     pub(crate) async fn marked(&self) -> Vec<ProcessName> {
         let (main, Some(marker)) = (self.main, self.marker.clone()) else {
             return Vec::new();
@@ -159,7 +159,7 @@ impl Drop for Keeper {
         self.wake();
         match &self.orders {
             #[cfg(target_os = "linux")]
-            // Only our direction: the task behind still reads the last words and reaps the guard.
+            // Close only our direction: the background task still reads the last messages and reaps the guard.
             Orders::Guard { socket, .. } => drop(rustix::net::shutdown(
                 &**socket,
                 rustix::net::Shutdown::Write,

@@ -1,5 +1,4 @@
-//! From a description to a running agent: its streams, and its tree under a guard where there can be one, in a process
-//! group elsewhere.
+//! Starts an agent from its description: its streams, and its process tree under a guard if one is available, otherwise in a process group.
 
 use crate::error::{Error, Kind};
 use crate::keeper::Keeper;
@@ -22,18 +21,17 @@ struct Streams {
 }
 
 impl AgentCommand {
-    /// Starts the agent. The runtime it is called in keeps it: while that lives, the [`Agent`] may be used from any other.
+    /// Starts the agent. The current runtime owns it; while that runtime lives, the [`Agent`] can be used from any other.
     ///
     /// # Errors
-    /// When the program is not found or may not be executed, the working directory cannot be entered, the arguments are
-    /// too long, the marker would not work, the survivors file cannot be written, there are too few descriptors, or no
-    /// guard can be had.
+    /// Fails if the program is not found or not executable, the working directory cannot be entered, the arguments are too long, the marker is
+    /// invalid, the survivors file cannot be written, there are too few descriptors, or no guard can be started.
     ///
     /// # Panics
     /// Panics outside of a tokio runtime with I/O and time enabled.
     ///
     /// # Cancel safety
-    /// Dropping the future ends what was started so far.
+    /// Dropping the future ends everything that was started so far.
     pub async fn spawn(mut self) -> Result<Agent, Error> {
         self.check()?;
         let no_pipe = |source| Error::from(Kind::Pipe { source });
@@ -45,7 +43,7 @@ impl AgentCommand {
         };
         let (our_stdout, stdout) = std::io::pipe().map_err(no_pipe)?;
         let (our_stderr, stderr) = std::io::pipe().map_err(no_pipe)?;
-        // Some agents exit with what does not fit into the pipe unwritten; a refusal of more room changes nothing else.
+        // Some agents exit without writing the output that does not fit into the pipe. If the system refuses the larger size, nothing else changes.
         #[cfg(target_os = "linux")]
         let _default_size = rustix::pipe::fcntl_setpipe_size(&our_stdout, 1 << 20);
         let bytes = match std::mem::take(&mut self.stdin) {
@@ -69,13 +67,13 @@ impl AgentCommand {
         let stdin_free = bytes.is_none();
         if let (Some(bytes), Some(input)) = (bytes, &input) {
             let mut writer = input.writer();
-            // An agent that does not read its input to the end is its own affair.
+            // An agent that does not read all of its input is not an error.
             tokio::spawn(async move { drop(writer.write_all(&bytes).await) });
         }
         Ok(Agent::new(keeper, input, stdin_free, outputs, hold))
     }
 
-    /// Refuses what cannot be started, and completes the rest: the marker's variable, absolute paths.
+    /// Rejects a description that cannot be started, and completes it with the variable of the marker and absolute paths.
     fn check(&mut self) -> Result<(), Error> {
         if let Some(marker) = &self.marker {
             if let Some(reason) = marker.reject() {
@@ -92,7 +90,7 @@ impl AgentCommand {
             .flatten();
         if nul(&self.program) || self.args.iter().any(|arg| nul(arg)) {
             return Err(Kind::Nul {
-                what: "the program and its arguments",
+                what: "the program name and its arguments",
             }
             .into());
         } else if entries.map(OsString::as_os_str).any(nul) {
@@ -103,7 +101,7 @@ impl AgentCommand {
         } else if self.hold.len() > MAX_HOLD {
             return Err(Kind::TooManyHeld { limit: MAX_HOLD }.into());
         }
-        // The guard stands in `/`, so that every path must be absolute.
+        // The working directory of the guard is `/`, so every path must be absolute.
         let path = self.directory.take().unwrap_or_else(|| ".".into());
         let directory = std::path::absolute(&path);
         self.directory = Some(directory.map_err(|source| Kind::BadDirectory { path, source })?);
@@ -124,7 +122,7 @@ impl AgentCommand {
         Ok(())
     }
 
-    /// Returns the descriptors that the host itself has to hold, too.
+    /// Starts the process tree. Returns also the descriptors that the host itself has to hold.
     async fn launch(self, streams: Streams) -> Result<(Keeper, Vec<OwnedFd>), Error> {
         let guard = match (self.containment, guard::executable()) {
             (Containment::Group, _) | (Containment::Auto, None) => None,
@@ -142,7 +140,7 @@ impl AgentCommand {
         self.launch_group(streams)
     }
 
-    /// Returns nothing if the guard cannot work here and may be done without.
+    /// Starts the agent under a guard. Returns `None` if the guard cannot work here and the containment allows a process group.
     #[cfg(target_os = "linux")]
     async fn launch_guarded(
         &self,
@@ -214,8 +212,8 @@ impl AgentCommand {
         }
     }
 
-    /// Finds the program as the guard does. The standard library would fork for a `PATH` of the agent's own, which takes long
-    /// in a big host, and the C library hand what is no program to the shell.
+    /// Finds the program in the same way as the guard. The standard library would fork if the agent has its own `PATH`, which is slow in a large
+    /// host, and the C library would pass a file that is not a program to the shell.
     #[cfg(target_os = "linux")]
     fn resolved(&self) -> Command {
         use std::os::unix::process::CommandExt as _;
@@ -230,7 +228,7 @@ impl AgentCommand {
         command
     }
 
-    /// The files that the program may be, as the agent would find them.
+    /// Lists the files that the program name can mean for the agent.
     #[cfg(target_os = "linux")]
     fn files(&self) -> impl Iterator<Item = PathBuf> {
         use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -244,7 +242,7 @@ impl AgentCommand {
         files.map(|file| self.directory().join(OsString::from_vec(file)))
     }
 
-    /// Elsewhere nobody but the system knows where it looks.
+    /// Only the system knows its search path here, so the list contains only an explicit path.
     #[cfg(not(target_os = "linux"))]
     fn files(&self) -> impl Iterator<Item = PathBuf> {
         let is_path = self.program.as_encoded_bytes().contains(&b'/');

@@ -1,66 +1,66 @@
 //! Child processes that really stop.
 //!
-//! Coding agents start tools in sessions of their own, leave daemons behind and let grandchildren hold their pipes. This
-//! crate starts such a program so that everything below it can be ended and accounted for, also when the host is killed.
+//! Coding agents start tools in sessions of their own, leave daemons behind, and have grandchildren that keep pipes open. This crate starts such a
+//! program so that its whole process tree can be ended and reported, also when the host is killed.
 //!
-//! It is not for containers, remote processes, an existing tmux server or `systemd-run`: what another process starts on
-//! our behalf is not below us. It does not limit memory or processor time, and it does not sandbox.
+//! It doesn't cover containers, remote processes, an existing tmux server or `systemd-run`: the processes that these start are not descendants of the
+//! agent. The crate does not limit memory or processor time, and it is no sandbox.
 //!
-//! It knows no protocol of an agent, no conversation and no loop: it moves lines, and `agent-drivers` says what they mean.
+//! The crate knows no agent protocol, no conversation and no loop. It passes lines; `agent-drivers` interprets them.
 //!
 //! # Theory of operation
-//! On Linux each agent runs under a **guard**: a small single-threaded process that is session leader and child
-//! subreaper, spawns the agent in a session of its own, and waits. Orphans anywhere in the tree become its children, so
-//! that it can kill direct children round by round until `wait` says that there are none, which proves the tree empty.
-//! It obeys one socket; when that closes because the host died, it ends the tree by itself. The guard is the host's own
-//! executable, started again ([`guard::run_if_guard`]), or a helper ([`guard::guard_program`]).
+//! On Linux each agent runs under a **guard**: a small single-threaded process that is session leader and child subreaper, spawns the agent in a
+//! session of its own, and waits. Every orphan of the process tree becomes a child of the guard. So the guard can kill its direct children, round
+//! after round, until `wait` reports that it has none: this proves that the process tree is empty. One socket controls the guard. When that socket
+//! closes because the host died, the guard ends the process tree by itself. The guard is the host's own executable, started again
+//! ([`guard::run_if_guard`]), or a helper ([`guard::guard_program`]).
 //!
-//! Without a guard (elsewhere than on Linux, or if neither was called) the agent gets a process group; a stop walks the
-//! descendants and sweeps by [`Marker`], and its [`StopReport`] says that this proves less.
+//! Without a guard (on another system than Linux, or if the host called neither function) the agent gets a process group. A stop then walks the
+//! descendants and sweeps by [`Marker`], and its [`StopReport`] states that this proves less.
 //!
-//! [`Agent::stop`] goes through the stages of a [`StopPolicy`] in one budget. The end of an agent is what the guard saw
-//! of its main process, never the end of a stream, so that somebody who holds a pipe cannot hang the host. Should the
-//! guard itself be killed, the main process dies with it and the host sweeps the rest; should both be killed,
-//! [`sweep::find`] and [`sweep::end`] do that later, by the marker.
+//! [`Agent::stop`] goes through the stages of a [`StopPolicy`] in one budget. An agent counts as ended when the guard has reaped its main process.
+//! The end of a stream does not count, so a process that keeps a pipe open cannot hang the host. If the guard itself is killed, the kernel kills the
+//! main process too, and the host sweeps the rest. If guard and host are both killed, [`sweep::find`] and [`sweep::end`] find and end the rest later,
+//! by the marker.
 //!
 //! `examples/tree.rs` leaves a daemon behind, names it and ends it.
 //!
-//! # What survives what
+//! # What survives
 //! | | with a guard | in a group, on Linux | in a group, elsewhere |
 //! |---|---|---|---|
 //! | a stop: children | nothing, proven | nothing | nothing |
-//! | a stop: `setsid` children, daemons | nothing, proven | who left the group, lost its parent *and* its environment | whoever left the group |
-//! | a drop, also in a panic or after the runtime | nothing (the guard ends it) | whoever left the group | whoever left the group |
+//! | a stop: `setsid` children, daemons | nothing, proven | processes that left the group, lost their parent *and* cleared their environment | processes that left the group |
+//! | a drop, also in a panic or after the runtime | nothing (the guard ends it) | processes that left the group | processes that left the group |
 //! | `kill -9` of the host | nothing, 1.5 s later | everything, until a sweep | everything |
-//! | `kill -9` of the guard | nothing marked: the host sweeps | – | – |
+//! | `kill -9` of the guard | nothing that has the marker: the host sweeps | – | – |
 //! | `kill -9` of both | all but the main process, until a sweep | – | – |
-//! | SIGSTOP of the guard, then a stop, a drop or `kill -9` of the host | nothing, proven: the guard goes on | – | – |
-//! | a guard that does not answer a stop | nothing marked: the guard is killed, the host sweeps | – | – |
-//! | another user's process, a stopped tracer's | it, named in the report | it, named | it |
+//! | SIGSTOP of the guard, then a stop, a drop or `kill -9` of the host | nothing, proven: the guard continues | – | – |
+//! | a guard that does not answer a stop | nothing that has the marker: the host kills the guard and sweeps | – | – |
+//! | a process of another user, or of a stopped tracer | that process, named in the report | that process, named | that process |
 //!
-//! As the first process of a container a program has one more duty, see [`guard::run_if_init`].
+//! A program that runs as the first process of a container has one more duty, see [`guard::run_if_init`].
 //!
 //! # Limits
-//! One line 16 MiB by default, 4 MiB of output read ahead, 64 KiB of standard error kept, 4096 names in a report, 16
-//! descriptors held. Everything runs on tokio with I/O and time enabled.
+//! One line: 16 MiB by default. Output read ahead: 4 MiB. Standard error kept: 64 KiB. Names in a report: 4096. Descriptors held: 16. All code runs
+//! on tokio with I/O and time enabled.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
-// The modules in reading order; each takes from those above it:
-//   process, proc_fs, marker, error  a process by its start time, the marks by which it is found again, what can fail
-//   plain_file                       files that nobody else planted, or reads
-//   wire, image, sys                 what host and guard say; what the agent becomes; system calls: all unsafe code
-//   times                            in which a process tree is ended
-//   ancestry, childless              whose child somebody is; programs that start none
-//   sweep                            what outlived host and guard
-//   guard                            the process that owns the tree
-//   keeper, group, guarded           the host's hold on a tree: in a process group, or by a guard
+// The modules in reading order; each uses only those above it:
+//   process, proc_fs, marker, error  identity of a process by its start time, the marks that a sweep searches for, errors
+//   plain_file                       files that only their owner reads, opened without following links
+//   wire, image, sys                 protocol between host and guard; arguments of `execve`; system calls: all unsafe code
+//   times                            the times in which a process tree ends
+//   ancestry, childless              ancestors of a process; programs that start no other process
+//   sweep                            processes that outlived host and guard
+//   guard                            the process that owns the process tree
+//   keeper, group, guarded           the host's handle of a process tree: in a process group, or by a guard
 //   lines, writer, output            lines out and in
 //   stop, report, agent              the stages of a stop, and the running agent
-//   builder, launch                  how an agent is described and started
+//   builder, launch                  description and start of an agent
 mod agent;
 pub mod ancestry;
 mod builder;
@@ -93,7 +93,7 @@ mod sys;
 mod times;
 #[cfg_attr(
     not(target_os = "linux"),
-    expect(dead_code, reason = "only a guard is spoken to in frames")
+    expect(dead_code, reason = "only a guard uses the protocol")
 )]
 mod wire;
 mod writer;

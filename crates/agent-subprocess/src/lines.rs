@@ -1,32 +1,32 @@
-//! Lines out of raw bytes, in bounded memory.
+//! Splits raw bytes into lines, in bounded memory.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// One line of output, without its line feed. Bytes are passed through: nothing is lost to bad UTF-8.
+/// One line of output, without its line feed. The bytes are unchanged, also if they are not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The bytes of the line; head and tail put together if it was over-long.
+    /// The bytes of the line; the head and the tail if the line was too long.
     ///
-    /// A short one shares up to 8 KiB with its neighbours, one from 64 KiB up what was read with it: copy what is kept for long.
+    /// A short line shares a buffer of up to 8 KiB with its neighbours. A line of 64 KiB or more shares the buffer of the read. So copy lines that
+    /// you keep for long.
     pub bytes: Bytes,
-    /// How many bytes were dropped from the middle of an over-long line.
+    /// The number of bytes that were dropped from the middle of a line that was too long.
     pub truncated: Option<u64>,
-    /// Whether a line feed ended it; `false` for a last line that was cut off.
+    /// Whether a line feed ended the line; `false` for a truncated last line.
     pub terminated: bool,
 }
 
 impl Line {
-    /// Returns the line as text; what is not UTF-8 becomes U+FFFD.
+    /// Returns the line as text; bytes that are not UTF-8 become U+FFFD.
     pub fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }
 }
 
-/// Splits bytes into lines at line feeds, however they are chunked.
+/// Splits bytes into lines at line feeds. The sizes of the chunks don't matter.
 ///
-/// A line of up to `max` bytes comes out whole. Of a longer one come the first `max / 2` bytes and the last
-/// `max - max / 2`, as one item: neither an over-long line nor bad UTF-8 ever ends the stream.
-/// At most about `2 * max` bytes are held.
+/// A line of up to `max` bytes comes out whole. From a longer line, the first `max / 2` bytes and the last `max - max / 2` bytes come out as one
+/// item. So neither a long line nor bad UTF-8 ends the stream. The buffer has at most about `2 * max` bytes.
 ///
 /// # Examples
 /// ```
@@ -38,17 +38,17 @@ impl Line {
 /// ```
 #[derive(Debug)]
 pub struct Lines {
-    /// What is left of the block that lines are taken of.
+    /// The rest of the block of complete lines.
     block: Bytes,
     buffer: BytesMut,
-    /// Bytes at the start of the buffer that hold no line feed.
+    /// The number of bytes at the start of the buffer without a line feed.
     scanned: usize,
-    /// Bytes that were dropped from the middle of the line that is being collected.
+    /// The number of bytes that were dropped from the middle of the current line.
     dropped: u64,
     max: usize,
 }
 
-/// A line, or several that are not taken apart yet.
+/// A line, or several lines in one block.
 #[derive(Debug)]
 pub(crate) enum Piece {
     /// Complete lines, each with its line feed.
@@ -57,7 +57,7 @@ pub(crate) enum Piece {
 }
 
 impl Piece {
-    /// Returns how many bytes it holds.
+    /// Returns the number of bytes in it.
     pub(crate) fn len(&self) -> usize {
         match self {
             Piece::Block(bytes) | Piece::Line(Line { bytes, .. }) => bytes.len(),
@@ -65,7 +65,7 @@ impl Piece {
     }
 }
 
-/// Takes the first line of a [`Piece::Block`].
+/// Removes and returns the first line of a [`Piece::Block`].
 pub(crate) fn split_off(block: &mut Bytes) -> Option<Line> {
     let length = memchr::memchr(b'\n', block)?;
     let bytes = block.split_to(length);
@@ -77,9 +77,9 @@ pub(crate) fn split_off(block: &mut Bytes) -> Option<Line> {
     })
 }
 
-/// How much is copied at once: what a kept short line keeps at most.
+/// The number of bytes to copy at once: the most memory that a stored short line keeps alive.
 const BLOCK: usize = if cfg!(test) { 16 } else { 8 << 10 };
-/// A line above this size is handed out without a copy; below, a copy keeps a kept line from pinning all that was read with it.
+/// A line of this size or more is returned without a copy. A shorter line is copied, so that storing it does not keep the whole read in memory.
 const COPY_BELOW: usize = 64 << 10;
 
 impl Lines {
@@ -90,23 +90,22 @@ impl Lines {
             buffer: BytesMut::new(),
             scanned: 0,
             dropped: 0,
-            // Twice that is counted with.
+            // Twice this value must not overflow.
             max: max.clamp(1, usize::MAX / 2),
         }
     }
 
-    /// Takes in bytes. Call [`next_line`](Self::next_line) until it returns `None` before the next push, and before
-    /// [`finish`](Self::finish).
+    /// Adds bytes. Call [`next_line`](Self::next_line) until it returns `None` before the next push, and before [`finish`](Self::finish).
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The buffer to read into directly; bytes may only be appended.
+    /// Returns the buffer to read into directly; the caller may only append bytes.
     pub(crate) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// Returns the bytes that were taken in last.
+    /// Returns the last `count` bytes that were added.
     pub(crate) fn last(&self, count: usize) -> &[u8] {
         &self.buffer[self.buffer.len() - count..]
     }
@@ -124,7 +123,7 @@ impl Lines {
         }
     }
 
-    /// Returns the next complete lines, or line; not to be mixed with [`next_line`](Self::next_line).
+    /// Returns the next complete line, or several in one block. Don't mix it with [`next_line`](Self::next_line).
     pub(crate) fn next_piece(&mut self) -> Option<Piece> {
         if let Some(block) = self.next_block() {
             return Some(Piece::Block(block));
@@ -141,7 +140,7 @@ impl Lines {
         Some(Piece::Line(line))
     }
 
-    /// Takes the short lines at the start of the buffer together: one allocation for all of them.
+    /// Takes all short lines at the start of the buffer together: one allocation for all of them.
     fn next_block(&mut self) -> Option<Bytes> {
         let start = &self.buffer[..self.buffer.len().min(BLOCK)];
         let is_plain = self.dropped == 0 && self.max >= BLOCK;
@@ -152,7 +151,7 @@ impl Lines {
         Some(block)
     }
 
-    /// Returns what is left at the end of the stream, if it ended inside a line.
+    /// Returns the rest at the end of the stream, if the stream ended inside a line.
     pub fn finish(&mut self) -> Option<Line> {
         (!self.buffer.is_empty() || self.dropped > 0).then(|| self.take(self.buffer.len(), false))
     }
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Splits with everything in memory and no cleverness.
+    /// Splits with everything in memory, in the simplest way.
     fn naive(input: &[u8], max: usize) -> Vec<Line> {
         let mut pieces: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
         let last = pieces.pop().filter(|piece| !piece.is_empty());

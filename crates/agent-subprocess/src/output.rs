@@ -1,4 +1,4 @@
-//! Reading ahead of what the agent writes, in bounded memory, until it ends or is cut after the agent's exit.
+//! Reads the output of the agent ahead, in bounded memory, until the output ends or a short time after the agent exited.
 
 use crate::keeper::Progress;
 use crate::lines::{Piece, split_off};
@@ -12,16 +12,16 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
-/// How much standard output is read ahead of the caller: some agents lose output when a pipe is full at their exit.
+/// The number of bytes of standard output to read ahead of the caller: some agents lose output if a pipe is full at their exit.
 const AHEAD: u32 = 4 << 20;
-/// How much standard error is kept for a caller that streams it; beyond, lines are left out of the stream.
+/// The number of bytes of standard error to keep for a caller that reads it; further lines are left out of the stream.
 const AHEAD_STDERR: u32 = 2 << 20;
-/// What a queued piece costs besides its bytes.
+/// The memory cost of a queued piece besides its bytes.
 const OVERHEAD: usize = 128;
-/// How much of a pipe is read at once.
+/// The number of bytes to read from a pipe at once.
 const READ: usize = 256 << 10;
 
-/// Which stream a line came from.
+/// The stream that a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// Standard output.
@@ -30,27 +30,27 @@ pub enum Stream {
     Stderr,
 }
 
-/// One line and where it came from.
+/// One line and its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Which stream it came from.
+    /// The stream that the line came from.
     pub stream: Stream,
     /// The line.
     pub line: Line,
 }
 
-/// How many streams are still read, and how many were given up although somebody holds them.
+/// The number of streams that are still read, and of those that were abandoned although a process keeps them open.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Draining {
     pub(crate) open: u8,
     pub(crate) cut: u8,
 }
 
-/// Lines of one read, and the room that they take until the last of them is handed out.
+/// Lines of one read, and the room that they use until the last of them is returned.
 #[derive(Debug)]
 struct Batch {
     stream: Stream,
-    /// What is left of the block that lines are taken of.
+    /// The rest of the block of complete lines.
     block: Bytes,
     pieces: std::vec::IntoIter<Piece>,
     _room: OwnedSemaphorePermit,
@@ -83,7 +83,7 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// Starts to read both streams in tasks of their own.
+    /// Starts to read both streams in separate tasks.
     pub(crate) fn read(
         stdout: Receiver,
         stderr: Receiver,
@@ -129,7 +129,7 @@ impl Outputs {
         }
     }
 
-    /// Returns the next line, if it was handed over together with the one before.
+    /// Returns the next line if it came in the same batch as the line before.
     pub(crate) fn next_of_batch(&mut self) -> Option<Output> {
         let batch = self.current.as_mut()?;
         let line = batch.next()?;
@@ -142,7 +142,7 @@ impl Outputs {
             if let Some(output) = self.next_of_batch() {
                 return Some(output);
             }
-            // The room is given back before more is waited for.
+            // Free the room of the last batch before waiting for more.
             self.current = None;
             self.current = Some(self.queue.recv().await?);
         }
@@ -172,11 +172,11 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads to the end of the stream (`true`), or to where it stood [`times::DRAIN`] after the exit of the main process.
+    /// Reads to the end of the stream (`true`), or until [`times::DRAIN`] after the exit of the main process (`false`).
     async fn run(&mut self, mut progress: watch::Receiver<Progress>) -> bool {
         let mut deadline = None;
         loop {
-            // The end and the deadline come first: somebody who is left may write faster than is read here.
+            // Check the exit and the deadline first: a leftover may write faster than this task reads.
             let read = match deadline {
                 Some(deadline) if Instant::now() >= deadline => return self.cut().await,
                 Some(deadline) => match timeout_at(deadline, self.read()).await {
@@ -204,17 +204,17 @@ impl Reader {
         }
     }
 
-    /// Reads what there is, as soon as there is something. Cancel safe.
+    /// Reads the available bytes as soon as there are any. Cancel safe.
     async fn read(&mut self) -> io::Result<usize> {
         let buffer = self.lines.buffer();
         buffer.reserve(READ);
-        // Who is given less than there is room for need not ask again to know that the pipe is empty.
+        // If the pipe returns fewer bytes than there is room for, it is empty, so no second read is needed.
         let read = self.pipe.read_buf(buffer).await?;
         self.note(read);
         Ok(read)
     }
 
-    /// Remembers the last words of standard error.
+    /// Stores the last bytes of standard error.
     fn note(&self, read: usize) {
         if self.stream == Stream::Stderr {
             let new = self.lines.last(read);
@@ -223,7 +223,7 @@ impl Reader {
         }
     }
 
-    /// Takes what is in the pipe now, which is all that the main process can have left there, and no more.
+    /// Takes the bytes that are in the pipe now, and no more: the main process can't have left more.
     async fn cut(&mut self) -> bool {
         let mut left = rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0);
         while left > 0 {
@@ -242,15 +242,15 @@ impl Reader {
         false
     }
 
-    /// Reads on for nobody, so that what was left running neither blocks nor dies when it writes.
+    /// Continues to read and drops everything, so that a leftover neither blocks nor dies when it writes.
     async fn discard(self) {
         let Reader {
             pipe, room, sender, ..
         } = self;
-        // The queue ends for its reader now.
+        // The caller sees the end of the queue now.
         drop(sender);
         let mut nowhere = vec![0; 16 << 10];
-        // More than there ever is: granted to nobody, and refused when the caller's end is dropped.
+        // The semaphore never has so many permits, so this never succeeds. It fails when the caller's end is dropped.
         let dropped = room.acquire_many(u32::MAX);
         tokio::pin!(dropped);
         loop {
@@ -272,13 +272,13 @@ impl Reader {
         self.hand_out(pieces).await
     }
 
-    /// Queues what is left at the end.
+    /// Queues the rest at the end of the stream.
     async fn hand_out_rest(&mut self) -> bool {
         let rest = self.lines.finish().map(Piece::Line);
         self.hand_out(rest.into_iter().collect()).await
     }
 
-    /// Queues lines as soon as there is room; `false` if nobody wants lines any more. Standard error never waits.
+    /// Queues lines as soon as there is room; returns `false` if the caller's end is closed. Standard error never waits.
     async fn hand_out(&self, pieces: Vec<Piece>) -> bool {
         if pieces.is_empty() {
             return true;
@@ -309,7 +309,7 @@ impl Reader {
     }
 }
 
-/// Keeps the last bytes of standard error: 64 KiB.
+/// The number of last bytes of standard error to keep: 64 KiB.
 const KEEP: usize = 64 << 10;
 
 /// The end of a stream, in bounded memory.
@@ -319,7 +319,7 @@ struct Tail(Vec<u8>);
 impl Tail {
     fn push(&mut self, bytes: &[u8]) {
         let bytes = &bytes[bytes.len().saturating_sub(KEEP)..];
-        // Only every 64 KiB is anything moved.
+        // Only one move for each 64 KiB.
         if self.0.len() + bytes.len() > 2 * KEEP {
             self.0
                 .drain(..self.0.len().saturating_sub(KEEP - bytes.len()));

@@ -1,4 +1,5 @@
-//! Files that an agent reads and nobody else may, such as a prompt, and opening one that an agent may have replaced: no link in its place is followed, no FIFO waited for, no device opened.
+//! Files that only their owner may read, such as a prompt for an agent. Also opens files that an agent may have replaced: it follows no link, waits
+//! for no FIFO and opens no device.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write as _};
@@ -10,16 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-/// Which links may be on the way to a file. Its own name is never one.
+/// The links that are allowed in a path. The last component is never one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// Those of the directories above it.
+    /// Links in the directories above the file.
     Above,
-    /// None: the path was resolved before.
+    /// No links: the path was resolved before.
     None,
 }
 
-/// Opens a regular file; a new one has mode 0600.
+/// Opens a regular file; creates it with mode 0600.
 pub(crate) fn open(path: &Path, flags: OFlags, links: Links) -> io::Result<File> {
     let Some(name) = path.file_name() else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -30,14 +31,14 @@ pub(crate) fn open(path: &Path, flags: OFlags, links: Links) -> io::Result<File>
     let mode = rustix::fs::fstat(&file)?.st_mode;
     match FileType::from_raw_mode(mode) {
         FileType::RegularFile => Ok(file.into()),
-        _ => Err(io::Error::other("it is not a regular file; move it away")),
+        _ => Err(io::Error::other("not a regular file; move it away")),
     }
 }
 
-/// Opens a directory to find names in it.
+/// Opens a directory as the base of relative paths.
 pub(crate) fn directory(path: &Path, links: Links) -> io::Result<OwnedFd> {
     let enter = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // To pass through a directory needs no right to list it.
+    // Passing through a directory requires no permission to list it.
     #[cfg(target_os = "linux")]
     let enter = enter | OFlags::PATH;
     if links == Links::Above {
@@ -59,18 +60,18 @@ pub struct ScratchFile {
 }
 
 impl ScratchFile {
-    /// Writes a new file of mode 0600 whose name begins with `what` and ends with `extension`. Makes the directory `scratch`
-    /// with mode 0700 if it is missing. The path is absolute, because the agent has a working directory of its own.
+    /// Writes a new file of mode 0600 whose name begins with `what` and ends with `extension`. Creates the directory `scratch` with mode 0700 if it
+    /// is missing. The path is absolute, because the agent has its own working directory.
     ///
     /// # Errors
-    /// When the directory cannot be made or the file cannot be written.
+    /// Fails if the directory cannot be created or the file cannot be written.
     pub fn write(scratch: &Path, what: &str, extension: &str, bytes: &[u8]) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(scratch)?;
-        // Nothing below is a link by now; one that is planted later is not followed.
+        // The path is resolved here and contains no link. A link that is planted later is not followed.
         let above = std::fs::canonicalize(scratch.parent().unwrap_or(scratch))?;
         let scratch = match scratch.file_name() {
             Some(name) => above.join(name),
@@ -83,7 +84,7 @@ impl ScratchFile {
             let path = scratch.join(&name);
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             match rustix::fs::openat(&directory, &name, flags, Mode::RUSR | Mode::WUSR) {
-                // Left by a host that was killed and had the same pid.
+                // A host with the same pid was killed and left this file.
                 Err(Errno::EXIST) => {}
                 file => {
                     let mut file = File::from(file?);
@@ -103,7 +104,7 @@ impl ScratchFile {
 
 impl Drop for ScratchFile {
     fn drop(&mut self) {
-        // The agent may have removed it, and nobody could do anything about another failure.
+        // The agent may have removed the file already. Another failure can't be handled in a drop.
         let name = self.path.file_name().unwrap_or_default();
         let _gone = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
     }

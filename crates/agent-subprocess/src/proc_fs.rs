@@ -1,4 +1,4 @@
-//! What `/proc` tells about processes, and signals that cannot hit the wrong one.
+//! Reads processes from `/proc`, and sends signals that cannot reach the wrong process.
 
 use crate::{ProcessId, ProcessName};
 use rustix::io::Errno;
@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::Read as _;
 
-/// The fields of `/proc/PID/stat` that matter here.
+/// The fields of `/proc/PID/stat` that this crate needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stat {
     pub(crate) pid: u32,
     state: u8,
     pub(crate) parent: u32,
     pub(crate) group: u32,
-    /// 0 where its leader is outside the pid namespace.
+    /// 0 if the leader is outside of the pid namespace.
     pub(crate) session: u32,
     flags: u32,
     pub(crate) threads: usize,
@@ -22,14 +22,14 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// A zombie or a process on its way out runs no more code.
+    /// Returns whether it runs no more code: it is a zombie or about to become one.
     pub(crate) fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// A thread of the kernel has neither arguments nor an environment.
+    /// Returns whether it is a kernel thread, which has neither arguments nor an environment.
     ///
-    /// Not told by its parent, pid 2: in a container that is a process as any other.
+    /// Its flags decide. The parent (pid 2) can't: in a container, pid 2 is an ordinary process.
     pub(crate) fn is_kernel_thread(&self) -> bool {
         const PF_KTHREAD: u32 = 0x0020_0000;
         self.flags & PF_KTHREAD != 0
@@ -47,7 +47,7 @@ pub(crate) fn stat(pid: u32) -> Option<Stat> {
     read(&pid.to_string())
 }
 
-/// Reads the same with the command name.
+/// Reads the stat line and the command name.
 pub(crate) fn named(pid: u32) -> Option<(Stat, String)> {
     let (line, read) = read_line(&pid.to_string())?;
     let line = &line[..read];
@@ -61,14 +61,14 @@ fn read(process: &str) -> Option<Stat> {
 }
 
 fn read_line(process: &str) -> Option<([u8; 1024], usize)> {
-    // The line is some hundred bytes long; a whole file is read in pieces, and this is read often.
+    // The line has a few hundred bytes. This code runs often, and reading a whole file takes several system calls.
     let mut line = [0; 1024];
     let mut file = fs::File::open(format!("/proc/{process}/stat")).ok()?;
     let read = file.read(&mut line).ok()?;
     Some((line, read))
 }
 
-/// The command name may hold spaces and parentheses, so fields are counted from the last `)`.
+/// Counts the fields from the last `)`, because the command name may contain spaces and parentheses.
 fn parse(stat: &[u8]) -> Option<Stat> {
     let first = stat.split(|byte| *byte == b' ').next()?;
     let pid = std::str::from_utf8(first).ok()?.parse().ok()?;
@@ -99,7 +99,7 @@ pub(crate) fn name(pid: u32) -> ProcessName {
     }
 }
 
-/// Lists the pids of all processes that are visible.
+/// Lists the pids of all visible processes.
 pub(crate) fn pids() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -111,12 +111,12 @@ pub(crate) fn all() -> Vec<Stat> {
 
 /// Lists the living processes below `root`, parents before children, from one scan of `/proc`.
 ///
-/// The `children` files would be faster, but the kernel may leave entries out of them while processes come and go.
+/// The `children` files would be faster, but the kernel may leave entries out while processes start and end.
 pub(crate) fn descendants(root: u32) -> Vec<Stat> {
     below(root, &all())
 }
 
-/// The same, from a scan that was made already.
+/// Lists the living processes below `root` from an existing scan.
 pub(crate) fn below(root: u32, all: &[Stat]) -> Vec<Stat> {
     let mut children: HashMap<u32, Vec<Stat>> = HashMap::new();
     for stat in all.iter().copied() {
@@ -132,7 +132,7 @@ pub(crate) fn below(root: u32, all: &[Stat]) -> Vec<Stat> {
     found
 }
 
-/// Lists the direct children of the calling thread from its `children` file: cheap, and possibly incomplete.
+/// Lists the direct children of the calling thread from its `children` file. This is cheap, and the list can be incomplete.
 pub(crate) fn own_children() -> Vec<u32> {
     let list = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     list.split_ascii_whitespace()
@@ -140,7 +140,7 @@ pub(crate) fn own_children() -> Vec<u32> {
         .collect()
 }
 
-/// Lists the direct children of all threads of this process, also those that `/proc` does not show to it; cheap, and possibly incomplete.
+/// Lists the direct children of all threads of this process, also those that `/proc` hides. This is cheap, and the list can be incomplete.
 pub(crate) fn listed_children() -> Vec<u32> {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
     let lists = threads.filter_map(|thread| {
@@ -154,7 +154,7 @@ pub(crate) fn listed_children() -> Vec<u32> {
     lists.flat_map(pids).collect()
 }
 
-/// Lists the direct children of this process: those of the lists, and those that a scan of `/proc` finds.
+/// Lists the direct children of this process from the `children` files and from a scan of `/proc`.
 pub(crate) fn children_of_process() -> Vec<u32> {
     let own = std::process::id();
     let mut children = listed_children();
@@ -164,13 +164,13 @@ pub(crate) fn children_of_process() -> Vec<u32> {
     children
 }
 
-/// Returns when a thread began, as [`Stat::start_time`].
+/// Returns the start time of a thread, as [`Stat::start_time`].
 pub(crate) fn read_start(thread: &str) -> Option<u64> {
     read(thread).map(|stat| stat.start_time)
 }
 
-/// Signals exactly the process `id`: the pidfd is opened first and the identity checked after, so that a reused pid
-/// cannot be hit. `still_ours` sees the process as it is at that moment.
+/// Signals exactly the process `id`. It opens the pidfd first and checks the identity afterwards, so a process with a reused pid gets no signal.
+/// `still_ours` receives the process as it is at that moment.
 pub(crate) fn signal(
     id: ProcessId,
     signal: Signal,
@@ -189,17 +189,17 @@ pub(crate) fn signal(
     }
 }
 
-/// What `/proc` says of the calling process; `None` if it belongs to another pid namespace, where numbers mean others.
+/// Reads the `/proc` entry of the calling process; returns `None` if `/proc` belongs to another pid namespace, where pids mean other processes.
 pub(crate) fn own() -> Option<Stat> {
     read("self").filter(|stat| stat.pid == std::process::id())
 }
 
-/// Tells whether `/proc` belongs to our pid namespace.
+/// Returns whether `/proc` belongs to our pid namespace.
 pub(crate) fn is_ours() -> bool {
     own().is_some()
 }
 
-/// Counts the threads of the calling process; 0 if that cannot be known.
+/// Counts the threads of the calling process; returns 0 if the count is unknown.
 pub(crate) fn threads() -> usize {
     read("self").map_or(0, |stat| stat.threads)
 }

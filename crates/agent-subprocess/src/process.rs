@@ -1,9 +1,9 @@
-//! Names for processes, and the way a process ended.
+//! Identities and names of processes, and how they ended.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, io};
 
-/// Identifies one process for good: a pid alone is reused, a pid with its start time is not.
+/// Identifies one process permanently: the system reuses a pid, but never a pid with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId {
     /// The process id.
@@ -23,10 +23,10 @@ impl ProcessId {
         ProcessId { pid, start_time }
     }
 
-    /// Tells whether this very process still runs; a zombie does not.
+    /// Returns whether this process still runs; a zombie does not.
     ///
     /// # Platform
-    /// Linux reads `/proc`; elsewhere the answer is always `false`.
+    /// Linux reads `/proc`; on other systems the result is always `false`.
     pub fn is_alive(&self) -> bool {
         #[cfg(target_os = "linux")]
         return crate::proc_fs::stat(self.pid)
@@ -35,13 +35,13 @@ impl ProcessId {
         false
     }
 
-    /// Sends a signal to exactly this process: another one that has its pid by now gets none.
+    /// Sends a signal to exactly this process. A newer process with the same pid gets no signal.
     ///
     /// # Errors
-    /// When the process is gone or belongs to another user.
+    /// Fails if the process is gone or belongs to another user.
     ///
     /// # Platform
-    /// Linux only; elsewhere always an error.
+    /// Linux only; always an error on other systems.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         return Ok(crate::proc_fs::signal(*self, signal.into(), |_| true)?);
@@ -84,25 +84,25 @@ impl From<Signal> for rustix::process::Signal {
     }
 }
 
-/// A process and its place among the others, as the system showed them once.
+/// A process and its place in the process tree at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessStat {
-    /// Which process it is.
+    /// The identity of the process.
     pub process: ProcessId,
     /// The pid of its parent.
     pub parent: u32,
-    /// The pid of the leader of its session; 0 where that is outside of the pid namespace.
+    /// The pid of the leader of its session; 0 if that leader is outside of the pid namespace.
     pub session: u32,
-    /// Whether it is a zombie or about to be one: it runs no more code.
+    /// Whether it is a zombie, or about to become one: it runs no more code.
     pub is_dead: bool,
 }
 
 impl ProcessStat {
-    /// Reads what the system shows of the process with this pid; `None` where there is none.
+    /// Reads the `/proc` entry of the process with this pid; returns `None` if there is no such process.
     ///
     /// # Platform
-    /// Linux reads `/proc`; elsewhere the answer is always `None`.
+    /// Linux reads `/proc`; on other systems the result is always `None`.
     pub fn read(pid: u32) -> Option<Self> {
         #[cfg(target_os = "linux")]
         return crate::proc_fs::stat(pid).map(|stat| ProcessStat {
@@ -119,12 +119,12 @@ impl ProcessStat {
     }
 }
 
-/// Names a process for people: by pid and command name, never by command line, which may hold secrets.
+/// Names a process for people: by pid and command name. The command line is left out because it may contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessName {
     /// The process id.
     pub pid: u32,
-    /// The command name as the system knows it (at most 15 bytes on Linux), `?` where unknown.
+    /// The command name in the system (at most 15 bytes on Linux), `?` if unknown.
     pub name: String,
 }
 
@@ -132,7 +132,7 @@ impl ProcessName {
     /// Reads the command name of the process with this pid.
     ///
     /// # Platform
-    /// Linux reads `/proc`; elsewhere the name is always `?`.
+    /// Linux reads `/proc`; on other systems the name is always `?`.
     pub fn read(pid: u32) -> Self {
         #[cfg(target_os = "linux")]
         return crate::proc_fs::name(pid);
@@ -146,12 +146,12 @@ impl ProcessName {
 
 impl fmt::Display for ProcessName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A process chooses its own name: escape what could move the reader's cursor.
+        // A process chooses its own name, so escape characters that could move the cursor.
         write!(f, "{} {}", self.pid, self.name.escape_debug())
     }
 }
 
-/// Tells how a process ended: by a code or by a signal, or neither when its guard died before it could tell.
+/// The way a process ended: by an exit code or by a signal. It has neither if the guard died before it could report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Exit {
     /// The exit code.
@@ -166,7 +166,7 @@ impl Exit {
         signal: None,
     };
 
-    /// Tells whether the exit code was 0.
+    /// Returns whether the exit code was 0.
     pub fn success(&self) -> bool {
         self.code == Some(0)
     }

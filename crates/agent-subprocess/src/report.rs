@@ -1,40 +1,38 @@
-//! What came of a stop, and the line that says so.
+//! The result of a stop, and its text.
 
 use crate::{Containment, Exit, ProcessName, Stage};
 use std::fmt;
 
-/// How many survivors are named where a report is shown.
+/// The maximum number of survivors that the text of a report names.
 const NAMED: usize = 16;
 
-/// Tells what came of a stop. Shown, it says how many of how many processes are left, and names the first 16.
+/// The result of a stop. Its text states how many of how many processes are left, and names the first 16.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopReport {
-    /// The last stage that was needed until the whole tree was gone.
+    /// The last stage that was needed until the whole process tree was gone.
     pub stage: Stage,
-    /// How the main process ended; `None` if it survived.
+    /// The exit of the main process; `None` if it survived.
     pub exit: Option<Exit>,
-    /// The processes that an interrupt had reached, that were alive when the stop began, or were met later, and are
-    /// gone; at most 4096.
+    /// The processes that are gone and that an interrupt had reached, or that were alive when the stop began, or that were found later; at most 4096.
     pub ended: Vec<ProcessName>,
-    /// How many more are gone than `ended` names.
+    /// The number of ended processes that `ended` doesn't name.
     pub unlisted: u64,
     /// The processes that could not be ended.
     pub survivors: Vec<ProcessName>,
-    /// Who owned the tree: with [`Containment::Group`] there may be survivors that nobody knows of.
+    /// The containment of the process tree: with [`Containment::Group`] there may be unknown survivors.
     pub containment: Containment,
-    /// Whether standard output and standard error came to their end. If not, somebody outside still holds them, or
-    /// what was read has not been taken.
+    /// Whether standard output and standard error came to their end. If not, another process keeps them open, or the caller has not taken all lines.
     pub drained: bool,
-    /// Whether there is no word of the guard: it died without a report, so that only the marker was swept, or nobody
-    /// heard it, because the runtime of its spawn has ended.
+    /// Whether there is no report of the guard: it died without one, so the host only swept by the marker; or the host did not receive it, because
+    /// the runtime of the spawn has ended.
     pub guard_lost: bool,
-    /// Whether nobody heard what became of the tree, so that the main process is named only because it may be alive.
+    /// Whether the result of the process tree is unknown, so that the report names the main process only because it may be alive.
     pub(crate) unheard: bool,
 }
 
 impl StopReport {
-    /// Tells whether the tree is known to be empty, rather than nobody being found.
+    /// Returns whether it is proven that the process tree is empty. Without a guard it is only known that a search found nothing.
     pub fn is_proven(&self) -> bool {
         self.containment == Containment::Guard && !self.guard_lost && self.survivors.is_empty()
     }
@@ -52,11 +50,11 @@ impl fmt::Display for StopReport {
             write!(f, " and {} more", left - NAMED)?;
         }
         if self.unheard {
-            f.write_str(" (nobody heard what became of it: its runtime has ended or hangs)")
+            f.write_str(" (result unknown: the runtime that started the agent has ended or hangs)")
         } else if self.guard_lost {
             f.write_str(" (the guard was killed; swept by marker)")
         } else if self.containment == Containment::Group {
-            f.write_str(" (no guard: only the process group and the marker were looked at)")
+            f.write_str(" (no guard: checked only the process group and the marker)")
         } else {
             Ok(())
         }
@@ -121,9 +119,9 @@ mod tests {
         insta::assert_snapshot!(shown.join("\n"), @r"
         0 of 2 left
         2 of 4 left: 72 su, 73 a\u{1b}[2Jb
-        0 of 2 left (no guard: only the process group and the marker were looked at)
+        0 of 2 left (no guard: checked only the process group and the marker)
         0 of 5 left (the guard was killed; swept by marker)
-        1 of 1 left: 70 ? (nobody heard what became of it: its runtime has ended or hangs)
+        1 of 1 left: 70 ? (result unknown: the runtime that started the agent has ended or hangs)
         20 of 22 left: 100 sh, 101 sh, 102 sh, 103 sh, 104 sh, 105 sh, 106 sh, 107 sh, 108 sh, 109 sh, 110 sh, 111 sh, 112 sh, 113 sh, 114 sh, 115 sh and 4 more
         ");
     }

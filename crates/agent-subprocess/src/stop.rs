@@ -1,29 +1,28 @@
-//! How an agent is stopped: the stages, their times, and the pure decision which stage comes when.
+//! The stop of an agent: the stages, their times, and the pure decision about the next stage.
 
 use crate::times;
 use std::fmt;
 use std::time::Duration;
 
-/// Who gives more wants no bound, which ends in an overflow.
+/// The maximum budget. A larger value means "no limit", and would overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Gives the stages of a stop their times. All are caps on what is left of one `budget`.
+/// The times of the stages of a stop. Each time is a maximum, and all are limited by the rest of one `budget`.
 ///
-/// The stages come in this order, and end early as soon as the agent is gone: SIGINT to the agent's process group,
-/// closing of its standard input, SIGTERM to its whole tree, SIGKILL of the tree. A stage of zero is skipped. SIGKILL
-/// comes one second before the end of the budget at the latest (half the budget if that is below two seconds).
+/// The stages come in this order, and end early as soon as the agent is gone: SIGINT to the process group of the agent, closing its standard input,
+/// SIGTERM to its whole process tree, SIGKILL of the process tree. A stage of zero is skipped. SIGKILL comes one second before the end of the budget
+/// at the latest (half the budget if it is below two seconds).
 ///
-/// An agent that is not busy, or is interrupted by its own protocol, wants [`without_interrupt`](Self::without_interrupt).
+/// Use [`without_interrupt`](Self::without_interrupt) for an agent that is not busy, or that is interrupted by its own protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopPolicy {
-    /// What the whole stop may take (default 8 s, a year at most), apart from a bounded drain of the pipes. SIGKILL gets a
-    /// fifth of a second in any case.
+    /// The maximum time of the whole stop (default 8 s, a year at most), without a bounded drain of the pipes. SIGKILL always gets 0.2 s.
     pub budget: Duration,
-    /// How long the agent may take to end after SIGINT (default 3 s). One-shot agents keep their partial text that way.
+    /// The time that the agent has to end after SIGINT (default 3 s). It lets one-shot agents save their partial text.
     pub interrupt: Duration,
-    /// How long it may take after its standard input was closed (default 2 s). Skipped if that is not open.
+    /// The time that the agent has to end after its standard input was closed (default 2 s). Skipped if the input is not open.
     pub close_stdin: Duration,
-    /// How long the tree may take after SIGTERM (default 2 s).
+    /// The time that the process tree has to end after SIGTERM (default 2 s).
     pub terminate: Duration,
 }
 
@@ -39,7 +38,7 @@ impl Default for StopPolicy {
 }
 
 impl StopPolicy {
-    /// Skips every stage but SIGKILL.
+    /// Returns a policy that skips every stage except SIGKILL.
     pub fn kill() -> Self {
         let zero = Duration::ZERO;
         StopPolicy {
@@ -59,18 +58,18 @@ impl StopPolicy {
         }
     }
 
-    /// Puts the same stages into another budget.
+    /// Returns the same stages with another budget.
     #[must_use]
     pub fn within(self, budget: Duration) -> Self {
         StopPolicy { budget, ..self }
     }
 
-    /// The same with times that can be added to any moment.
+    /// Returns the policy with a bounded budget, which can be added to any time without overflow.
     pub(crate) fn bounded(&self) -> Self {
         self.clone().within(self.budget.min(LONGEST))
     }
 
-    /// The shorter of each time.
+    /// Returns a policy with the shorter of each time.
     pub(crate) fn both(&self, other: &Self) -> Self {
         StopPolicy {
             budget: self.budget.min(other.budget),
@@ -80,8 +79,8 @@ impl StopPolicy {
         }
     }
 
-    /// Returns until when a stage lasts, if it was to last until `until` and this policy holds from `now` on. SIGKILL is
-    /// what hurry leads to, and keeps its time.
+    /// Returns the end of a stage that was to last until `until`, if this policy applies from `now` on. SIGKILL keeps its time, because a shorter
+    /// policy leads to it anyway.
     pub(crate) fn hurried(&self, stage: Stage, now: Duration, until: Duration) -> Duration {
         let time = match stage {
             Stage::Gone => Duration::ZERO,
@@ -94,17 +93,17 @@ impl StopPolicy {
         until.min(killed).min(now + time)
     }
 
-    /// How much of the budget is kept for SIGKILL and its report.
+    /// Returns the part of the budget that is reserved for SIGKILL and its report.
     pub(crate) fn reserve(&self) -> Duration {
         times::KILL_RESERVE.min(self.budget / 2)
     }
 
-    /// When a guard that has not answered is killed, so that the sweep after it comes within the budget too.
+    /// Returns the time at which a guard that has not answered is killed, so that the sweep after it also fits into the budget.
     fn given_up(&self) -> Duration {
         self.budget.saturating_sub(self.reserve() / 4)
     }
 
-    /// How long SIGKILL is repeated before who is left counts as a survivor; the rest is for the report.
+    /// Returns how long SIGKILL is repeated before the remaining processes count as survivors; the rest of the reserve is for the report.
     pub(crate) fn rounds(&self) -> Duration {
         self.reserve().max(times::LEAST_KILL) / 2
     }
@@ -113,15 +112,15 @@ impl StopPolicy {
 /// A stage of a stop, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Nothing was left to stop.
+    /// No process was left to stop.
     Gone,
     /// SIGINT to the process group of the agent.
     Interrupt,
     /// The standard input of the agent was closed.
     CloseStdin,
-    /// SIGTERM to the tree.
+    /// SIGTERM to the process tree.
     Terminate,
-    /// SIGKILL of the tree.
+    /// SIGKILL of the process tree.
     Kill,
 }
 
@@ -130,14 +129,14 @@ impl fmt::Display for Stage {
         f.write_str(match self {
             Stage::Gone => "already gone",
             Stage::Interrupt => "interrupted",
-            Stage::CloseStdin => "ended with its input",
+            Stage::CloseStdin => "ended after its input was closed",
             Stage::Terminate => "terminated",
             Stage::Kill => "killed",
         })
     }
 }
 
-/// What the next stage depends on, apart from the policy and the time.
+/// The facts that decide the next stage, besides the policy and the time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) stage: Stage,
@@ -145,9 +144,9 @@ pub(crate) struct Seen {
     pub(crate) stdin_open: bool,
 }
 
-/// Returns the stage after `seen.stage` and until when it lasts; both times count from the start of the stop.
+/// Returns the stage after `seen.stage`, and its end; both times count from the start of the stop.
 ///
-/// The gentle stages address the main process; once that is gone, what is left over gets SIGTERM at once.
+/// The gentle stages address the main process. If it is gone, the leftovers get SIGTERM immediately.
 pub(crate) fn next_stage(policy: &StopPolicy, now: Duration, seen: Seen) -> (Stage, Duration) {
     let left = policy
         .budget
@@ -182,7 +181,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Plays a stop in which the main process ends at `exit` and nothing else ever does.
+    /// Simulates a stop in which the main process ends at `exit` and no other process ever ends.
     fn play(
         policy: &StopPolicy,
         exit: Duration,

@@ -1,10 +1,10 @@
-//! The sweep: finds and ends by its marker what outlived host and guard.
+//! The sweep: finds and ends, by their marker, the processes that outlived host and guard.
 //!
-//! It goes by the marker in the environment, by the tag of the guard and by the start time, never by a name or a bare
-//! pid. It never finds the calling process or an ancestor of it.
+//! A sweep uses the marker in the environment, the tag of the guard and the start time, never a name or a bare pid. It never finds the calling
+//! process or one of its ancestors.
 //!
-//! What it cannot find: processes that cleared their environment or belong to another user, and zombies.
-//! Outside Linux it finds nothing.
+//! It cannot find processes that cleared their environment or belong to another user, and it ignores zombies. On other systems than Linux it finds
+//! nothing.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -17,35 +17,35 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-/// A process that carries the marker, or a guard with the tag of the scope.
+/// A process with the marker, or a guard with the tag of the scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Found {
-    /// Which process it is.
+    /// The identity of the process.
     pub process: ProcessId,
     /// Its command name.
     pub name: String,
-    /// Whether it is a guard; else it carries the marker.
+    /// Whether it is a guard; otherwise it has the marker.
     pub is_guard: bool,
     variable: String,
     scope: String,
 }
 
-/// What came of a sweep, or of what a guard found after its host had died.
+/// The result of a sweep, or of the cleanup of a guard after its host died.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepReport {
-    /// What was ended.
+    /// The processes that were ended.
     pub ended: Vec<ProcessName>,
-    /// What could not be ended.
+    /// The processes that could not be ended.
     pub survivors: Vec<ProcessName>,
 }
 
 impl SweepReport {
-    /// Reads the file that was named by [`survivors_file`](crate::AgentCommand::survivors_file): one report out of all
-    /// that guards have left there. A file that is not there is an empty report, and a line that was cut off is skipped.
+    /// Reads the file of [`survivors_file`](crate::AgentCommand::survivors_file) and merges all reports that guards wrote there. A missing file gives
+    /// an empty report. A truncated line is skipped.
     ///
     /// # Errors
-    /// When the file is there and cannot be read.
+    /// Fails if the file exists and cannot be read.
     pub fn read(path: &Path) -> io::Result<SweepReport> {
         let mut report = SweepReport::default();
         let mut bytes = Vec::new();
@@ -53,7 +53,7 @@ impl SweepReport {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(report),
             file => drop(file?.take(64 << 20).read_to_end(&mut bytes)?),
         }
-        // By bytes: a cut inside of a character is no more than a cut.
+        // Split by bytes: a line can be truncated inside a character.
         for line in bytes
             .split(|byte| *byte == b'\n')
             .filter_map(|line| serde_json::from_slice::<SweepReport>(line).ok())
@@ -69,13 +69,13 @@ impl SweepReport {
         expect(dead_code, reason = "only a guard appends")
     )]
     pub(crate) fn append(&self, path: &Path) -> io::Result<()> {
-        // The host has resolved the path: a link in it now was planted since.
+        // The host resolved the path before, so a link in it was planted later.
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         let mut file = plain_file::open(path, flags, Links::None)?;
         if rustix::fs::fstat(&file)?.st_nlink > 1 {
-            return Err(io::Error::other("it has a second name (a hard link)"));
+            return Err(io::Error::other("the file has a second name (a hard link)"));
         }
-        // The line before may have been cut off.
+        // The line before can be truncated.
         let mut line = vec![b'\n'];
         serde_json::to_writer(&mut line, self)?;
         line.push(b'\n');
@@ -83,7 +83,7 @@ impl SweepReport {
     }
 }
 
-/// Looks whether a report could be added to a file, and leaves nothing behind. Takes no descriptor, and waits for no FIFO.
+/// Checks whether a report can be appended to a file. It leaves no file behind, opens no descriptor and waits for no FIFO.
 pub(crate) fn check_report(path: &Path) -> io::Result<()> {
     use rustix::fs::{Access, access};
     use rustix::io::Errno;
@@ -103,7 +103,7 @@ pub(crate) fn check_report(path: &Path) -> io::Result<()> {
 /// Finds the processes whose environment has `variable=scope` or `variable=scope.…`, and the guards of the scope.
 ///
 /// # Platform
-/// Reads `/proc` of Linux; finds nothing elsewhere, or where `/proc` belongs to another pid namespace.
+/// Reads `/proc` of Linux; finds nothing on other systems, or if `/proc` belongs to another pid namespace.
 pub fn find(variable: &str, scope: &str) -> Vec<Found> {
     #[cfg(target_os = "linux")]
     return linux::find(variable, scope);
@@ -114,10 +114,10 @@ pub fn find(variable: &str, scope: &str) -> Vec<Found> {
     }
 }
 
-/// Ends what was found, and what it has started since: guards first, then everything else, by SIGKILL, again and
-/// again until nothing is found or `budget` has passed. Blocks for at most about `budget`.
+/// Ends the found processes and the processes that they started since: guards first, then the others, by SIGKILL. Repeats until a search finds
+/// nothing or `budget` has passed. Blocks for at most about `budget`.
 ///
-/// Each process is signalled through a pidfd after its start time and its marker were checked once more.
+/// Each process gets its signal through a pidfd, after another check of its start time and marker.
 pub fn end(found: Vec<Found>, budget: Duration) -> SweepReport {
     #[cfg(target_os = "linux")]
     return linux::end(found, budget);

@@ -1,4 +1,4 @@
-//! The few system calls that have no safe wrapper; all the `unsafe` of this crate. Linux only.
+//! The system calls that have no safe wrapper; all `unsafe` code of this crate. Linux only.
 #![expect(
     unsafe_code,
     reason = "signal dispositions, fork, pre_exec, execve, waitid with a pid, signalfd, SO_PEERPIDFD, unnamed signals and _exit have no safe wrapper"
@@ -17,13 +17,13 @@ fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-/// Closes every descriptor from 3 up: callers leak them, and one may be a pipe or a lock of the host.
+/// Closes every descriptor from 3 up: a host leaks them, and one can be a pipe or a lock of the host.
 pub(crate) fn close_leaked_descriptors() -> Result<(), Errno> {
     // SAFETY: the guard is single-threaded and has opened no descriptor above 2 yet, so nobody owns those closed here.
     if unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } == 0 {
         return Ok(());
     }
-    // Linux before 5.9 does not have it, and a sandbox may refuse what it does not know.
+    // Linux before 5.9 does not have this call, and a sandbox may refuse a call that it does not know.
     let listed = std::fs::read_dir("/proc/self/fd").map_err(|_| last_error())?;
     let listed = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let descriptors: Vec<i32> = listed.filter(|descriptor| *descriptor > 2).collect();
@@ -34,7 +34,7 @@ pub(crate) fn close_leaked_descriptors() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Makes the guard deaf to everything that a terminal or a person sends to a group.
+/// Makes the guard ignore the signals that a terminal or a person sends to a process group.
 pub(crate) fn ignore_signals() {
     for signal in [
         libc::SIGTERM,
@@ -42,7 +42,7 @@ pub(crate) fn ignore_signals() {
         libc::SIGHUP,
         libc::SIGQUIT,
         libc::SIGPIPE,
-        // A report that is too large for a limit is cut, and the guard lives on.
+        // If a report exceeds a file size limit, it is truncated, and the guard continues.
         libc::SIGXFSZ,
     ] {
         // SAFETY: SIG_IGN runs no code of ours; a failure leaves the default.
@@ -52,7 +52,7 @@ pub(crate) fn ignore_signals() {
 
 /// Blocks SIGCHLD and returns a descriptor that becomes readable when a child ends.
 ///
-/// An inherited "ignored" would make the kernel reap our children by itself, so the disposition is set first.
+/// An inherited "ignore" would make the kernel reap our children by itself, so this function sets the disposition first.
 pub(crate) fn child_signals() -> Result<OwnedFd, Errno> {
     // SAFETY: `set` is initialised by sigemptyset before use; signalfd returns a descriptor that nobody else owns.
     unsafe {
@@ -68,8 +68,8 @@ pub(crate) fn child_signals() -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Forks. The parent finds its signals, apart from those of its own faults, in the descriptor that comes with the
-/// child's pid; `None` is the child, which goes on with the mask that the process had.
+/// Forks. In the parent, returns the pid of the child and a descriptor that receives all signals except those of the parent's own faults. In the
+/// child, returns `None`, and the child continues with the signal mask of the process.
 pub(crate) fn fork_with_signals() -> Result<Option<(Pid, OwnedFd)>, Errno> {
     const FAULTS: [i32; 6] = [
         libc::SIGSEGV,
@@ -91,7 +91,7 @@ pub(crate) fn fork_with_signals() -> Result<Option<(Pid, OwnedFd)>, Errno> {
             -1 => return Err(last_error()),
             fd => OwnedFd::from_raw_fd(fd),
         };
-        // Before the fork, so that none is lost in between; what is blocked is kept even where PID 1 would ignore it.
+        // Block before the fork, so that no signal is lost in between. The kernel keeps blocked signals even if PID 1 would ignore them.
         libc::sigprocmask(libc::SIG_SETMASK, &set, &mut before);
         let child = libc::fork();
         if child > 0 {
@@ -104,19 +104,19 @@ pub(crate) fn fork_with_signals() -> Result<Option<(Pid, OwnedFd)>, Errno> {
     }
 }
 
-/// Sends any signal, also one without a name of its own (a real-time signal). Somebody who is gone is none the worse.
+/// Sends any signal, also one without a name (a real-time signal). It does nothing if the process is gone.
 pub(crate) fn send(to: Pid, signal: i32) {
     // SAFETY: takes any numbers.
     unsafe { libc::kill(to.as_raw_nonzero().get(), signal) };
 }
 
-/// Sends SIGTERM to every process that there is, for the first process of a pid namespace, whose end ends them all anyway.
+/// Sends SIGTERM to every process. Only the first process of a pid namespace may call it; the end of that process ends all others anyway.
 pub(crate) fn terminate_everybody() {
     // SAFETY: the system itself leaves out the caller.
     unsafe { libc::kill(-1, libc::SIGTERM) };
 }
 
-/// Names a dead child without reaping it, so that its name can still be read. `CHILD` proves that there are no children.
+/// Returns a dead child without reaping it, so that its name can still be read. `CHILD` proves that there are no children.
 pub(crate) fn dead_child() -> Result<Option<Pid>, Errno> {
     // SAFETY: all zeroes is a valid siginfo_t, waitid writes at most that, and si_pid is set (or 0) after success.
     unsafe {
@@ -133,15 +133,15 @@ pub(crate) fn dead_child() -> Result<Option<Pid>, Errno> {
     }
 }
 
-/// The process that connected a Unix socket.
+/// The process that connected to a Unix socket.
 pub(crate) enum Peer {
-    /// As a descriptor, which can't come to mean another process.
+    /// A descriptor, which can't mean another process later.
     Pidfd(OwnedFd),
-    /// As a number, 0 for one of a pid namespace that can't be seen from here: Linux before 6.5 has no descriptor for it.
+    /// A pid, or 0 for a process in a pid namespace that is not visible here. Linux before 6.5 has no descriptor for it.
     Pid(u32),
 }
 
-/// Names the process that connected a Unix socket.
+/// Returns the process that connected to a Unix socket.
 pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
     // SAFETY: both options write at most the size that they are told into what the pointer leads to, any bytes are valid
     // in an i32 and in a ucred, and the descriptor that comes of the first belongs to nobody else.
@@ -177,10 +177,10 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
     }
 }
 
-/// Spawns the agent: a session of its own, killed when the guard dies, with no inherited disposition or mask.
+/// Spawns the agent in a session of its own. The kernel kills it when the guard dies. The agent inherits no signal disposition and no signal mask.
 ///
-/// `command` gives the streams only. This forks; the guard is small, so that costs nothing here, while it would in a big
-/// host.
+/// `command` only provides the streams. This function forks. A fork of the guard is cheap because the guard is small; in a large host it would not
+/// be.
 pub(crate) fn spawn_agent(command: &mut Command, image: Image) -> io::Result<Child> {
     let image = Pointers::new(image);
     let guard = rustix::process::getpid();
@@ -195,7 +195,7 @@ pub(crate) fn spawn_agent(command: &mut Command, image: Image) -> io::Result<Chi
         unsafe {
             let default = [0_u64; 8];
             for signal in 1..=64_i32 {
-                // Directly, because the C library refuses its own two signals, and they may be inherited as ignored too.
+                // A direct call, because the C library refuses its own two signals, and these can be inherited as ignored too.
                 libc::syscall(
                     libc::SYS_rt_sigaction,
                     signal,
@@ -214,7 +214,7 @@ pub(crate) fn spawn_agent(command: &mut Command, image: Image) -> io::Result<Chi
     unsafe { command.pre_exec(prepare) }.spawn()
 }
 
-/// Sets these seccomp filters in the program of `command` before it is executed.
+/// Makes the program of `command` run under these seccomp filters.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) fn set_filters(command: &mut Command, filters: &'static [seccompiler::BpfProgram]) {
     let prepare = move || {
@@ -263,8 +263,8 @@ impl Pointers {
         }
     }
 
-    /// Comes back only with the reason why it could not. Some C libraries' own search hands a file of a foreign format to
-    /// the shell, which then says something about its syntax.
+    /// Returns only if no file could be executed, with the reason. The search of some C libraries passes a file of a foreign format to the shell,
+    /// which then reports a syntax error.
     fn exec(&self) -> Errno {
         let mut reason = Errno::NOENT;
         for file in &self.files {
@@ -278,7 +278,7 @@ impl Pointers {
             };
             match last_error() {
                 Errno::NOENT | Errno::NOTDIR => {}
-                // One bad entry, such as a file system that is gone, does not hide the program in the next.
+                // One bad entry, such as a missing file system, does not hide the program in the next entry.
                 error @ (Errno::ACCESS
                 | Errno::LOOP
                 | Errno::NAMETOOLONG
@@ -292,7 +292,7 @@ impl Pointers {
     }
 }
 
-/// Ends the process at once: the guard must not run the exit handlers of the program that it was started from.
+/// Ends the process immediately: the guard must not run the exit handlers of the host program.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: _exit takes any number and does not return.
     unsafe { libc::_exit(code) }

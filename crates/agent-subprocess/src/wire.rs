@@ -1,4 +1,4 @@
-//! What host and guard say to each other: frames of a length and JSON, in order, over one UNIX stream socket.
+//! The protocol between host and guard: frames of a length and JSON, in order, over one UNIX stream socket.
 
 use crate::{Exit, ProcessName};
 use serde::de::DeserializeOwned;
@@ -7,16 +7,16 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-/// Grows with every change of the messages: `guard_program` may name a binary of another version.
+/// Increases with each change of the messages, because `guard_program` may name a binary of another version.
 pub(crate) const VERSION: u32 = 1;
-/// Bounds one frame; arguments and environment of a program are a few MiB at most on Linux.
+/// The maximum size of one frame. On Linux the arguments and the environment of a program have a few MiB at most.
 const MAX_FRAME: usize = 64 << 20;
-/// Bounds the descriptors that the guard keeps open for the host.
+/// The maximum number of descriptors that the guard keeps open for the host.
 pub(crate) const MAX_HOLD: usize = 16;
-/// Bounds the process names in one report.
+/// The maximum number of process names in one report.
 pub(crate) const MAX_NAMES: usize = 4096;
 
-/// A text of the operating system; JSON carries it as a string wherever it is UTF-8.
+/// A text of the operating system. JSON contains a string if the text is UTF-8.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Text {
@@ -43,8 +43,8 @@ impl From<Text> for OsString {
     }
 }
 
-/// What the guard spawns. The descriptors come with its first byte: standard input if `stdin`, standard output,
-/// standard error, then those to hold.
+/// The program that the guard spawns. The descriptors come with the first byte of this message: standard input if `stdin`, standard output, standard
+/// error, then the descriptors to hold.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Spec {
     pub(crate) program: Text,
@@ -58,22 +58,22 @@ pub(crate) struct Spec {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Whom {
-    /// The process group of the agent's main process.
+    /// The process group of the main process of the agent.
     Group,
     /// Every descendant of the guard.
     Tree,
 }
 
-/// From the host to the guard.
+/// A message from the host to the guard.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// From now on, note who is met, for the report.
+    /// Record the name of every process from now on, for the report.
     Note,
     Signal {
         signal: i32,
         whom: Whom,
     },
-    /// TERM the tree, KILL it after `grace`, name survivors `rounds` later. Both in milliseconds.
+    /// Send SIGTERM to the process tree, SIGKILL after `grace`, and report the survivors `rounds` later. Both are in milliseconds.
     Stop {
         grace: u64,
         rounds: u64,
@@ -83,7 +83,7 @@ pub(crate) enum Order {
     },
 }
 
-/// From the guard to the host.
+/// A message from the guard to the host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Notice {
     Hello {
@@ -103,22 +103,22 @@ pub(crate) enum Notice {
         sequence: u64,
         processes: Vec<ProcessName>,
     },
-    /// The last word: `wait` said that there are no children, or the bound was reached.
+    /// The last message: `wait` reported that there are no children, or the time ended.
     Ended(Aftermath),
 }
 
-/// What came of ending a tree.
+/// The result of ending a process tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Aftermath {
     pub(crate) ended: Vec<ProcessName>,
-    /// How many more were ended than `ended` names.
+    /// The number of ended processes that `ended` doesn't name.
     pub(crate) unlisted: u64,
     pub(crate) survivors: Vec<ProcessName>,
-    /// Whether SIGTERM was sent to anybody.
+    /// Whether SIGTERM was sent to any process.
     pub(crate) terminated: bool,
-    /// Whether SIGKILL was sent to anybody.
+    /// Whether SIGKILL was sent to any process.
     pub(crate) killed: bool,
-    /// Set by the host: the guard died without a report and the marker was swept.
+    /// Whether the guard died without a report, so the host swept by the marker. Only the host sets it.
     #[serde(skip)]
     pub(crate) guard_lost: bool,
 }
@@ -126,13 +126,13 @@ pub(crate) struct Aftermath {
 pub(crate) fn frame<T: Serialize>(message: &T) -> Vec<u8> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)
-        .expect("our messages have string keys and write to memory");
+        .expect("the messages have string keys, and writing to memory does not fail");
     let length = u32::try_from(frame.len() - 4).expect("messages are far below 4 GiB");
     frame[..4].copy_from_slice(&length.to_le_bytes());
     frame
 }
 
-/// Puts frames together from whatever pieces arrive.
+/// Assembles frames from pieces of any size.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox(Vec<u8>);
 
@@ -149,7 +149,7 @@ impl Inbox {
         if length > MAX_FRAME {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "a frame beyond the limit",
+                "the frame is larger than the limit",
             ));
         }
         let Some(body) = self.0.get(4..4 + length) else {

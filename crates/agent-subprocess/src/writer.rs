@@ -1,4 +1,5 @@
-//! The standard input of an agent, closable from two sides, and writing to one that may not be reading: whole lines, in order, in bounded memory and time.
+//! The standard input of an agent, which two sides can close, and a writer for an agent that may not read: whole lines, in order, in bounded memory
+//! and time.
 
 use std::io;
 use std::pin::Pin;
@@ -13,13 +14,13 @@ use tokio::time::timeout;
 
 use crate::times;
 
-/// Writes to the agent's standard input. Dropping it closes that, as [`Agent::close_stdin`](crate::Agent::close_stdin)
-/// and a stop do; writing then fails with [`io::ErrorKind::BrokenPipe`], also where it was waiting.
+/// Writes to the standard input of the agent. Dropping it closes that input, as [`Agent::close_stdin`](crate::Agent::close_stdin) and a stop do.
+/// Writing then fails with [`io::ErrorKind::BrokenPipe`], also a write that was waiting.
 #[derive(Debug)]
 #[must_use = "dropping it closes the standard input of the agent"]
 pub struct Stdin(Input);
 
-/// A handle that can close what a [`Stdin`] writes to.
+/// A handle that can close the pipe of a [`Stdin`].
 #[derive(Clone, Debug)]
 pub(crate) struct Input(Arc<Mutex<(Option<Sender>, Option<Waker>)>>);
 
@@ -43,7 +44,7 @@ impl Input {
     pub(crate) fn close(&self) {
         let (sender, waker) = std::mem::take(&mut *self.lock());
         drop(sender);
-        // Closing a pipe does not wake who waits for room in it.
+        // Closing a pipe does not wake a writer that waits for room in it.
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -89,11 +90,11 @@ impl Drop for Stdin {
     }
 }
 
-/// How much may wait for an agent that does not read.
+/// The number of bytes that may wait for an agent that does not read.
 const AHEAD: usize = 32 << 20;
-/// What a waiting line costs besides its bytes.
+/// The memory cost of a waiting line besides its bytes.
 const OVERHEAD: usize = 128;
-/// How long to look whether a line goes through; longer lines take their time behind our back.
+/// The time to wait for a line to be written; the task writes longer lines in the background.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -103,28 +104,28 @@ struct Line {
     written: oneshot::Sender<()>,
 }
 
-/// Tells why a line was not written.
+/// The reason why a line was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwritten {
     /// The agent does not read, and 32 MiB are waiting for it.
     Full,
-    /// The agent closed its standard input, or has ended.
+    /// The agent closed its standard input or has ended.
     Closed,
 }
 
-/// The pipe, and who has it.
+/// The pipe, and its current user.
 #[derive(Debug)]
 struct Pipe {
     /// `None` while the task writes.
     stdin: Option<Stdin>,
-    /// How many lines wait for the task, or are being written by it.
+    /// The number of lines that wait for the task, or that the task writes now.
     waiting: usize,
 }
 
-/// Writes whole lines to an agent's standard input, in order, in bounded memory and time.
+/// Writes whole lines to the standard input of an agent, in order, in bounded memory and time.
 ///
-/// It writes what the pipe takes at once; a task writes the rest. So no line is left half written, even if the caller gives
-/// up on it. Up to 32 MiB wait for an agent that does not read.
+/// It writes as much as the pipe accepts immediately; a task writes the rest. So no line stays half written, even if the caller stops waiting. Up to
+/// 32 MiB wait for an agent that does not read.
 #[derive(Debug)]
 pub struct LineWriter {
     pipe: Arc<Mutex<Pipe>>,
@@ -140,7 +141,7 @@ impl LineWriter {
     /// Takes the standard input of an agent and starts the task that writes.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn new(stdin: Stdin) -> Self {
         let (lines, mut queue) = mpsc::unbounded_channel::<Line>();
         let room = Arc::new(Semaphore::new(AHEAD));
@@ -159,7 +160,6 @@ impl LineWriter {
                 pipe.stdin = Some(stdin);
                 pipe.waiting -= 1;
                 drop(pipe);
-                // Nobody has to wait for it.
                 let _unheard = line.written.send(());
             }
             closing.close();
@@ -170,7 +170,7 @@ impl LineWriter {
     /// Queues a line if there is room now. The receiver resolves when the line is written, or fails when it can't be.
     ///
     /// # Errors
-    /// When there is no room, or nothing reads any more.
+    /// Fails if there is no room, or the pipe is closed.
     pub fn push(&self, bytes: Vec<u8>) -> Result<oneshot::Receiver<()>, Unwritten> {
         let room = self.room.clone().try_acquire_many_owned(cost(&bytes));
         let room = room.map_err(|error| match error {
@@ -180,14 +180,14 @@ impl LineWriter {
         self.queue(bytes, room)
     }
 
-    /// Queues a line as soon as there is room, for which it waits up to 2 s; then waits up to 0.2 s for the line to be
-    /// written. A line that takes longer is written by the task.
+    /// Queues a line as soon as there is room, for which it waits up to 2 s. Then it waits up to 0.2 s for the line to be written. The task writes a
+    /// line that takes longer.
     ///
     /// # Errors
-    /// When there is no room in time, or nothing reads any more.
+    /// Fails if there is no room in time, or the pipe is closed.
     ///
     /// # Cancel safety
-    /// The line may have been queued when the future is dropped, or not.
+    /// If the future is dropped, the line may or may not be in the queue.
     pub async fn write(&self, bytes: Vec<u8>) -> Result<(), Unwritten> {
         let room = self.room.clone().acquire_many_owned(cost(&bytes));
         let room = timeout(times::ROOM, room)
@@ -200,7 +200,7 @@ impl LineWriter {
         }
     }
 
-    /// Tells whether [`push`](Self::push) would take a line of this many bytes now.
+    /// Returns whether [`push`](Self::push) would accept a line of this many bytes now.
     pub fn has_room(&self, size: usize) -> bool {
         self.room.available_permits() >= (size + OVERHEAD).min(AHEAD)
     }
@@ -212,7 +212,7 @@ impl LineWriter {
     ) -> Result<oneshot::Receiver<()>, Unwritten> {
         let (written, done) = oneshot::channel();
         let mut pipe = lock(&self.pipe);
-        // What waits goes first.
+        // Waiting lines go first.
         let is_next = pipe.waiting == 0;
         if let Some(stdin) = pipe.stdin.as_mut().filter(|_| is_next) {
             let begun = begin(stdin, &bytes).inspect_err(|_| self.room.close())?;
@@ -233,9 +233,9 @@ impl LineWriter {
     }
 }
 
-/// Writes what the pipe takes now, and returns how much that is.
+/// Writes as much as the pipe accepts now, and returns the number of bytes.
 fn begin(stdin: &mut Stdin, bytes: &[u8]) -> Result<usize, Unwritten> {
-    // Whoever waits for more room is the task.
+    // Only the task waits for more room, so no waker is needed.
     let mut nobody = Context::from_waker(Waker::noop());
     let mut begun = 0;
     while begun < bytes.len() {
@@ -248,7 +248,7 @@ fn begin(stdin: &mut Stdin, bytes: &[u8]) -> Result<usize, Unwritten> {
     Ok(begun)
 }
 
-/// One line passes even if it is larger than all that may wait.
+/// Returns the room that a line needs. A line that is larger than the whole queue passes too.
 fn cost(bytes: &[u8]) -> u32 {
     u32::try_from((bytes.len() + OVERHEAD).min(AHEAD)).unwrap_or(u32::MAX)
 }
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use crate::writer::Input;
 
-    /// A line of some thousands of bytes that tells which one it is.
+    /// Makes a line of some thousands of bytes that contains its number.
     fn line(number: usize, thousands: usize) -> Vec<u8> {
         let mut line = format!("{number}:").into_bytes();
         line.resize(line.len() + thousands * 1000, b'x');
@@ -287,7 +287,7 @@ mod tests {
                     let line = line(number, thousands);
                     expected.extend_from_slice(&line);
                     if waits {
-                        // Given up on as soon as it would wait.
+                        // Dropped as soon as it would wait.
                         let mut write = Box::pin(writer.write(line));
                         let mut cx = Context::from_waker(Waker::noop());
                         let looked = write.as_mut().poll(&mut cx);
@@ -295,7 +295,7 @@ mod tests {
                     } else {
                         prop_assert!(writer.push(line).is_ok());
                     }
-                    // Room is made while the task may not have begun.
+                    // The read makes room, possibly before the task has started.
                     let mut some = vec![0; read];
                     let count = receiver.try_read(&mut some).unwrap_or(0);
                     seen.extend_from_slice(&some[..count]);
@@ -309,7 +309,7 @@ mod tests {
                 prop_assert!(seen == expected);
                 prop_assert_eq!(lock(&writer.pipe).waiting, 0);
                 prop_assert_eq!(writer.room.available_permits(), AHEAD);
-                // Nothing comes behind the last line either.
+                // Nothing comes after the last line.
                 drop(writer);
                 let mut behind = Vec::new();
                 receiver.read_to_end(&mut behind).await.unwrap();
@@ -324,7 +324,7 @@ mod tests {
         let (sender, mut receiver) = pipe::pipe().unwrap();
         let writer = LineWriter::new(Input::new(sender).writer());
         writer.write(line(0, 0)).await.unwrap();
-        // From here on it is known that there is room. Whoever did much already may write nothing now all the same.
+        // Now there is room. But a task that has used up its tokio budget can't write, so use up the budget.
         let mut nobody = Context::from_waker(Waker::noop());
         while pin!(tokio::task::consume_budget())
             .poll(&mut nobody)
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(seen, *b"0:\n1:\n2:\n");
     }
 
-    /// The clock is paused: it moves on when nothing else can happen.
+    /// The clock is paused: it advances when nothing else can happen.
     #[tokio::test(start_paused = true)]
     async fn p8c_a_write_that_finds_no_room_fails_after_its_timeout() {
         let (sender, _nobody_reads) = pipe::pipe().unwrap();

@@ -227,7 +227,7 @@ async fn what_cannot_be_done_is_said() {
     let text = error
         .to_string()
         .replace(scene.directory.path().to_str().unwrap(), "FOLDER");
-    insta::assert_snapshot!(text, @"`./no-such-agent` does not exist: check the path, which counts from FOLDER");
+    insta::assert_snapshot!(text, @"`./no-such-agent` does not exist: check the path (relative to FOLDER)");
     assert_eq!(
         connection.stop(Duration::ZERO).await.stage,
         StopStage::AlreadyEnded

@@ -1,6 +1,6 @@
-//! A guard for programs that cannot be their own: see `agent_subprocess::guard::guard_program`.
+//! A guard for programs that cannot be their own guard; see `agent_subprocess::guard::guard_program`.
 
 fn main() -> Result<(), &'static str> {
     agent_subprocess::guard::run_if_guard();
-    Err("this is started by the agent-subprocess library, not by hand")
+    Err("the agent-subprocess library starts this program; it can't be started by hand")
 }

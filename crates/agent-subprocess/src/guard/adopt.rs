@@ -1,12 +1,13 @@
-//! Orphans that come to the host: what a killed guard leaves, when the host is a child subreaper too.
+//! Orphans that become children of the host: the processes of a killed guard, if the host is a child subreaper too.
 //!
-//! A subreaper also gets orphans that no agent started, for example a server that an editor left running. So this module has to tell them apart.
-//! A tree below a guard is in sessions of its own, and began after its guard. Everything else is left alone: a child in the session of this process,
-//! one that is older than the guard, and one that began while a [`OwnProgram`](super::OwnProgram) ran. The last kind is ended only if it carries the marker, or is in the session of the guard,
-//! of the agent, or of an orphan that was ended.
+//! A subreaper also gets orphans that no agent started, for example a server that an editor left running. So this module has to distinguish them. The
+//! processes below a guard are in sessions of their own, and started after their guard. All other children are ignored: a child in the session of
+//! this process, a child that is older than the guard, and a child that started while an [`OwnProgram`](super::OwnProgram) ran. A child of the last
+//! kind is only ended if it has the marker, or is in the session of the guard, of the agent, or of an orphan that was ended.
 //!
-//! A dead child is reaped only if it is in the session of the guard, of the agent, or of an orphan that was seen alive. Any other one may be a child of
-//! the host whose owner still waits for its exit. So a session leader of the tree that ended unseen stays a zombie until the host ends.
+//! A dead child is only reaped if it is in the session of the guard, of the agent, or of an orphan that was seen alive. Any other dead child may be a
+//! child of the host whose owner still waits for its exit. So a session leader of the process tree stays a zombie until the host ends if it ended
+//! before this module saw it.
 
 use super::tree::{UNSEEN, pid_of};
 use crate::sweep::{self, SweepReport};
@@ -20,13 +21,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many spans of own programs are told apart; older ones become one.
+/// The maximum number of separate spans of own programs; older spans are merged.
 const MAX_SPANS: usize = 64;
-/// The longest wait between two rounds of SIGKILL.
+/// The maximum wait between two rounds of SIGKILL.
 const ROUND: Duration = Duration::from_millis(1);
-/// After so many rounds in a row without an orphan nothing is left: one that ends while a round looks at it leaves its own children to the next round.
+/// After this number of rounds in a row without an orphan, none is left. An orphan that ends during a round leaves its own children to the next
+/// round.
 const EMPTY_ROUNDS: u32 = 2;
-/// How often the clock is read, a [`ROUND`] apart, until its tick is over.
+/// The maximum number of clock reads, a [`ROUND`] apart, while waiting for the end of a tick.
 const TICK_ROUNDS: u32 = 100;
 
 static ADOPTS: AtomicBool = AtomicBool::new(false);
@@ -43,11 +45,11 @@ struct Children {
     last: u64,
 }
 
-/// The time in which a program of the host's own ran, in clock ticks since boot.
+/// The time in which a program of the host ran, in clock ticks since boot.
 struct Span {
     number: u64,
     from: u64,
-    /// Nothing while it runs.
+    /// `None` while the program runs.
     until: Option<u64>,
 }
 
@@ -58,7 +60,7 @@ impl Children {
         })
     }
 
-    /// Keeps the list short: two old spans become one, which leaves more alone.
+    /// Keeps the list short by merging the two oldest spans. The merged span ignores more children.
     fn shorten(&mut self) {
         let ended = |span: &Span| span.until.is_some();
         if self.spans.len() > MAX_SPANS && ended(&self.spans[0]) && ended(&self.spans[1]) {
@@ -79,26 +81,26 @@ pub(super) fn start() -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a guard, which is never taken for an orphan until [`guard_is_reaped`].
+/// Starts a guard. The guard doesn't count as an orphan until [`guard_is_reaped`].
 pub(crate) fn starting_guard<T>(
     spawn: impl FnOnce() -> io::Result<T>,
     pid: impl FnOnce(&T) -> Option<u32>,
 ) -> io::Result<T> {
-    // Held meanwhile: else the guard could be a child that is not known yet.
+    // Hold the lock during the spawn: otherwise the guard could be a child that is not in the list yet.
     let mut children = children();
     let spawned = spawn()?;
     children.guards.extend(pid(&spawned));
     Ok(spawned)
 }
 
-/// Forgets a guard whose pid may be somebody else's from now on.
+/// Forgets a guard that was reaped, because another process can get its pid from now on.
 pub(crate) fn guard_is_reaped(pid: u32) {
     children().guards.remove(&pid);
 }
 
-/// Returns the time as `/proc` counts the start of a process.
+/// Returns the current time in the unit and clock of the start times in `/proc`.
 fn now() -> u64 {
-    // A thread begins when it is made, and its start is in the same clock.
+    // `/proc` has the start time of a new thread in the same clock.
     let probe = std::thread::spawn(|| proc_fs::read_start("thread-self"));
     probe.join().ok().flatten().unwrap_or(0)
 }
@@ -109,9 +111,9 @@ fn pause() {
     let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&time));
 }
 
-/// Waits until this tick is over, about 10 ms. Returns the tick that follows, and the one that is over.
+/// Waits until this tick (about 10 ms) is over. Returns the following tick, and the tick that is over.
 ///
-/// An orphan and an own program that began in one tick could not be told apart.
+/// An orphan and an own program that start in the same tick can't be distinguished.
 fn wait_for_next_tick() -> (u64, u64) {
     let this = now();
     for _ in 0..TICK_ROUNDS {
@@ -161,18 +163,18 @@ pub(crate) struct Lost {
     pub(crate) main: u32,
 }
 
-/// A child that came to this process when its parent ended.
+/// A child that became a child of this process when its parent ended.
 struct Orphan {
     process: ProcessId,
     session: u32,
     is_dead: bool,
-    /// `/proc` does not show it, so that it can't be signalled safely.
+    /// Whether `/proc` hides it, so that it can't be signalled safely.
     is_hidden: bool,
 }
 
-/// Finds the orphans, of these children, that may be of a guard that began at `since`.
+/// Returns those of these children that may be orphans of a guard that started at `since`.
 ///
-/// Whatever is in one of `sessions` is of that guard for certain.
+/// A child in one of `sessions` certainly belongs to that guard.
 fn orphans(
     candidates: Vec<u32>,
     since: u64,
@@ -188,8 +190,7 @@ fn orphans(
     let mut marked = None;
     let orphan = |pid: u32| {
         let Some(stat) = proc_fs::stat(pid) else {
-            // It may have been reaped by its owner since it was listed.
-            // Its exit stays for that owner.
+            // Its owner may have reaped it since it was listed. If it is dead, its exit stays for that owner.
             let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             let ended = rustix::process::waitid(WaitId::Pid(pid_of(pid)?), look);
             return ended.is_ok_and(|it| it.is_none()).then_some(Orphan {
@@ -211,7 +212,7 @@ fn orphans(
             let marked = marked.get_or_insert_with(|| find().unwrap_or_default());
             marked.iter().any(|found| found.process == stat.id())
         };
-        // It may be the own program itself, or what that has started.
+        // It may be the own program itself, or a process that the own program started.
         let is_known = sessions.contains(&stat.session);
         if !is_known && children.is_in_a_span(stat.start_time) && !carries_marker() {
             return None;
@@ -226,9 +227,9 @@ fn orphans(
     candidates.filter_map(orphan).collect()
 }
 
-/// Ends the orphans of a guard that was lost, round by round: what they leave comes to this process as well. Blocks for about `budget` at most.
+/// Ends the orphans of a lost guard, round after round: their own children become children of this process too. Blocks for about `budget` at most.
 ///
-/// Each is reaped by its pid. A wait for any child would take the exits of children whose owners wait for them.
+/// Reaps each orphan by its pid. A wait for any child would take the exits of children whose owners wait for them.
 pub(crate) fn end_orphans(lost: Lost, marker: Option<&Marker>, budget: Duration) -> SweepReport {
     let since = lost.guard.start_time;
     let mut sessions = BTreeSet::from([lost.guard.pid, lost.main]);
@@ -288,7 +289,7 @@ pub(crate) fn end_orphans(lost: Lost, marker: Option<&Marker>, budget: Duration)
     }
 }
 
-/// Reaps the orphans that have ended by themselves, which would stay zombies. They come only from own programs.
+/// Reaps the orphans that ended by themselves; otherwise they would stay zombies. Only own programs leave such orphans.
 pub(crate) fn reap_orphans() {
     if !children().spans.is_empty() {
         let orphans = orphans(proc_fs::listed_children(), 0, &BTreeSet::new(), None).into_iter();
@@ -304,7 +305,7 @@ fn reap(pid: u32) {
     }
 }
 
-/// Returns whether orphans come to this process.
+/// Returns whether this process adopts orphans.
 pub(crate) fn is_on() -> bool {
     ADOPTS.load(Ordering::Relaxed)
 }

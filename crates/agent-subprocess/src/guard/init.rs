@@ -1,4 +1,4 @@
-//! The first process of a container: it reaps strangers, passes signals on, and ends with what it was started for.
+//! The init of a container: it reaps orphans, forwards signals, and ends as the program ends that it runs.
 
 use super::tree::wait_readable;
 use crate::times;
@@ -8,14 +8,14 @@ use rustix::process::{Pid, WaitOptions, WaitStatus};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long it is slept when nothing happens.
+/// The time to sleep if nothing happens.
 const FOREVER: Duration = Duration::from_secs(3600);
-/// What one signal takes in a signalfd (`struct signalfd_siginfo`).
+/// The size of one signal in a signalfd (`struct signalfd_siginfo`).
 const SIGNAL_SIZE: usize = 128;
 
-/// Runs until the child has ended, and then ends the process as it did.
+/// Serves until the child has ended, and then ends this process with the exit code of the child.
 pub(super) fn serve(child: Pid, signals: &OwnedFd) -> ! {
-    // Nobody looks for two processes of one name; a failure costs nothing else.
+    // The name distinguishes the two processes of one program. A failure has no other effect.
     let _unnamed = rustix::thread::set_name(c"agent-init");
     let mut code = None;
     let mut ended: Option<Instant> = None;
@@ -33,14 +33,14 @@ pub(super) fn serve(child: Pid, signals: &OwnedFd) -> ! {
             },
         };
         wait_readable(signals, left);
-        // Once it is reaped, its pid may be somebody else's.
+        // Once the child is reaped, another process can get its pid.
         pass_on(Some(child).filter(|_| code.is_none()), signals);
     }
-    // Whoever is left is killed by the system with the first process of the namespace.
+    // The kernel kills the remaining processes when the first process of the namespace ends.
     sys::exit_now(code.unwrap_or(1))
 }
 
-/// Reaps everybody who is dead; `false` says that there is nobody left.
+/// Reaps every dead child; returns `false` if there are no children.
 fn reap(child: Pid, code: &mut Option<i32>) -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
@@ -57,7 +57,7 @@ fn exit_code(status: WaitStatus) -> i32 {
     status.exit_status().or_else(of_signal).unwrap_or(1)
 }
 
-/// Passes on what was sent to this process alone; with nobody left to take it, it is thrown away.
+/// Forwards the signals that were sent to this process alone; drops them if the child has ended.
 fn pass_on(child: Option<Pid>, signals: &OwnedFd) {
     let mut bytes = [0; 32 * SIGNAL_SIZE];
     while let Ok(read @ 1..) = rustix::io::read(signals, &mut bytes) {
@@ -69,15 +69,15 @@ fn pass_on(child: Option<Pid>, signals: &OwnedFd) {
             };
             let (number, code) = (field(0), field(8));
             if let Some(child) = child.filter(|_| is_for_us_alone(number, code)) {
-                // It is not reaped by anybody else, so its pid is its own.
+                // Only this process reaps the child, so its pid can't have been reused.
                 sys::send(child, number);
             }
         }
     }
 }
 
-/// What a terminal sends (codes above 0) goes to the whole group and so to the child as well; only that its line was cut
-/// is told to nobody but the leader of the session.
+/// Returns whether a signal was sent to this process alone. The terminal sends its signals (codes above 0) to the whole group, and so to the child as
+/// well. The exception is SIGHUP after a hangup of the terminal: only the leader of the session gets it.
 fn is_for_us_alone(signal: i32, code: i32) -> bool {
     let own = std::process::id();
     let is_leader = || proc_fs::stat(own).is_some_and(|stat| stat.session == own);

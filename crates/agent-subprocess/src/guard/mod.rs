@@ -1,9 +1,9 @@
-//! The guard: a small process that owns an agent's whole tree, and how a program comes to have one.
+//! The guard: a small process that owns the process tree of an agent, and the ways to get one.
 //!
-//! A program calls [`run_if_guard`] first in `main`; then this crate can start the program's own executable again as a
-//! guard. A program that cannot do that, for example a test binary, names a helper with [`guard_program`].
+//! A program calls [`run_if_guard`] first in `main`. Then this crate can start the program's own executable again as a guard. A program that cannot
+//! do that, for example a test binary, names a helper with [`guard_program`].
 //!
-//! A program that may be started as the first process of a container calls [`run_if_init`] after that.
+//! A program that may run as the first process of a container also calls [`run_if_init`] directly after that.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod adopt;
@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static ENTERED: AtomicBool = AtomicBool::new(false);
 static PROGRAM: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Runs the guard and ends the process if this process was started as one; returns at once otherwise.
+/// Runs the guard and ends the process if this process was started as a guard; otherwise returns immediately.
 ///
-/// To be called first in `main`, before any thread is started: the first line under `#[tokio::main]` is too late, since the runtime
-/// and its threads are there. Then there is no guard, [`Containment::Auto`](crate::Containment::Auto) falls back to a group and
-/// [`Containment::Guard`](crate::Containment::Guard) fails. A process is a guard by its arguments *and* by the
-/// socket on its standard input, never by an environment variable, which a nested host would inherit.
+/// Call it first in `main`, before any thread starts. The first line under `#[tokio::main]` is too late, because the threads of the runtime already
+/// run. Then there is no guard, [`Containment::Auto`](crate::Containment::Auto) falls back to a group and
+/// [`Containment::Guard`](crate::Containment::Guard) fails. A process is a guard if it has the arguments of a guard *and* a socket as its standard
+/// input. An environment variable doesn't decide this, because a nested host would inherit it.
 ///
 /// # Platform
 /// Does nothing outside Linux.
@@ -45,25 +45,23 @@ pub fn run_if_guard() {
         {
             serve::run_if_connected();
         }
-        // A second thread here would be there in the guard as well, and fork and wait would not be its own any more.
+        // A second thread here would also exist in the guard, which must be single-threaded to fork and to wait for its children.
         if crate::proc_fs::threads() == 1 {
             ENTERED.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// Becomes the init of its container if this process is the first one there (PID 1), and goes on in a child; returns at
-/// once otherwise.
+/// Becomes the init of its container if this process is the first one there (PID 1), and continues in a child. Otherwise returns immediately.
 ///
-/// The first process of a pid namespace has duties that no ordinary program fulfils: whoever loses its parent becomes its
-/// child and stays a zombie until it is reaped, and a signal without a handler does not reach it. So this process forks
-/// itself. The child returns from here and is the program. The parent stays as the init: it reaps whoever ends, passes
-/// on what signals are sent to it (not those of the terminal, which the child gets anyway), and ends as the child does, with
-/// its exit code or 128 + the number of the signal that killed it. Who still lives then gets SIGTERM, and at most two
-/// seconds, in which a guard ends its tree.
+/// The first process of a pid namespace has duties that no ordinary program fulfils: each orphan becomes its child and stays a zombie until it is
+/// reaped, and a signal without a handler does not reach it. So this process forks itself. The child returns from here and is the program. The parent
+/// stays as the init. It reaps every orphan that ends and forwards the signals that it gets (not those of the terminal, which the child gets anyway).
+/// It ends as the child does, with the same exit code or 128 + the number of the signal that killed the child. Before that it sends SIGTERM to the
+/// other processes and waits at most two seconds for them; in that time a guard ends its process tree.
 ///
-/// To be called directly after [`run_if_guard`], before any thread is started; with threads it does nothing. The child
-/// has the terminal, the descriptors and the signal mask of the process, and another pid.
+/// Call it directly after [`run_if_guard`], before any thread starts; with threads it does nothing. The child has the terminal, the descriptors and
+/// the signal mask of the process, and another pid.
 ///
 /// # Platform
 /// Does nothing outside Linux.
@@ -86,18 +84,18 @@ pub fn run_if_init() {
     }
 }
 
-/// Makes this process the parent of every orphan below it, so that it can end what a guard leaves that an agent has killed.
+/// Makes this process the parent of every orphan below it, so that it can end the processes that are left when an agent kills its guard.
 ///
-/// Without this, such a tree is swept by its marker, and a process that cleared its environment gets away. With it, the orphans of a killed guard
-/// come to this process, which ends them and reaps each by its pid; [`StopReport`](crate::StopReport) counts them.
+/// Without this call, such a process tree is swept by its marker, and a process that cleared its environment escapes. With it, the orphans of a
+/// killed guard become children of this process. This process ends them and reaps each by its pid; [`StopReport`](crate::StopReport) counts them.
 ///
-/// **This holds for the whole process** (`PR_SET_CHILD_SUBREAPER`), so only a program should call it, not a library. Every process below that loses its parent
-/// becomes a child of this one, whoever started it. A child is left alone if it is in the session of this process, is older than the lost guard, or began
-/// while an [`OwnProgram`] was held. A program must hold an [`OwnProgram`] while it runs anything else that may begin a session of its own; such a child
-/// is ended otherwise if it still runs. The exit of one that has ended stays for its owner.
+/// **The effect is global for the process** (`PR_SET_CHILD_SUBREAPER`), so only a program should call it, not a library. Every process below that
+/// loses its parent becomes a child of this process, no matter which process started it. A child is ignored if it is in the session of this process,
+/// is older than the lost guard, or started while an [`OwnProgram`] was held. A program must hold an [`OwnProgram`] while it runs another program
+/// that may start a session of its own; otherwise such a child is ended if it still runs. If such a child has ended, its exit stays for its owner.
 ///
 /// # Errors
-/// When the system has no child subreapers.
+/// Fails if the system has no child subreapers.
 ///
 /// # Platform
 /// Fails outside Linux.
@@ -108,18 +106,19 @@ pub fn adopt_orphans() -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Says that a program runs that the host itself has started, such as an editor: what begins meanwhile is not taken for the orphan of an agent.
+/// Declares that a program runs that the host itself started, such as an editor. A process that starts while this value is held doesn't count as the
+/// orphan of an agent.
 ///
-/// To be made before the program is started, and to be dropped when it has been waited for. Without [`adopt_orphans`] it does nothing.
+/// Create it before the program starts, and drop it after waiting for the program. Without [`adopt_orphans`] it does nothing.
 #[derive(Debug)]
-#[must_use = "dropping it says that the program has ended"]
+#[must_use = "dropping it means that the program has ended"]
 pub struct OwnProgram {
     #[cfg(target_os = "linux")]
     _running: Option<adopt::Running>,
 }
 
 impl OwnProgram {
-    /// Begins the time of such a program.
+    /// Begins the time in which such a program runs.
     #[expect(clippy::new_without_default, reason = "it does something")]
     pub fn new() -> Self {
         Self {
@@ -131,14 +130,14 @@ impl OwnProgram {
 
 /// Names the program to start as a guard, instead of this process's own executable.
 ///
-/// The program must call [`run_if_guard`] first; `agent-guard`, which comes with this crate, is such a program.
+/// The program must call [`run_if_guard`] first. `agent-guard`, which comes with this crate, is such a program.
 pub fn guard_program(path: impl Into<PathBuf>) {
     *PROGRAM
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(path.into());
 }
 
-/// The executable to start as a guard, if there is one.
+/// Returns the executable to start as a guard, if there is one.
 pub(crate) fn executable() -> Option<PathBuf> {
     if !cfg!(target_os = "linux") {
         return None;
@@ -147,7 +146,7 @@ pub(crate) fn executable() -> Option<PathBuf> {
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
         .clone();
-    // Through /proc it works with the file replaced or deleted.
+    // `/proc/self/exe` works even if the file was replaced or deleted.
     named.or_else(|| {
         ENTERED
             .load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The guard: from an ordinary process to one that is deaf, alone and parent of every orphan below it, and its service from then on.
+//! The start of the guard (it ignores signals, and becomes the leader of its session and the parent of every orphan below it), and its service.
 
 use std::ffi::OsString;
 use std::io::IoSliceMut;
@@ -19,12 +19,12 @@ use crate::proc_fs::{self, Stat};
 use crate::wire::{Inbox, MAX_HOLD, MAX_NAMES, Notice, Order, Spec, VERSION, Whom, frame};
 use crate::{sweep, sys, times};
 
-/// Does not return if standard input is the control socket.
+/// Runs the guard and does not return if standard input is the control socket.
 pub(super) fn run_if_connected() {
     let connected = rustix::net::getsockname(std::io::stdin())
         .is_ok_and(|address| address.address_family() == rustix::net::AddressFamily::UNIX);
     if connected {
-        // Deaf first: a Ctrl-C of the terminal reaches this process until it has a session of its own.
+        // Ignore signals first: a Ctrl-C of the terminal reaches this process until it has a session of its own.
         sys::ignore_signals();
         let own = proc_fs::own();
         let (refusal, start_time) = (refusal(own), own.map_or(0, |own| own.start_time));
@@ -35,25 +35,25 @@ pub(super) fn run_if_connected() {
     }
 }
 
-/// Why this process cannot be a guard, if it can't.
+/// Returns the reason why this process cannot be a guard, if there is one.
 fn refusal(own: Option<Stat>) -> Option<String> {
     let reason = match own {
-        None => "/proc belongs to another pid namespace; mount the one of this namespace",
+        None => "/proc belongs to another pid namespace; mount the /proc of this namespace",
         Some(own) if own.threads != 1 => {
-            "a thread was started before run_if_guard; call that first in main"
+            "a thread was started before run_if_guard; call it first in main"
         }
         Some(_) => return None,
     };
     Some(reason.to_owned())
 }
 
-/// Returns the control socket and the descriptor that tells of ended children.
+/// Returns the control socket, and the descriptor that becomes readable when a child ends.
 fn prepare() -> Result<(OwnedFd, OwnedFd), Errno> {
     sys::close_leaked_descriptors()?;
     rustix::process::setsid()?;
     rustix::thread::set_name(c"agent-guard")?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    // An agent can stop its guard, which then would not see that its host is gone.
+    // An agent can stop its guard with SIGSTOP, and a stopped guard would not notice the death of its host.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::CONT))?;
     let control = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
     let null = rustix::fs::open(
@@ -89,7 +89,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         .survivors_file
         .clone()
         .map(|path| PathBuf::from(OsString::from(path)));
-    // `_held` are the host's: they close when this process ends, that is, when the tree is gone.
+    // `_held` are descriptors of the host. They close when this process ends, that is, when the process tree is gone.
     let (pid, _held) = match spawn(spec, descriptors) {
         Ok(spawned) => spawned,
         Err((in_directory, error)) => {
@@ -111,7 +111,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
             ended: aftermath.ended.clone(),
             survivors: aftermath.survivors.clone(),
         };
-        // Nobody is left to tell about a failure; the next sweep goes by the marker anyway.
+        // A failure can't be reported because the host is gone; the next sweep uses the marker anyway.
         let _unwritten = report.append(&path);
     }
     // A host that only dropped its handle still reads.
@@ -119,7 +119,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
     line.flush_until(Instant::now() + times::LAST_REPORT);
 }
 
-/// Waits and obeys until the tree is empty or its bound is reached.
+/// Waits and handles orders until the process tree is empty or the time is over.
 fn obey(line: &mut ControlLine, tree: &mut Tree) {
     let mut kill: Option<(Instant, Duration)> = None;
     while tree.reap() {
@@ -175,24 +175,24 @@ fn obey(line: &mut ControlLine, tree: &mut Tree) {
     }
 }
 
-/// Sends TERM once, and lets a later order or the death of the host only bring the end forward.
+/// Sends SIGTERM once. A later order, or the death of the host, can only make the end earlier.
 fn terminate(
     tree: &mut Tree,
     kill: &mut Option<(Instant, Duration)>,
     at: Instant,
     rounds: Duration,
 ) {
-    // Whoever is killed is noted then; only who goes by itself has to be noted before.
+    // A killed process is recorded when it is killed. A process that ends by itself must be recorded before.
     if kill.is_none() && at > Instant::now() {
         tree.note_all();
         tree.signal_all(Signal::TERM);
-        // A stopped process acts on TERM only when it goes on.
+        // A stopped process handles SIGTERM only after SIGCONT.
         tree.signal_all(Signal::CONT);
     }
     *kill = Some((kill.map_or(at, |(earlier, _)| earlier.min(at)), rounds));
 }
 
-/// Returns the pid and the descriptors to hold; a failure says whether the working directory was the reason.
+/// Returns the pid and the descriptors to hold. On failure, returns whether the working directory was the reason.
 fn spawn(
     spec: Spec,
     descriptors: Vec<OwnedFd>,
@@ -209,10 +209,10 @@ fn spawn(
     let image = Image::new(&spec).map_err(|error| (false, error.into()))?;
     let mut command = Command::new("/");
     command.stdin(stdin).stdout(stdout).stderr(stderr);
-    // Not `current_dir`: its failure could not be told from that of the program.
+    // `current_dir` is not used, because its failure would look like a failure of the program.
     std::env::set_current_dir(OsString::from(spec.directory)).map_err(|error| (true, error))?;
     let spawned = sys::spawn_agent(&mut command, image).map_err(|error| (false, error));
-    // A guard must not keep a file system busy.
+    // The guard must not keep a file system busy.
     let _stays = std::env::set_current_dir("/");
     Ok((spawned?.id(), descriptors.collect()))
 }
@@ -232,7 +232,7 @@ impl ControlLine {
         self.flush();
     }
 
-    /// Says once how the main process ended, as soon as that is known.
+    /// Reports the exit of the main process once, as soon as it is known.
     fn tell_exit(&mut self, tree: &Tree) {
         if let Some(exit) = tree.exit
             && !std::mem::replace(&mut self.told_exit, true)
@@ -270,7 +270,7 @@ impl ControlLine {
         }
     }
 
-    /// Waits until the host says something or a child ends.
+    /// Waits until the host sends an order or a child ends.
     fn wait(&mut self, children: &OwnedFd, time: Option<Duration>) {
         let interest = if self.outbox.is_empty() {
             PollFlags::IN
@@ -285,7 +285,7 @@ impl ControlLine {
         self.flush();
     }
 
-    /// Returns the next order that has come in; notices the end of the host.
+    /// Returns the next order that has arrived; notices the end of the host.
     fn next_order(&mut self) -> Option<Order> {
         let mut bytes = [0; 4096];
         loop {
@@ -307,7 +307,7 @@ impl ControlLine {
         }
     }
 
-    /// Waits for what to spawn; `None` if the host went away or sent what this guard does not understand.
+    /// Waits for the spec to spawn; returns `None` if the host is gone or sent a message that this guard does not understand.
     fn receive_spec(&mut self) -> Option<(Spec, Vec<OwnedFd>)> {
         let mut descriptors = Vec::new();
         let mut bytes = vec![0; 64 << 10];

@@ -1,4 +1,4 @@
-//! The tree below the guard: whom it holds, who was met, and how it is ended.
+//! The process tree below the guard: its processes, the record of them for the report, and its end.
 
 use crate::proc_fs::{self, Stat};
 use crate::times;
@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Replaces the name of a process that `wait` knows and `/proc` hides.
+/// Replaces the name of a process that `wait` reports and `/proc` hides.
 pub(super) const UNSEEN: &str = "not shown by /proc";
-/// The longest wait between two rounds of KILL.
+/// The maximum wait between two rounds of SIGKILL.
 const ROUND: Duration = Duration::from_millis(1);
 
 pub(super) struct Tree {
@@ -21,7 +21,7 @@ pub(super) struct Tree {
     pub(super) main: u32,
     pub(super) exit: Option<Exit>,
     children: OwnedFd,
-    /// Whether who is met is noted, for the report.
+    /// Whether the names of processes are recorded for the report.
     noting: bool,
     met: BTreeMap<u32, String>,
     terminated: bool,
@@ -51,7 +51,7 @@ impl Tree {
         proc_fs::descendants(self.own)
     }
 
-    /// Notes everybody who is alive now and everybody who is met from now on.
+    /// Records every living process, and from now on every process that is found.
     pub(super) fn note_all(&mut self) {
         self.noting = true;
         for stat in self.descendants() {
@@ -67,7 +67,7 @@ impl Tree {
         }
     }
 
-    /// Reaps every child that is dead. `false` says that there are no children at all, which proves that the tree is empty.
+    /// Reaps every dead child. Returns `false` if there are no children at all, which proves that the process tree is empty.
     pub(super) fn reap(&mut self) -> bool {
         drain(&self.children);
         loop {
@@ -93,7 +93,7 @@ impl Tree {
         }
     }
 
-    /// Sends one signal to every descendant, each checked to be the one that was seen.
+    /// Sends one signal to every descendant, after a check that it is still the process that was found.
     pub(super) fn signal_all(&mut self, signal: Signal) {
         for stat in self.descendants() {
             self.note(stat.pid);
@@ -108,7 +108,7 @@ impl Tree {
         })
     }
 
-    /// Signals the group of the main process, while its pid cannot have been reused, and notes whom that reaches.
+    /// Signals the group of the main process while its pid can't have been reused, and records the processes in that group.
     pub(super) fn signal_group(&mut self, signal: Signal) {
         if let (None, Some(main)) = (self.exit, pid_of(self.main)) {
             for stat in self
@@ -124,8 +124,8 @@ impl Tree {
         }
     }
 
-    /// Kills direct children only, round by round: their orphans come to this process as the subreaper, so that
-    /// nothing can escape between a look and a kill. Returns when `wait` says that there are no children, or at `bound`.
+    /// Kills direct children only, round after round. Their orphans become children of this process because it is the subreaper, so no process can
+    /// escape between the search and the kill. Returns when `wait` reports that there are no children, or after `bound`.
     pub(super) fn kill_rounds(&mut self, bound: Duration) {
         let start = Instant::now();
         let mut first_kill: HashMap<u32, Instant> = HashMap::new();
@@ -135,7 +135,7 @@ impl Tree {
             for child in self.direct_children() {
                 self.note(child);
                 let Some(pid) = pid_of(child) else { continue };
-                // Nobody but this thread reaps, so the pid of a child can't have been reused.
+                // Only this thread reaps, so the pid of a child can't have been reused.
                 let refused = rustix::process::kill_process(pid, Signal::KILL) == Err(Errno::PERM);
                 if refused
                     || first_kill
@@ -154,7 +154,8 @@ impl Tree {
         }
     }
 
-    /// The cheap list may leave entries out; when it is empty although there are children, all processes are looked at.
+    /// Lists the direct children. The cheap list may leave entries out. If it is empty although there are children, this function scans all
+    /// processes.
     fn direct_children(&self) -> Vec<u32> {
         let listed = proc_fs::own_children();
         if !listed.is_empty() {
@@ -167,13 +168,13 @@ impl Tree {
             .collect()
     }
 
-    /// Names who is alive, where `wait` says that there are children. `/proc` may hide those of another user.
+    /// Names the living processes when `wait` reports that there are children. `/proc` may hide the processes of another user.
     fn survivors(&self) -> Vec<ProcessName> {
         let shown = self.descendants();
         let is_shown = |pid: &u32| shown.iter().any(|stat| stat.pid == *pid);
         let children = proc_fs::own_children();
         let hidden = children.into_iter().filter(|pid| !is_shown(pid));
-        // A process that `/proc` shows now has ended, or has just started.
+        // A process that `/proc` shows now has ended since, or has just started.
         let hidden = hidden.filter(|pid| proc_fs::stat(*pid).is_none());
         let unseen = |pid| ProcessName {
             pid,
@@ -182,7 +183,7 @@ impl Tree {
         let named = shown.iter().map(|stat| proc_fs::name(stat.pid));
         let mut survivors: Vec<_> = named.chain(hidden.map(unseen)).take(MAX_NAMES).collect();
         if survivors.is_empty() {
-            // Its number is not known either.
+            // The pid of the survivor is unknown too.
             survivors.push(unseen(0));
         }
         survivors

@@ -1,4 +1,4 @@
-//! The sweep by `/proc`, where the environment of a process shows its marker.
+//! The sweep by `/proc`, where the environment of a process contains its marker.
 
 use super::{Found, SweepReport};
 use crate::{ProcessName, marker, proc_fs};
@@ -9,11 +9,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::time::{Duration, Instant};
 
-/// The environment of a process is bounded by the kernel to about this.
+/// The kernel limits the environment of a process to about this size.
 const MAX_ENVIRONMENT: u64 = 8 << 20;
-/// Most environments have room in it.
+/// The size that is enough for most environments.
 const ROOM: usize = 8 << 10;
-/// How often a process in the middle of an exec is looked at.
+/// The maximum number of reads of a process in the middle of an exec.
 const LOOKS: u32 = 10;
 
 fn own_line() -> BTreeSet<u32> {
@@ -25,17 +25,17 @@ fn own_line() -> BTreeSet<u32> {
     line
 }
 
-/// Reads a file of a process. With room from the start: read in small pieces, as a file of unknown size is, it would cost several times as much.
+/// Reads a file of a process. The buffer has room from the start: reading a file of unknown size in small pieces costs several times as much.
 fn read(pid: u32, file: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(ROOM);
     if let Ok(file) = File::open(format!("/proc/{pid}/{file}")) {
-        // Of a process that ends meanwhile, what was read so far is as good as nothing.
+        // If the process ends during the read, the part that was read is useless, so the error doesn't matter.
         let _partly = file.take(MAX_ENVIRONMENT).read_to_end(&mut bytes);
     }
     bytes
 }
 
-/// What a process is to a sweep.
+/// The role of a process in a sweep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Guard,
@@ -43,7 +43,7 @@ enum Kind {
     Stranger,
 }
 
-/// Tells what a process is. In the middle of an exec it has neither arguments nor environment: then it is looked at again.
+/// Returns the role of a process. In the middle of an exec it has neither arguments nor environment, so this function reads it again.
 fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
     for look in 0..LOOKS {
         let environment = read(pid, "environ");
@@ -56,7 +56,7 @@ fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
             continue;
         }
         if environment.is_empty() && look == 0 {
-            // Its exec may have ended between the two.
+            // Its exec may have ended between the two reads.
             continue;
         }
         let tag = marker::tag(scope);
@@ -83,7 +83,7 @@ fn is_marked(environment: &[u8], variable: &[u8], scope: &[u8]) -> bool {
     })
 }
 
-/// The dead have lost their arguments and environment too.
+/// Returns whether a process is in the middle of an exec. A dead process also has no arguments and no environment, so it is excluded.
 fn is_in_exec(pid: u32) -> bool {
     proc_fs::stat(pid).is_some_and(|stat| !stat.is_dead() && !stat.is_kernel_thread())
 }
@@ -105,7 +105,7 @@ pub(super) fn find(variable: &str, scope: &str) -> Vec<Found> {
     }
     let own = own_line();
     let look = |pid| {
-        // The start time first: if the pid is reused in between, the later check of both fails.
+        // Read the start time first: if the pid is reused afterwards, the later check of start time and marker fails.
         let stat = proc_fs::stat(pid)?;
         if stat.is_dead() || stat.is_kernel_thread() {
             return None;
@@ -131,7 +131,7 @@ pub(super) fn find(variable: &str, scope: &str) -> Vec<Found> {
     found
 }
 
-/// Guards first: a stopped one would only wake to what its tree did meanwhile.
+/// Sorts guards first: otherwise a stopped guard would continue after its process tree has changed.
 fn order(found: &Found) -> (bool, u32) {
     (!found.is_guard, found.process.pid)
 }
@@ -146,7 +146,7 @@ pub(super) fn end(mut found: Vec<Found>, budget: Duration) -> SweepReport {
     let mut met = BTreeMap::new();
     found.retain(|found| !own.contains(&found.process.pid));
     found.sort_by_key(order);
-    // Who is forked behind the back of one scan is seen by the next.
+    // A process that forks during one scan is found by the next scan.
     let mut empty_scans = 0;
     while empty_scans < 2 && !scopes.is_empty() {
         for found in &found {
@@ -181,7 +181,7 @@ pub(super) fn end(mut found: Vec<Found>, budget: Duration) -> SweepReport {
     }
 }
 
-/// Waits until one of them has ended, or the time is over.
+/// Waits until one of the processes has ended, or the time is over.
 fn wait_for_any(found: &[Found], time: Duration) {
     let open = |found: &Found| {
         let pid = i32::try_from(found.process.pid)

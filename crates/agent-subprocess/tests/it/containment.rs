@@ -1,4 +1,4 @@
-//! Nothing of a tree escapes, whatever it does to get away.
+//! No process of a tree escapes, with any method to get away.
 
 use crate::scene::{
     DEADLINE, Scene, TREE, TREE_SIZE, is_gone, says, stdout, wait_for, wait_for_tree,
@@ -55,7 +55,7 @@ async fn x101e_x101k_p35_p36_a_stop_ends_every_kind_of_descendant_and_counts_the
     }
 }
 
-/// The control of the test above.
+/// The control experiment for the test above.
 #[cfg(feature = "test-util")]
 #[tokio::test]
 async fn x101h_control_killpg_leaves_at_least_two_kinds() {
@@ -69,10 +69,7 @@ async fn x101h_control_killpg_leaves_at_least_two_kinds() {
         left >= 2 && scene.members().len() >= 2,
         "{left} left; {report}"
     );
-    assert!(
-        !report.drained,
-        "the holder of standard output is one of them"
-    );
+    assert!(!report.drained, "one of them keeps standard output open");
 }
 
 #[tokio::test]
@@ -87,20 +84,23 @@ async fn p39_p40_who_holds_the_pipes_neither_delays_the_exit_nor_ends_the_output
     assert_eq!(
         lines.iter().map(String::len).collect::<Vec<_>>(),
         [6, 3_000_000, 4],
-        "all of it, then the end"
+        "all output, then the end"
     );
     let leftovers = agent.leftovers().await;
     assert!(!leftovers.is_empty());
     let report = agent.stop(&quick()).await;
     assert_eq!(report.ended.len(), leftovers.len(), "{report:?}");
-    assert!(!report.drained, "the end was not waited for");
+    assert!(
+        !report.drained,
+        "the stop did not wait for the end of the output"
+    );
     scene.nobody_is_left();
 }
 
 #[tokio::test]
 async fn a_server_left_running_may_go_on_writing() {
     let scene = Scene::new();
-    // It writes for longer than its output is handed out, and more than a pipe holds.
+    // It writes for longer than its output is returned, and more than fits into a pipe.
     let script = "(for n in $(seq 60); do head -c 50000 /dev/zero || exit; sleep 0.02; done; echo alive >alive; sleep 600) & exit 0";
     let mut agent = scene.agent(script).spawn().await.unwrap();
     assert!(agent.wait().await.success());
@@ -120,7 +120,7 @@ async fn a_server_left_running_may_go_on_writing() {
 #[tokio::test]
 async fn p34a_lineages_that_fork_and_die_are_ended() {
     let scene = Scene::new();
-    // Bounded: each lineage ends by itself after 600 generations. The last arguments make a fork and exec a generation.
+    // Bounded: each lineage ends by itself after 600 generations. The last arguments start one fork and one exec for each generation.
     let script = r#"
         echo '[ "$1" -gt 600 ] && exit; trap "" TERM; sleep 0.004; setsid sh ./lineage $(($1 + 1)) & exit 0' >lineage
         for n in 1 2 3 4; do sh ./lineage 0 & done; echo ready; exec sleep 630"#;
@@ -133,7 +133,7 @@ async fn p34a_lineages_that_fork_and_die_are_ended() {
             ..quick()
         })
         .await;
-    // On a busy machine they may all be caught between a fork and their trap.
+    // On a loaded machine the stop may reach all of them between a fork and its trap.
     assert!(report.stage >= Stage::Terminate, "{report}");
     assert!(
         report.survivors.is_empty() && report.ended.len() > 4,
@@ -205,7 +205,7 @@ async fn wait_for_tree_of(scene: &Scene, agent: &mut agent_subprocess::Agent) ->
     wait_for_tree(scene)
 }
 
-/// What the fallback cannot know of, and the guard does not have to.
+/// The fallback can't know of such a process; the guard doesn't need to know of it.
 #[tokio::test]
 async fn p34b_who_left_group_parent_and_environment_escapes_the_fallback_only() {
     for containment in [Containment::Guard, Containment::Group] {
@@ -232,13 +232,13 @@ async fn p34b_who_left_group_parent_and_environment_escapes_the_fallback_only() 
     }
 }
 
-/// An interrupt alone ends the main process, and who is in a session of its own drops out of the walk.
+/// An interrupt alone ends the main process, and the walk can't find a process in a session of its own after that.
 #[tokio::test]
 async fn w21_without_a_guard_or_a_marker_nobody_alive_is_reported_as_ended() {
     let scene = Scene::new();
     let mut agent = agent_subprocess::AgentCommand::new("bash")
         .args(["-c", "setsid sleep 641 & echo ready; exec sleep 642"])
-        // Only for the end of this test, not known to the spawn.
+        // Only for the cleanup of this test; the spawn does not know it.
         .env(
             crate::scene::VARIABLE,
             format!("{}.1.1", scene.marker.scope),
@@ -256,6 +256,6 @@ async fn w21_without_a_guard_or_a_marker_nobody_alive_is_reported_as_ended() {
         assert!(!report.ended.iter().any(named), "{report:?}");
         assert!(report.survivors.iter().any(named), "{report:?}");
     }
-    assert!(alive.is_empty(), "it can be ended: {report:?}");
+    assert!(alive.is_empty(), "a process was not ended: {report:?}");
     assert_eq!(report.ended.len(), 2, "{report:?}");
 }

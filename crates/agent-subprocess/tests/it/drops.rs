@@ -1,4 +1,4 @@
-//! Whatever an agent is dropped in the middle of, nothing is left: no process, no zombie, no descriptor, no thread.
+//! Dropping an agent at any moment leaves no process, no zombie, no descriptor and no thread.
 
 use crate::containment::quick;
 use crate::scene::{DEADLINE, Scene, TREE, alone, says, wait_for, wait_for_tree};
@@ -11,10 +11,10 @@ fn count(what: &str) -> usize {
     std::fs::read_dir(what).unwrap().count()
 }
 
-/// One agent, dropped at a moment that depends on `n`.
+/// Starts one agent and drops it at a moment that depends on `n`.
 async fn cycle(scene: &Scene, n: usize) {
     let containment = BOTH[usize::from(!(n / 25).is_multiple_of(3))];
-    // One of its own: what a stop ends without a guard is whoever has the marker.
+    // Each agent has its own marker: without a guard, a stop ends every process with the marker.
     let mut marker = scene.marker.clone();
     marker.member = n.to_string();
     let command = |program: &str| {
@@ -56,11 +56,11 @@ async fn p41a_p55b_a_thousand_cycles_leave_no_zombie_no_descriptor_and_no_thread
     let scene = Scene::new();
     let children = || std::fs::read_to_string("/proc/thread-self/children").unwrap();
     let threads = || count("/proc/self/task");
-    // The runtime opens descriptors and starts threads of its own the first time.
+    // The runtime opens descriptors and starts threads of its own at the first use.
     for n in 0..40 {
         cycle(&scene, n).await;
     }
-    wait_for("a quiet beginning", || scene.find().is_empty());
+    wait_for("their end", || scene.find().is_empty());
     let (before, threads_before) = (count("/proc/self/fd"), threads());
     for n in (0..1000).step_by(4) {
         tokio::join!(
@@ -81,13 +81,13 @@ async fn p41a_p55b_a_thousand_cycles_leave_no_zombie_no_descriptor_and_no_thread
         "{} of {before}",
         count("/proc/self/fd")
     );
-    // What blocks for a while does so on threads that are kept for the next time.
+    // Blocking work runs on threads that tokio keeps for the next use.
     assert!(
         threads() <= threads_before + 4,
         "{} of {threads_before}",
         threads()
     );
-    wait_for("nobody", || scene.find().is_empty());
+    wait_for("their end", || scene.find().is_empty());
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -121,7 +121,7 @@ fn p41b_an_agent_that_outlives_its_runtime_is_ended_when_it_is_dropped() {
         }
         drop(runtime);
         drop(agent);
-        wait_for("nobody", || scene.find().is_empty());
+        wait_for("their end", || scene.find().is_empty());
     }
 }
 
@@ -146,12 +146,12 @@ fn p41b_a_stop_after_the_end_of_its_runtime_does_not_spin_and_says_so() {
         let stop = std::thread::spawn(move || {
             let report = runtime().block_on(agent.stop(&policy));
             assert!(!report.is_proven(), "{report}");
-            let said = "? (nobody heard what became of it: its runtime has ended or hangs)";
+            let said = "? (result unknown: the runtime that started the agent has ended or hangs)";
             assert!(report.to_string().ends_with(said), "{report}");
         });
         wait_for("the report", || stop.is_finished());
         stop.join().unwrap();
-        wait_for("nobody", || scene.find().is_empty());
+        wait_for("their end", || scene.find().is_empty());
     }
 }
 
@@ -171,7 +171,7 @@ fn p41b_a_panic_ends_the_agent_too() {
             });
         });
         assert!(panicked.join().is_err());
-        wait_for("nobody", || scene.find().is_empty());
+        wait_for("their end", || scene.find().is_empty());
     }
 }
 
@@ -184,6 +184,6 @@ async fn p41a_a_drop_after_the_end_of_the_agent_ends_whom_it_left() {
         assert!(agent.wait().await.success());
         scene.wait_for_program("sleep", "634");
         drop(agent);
-        wait_for("nobody", || scene.find().is_empty());
+        wait_for("their end", || scene.find().is_empty());
     }
 }

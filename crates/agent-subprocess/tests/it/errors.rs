@@ -1,4 +1,4 @@
-//! What cannot be started says why, by type and in words.
+//! Errors of a spawn: each gives its reason, by type and by text.
 
 use crate::rules::works;
 use crate::scene::{Scene, alone, own_test, passes};
@@ -15,7 +15,7 @@ fn executable(path: &Path, content: impl AsRef<[u8]>) {
     std::fs::set_permissions(path, mode).unwrap();
 }
 
-/// A copy of a program of this system that asks for a loader which is not there, as one built for another C library does.
+/// Returns a copy of a program of this system with a loader that does not exist, like a program for another C library.
 fn without_loader() -> Vec<u8> {
     let mut program = std::fs::read("/bin/true").unwrap();
     let mut words = program.windows(4);
@@ -35,7 +35,7 @@ async fn p48_errors_say_what_to_do() {
     executable(&folder.join("foreign"), b"\x7fELF and another processor");
     executable(
         &folder.join("bare"),
-        "echo without a first line that says who runs it\n",
+        "echo without a first line that names an interpreter\n",
     );
     executable(&folder.join("libc"), without_loader());
     let mut texts = Vec::new();
@@ -91,19 +91,19 @@ async fn p48_errors_say_what_to_do() {
     assert_eq!(texts[0], texts[1], "with a guard and without");
     insta::assert_snapshot!(texts[0], @r"
     `no-such-agent` was not found on PATH: install it, or name it by its full path
-    `./no-such-file` does not exist: check the path, which counts from FOLDER
-    `./script` is there, but the interpreter in its first line is not: install that, or correct the line
-    `./libc` is there, but the loader that it asks for is not: install the build for this system's C library
-    `./plain` may not be executed: make it executable, and look at the permissions of its folders
-    `./foreign` is no program for this system: install the build for this processor, or give a script a first line such as #!/bin/sh
-    `bare` is no program for this system: install the build for this processor, or give a script a first line such as #!/bin/sh
-    the working directory FOLDER/nowhere cannot be entered: No such file or directory (os error 2); create it, or choose another
-    arguments and environment of `true` are too long for the system: pass large input on standard input
-    the program and its arguments cannot hold a NUL byte: remove it
+    `./no-such-file` does not exist: check the path (relative to FOLDER)
+    `./script` exists, but the interpreter in its first line does not: install the interpreter, or correct the line
+    `./libc` exists, but its loader does not: install the build for this system's C library
+    `./plain` is not executable: make it executable, and check the permissions of its directories
+    `./foreign` is not a program for this system: install the build for this processor, or give a script a first line such as #!/bin/sh
+    `bare` is not a program for this system: install the build for this processor, or give a script a first line such as #!/bin/sh
+    cannot enter the working directory FOLDER/nowhere: No such file or directory (os error 2); create it, or choose another
+    the arguments and the environment of `true` are too long for the system: pass large input on standard input
+    a NUL byte is not allowed in the program name and its arguments: remove it
     ");
 }
 
-/// What no sweep would find is no marker, and what one for another scope would find ends the wrong tree.
+/// A sweep can't find some of these markers. A sweep for another scope would find the others, and would end the wrong process tree.
 #[tokio::test]
 async fn p48_a_marker_that_would_not_work_is_refused() {
     let cases = [("", "a"), ("X=Y", "a"), ("X", ""), ("X", "a.b")];
@@ -118,10 +118,10 @@ async fn p48_a_marker_that_would_not_work_is_refused() {
         texts.push(spawned.unwrap_err().to_string());
     }
     insta::assert_snapshot!(texts.join("\n"), @r"
-    the marker would not work: its variable is empty or holds `=`: name one such as RLM_MARKER
-    the marker would not work: its variable is empty or holds `=`: name one such as RLM_MARKER
-    the marker would not work: its scope is empty: make up a random text
-    the marker would not work: its scope holds a full stop, so that a sweep for what stands before it would end this tree too: leave it out
+    invalid marker: its variable is empty or contains `=`; choose a name such as RLM_MARKER
+    invalid marker: its variable is empty or contains `=`; choose a name such as RLM_MARKER
+    invalid marker: its scope is empty; choose a random text
+    invalid marker: its scope contains a full stop, so a sweep for the part before it would end this process tree too; remove the full stop
     ");
 }
 
@@ -157,10 +157,10 @@ async fn p48_a_survivors_file_that_can_not_be_written_is_refused_before_anything
     }
     assert_eq!(texts[0], texts[1], "with a guard and without");
     insta::assert_snapshot!(texts[0], @r"
-    the survivors file FOLDER/closed cannot be written: Is a directory (os error 21); name a file in a directory that is there and may be written
-    the survivors file FOLDER/nowhere/survivors cannot be written: No such file or directory (os error 2); name a file in a directory that is there and may be written
-    the survivors file FOLDER/plain/survivors cannot be written: Not a directory (os error 20); name a file in a directory that is there and may be written
-    the survivors file  cannot be written: cannot make an empty path absolute; name a file in a directory that is there and may be written
+    cannot write the survivors file FOLDER/closed: Is a directory (os error 21); choose a file in a writable directory that exists
+    cannot write the survivors file FOLDER/nowhere/survivors: No such file or directory (os error 2); choose a file in a writable directory that exists
+    cannot write the survivors file FOLDER/plain/survivors: Not a directory (os error 20); choose a file in a writable directory that exists
+    cannot write the survivors file : cannot make an empty path absolute; choose a file in a writable directory that exists
     ");
     for file in ["plain", "survivors"] {
         let agent = scene.agent("exit 0").survivors_file(folder.join(file));
@@ -168,7 +168,7 @@ async fn p48_a_survivors_file_that_can_not_be_written_is_refused_before_anything
     }
     assert!(
         !scene.path("survivors").exists(),
-        "there was nothing to say"
+        "there was nothing to report"
     );
     if everything_is_open {
         as_nobody(
@@ -199,7 +199,7 @@ async fn a_directory_that_may_not_be_entered_is_named_with_a_guard_and_without()
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&closed, mode).unwrap();
     if std::fs::metadata(closed.join(".")).is_ok() {
-        // Nothing is closed to root, who has to become somebody else for this.
+        // Root can enter every directory, so root has to become another user for this test.
         return as_nobody(
             "errors::a_directory_that_may_not_be_entered_is_named_with_a_guard_and_without",
         );
@@ -213,14 +213,14 @@ async fn a_directory_that_may_not_be_entered_is_named_with_a_guard_and_without()
 
 #[tokio::test]
 async fn p48_a_host_without_descriptors_says_so() {
-    // The limit is one for the whole process.
+    // The limit applies to the whole process.
     if !alone("errors::p48_a_host_without_descriptors_says_so") {
         return;
     }
     let scene = Scene::new();
     let usual = getrlimit(Resource::Nofile);
     let mut limit = usual;
-    // More and more room: for no pipe, for some, for all but the guard's socket or its child.
+    // The room grows: too few descriptors for a pipe, enough for some pipes, enough for all except the guard's socket or its child.
     for more in 0..40 {
         let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
         limit.current = Some(open - 1 + more);
@@ -252,12 +252,12 @@ async fn a_program_is_looked_for_as_a_shell_does() {
     for folder in [&first, &second] {
         std::fs::create_dir(folder).unwrap();
     }
-    // What may not be executed is passed over, and only remembered.
+    // A file that is not executable is skipped; it only decides the error if no other file is found.
     std::fs::write(first.join("tool"), "").unwrap();
     executable(&second.join("tool"), "#!/bin/sh\necho second \"$0\"\n");
     executable(&scene.path("tool"), "#!/bin/sh\necho here \"$0\"\n");
     std::os::unix::fs::symlink("circle", scene.path("circle")).unwrap();
-    // Nor do folders hide it that are none.
+    // Entries of `PATH` that are not directories don't hide the program either.
     let long = "x".repeat(5000);
     let (first_path, second_path) = (first.display(), second.display());
     let both = format!("/no/such:tool:circle:{long}:{first_path}:{second_path}");

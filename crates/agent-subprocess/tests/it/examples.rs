@@ -1,4 +1,4 @@
-//! The example runs to its end, with a group in the place of a guard: a test is no program that can be its own.
+//! Runs the example to its end, with a process group and no guard: a test binary cannot be its own guard.
 
 #[path = "../../examples/tree.rs"]
 mod tree;

@@ -1,11 +1,11 @@
-//! Output of any amount and shape, in bounded memory.
+//! Output of any amount and form, in bounded memory.
 
 use crate::scene::{DEADLINE, Scene, alone, stdout};
 use agent_subprocess::{Containment, Line, StopPolicy, Stream};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// What this process had in memory at most since [`forget_peak`], in bytes.
+/// Returns the maximum memory of this process since [`forget_peak`], in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mut lines = status
@@ -21,7 +21,7 @@ fn forget_peak() {
 
 #[tokio::test]
 async fn p3_memory_stays_flat_however_much_is_written() {
-    // Memory is that of the whole process.
+    // The measured memory is that of the whole process.
     if !alone("flow::p3_memory_stays_flat_however_much_is_written") {
         return;
     }
@@ -29,7 +29,7 @@ async fn p3_memory_stays_flat_however_much_is_written() {
     let mut peaks = Vec::new();
     for megabytes in [16, 1024] {
         forget_peak();
-        // Lines of 1000 bytes, and every 64 MiB one of 1 MiB.
+        // Lines of 1000 bytes, and one line of 1 MiB for each 64 MiB.
         let script = format!(
             "for n in $(seq {}); do yes $(printf %0999d 7) | head -c 16000000; [ $((n % 4)) = 0 ] && head -c 1000000 /dev/zero && echo; done; echo end",
             megabytes / 16
@@ -52,7 +52,7 @@ async fn p3_memory_stays_flat_however_much_is_written() {
 async fn p1a_p1b_p2a_p5_x115c_an_over_long_line_is_an_item_and_the_stream_goes_on() {
     for containment in [Containment::Guard, Containment::Group] {
         let scene = Scene::new();
-        // 40 MB in one line, of which 1000 bytes are kept; then bytes that are no text; then half a line.
+        // 40 MB in one line, of which 1000 bytes are kept; then bytes that are not text; then an unterminated line.
         let script = r#"echo first; printf a; head -c 40000000 /dev/zero; echo z; printf 'bad \377\300 text\n\r\nhalf'"#;
         let command = scene.agent(script).max_line(1000).containment(containment);
         let mut agent = command.spawn().await.unwrap();
@@ -121,14 +121,14 @@ async fn an_agent_that_closes_its_streams_early_is_waited_for() {
     assert_eq!(
         stdout(&mut agent).await,
         ["all"],
-        "the end of both streams is told"
+        "the end of both streams is reported"
     );
     assert!(!agent.has_exited());
     std::fs::write(scene.path("go"), "").unwrap();
     assert_eq!(agent.wait().await.code, Some(9));
 }
 
-/// How many bytes a process wrote so far.
+/// Returns the number of bytes that a process has written so far.
 fn written(pid: u32) -> u64 {
     let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let written = io.lines().find_map(|line| line.strip_prefix("wchar: "));
@@ -142,7 +142,7 @@ async fn l90c_an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped(
     let first = agent.next_output().await.unwrap();
     assert_eq!(first.line.text(), "y");
     let pid = agent.leftovers().await[0].pid;
-    // More than is read ahead, with what is in the pipe.
+    // More than the crate reads ahead, together with the content of the pipe.
     let enough = async {
         while written(pid) < 4_200_000 {
             let moment = Duration::from_millis(1);
@@ -152,7 +152,7 @@ async fn l90c_an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped(
     timeout(DEADLINE, enough).await.unwrap();
     let report = agent.stop(&StopPolicy::kill()).await;
     assert!(report.survivors.is_empty() && !report.drained, "{report:?}");
-    // What was read ahead can still be taken, and is bounded.
+    // The lines that were read ahead can still be taken, and their number is bounded.
     let ahead = stdout(&mut agent).await.len();
     assert!(ahead < 8 << 20, "{ahead}");
     scene.nobody_is_left();
@@ -192,6 +192,6 @@ async fn p3_many_empty_lines_take_no_more_memory_than_long_ones() {
         lines += 1;
     }
     assert_eq!(lines, 8_000_001);
-    // 4 MiB are read ahead; taken apart before they are asked for, these would be 400 MiB.
+    // 4 MiB are read ahead. If these lines were split before the caller takes them, they would use 400 MiB.
     assert!(peak() < before + (16 << 20), "{before} {}", peak());
 }

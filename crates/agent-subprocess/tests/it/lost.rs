@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const HOST: &str = "AGENT_SUBPROCESS_TEST_HOST";
 
-/// Not a test by itself: with the variable set, it is a host in a process of its own, with a tree, until it is killed.
+/// Not a test by itself: with the variable set, it is a host with an agent in a process of its own, until it is killed.
 #[tokio::test]
 async fn helper_host() {
     let Ok(settings) = std::env::var(HOST) else {
@@ -35,7 +35,7 @@ async fn helper_host() {
     }
 }
 
-/// A command that runs [`helper_host`] for a scene.
+/// Returns a command that runs [`helper_host`] for a scene.
 pub fn helper(scene: &Scene) -> Command {
     let mut command = own_test("lost::helper_host");
     command.env(
@@ -50,7 +50,7 @@ pub fn helper(scene: &Scene) -> Command {
     command
 }
 
-/// Starts a host in a process of its own and waits for its tree; returns it with its guard.
+/// Starts a host in a process of its own and waits for its process tree. Returns the host, its guard and the members of the tree.
 pub fn host(scene: &Scene) -> (Child, ProcessId, Vec<ProcessId>) {
     let mut host = helper(scene).spawn().unwrap();
     let mut lines = BufReader::new(host.stdout.take().unwrap())
@@ -103,7 +103,7 @@ fn a_line_that_was_cut_off_costs_no_other_report() {
     let scene = Scene::new();
     let path = scene.path("survivors");
     let whole = br#"{"ended":[{"pid":7,"name":"earlier"}],"survivors":[]}"#;
-    // The second one ends inside of a character.
+    // The second line ends inside a character.
     let cut: [&[u8]; 2] = [
         br#"{"ended":[{"pid":8,"na"#,
         b"{\"ended\":[{\"pid\":8,\"name\":\"\xc3",
@@ -123,7 +123,7 @@ fn a_line_that_was_cut_off_costs_no_other_report() {
     }
 }
 
-/// Whatever the host was doing: nothing, starting a guard, spawning, or running.
+/// At each moment the host does something else: nothing, starting a guard, spawning, or running.
 #[test]
 fn x102a_a_host_killed_at_any_moment_leaves_nothing() {
     let scenes: Vec<Scene> = (0..12).map(|_| Scene::new()).collect();
@@ -135,7 +135,7 @@ fn x102a_a_host_killed_at_any_moment_leaves_nothing() {
     }
     for scene in &scenes {
         let mut quiet = 0;
-        wait_for("nobody", || {
+        wait_for("their end", || {
             quiet = if scene.find().is_empty() {
                 quiet + 1
             } else {
@@ -150,7 +150,7 @@ fn x102a_a_host_killed_at_any_moment_leaves_nothing() {
 fn x102b_after_host_and_guard_were_killed_a_sweep_finds_and_ends_what_is_left() {
     let scene = Scene::new();
     let (mut host, guard, members) = host(&scene);
-    // The host must not be there to sweep at once.
+    // The host is stopped first, so that it can't sweep by itself.
     kill(host.id(), Signal::STOP);
     kill(guard.pid, Signal::KILL);
     host.kill().unwrap();
@@ -161,7 +161,10 @@ fn x102b_after_host_and_guard_were_killed_a_sweep_finds_and_ends_what_is_left() 
     });
     let found = scene.find();
     let other = sweep::find(VARIABLE, &scene.marker.scope[1..]);
-    assert!(other.is_empty(), "only the whole scope counts: {other:?}");
+    assert!(
+        other.is_empty(),
+        "a part of the scope must not match: {other:?}"
+    );
     let report = sweep::end(found.clone(), DEADLINE);
     assert_eq!(
         (report.ended.len(), report.survivors.len()),
@@ -173,7 +176,7 @@ fn x102b_after_host_and_guard_were_killed_a_sweep_finds_and_ends_what_is_left() 
     assert_eq!(
         sweep::end(found, DEADLINE).survivors,
         [],
-        "the dead are not met again"
+        "dead processes are not reported again"
     );
 }
 
@@ -182,7 +185,7 @@ fn a_sweep_ends_a_stopped_guard_first() {
     let scene = Scene::new();
     let (mut host, guard, _) = host(&scene);
     kill(guard.pid, Signal::STOP);
-    // It would go on at the end of its host.
+    // The guard would continue at the end of its host.
     kill(host.id(), Signal::STOP);
     let found = scene.find();
     assert!(found[0].is_guard && found[0].process == guard, "{found:?}");
@@ -241,7 +244,7 @@ async fn a_stop_does_not_hang_on_a_guard_that_does_not_answer() {
     says(&mut agent, "ready").await;
     let members = wait_for_tree(&scene);
     let guard = agent.guard().unwrap();
-    // However often it is told to go on.
+    // Stop the guard again after each SIGCONT of the host.
     let pid = rustix::process::Pid::from_raw(guard.pid.try_into().unwrap()).unwrap();
     let stopper = std::thread::spawn(move || {
         while guard.is_alive() {
@@ -257,7 +260,7 @@ async fn a_stop_does_not_hang_on_a_guard_that_does_not_answer() {
     scene.nobody_is_left();
 }
 
-/// The example is its own guard: the way a program without a helper goes.
+/// The example is its own guard, like a program without a helper.
 #[test]
 fn a_program_is_its_own_guard() {
     let example = std::env::current_exe()
@@ -284,7 +287,7 @@ fn a_program_is_its_own_guard() {
 
 #[tokio::test]
 async fn a_guard_that_ends_before_it_answers_is_tried_three_times() {
-    // The guard program is one for the whole process.
+    // The guard program is a setting of the whole process.
     if !alone("lost::a_guard_that_ends_before_it_answers_is_tried_three_times") {
         return;
     }
@@ -309,7 +312,7 @@ async fn a_guard_that_ends_before_it_answers_is_tried_three_times() {
                 let text = error
                     .to_string()
                     .replace(program.to_str().unwrap(), "PROGRAM");
-                insta::assert_snapshot!(text, @"the guard PROGRAM ended 3 times before it answered: check that it calls `run_if_guard` first in main and is of this version");
+                insta::assert_snapshot!(text, @"the guard PROGRAM ended 3 times before it answered: check that it calls `run_if_guard` first in main and has the same version as this library");
             }
         }
     }
@@ -325,7 +328,7 @@ async fn p41a_a_dropped_agent_takes_its_tree_along() {
     says(&mut agent, "ready").await;
     let (guard, members) = (agent.guard().unwrap(), wait_for_tree(&scene));
     drop(agent);
-    wait_for("nobody", || scene.find().is_empty() && !guard.is_alive());
+    wait_for("their end", || scene.find().is_empty() && !guard.is_alive());
     assert!(members.iter().all(is_gone));
 }
 
@@ -337,7 +340,7 @@ async fn a_dropped_agent_takes_its_tree_along_when_its_guard_was_stopped() {
     let (guard, members) = (agent.guard().unwrap(), wait_for_tree(&scene));
     kill(guard.pid, Signal::STOP);
     drop(agent);
-    wait_for("nobody", || scene.find().is_empty() && !guard.is_alive());
+    wait_for("their end", || scene.find().is_empty() && !guard.is_alive());
     assert!(members.iter().all(is_gone));
 }
 
@@ -349,7 +352,7 @@ fn a_sweep_never_finds_itself_or_its_ancestors() {
         let marker = format!("{}.1", scene.marker.scope);
         return passes(TEST, own_test(TEST).env(VARIABLE, marker));
     };
-    // Its parent, the first run of this test with the variable, carries the marker as well.
+    // The parent is the first run of this test; it has the variable, so it has the marker as well.
     if alone(TEST) {
         let scope = marker.trim_end_matches(".1");
         let mut sibling = Command::new("sleep").arg("650").spawn().unwrap();

@@ -1,4 +1,4 @@
-//! The real thing: real programs, real signals, real guards.
+//! Tests with real programs, real signals and real guards.
 #![cfg(target_os = "linux")]
 #![expect(
     unreachable_pub,

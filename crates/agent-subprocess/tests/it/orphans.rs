@@ -1,4 +1,4 @@
-//! The orphans of a killed guard come to a host that is a child subreaper: the host ends them, and leaves its own children alone.
+//! The orphans of a killed guard become children of a host that is a child subreaper: the host ends them, and ignores its own children.
 
 use crate::scene::{Scene, alone, kill, wait_for};
 use agent_subprocess::guard::{OwnProgram, adopt_orphans};
@@ -41,10 +41,10 @@ fn end(mut child: Child) {
     child.wait().unwrap();
 }
 
-/// The orphans of a killed guard come to the host, which ends them; what the host itself has started is left alone.
+/// The host ends the orphans of a killed guard, and ignores the processes that it started itself.
 #[tokio::test]
 async fn w3_a_killed_guard_leaves_no_child_with_a_cleared_environment() {
-    // A subreaper is the whole process.
+    // The subreaper setting applies to the whole process.
     if !alone("orphans::w3_a_killed_guard_leaves_no_child_with_a_cleared_environment") {
         return;
     }
@@ -54,7 +54,7 @@ async fn w3_a_killed_guard_leaves_no_child_with_a_cleared_environment() {
     let mut plain = Command::new("sleep").arg("653").spawn().unwrap();
     let mut agent = scene.agent(script).spawn().await.unwrap();
     let pid = pid_in(&scene, "pid");
-    // One in a session of its own, as an editor may leave one behind.
+    // A process in a session of its own, as an editor may leave it behind.
     let own = OwnProgram::new();
     let mut daemon = in_own_session("exec sleep 654");
     drop(own);
@@ -72,7 +72,7 @@ async fn w3_a_killed_guard_leaves_no_child_with_a_cleared_environment() {
     scene.nobody_is_left();
 }
 
-/// Each child here is left alone for one reason only.
+/// Each child in this test is ignored for exactly one reason.
 #[tokio::test]
 async fn w3_each_own_child_of_the_host_is_left_alone() {
     if !alone("orphans::w3_each_own_child_of_the_host_is_left_alone") {
@@ -81,7 +81,7 @@ async fn w3_each_own_child_of_the_host_is_left_alone() {
     adopt_orphans().unwrap();
     let scene = Scene::new();
     let older = in_own_session("exec sleep 661");
-    // Waits for the next tick of the clock, in which the guard begins.
+    // Waits for the next clock tick, in which the guard starts.
     drop(OwnProgram::new());
     let mut agent = scene.agent("exec sleep 662").spawn().await.unwrap();
     drop(OwnProgram::new());
@@ -89,7 +89,7 @@ async fn w3_each_own_child_of_the_host_is_left_alone() {
     let own = OwnProgram::new();
     let in_a_span = in_own_session("exec sleep 664");
     drop(own);
-    // Its guard is a child of the host in a session of its own, too.
+    // The guard of this agent is also a child of the host in a session of its own.
     let second = Scene::new();
     let mut other = second.agent("exec sleep 665").spawn().await.unwrap();
     let report = kill_guard_and_stop(&mut agent).await;
@@ -105,7 +105,7 @@ async fn w3_each_own_child_of_the_host_is_left_alone() {
     assert_eq!(report.survivors, [], "{report:?}");
 }
 
-/// A child that has ended in a session of its own looks as one of the agent's. Its owner still gets its exit.
+/// A dead child in a session of its own looks like a process of the agent. Its owner still gets its exit.
 #[tokio::test]
 async fn w3_the_exit_of_an_own_child_stays_for_its_owner() {
     if !alone("orphans::w3_the_exit_of_an_own_child_stays_for_its_owner") {
@@ -127,7 +127,7 @@ async fn w3_the_exit_of_an_own_child_stays_for_its_owner() {
     assert_eq!(codes, [Some(5), Some(7)], "{report:?}");
 }
 
-/// The host reaps the processes of the agent's tree that were dead already, so that none stays a zombie.
+/// The host reaps the processes of the agent's tree that were already dead, so that none stays a zombie.
 #[tokio::test]
 async fn w3_the_dead_of_a_lost_tree_are_reaped() {
     if !alone("orphans::w3_the_dead_of_a_lost_tree_are_reaped") {
@@ -145,7 +145,7 @@ async fn w3_the_dead_of_a_lost_tree_are_reaped() {
     assert!(!exists(agent.pid()), "{report:?}");
 }
 
-/// While an editor is open, only the marker tells an orphan of the agent from one of the editor.
+/// While an editor is open, only the marker distinguishes an orphan of the agent from an orphan of the editor.
 #[tokio::test]
 async fn w3_an_orphan_that_began_beside_an_own_program_is_known_by_its_marker() {
     if !alone("orphans::w3_an_orphan_that_began_beside_an_own_program_is_known_by_its_marker") {

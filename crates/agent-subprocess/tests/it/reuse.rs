@@ -1,4 +1,4 @@
-//! A pid that was seen belongs to somebody else by the time it is signalled.
+//! A pid that was found belongs to another process when it gets a signal.
 
 use crate::rules::works;
 use crate::scene::{DEADLINE, Scene, own_test, wait_for};
@@ -7,7 +7,7 @@ use rustix::process::{Pid, test_kill_process};
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-/// Not a test by itself: in a pid namespace of its own, it has a stranger take the pid of what a sweep has found.
+/// Not a test by itself: in a pid namespace of its own, it makes another process take the pid of a process that a sweep found.
 #[test]
 fn helper_takes_a_pid() {
     let Ok(scope) = std::env::var("AGENT_SUBPROCESS_TEST_REUSE") else {
@@ -36,7 +36,7 @@ fn helper_takes_a_pid() {
     expect_spared(stranger);
 }
 
-/// Starts strangers until one has this pid.
+/// Starts processes until one has this pid.
 fn taker(pid: u32, stranger: impl Fn() -> Command) -> Child {
     let mut taken = None;
     wait_for("the pid to be taken", || {
@@ -62,7 +62,7 @@ fn expect_spared(mut stranger: Child) {
     println!("\nspared: {}", stranger.id());
 }
 
-/// Not a test by itself, the same for an agent in a group: its pid is that of another group's leader by now.
+/// Not a test by itself: the same for an agent in a group. Its pid becomes that of the leader of another group.
 #[tokio::test]
 async fn helper_takes_the_pid_of_an_agent() {
     if std::env::var_os("AGENT_SUBPROCESS_TEST_REUSE").is_none() {

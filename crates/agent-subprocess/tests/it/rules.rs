@@ -1,9 +1,9 @@
-//! What makes the guard hold: the rules of its start, and trees that fight their end.
+//! The rules of the guard's start, and process trees that resist their end.
 //!
-//! Not here: that a host killed at any moment leaves nothing, that a dead or silent guard is swept for, and that both may be
-//! killed is in `lost`; what an init does needs a program that is one, and is with the end-to-end tests of `rlm`; that a lock
-//! is held until the tree is gone, and what the agent inherits, is in `spawn`. That a report never blocks the kill, and that
-//! a guard goes on below a process that it may not kill, has no test of its own: a host that does not read is one that is stopped.
+//! Other places test the rest. `lost` tests that a host killed at any moment leaves nothing, that the host sweeps after a dead or silent guard, and
+//! that both may be killed. The end-to-end tests of `rlm` test the init, because it needs a program that is one. `spawn` tests that a lock is held
+//! until the process tree is gone, and the environment of the agent. There is no separate test for two facts: a report never blocks the kill (a host
+//! that does not read is a stopped host), and a guard kills the descendants of a process that it may not kill.
 
 use crate::containment::quick;
 use crate::lost::host;
@@ -21,7 +21,7 @@ const GUARD: &str = env!("CARGO_BIN_EXE_agent-guard");
 const HOST: &str = "AGENT_SUBPROCESS_TEST_RULES";
 const NOBODY: u32 = 65534;
 
-/// Whether this works here; says what is left out if it does not.
+/// Returns whether this command works here; prints what is skipped if it does not.
 pub fn works(program: &str, args: &[&str]) -> bool {
     let quiet = Command::new(program)
         .args(args)
@@ -34,7 +34,7 @@ pub fn works(program: &str, args: &[&str]) -> bool {
     works
 }
 
-/// Not a test by itself: with the variable set, it starts a script, stops it as soon as it is ready, and says what came of it.
+/// Not a test by itself: with the variable set, it starts a script, stops it as soon as it is ready, and prints the result.
 #[tokio::test]
 async fn helper_stops() {
     let Ok(settings) = std::env::var(HOST) else {
@@ -57,7 +57,7 @@ async fn helper_stops() {
     println!("\nstopped: {}", agent.stop(&quick()).await);
 }
 
-/// Has [`helper_stops`] stop a script in a process of its own, perhaps under another program; returns what it says.
+/// Runs [`helper_stops`] in a process of its own, perhaps under another program, to stop a script; returns its output.
 fn stopped_by(scene: &Scene, under: &[&str], script: &str) -> String {
     let test = own_test("rules::helper_stops");
     let mut line = under
@@ -97,7 +97,7 @@ fn a_guard_needs_the_word_and_the_socket() {
             .unwrap();
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
         assert!(
-            !run.status.success() && said.contains("not by hand"),
+            !run.status.success() && said.contains("can't be started by hand"),
             "{said}"
         );
     }
@@ -111,12 +111,12 @@ fn a_guard_needs_the_word_and_the_socket() {
 
 #[tokio::test]
 async fn a_guard_is_deaf_nameless_and_holds_only_its_own() {
-    // The descriptor that is leaked on purpose would go to every child of this process.
+    // Every child of this process would inherit the descriptor that is leaked on purpose.
     if !alone("rules::a_guard_is_deaf_nameless_and_holds_only_its_own") {
         return;
     }
     let scene = Scene::new();
-    // A host under another name: its own would be the guard's, too.
+    // A host with another name: a guard must not have the name of its host.
     fs::copy(GUARD, scene.path("some-host")).unwrap();
     agent_subprocess::guard::guard_program(scene.path("some-host"));
     let lock = fs::File::create(scene.path("lock")).unwrap();
@@ -139,7 +139,7 @@ async fn a_guard_is_deaf_nameless_and_holds_only_its_own() {
     assert!(!tells(&read("cmdline"), "a-secret") && !tells(&read("cmdline"), &scene.marker.scope));
     assert!(
         !tells(&environment, &scene.marker.scope),
-        "the marker is the agent's alone"
+        "only the agent has the marker"
     );
     assert_eq!(
         fs::read_link(format!("/proc/{guard}/cwd")).unwrap(),
@@ -191,7 +191,7 @@ fn a_stopped_host_is_not_a_dead_one() {
     let scene = Scene::new();
     let (mut host, guard, members) = host(&scene);
     kill(host.id(), Signal::STOP);
-    // Longer than a guard waits for anything when its host has died.
+    // Longer than a guard waits after its host has died.
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(2) {
         assert!(guard.is_alive() && members.iter().all(agent_subprocess::ProcessId::is_alive));
@@ -199,7 +199,7 @@ fn a_stopped_host_is_not_a_dead_one() {
     }
     host.kill().unwrap();
     host.wait().unwrap();
-    wait_for("nobody", || scene.find().is_empty() && !guard.is_alive());
+    wait_for("their end", || scene.find().is_empty() && !guard.is_alive());
     assert!(members.iter().all(is_gone));
 }
 
@@ -253,10 +253,10 @@ fn a_process_that_became_another_user_is_named_and_stops_nobody() {
             .any(|line| line.starts_with("stopped: 1 of ") && line.ends_with(&survivor)),
         "{said}"
     );
-    wait_for("the guard and the others", || scene.find().is_empty());
+    wait_for("the end of the others", || scene.find().is_empty());
 }
 
-/// Starts `sleep` as an agent and a tracer outside of its tree.
+/// Starts `sleep` as an agent, and a tracer outside of its process tree.
 async fn traced(scene: &Scene) -> (agent_subprocess::Agent, std::process::Child) {
     let agent = scene.agent("exec sleep 620").spawn().await.unwrap();
     scene.wait_for_program("sleep", "620");
@@ -361,7 +361,7 @@ fn under_a_foreign_proc_there_is_no_guard_and_nobody_else_is_hit() {
         return;
     }
     let scene = Scene::new();
-    // Only the group is known: who leaves it escapes, here for as long as the namespace lives.
+    // Only the group is known. A process that leaves it escapes, here until the namespace ends.
     let script = "setsid sleep 624 & sleep 625 & echo ready; wait";
     let said = stopped_by(
         &scene,
@@ -404,7 +404,7 @@ fn a_guard_works_on_a_kernel_that_does_not_have_close_range() {
         said.contains("stopped: 0 of 3 left\n") && !said.contains("refused"),
         "{said}"
     );
-    // Three of its own, the socket, and the one that tells of children.
+    // The three standard streams, the socket, and the descriptor that reports the end of children.
     let held = fs::read_to_string(scene.path("held")).unwrap();
     assert_eq!(held.matches("->").count(), 5, "{held}");
     scene.nobody_is_left();
@@ -413,7 +413,7 @@ fn a_guard_works_on_a_kernel_that_does_not_have_close_range() {
 #[tokio::test]
 async fn p34a_an_agent_that_forks_as_it_is_stopped_is_ended() {
     let scene = Scene::new();
-    // Bounded, and by far not done when the stop comes.
+    // Bounded, and far from finished when the stop begins.
     let script = "echo ready; n=0; while [ $n -lt 150 ]; do n=$((n + 1)); (trap '' TERM; exec sleep 626) & done; wait";
     let mut agent = scene.agent(script).spawn().await.unwrap();
     says(&mut agent, "ready").await;
@@ -439,7 +439,7 @@ async fn a_guard_does_not_start_what_was_given_up_meanwhile() {
         }
     }
     let mut quiet = 0;
-    wait_for("nobody", || {
+    wait_for("their end", || {
         quiet = if scene.find().is_empty() {
             quiet + 1
         } else {

@@ -1,4 +1,4 @@
-//! What every test stands on: a marker of its own, scripts as agents, and a look that nothing is left.
+//! The base of every test: a marker of its own, scripts as agents, and a check that no process is left.
 
 use agent_subprocess::{Agent, AgentCommand, Marker, ProcessId, Stream, guard, sweep};
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub const VARIABLE: &str = "AGENT_SUBPROCESS_TEST";
-/// Ten times what anything here should take.
+/// Ten times the expected time of any step.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Waits for a condition without a plain sleep; panics at the deadline.
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < DEADLINE, "waited too long: {what}");
+        assert!(start.elapsed() < DEADLINE, "waited too long for {what}");
         std::thread::park_timeout(Duration::from_millis(5));
     }
 }
@@ -40,7 +40,7 @@ impl Scene {
         }
     }
 
-    /// A shell script as an agent.
+    /// Returns a shell script as an agent.
     pub fn agent(&self, script: &str) -> AgentCommand {
         AgentCommand::new("sh")
             .args(["-c", script])
@@ -56,7 +56,7 @@ impl Scene {
         sweep::find(VARIABLE, &self.marker.scope)
     }
 
-    /// Everybody of the scene who is alive, without guards.
+    /// Returns the living processes of the scene, without guards.
     pub fn members(&self) -> Vec<ProcessId> {
         self.find()
             .into_iter()
@@ -83,12 +83,12 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // A failed test must not leave its tree behind either.
+        // A failed test must not leave processes behind either.
         drop(sweep::end(self.find(), DEADLINE));
     }
 }
 
-/// Not even a zombie of it is there.
+/// Returns whether the process is gone and not even a zombie of it is left.
 pub fn is_gone(process: &ProcessId) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", process.pid)) else {
         return true;
@@ -117,10 +117,13 @@ pub async fn says(agent: &mut Agent, line: &str) {
             return;
         }
     }
-    panic!("it never said {line:?}; stderr: {}", agent.stderr_tail());
+    panic!(
+        "the agent never printed {line:?}; stderr: {}",
+        agent.stderr_tail()
+    );
 }
 
-/// Tells whether this test has a process of its own; if not, runs it in one and checks that it passes.
+/// Returns whether this test has a process of its own. If not, runs it in one and checks that it passes.
 pub fn alone(test: &str) -> bool {
     const ALONE: &str = "AGENT_SUBPROCESS_TEST_ALONE";
     let is_alone = std::env::var(ALONE).is_ok_and(|name| name == test);
@@ -130,12 +133,13 @@ pub fn alone(test: &str) -> bool {
     is_alone
 }
 
-/// Checks that a command runs one test of this binary and that this test passes. A name that no test has any more runs none, and that succeeds too.
+/// Checks that a command runs one test of this binary and that this test passes. If no test has this name, the command runs no test and succeeds, so
+/// the output is checked too.
 #[track_caller]
 pub fn passes(test: &str, command: &mut std::process::Command) {
     let ended = command.output().unwrap();
     let [stdout, stderr] = [&ended.stdout, &ended.stderr].map(|out| String::from_utf8_lossy(out));
-    // `cargo xtask test` reads from this output which tests skipped themselves.
+    // `cargo xtask test` reads from this output which tests were skipped.
     println!("{stdout}\n{stderr}");
     assert!(
         ended.status.success(),
@@ -144,15 +148,15 @@ pub fn passes(test: &str, command: &mut std::process::Command) {
     assert!(stdout.contains("ok. 1 passed"), "there is no test {test}");
 }
 
-/// A command that runs one test of this binary.
+/// Returns a command that runs one test of this binary.
 pub fn own_test(test: &str) -> std::process::Command {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]);
     command
 }
 
-/// Five ways to get away, all living ten minutes: an ordinary child, a child in a session of its own, a daemon by double
-/// fork, a grandchild that holds standard output, and one that ignores SIGTERM.
+/// A script with five ways to escape, each alive for ten minutes: an ordinary child, a child in a session of its own, a daemon by double fork, a
+/// grandchild that keeps standard output open, and a process that ignores SIGTERM.
 pub const TREE: &str = r#"
 sleep 611 >/dev/null 2>&1 &
 setsid sleep 612 >/dev/null 2>&1 &
@@ -163,10 +167,10 @@ echo ready
 sleep 616
 "#;
 
-/// How many processes of [`TREE`] live on until they are ended: the five, the script, and what it waits for.
+/// The number of processes of [`TREE`] that live until they are ended: the five, the script, and the `sleep` that it waits for.
 pub const TREE_SIZE: usize = 7;
 
-/// Waits until the tree stands: every sleeper is there, and its makers are gone.
+/// Waits until the process tree is complete: every `sleep` runs, and the shells that started them are gone.
 pub fn wait_for_tree(scene: &Scene) -> Vec<ProcessId> {
     let mut members = Vec::new();
     wait_for("the tree", || {

@@ -1,4 +1,4 @@
-//! Starting an agent, talking to it, and its end.
+//! The start of an agent, its input and output, and its end.
 
 use crate::scene::{DEADLINE, Scene, alone, own_test, passes, stdout};
 use agent_subprocess::{AgentCommand, Containment, Stage, StdinMode, StopPolicy};
@@ -23,7 +23,11 @@ async fn p43a_exit_codes_and_signals_come_through() {
                 .await
                 .unwrap();
             assert_eq!(agent.wait().await.to_string(), expected);
-            assert_eq!(agent.wait().await.to_string(), expected, "the answer stays");
+            assert_eq!(
+                agent.wait().await.to_string(),
+                expected,
+                "the exit stays the same"
+            );
             let report = agent.stop(&StopPolicy::default()).await;
             assert_eq!(
                 (report.stage, report.drained),
@@ -83,7 +87,7 @@ async fn stdin_is_written_closed_and_closed_from_the_other_side() {
     drop(stdin);
     assert_eq!(stdout(&mut agent).await, ["hello", "done"]);
 
-    // Nobody reads: the writer waits for room until the other side closes.
+    // The agent does not read: the writer waits for room until the other side closes.
     let mut agent = scene
         .agent("exec 3<&0 </dev/null; wait; sleep 600")
         .stdin(StdinMode::Piped)
@@ -97,7 +101,7 @@ async fn stdin_is_written_closed_and_closed_from_the_other_side() {
         begun.send_replace(true);
         stdin.write_all(&vec![0; 4 << 20]).await
     });
-    // One thread runs both tasks: when this one goes on, the writer waits in its second write.
+    // One thread runs both tasks: when this task continues, the writer waits in its second write.
     has_begun.changed().await.unwrap();
     agent.close_stdin();
     let error = tokio::time::timeout(DEADLINE, writer)
@@ -139,7 +143,7 @@ async fn x123d_arguments_environment_and_directory_arrive_whole() {
         .env("BIG", &big)
         .env("GONE", "x")
         .env_remove("GONE");
-    // About 1.5 MiB of environment: more than any socket buffer takes at once.
+    // About 1.5 MiB of environment: more than any socket buffer accepts at once.
     for n in 0..15 {
         command = command.env(format!("FILL_{n}"), &big);
     }
@@ -199,7 +203,7 @@ async fn j46_the_agent_has_a_session_of_its_own_and_no_inherited_disposition() {
                 (&clean.map(str::to_owned)[..], vec![format!("{pid} {pid}")])
             );
         } else {
-            // The control: without a guard they are inherited, and the session is the host's.
+            // The control experiment: without a guard, the agent inherits both, and its session is that of the host.
             assert!(
                 signals[1] != clean[1] && ids[0] != format!("{pid} {pid}"),
                 "{signals:?} {ids:?}"
@@ -210,7 +214,7 @@ async fn j46_the_agent_has_a_session_of_its_own_and_no_inherited_disposition() {
 
 #[tokio::test]
 async fn the_agent_gets_neither_what_is_held_nor_what_the_host_leaks() {
-    // The descriptor that is leaked on purpose would go to every child of this process.
+    // Every child of this process would inherit the descriptor that is leaked on purpose.
     if !alone("spawn::the_agent_gets_neither_what_is_held_nor_what_the_host_leaks") {
         return;
     }
@@ -233,7 +237,7 @@ async fn the_agent_gets_neither_what_is_held_nor_what_the_host_leaks() {
     scene.wait_for_program("sleep", "600");
     assert_eq!(agent.leftovers().await.len(), 1);
 
-    // The guard holds the lock until the tree is gone, and no longer.
+    // The guard holds the lock until the process tree is gone, and no longer.
     drop((leaked, lock));
     let other = std::fs::File::open(scene.path("lock")).unwrap();
     assert!(other.try_lock().is_err());

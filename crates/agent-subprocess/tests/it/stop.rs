@@ -1,10 +1,10 @@
-//! The stages of a stop, each proven by an agent that ignores the ones before.
+//! The stages of a stop, each with an agent that ignores the stages before.
 
 use crate::scene::{DEADLINE, Scene, TREE, is_gone, says, stdout, wait_for_tree};
 use agent_subprocess::{Containment, ProcessId, Signal, Stage, StdinMode, StopPolicy};
 use std::time::Duration;
 
-/// Short stages, so that waiting one out costs little.
+/// Returns a policy with short stages, so that waiting for the end of one costs little.
 fn short() -> StopPolicy {
     let short = Duration::from_millis(200);
     StopPolicy {
@@ -49,7 +49,7 @@ async fn l90d_l90e_l90f_p38a_p38b_each_stage_ends_an_agent_that_ignores_the_ones
             let mut agent = command.spawn().await.unwrap();
             let _stdin = agent.take_stdin();
             says(&mut agent, "ready").await;
-            // Time for the gentle stages to work on a loaded machine; what they cannot end costs little.
+            // Gives the tested stage enough time on a loaded machine; the stages that can't end the agent stay short.
             let mut policy = short();
             match stage {
                 Stage::Interrupt => policy.interrupt = Duration::from_secs(3),
@@ -132,7 +132,7 @@ async fn an_interrupt_reaches_the_group_and_the_agent_may_stay() {
     assert_eq!(report.stage, Stage::Kill, "{report}");
     agent
         .signal(Signal::Interrupt)
-        .expect("harmless once it is gone");
+        .expect("a signal after the end does nothing");
 }
 
 #[tokio::test]
@@ -179,7 +179,7 @@ async fn a_suspended_tree_goes_on_and_can_be_stopped_while_suspended() {
         stat.rsplit_once(") ")
             .and_then(|(_, rest)| rest.chars().next())
     };
-    // A shell whose child was stopped between vfork and exec waits for it in the kernel.
+    // A shell whose child was stopped between vfork and exec waits for the child in the kernel.
     crate::scene::wait_for("a stop", || {
         let states: Vec<_> = scene.members().iter().map(state).collect();
         states.contains(&Some('T')) && states.iter().all(|state| matches!(state, Some('T' | 'D')))
@@ -195,7 +195,7 @@ async fn a_suspended_tree_goes_on_and_can_be_stopped_while_suspended() {
     scene.nobody_is_left();
 }
 
-/// It would sleep through the gentle stages, and lose what an agent saves in them.
+/// Without the thaw, the agent would sleep through the gentle stages and lose the state that it saves in them.
 #[tokio::test]
 async fn a_suspended_agent_hears_the_gentle_stages_of_a_stop() {
     let cases = [
@@ -240,7 +240,7 @@ async fn a_dropped_stop_goes_on_where_it_was() {
         .unwrap();
     says(&mut agent, "ready").await;
     let policy = short();
-    // Cut again and again, also while it is being killed.
+    // Dropped again and again, also during the kill.
     let mut cuts = 0;
     let report = loop {
         match tokio::time::timeout(Duration::from_millis(7), agent.stop(&policy)).await {
@@ -271,7 +271,7 @@ async fn l90g_a_second_stop_with_less_time_shortens_the_one_under_way() {
             let command = scene.agent(script).containment(containment);
             let mut agent = command.spawn().await.unwrap();
             says(&mut agent, "ready").await;
-            // What is dropped leaves the stop where it is.
+            // A dropped future leaves the stop in its current stage.
             let mut stop = Duration::from_millis(20);
             while let Err(_cut) = tokio::time::timeout(stop, agent.stop(&first)).await {
                 stop *= 2;
@@ -282,7 +282,9 @@ async fn l90g_a_second_stop_with_less_time_shortens_the_one_under_way() {
             }
             let hurried = first.within(second);
             let sooner = tokio::time::timeout(DEADLINE, agent.stop(&hurried));
-            let sooner = sooner.await.expect("it goes on by the first policy");
+            let sooner = sooner
+                .await
+                .expect("the stop continues by the first policy");
             assert_eq!(
                 sooner.stage,
                 Stage::Kill,
@@ -358,7 +360,11 @@ async fn p33a_p33b_an_agent_has_a_group_of_its_own_and_ours_hears_nothing() {
         assert_ne!(group, rustix::process::getpgrp());
         agent.signal(Signal::Interrupt).unwrap();
         agent.stop(&short()).await;
-        assert_eq!(neighbour.try_wait().unwrap(), None, "it is in our group");
+        assert_eq!(
+            neighbour.try_wait().unwrap(),
+            None,
+            "our group must get no signal"
+        );
         neighbour.kill().unwrap();
         neighbour.wait().unwrap();
         scene.nobody_is_left();
