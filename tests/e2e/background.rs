@@ -121,7 +121,10 @@ fn x105g_a_promise_that_follows_from_the_background_counts() {
     let task = "look; words '<promise>DONE</promise>'; good";
     let ended = run(&scene, task, &["-n", "1", "--completion-promise", "DONE"]);
     let ended = ended.run(LONG).expect_code(0);
-    assert!(ended.stdout.contains("done, as the agent says"), "{ended}");
+    assert!(
+        ended.stdout.contains("done: the agent promises it"),
+        "{ended}"
+    );
 }
 
 #[test]

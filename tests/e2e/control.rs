@@ -293,7 +293,10 @@ fn a_steer_says_something_to_a_run_that_is_meant() {
     }
     let most = "x".repeat(600_000);
     let refused = quick(scene.rlm(&["steer", "-"]).input(most)).expect_code(1);
-    assert!(refused.stderr.contains("too much was said"), "{refused}");
+    assert!(
+        refused.stderr.contains("too many messages wait"),
+        "{refused}"
+    );
     let over = "x".repeat(1_100_000);
     let refused = quick(scene.rlm(&["steer", "-"]).input(over)).expect_code(2);
     assert!(refused.stderr.contains("longer than"), "{refused}");

@@ -114,7 +114,7 @@ impl Stopped {
         }
         assert_eq!(
             self.scene.status()["reason"],
-            "planned: all iterations were made"
+            "finished: all planned iterations ran"
         );
         ended.stdout
     }

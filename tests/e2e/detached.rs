@@ -82,7 +82,7 @@ fn a_detached_run_is_at_work_when_its_parent_is_gone_and_outlives_the_terminal()
     let text = wait_for_output(&scene, "planned");
     expect_in_order(
         &text,
-        &["turn 1", "turn 2", "planned: all iterations were made"],
+        &["turn 1", "turn 2", "finished: all planned iterations ran"],
     );
     assert_eq!(wait_until_it_is(&scene, "ended")["iterations_complete"], 2);
 }
@@ -203,7 +203,7 @@ fn who_attaches_sees_what_the_terminal_of_the_run_would_and_who_leaves_changes_n
             "turn 1",
             "iteration 2",
             "turn 2",
-            "planned: all iterations",
+            "finished: all planned iterations",
         ],
     );
     let nobody = quick(scene.rlm(&["attach"])).expect_code(10);

@@ -62,7 +62,7 @@ fn large_lines_come_through_both_ways() {
         .run(LONG * 2)
         .expect_code(0);
     let last = ended.stdout.lines().last().unwrap_or_default();
-    assert!(last.starts_with("planned"), "{last}");
+    assert!(last.starts_with("finished: all planned"), "{last}");
     // The screen may leave something out behind such a line; the transcript does not.
     let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
     assert!(

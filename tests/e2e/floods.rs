@@ -190,7 +190,7 @@ fn s5a_a_flood_does_not_delay_the_limit_of_an_iteration() {
     run.run(LONG).expect_code(6);
     assert_eq!(
         scene.status()["last_outcome"],
-        "iteration 1 failed: it took longer than 1s"
+        "iteration 1 failed: the turn took longer than 1s"
     );
 }
 

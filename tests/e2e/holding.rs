@@ -190,7 +190,7 @@ fn x130b_a_nested_run_takes_nothing_from_the_identity_of_the_outer_one() {
         "--nested",
         "RLM_ITERATION=none RLM_ATTEMPT=-1 RLM_EPOCH=x RLM_PHASE=/ RLM_MARKER=..",
     );
-    expect_in_order(&said, &["planned: all iterations were made", "code 0"]);
+    expect_in_order(&said, &["finished: all planned iterations ran", "code 0"]);
     let outer = scene.run_id();
     let env = fs_err::read_to_string(scene.sandbox.path().join("other/env")).unwrap();
     let value = |name: &str| {

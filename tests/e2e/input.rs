@@ -444,7 +444,7 @@ fn a_reader_that_goes_away_does_not_stop_the_run() {
         assert_eq!(scene.start_count(), 20);
         assert_eq!(
             scene.status()["reason"],
-            "planned: all iterations were made"
+            "finished: all planned iterations ran"
         );
     }
 }

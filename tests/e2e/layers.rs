@@ -285,13 +285,13 @@ fn limits_follow_the_file_after_a_resume_too() {
     says(&mut running, "turn 2");
     say("sleep = '1h'\nmax-duration = '2h'\n");
     fs_err::write(scene.file("go2"), "").unwrap();
-    says(&mut running, "from now on time of the run");
+    says(&mut running, "from now on time limit");
     says(&mut running, "turn 3");
     // An agent could write that as well.
     say("sleep = '1h'\nmax-duration = '3h'\n");
     for turn in [3, 4] {
         fs_err::write(scene.file(&format!("go{turn}")), "").unwrap();
     }
-    says(&mut running, "but not `time of the run");
+    says(&mut running, "ignored the changed setting `time limit");
     running.wait(LONG).expect_code(0);
 }

@@ -70,7 +70,7 @@ fn x108c_what_a_killed_turn_had_told_is_kept() {
         "tokens left",
         "iteration 1 complete (0.05 USD, ",
         "iteration 2 complete (0.03 USD, ",
-        "planned: ",
+        "finished: all planned",
         "; 0.08 USD, ",
     ];
     expect_in_order(&ended.stdout, &words);

@@ -72,7 +72,7 @@ fn x113h_a_command_is_told_what_becomes_of_the_run_when_that_is_saved() {
         "{words}"
     );
     assert!(
-        words.contains("ended|nightly|3|0|run nightly: planned"),
+        words.contains("ended|nightly|3|0|run nightly: finished"),
         "{words}"
     );
     let all = fs::read_to_string(scene.file("told")).unwrap();

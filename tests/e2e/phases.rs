@@ -319,7 +319,7 @@ fn what_a_file_says_reaches_the_phases_to_come_and_raises_no_bound() {
     let told = scene.rlm(&set).run(LONG).expect_code(0).stdout;
     expect_in_order(
         &told,
-        &["in effect: time of a gate", "that is for phase plan"],
+        &["in effect: check timeout", "that is for phase plan"],
     );
     let whole = ["set", "max-failures=6"];
     let told = scene.rlm(&whole).run(LONG).expect_code(0).stdout;
@@ -336,11 +336,11 @@ fn what_a_file_says_reaches_the_phases_to_come_and_raises_no_bound() {
     expect_in_order(
         &ended.stdout,
         &[
-            "warning: the settings have changed, but not `iterations: 3`",
-            "phase plan: from now on time of a gate or the check: 420s",
+            "warning: ignored the changed setting `iterations: 3`",
+            "phase plan: from now on check timeout: 420s",
             "phase build: from now on iterations: 1",
-            "phase build: from now on time of a gate or the check: 420s",
-            "phase check: from now on time of a gate or the check: 420s",
+            "phase build: from now on check timeout: 420s",
+            "phase check: from now on check timeout: 420s",
             "phase build",
         ],
     );

@@ -31,7 +31,7 @@ fn a_failed_gate_keeps_the_check_from_being_asked_and_is_told_to_the_agent() {
     let words = [
         "gate 1 passed",
         "gate 2 did not pass",
-        "iteration 1 failed: gate 2 failed",
+        "iteration 1 failed: required check 2 failed",
         "gate 2 passed",
         "check passed",
     ];

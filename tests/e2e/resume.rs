@@ -300,7 +300,7 @@ fn several_runs_that_can_be_resumed_are_listed() {
 fn what_the_end_line_offers_does_something() {
     let cases: [(&str, &[&str], &str); 2] = [
         ("exit 1", &[], "failed: "),
-        ("print fine", &["--until", "false"], "iteration limit: "),
+        ("print fine", &["--until", "false"], "iteration limit (1) "),
     ];
     for (script, criterion, end) in cases {
         let scene = Scene::new(script);

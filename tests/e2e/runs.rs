@@ -81,7 +81,7 @@ fn s3a_s3b_s3c_the_iteration_limit_ends_with_its_own_code() {
         .expect_code(3);
     assert_eq!(scene.start_count(), 3);
     let end = ended.stdout.lines().last().unwrap();
-    assert!(end.starts_with("iteration limit: 3 "), "{ended}");
+    assert!(end.starts_with("iteration limit (3) "), "{ended}");
     assert!(end.contains("go on with: rlm resume"), "{ended}");
     let check = json!({"phase": 0, "iteration": 3, "outcome": "failed"});
     assert_eq!(scene.status()["last_check"], check);
@@ -141,7 +141,7 @@ fn s5a_s5c_an_iteration_that_takes_too_long_ends_with_all_its_descendants() {
     let talk = "print on\ndelay 50\n".repeat(100);
     let script = format!("child setsid\nchild daemon\n{talk}hang");
     let (_, why) = run_out_of_time(&script, "--iteration-timeout");
-    assert_eq!(why, "iteration 1 failed: it took longer than 1s");
+    assert_eq!(why, "iteration 1 failed: the turn took longer than 1s");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn s5b_s5c_an_agent_that_is_silent_too_long_ends_with_all_its_descendants() {
         "child setsid\nchild daemon\nprint on\nhang",
         "--idle-timeout",
     );
-    assert_eq!(why, "iteration 1 failed: no sign of life for 1s");
+    assert_eq!(why, "iteration 1 failed: no output for 1s");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn s5a_s5c_an_agent_that_ignores_what_can_be_ignored_is_killed() {
     let script =
         "ignore INT TERM\nchild setsid ignore INT TERM\nchild daemon ignore INT TERM\nhang";
     let (scene, why) = run_out_of_time(script, "--iteration-timeout");
-    assert_eq!(why, "iteration 1 failed: it took longer than 1s");
+    assert_eq!(why, "iteration 1 failed: the turn took longer than 1s");
     let agent = scene.agent.starts()[0].pid;
     let signals = scene.agent.signals();
     let asked = signals
@@ -246,13 +246,18 @@ fn s18c_a_plan_of_iterations_is_an_end_of_its_own() {
     let scene = Scene::new("print turn {start}");
     let ended = scene.run(&["-n", "5"]).run(LONG).expect_code(0);
     assert!(
-        ended.stdout.lines().last().unwrap().starts_with("planned"),
+        ended
+            .stdout
+            .lines()
+            .last()
+            .unwrap()
+            .starts_with("finished: all planned"),
         "{ended}"
     );
     assert_eq!(scene.start_count(), 5);
     assert_eq!(
         scene.status()["reason"],
-        "planned: all iterations were made"
+        "finished: all planned iterations ran"
     );
 }
 
@@ -288,7 +293,9 @@ fn gates_that_fail_again_and_again_end_the_run() {
         .run(LONG)
         .expect_code(6);
     assert!(
-        ended.stdout.contains("stuck: 3 failed gates in a row"),
+        ended
+            .stdout
+            .contains("stuck: 3 failed required checks in a row"),
         "{ended}"
     );
     assert_eq!(scene.start_count(), 3);

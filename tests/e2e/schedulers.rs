@@ -156,7 +156,12 @@ fn x113d_a_heartbeat_follows_the_run_through_long_gates_to_its_end() {
     running.wait(LONG).expect_code(0);
     let last = beat(&scene).unwrap();
     assert_eq!(last["state"], "ended");
-    assert!(last["reason"].as_str().unwrap().starts_with("planned"));
+    assert!(
+        last["reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("finished: all planned")
+    );
     let left = fs::read_dir(scene.file(".rlm")).unwrap();
     let left: Vec<_> = left.map(|it| it.unwrap().file_name()).collect();
     assert!(

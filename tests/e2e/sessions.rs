@@ -109,7 +109,7 @@ fn a_session_that_another_process_has_is_left_alone_and_the_exit_code_says_so() 
     let run = scene.run_id();
     let resume = ["resume", &run, "-n", "2"];
     let ended = scene.talking(&resume).run(LONG).expect_code(9);
-    assert!(ended.stdout.contains("held: "), "{ended}");
+    assert!(ended.stdout.contains("in use: "), "{ended}");
     assert!(ended.stdout.contains("rlm resume"), "{ended}");
     assert_eq!(scene.start_count(), 1);
     drop(held);

@@ -165,7 +165,7 @@ fn s19c_runs_are_listed_a_line_each_and_programs_get_whole_lines() {
     };
     assert_eq!(fields(lines[1])[..4], ["one", "ended", "-", "1"]);
     assert!(
-        lines[2].ends_with("planned: all iterations were made"),
+        lines[2].ends_with("finished: all planned iterations ran"),
         "{told}"
     );
     let logs = scene

@@ -71,7 +71,11 @@ fn a_gate_that_cant_be_run_is_told_too() {
     let scene = Scene::new("print turn {start}");
     let run = ["-n", "20", "--gate", SLIP];
     let ended = scene.run(&run).run(LONG).expect_code(6);
-    let said = ["can't be run", "--gate COMMAND", "failed gates in a row"];
+    let said = [
+        "can't be run",
+        "--gate COMMAND",
+        "failed required checks in a row",
+    ];
     expect_in_order(&ended.stdout, &said);
     assert_eq!(ended.stdout.matches("can't be run").count(), 1, "{ended}");
 }

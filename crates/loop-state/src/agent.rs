@@ -1,15 +1,15 @@
-//! The agent machine: where the process of an agent is, and what may be asked of it there.
+//! The state machine of an agent's process, and the requests that are possible in each state.
 //!
-//! It knows no turn outcome, no deadline and no run: the attempt machine drives it. It is a machine of its own because a process may outlive its
-//! attempt: background work and leftovers of an attempt run on after the attempt is judged.
+//! It knows no outcome of a turn, no deadline and no run: the attempt machine drives it. It is separate because a process can outlive its attempt:
+//! background tasks and leftovers can continue after the attempt has been checked.
 //!
-//! Its states are the run's own and not those of `agent_duplex::Lifecycle`. An attempt needs its new state at the moment that it requests an interrupt,
-//! a close or an end, before the conversation publishes one, and `Lifecycle` has no state for a close that an attempt waits for.
+//! Its states belong to the run and differ from those of `agent_duplex::Lifecycle`. An attempt needs its new state at the moment when it requests an
+//! interrupt, a close or an end, before the conversation publishes one. `Lifecycle` also has no state for a close that an attempt waits for.
 
-/// Where the process of an agent is.
+/// The state of an agent's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AgentState {
-    /// No process runs: none was started yet, or the last one exited. Processes that it started may still run.
+    /// No process runs: none was started yet, or the last one exited. Its child processes may still run.
     #[default]
     None,
     /// The process is being started.
@@ -18,9 +18,9 @@ pub enum AgentState {
     Idle,
     /// A turn runs.
     InTurn,
-    /// A turn runs, and the agent was asked to end it.
+    /// A turn runs, and it is being interrupted.
     Interrupting,
-    /// The process is being closed, and the attempt waits for that.
+    /// The process is being closed, and the attempt waits for the end.
     Closing,
     /// The whole process tree is being ended.
     Ending,
@@ -28,7 +28,7 @@ pub enum AgentState {
     Gone,
 }
 
-/// What happens to the process of an agent, or is requested of it.
+/// An event of the agent's process, or a request to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AgentInput {
     /// The attempt needs a process.
@@ -55,7 +55,7 @@ pub enum AgentInput {
     TreeGone,
 }
 
-/// What has to be done with the process of an agent.
+/// An action on the agent's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AgentEffect {
     /// Start the process; report [`AgentInput::Started`] or [`AgentInput::NotStarted`].
@@ -69,7 +69,7 @@ pub enum AgentEffect {
 }
 
 impl AgentState {
-    /// Takes an input and returns what has to be done; `None` where the input changes nothing or needs nothing.
+    /// Takes an input and returns the required action; `None` if the input needs no action.
     pub fn step(&mut self, input: AgentInput) -> Option<AgentEffect> {
         let (next, effect) = self.after(input);
         *self = next;
@@ -91,7 +91,7 @@ impl AgentState {
             (Self::Idle, Input::Close) => return (Self::Closing, Some(AgentEffect::Close)),
             (Self::Starting, Input::NotStarted) | (Self::Closing, Input::Closed) => Self::None,
             (Self::Ending | Self::Gone, Input::End) => self,
-            // Also without a process: what it started may run on.
+            // Also without a process: its child processes may still run.
             (_, Input::End) => return (Self::Ending, Some(AgentEffect::End)),
             (Self::Starting | Self::Idle | Self::InTurn | Self::Interrupting, Input::Exited) => {
                 Self::None
@@ -102,7 +102,7 @@ impl AgentState {
         (next, None)
     }
 
-    /// Returns whether a process of the agent is there, or is about to be.
+    /// Returns whether a process of the agent exists or is being started.
     #[must_use]
     pub const fn is_alive(self) -> bool {
         !matches!(self, Self::None | Self::Gone)

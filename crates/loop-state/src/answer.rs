@@ -1,21 +1,21 @@
-//! The answer of an agent in a turn: its last words, which may hold a promise, and its result, which the next phase gets.
+//! The answer of an agent in a turn: its last text, which may contain a promise, and its result for the next phase.
 
 use crate::text::{MAX_TEXT, last_bytes};
 
 /// The most bytes of the last line of output that may hold a promise.
 const MAX_LINE: usize = 4096;
 
-/// The answer of the agent in the present turn, so far.
+/// The answer of the agent in the current turn so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Answer {
-    /// The last text, unless something came after it that is no end of a turn.
+    /// The last text; empty if something came after it, such as a tool call.
     last: String,
-    /// The last message; of an agent whose output isn't parsed, the end of what it printed.
+    /// The last message; for an agent whose output isn't parsed, the end of its output.
     result: String,
 }
 
 impl Answer {
-    /// Takes a line of output of an agent whose output isn't parsed. Of a long one only the end is kept.
+    /// Adds a line of output of an agent whose output isn't parsed. Only the end of a long line is kept.
     pub(crate) fn line(&mut self, bytes: &[u8]) {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return;
@@ -31,7 +31,7 @@ impl Answer {
         }
     }
 
-    /// Takes a message of the agent. A message that another one continues is not the end of a turn.
+    /// Adds a message of the agent. A partial message, which another one continues, doesn't end a turn.
     pub(crate) fn message(&mut self, text: String, partial: bool) {
         if partial {
             self.last.clear();
@@ -43,26 +43,26 @@ impl Answer {
         self.last = text;
     }
 
-    /// Takes notice of a tool: a text before it is not the end of the turn.
+    /// Records a tool call: a text before it is not the end of the turn.
     pub(crate) fn tool(&mut self) {
         self.last.clear();
     }
 
-    /// Returns whether the promise is made at the end of the answer.
+    /// Returns whether the answer ends with the promise.
     pub(crate) fn claims(&self, promise: &str) -> bool {
         is_made(&self.last, promise)
     }
 
-    /// Returns the result and forgets it; `None` for an empty one.
+    /// Returns the result and clears it; `None` if it is empty.
     pub(crate) fn take_result(&mut self) -> Option<String> {
         let result = std::mem::take(&mut self.result);
         (!result.trim().is_empty()).then(|| last_bytes(&result, MAX_TEXT).to_owned())
     }
 }
 
-/// Returns whether the last line of `text` makes the promise: it is the promise, bare or in its tag, or it ends with the tag.
+/// Returns whether the last line of `text` makes the promise: the line is the promise, bare or in its tag, or it ends with the tagged promise.
 ///
-/// Only the end counts: a promise that the agent quotes, plans or reads in a file is none.
+/// Only the end of a text counts: a promise that the agent quotes, plans or reads in a file doesn't count.
 fn is_made(text: &str, promise: &str) -> bool {
     let promise = promise.trim();
     let Some(last) = text.lines().map(str::trim).rfind(|line| !line.is_empty()) else {

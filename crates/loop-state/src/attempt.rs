@@ -1,8 +1,8 @@
 //! The attempt machine: from the prompt of an attempt to the outcome of its turn.
 //!
-//! It decides when an interrupted agent gets no more time, whether the end of a turn waits for background tasks, which messages of people the agent gets
-//! in its turn, and when the outcome of a turn is reported. It reads no clock and knows no driver: its caller translates what a conversation publishes to [`AttemptInput`], and carries out each
-//! [`AttemptEffect`]. Each turn is reported exactly once.
+//! It decides how long an interrupted agent gets, whether the end of a turn waits for background tasks, which steers the agent gets in its turn, and
+//! when the outcome of a turn is reported. It reads no clock and knows no driver: its caller translates the events of a conversation to
+//! [`AttemptInput`] and carries out each [`AttemptEffect`]. Each turn is reported exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,53 +12,53 @@ use crate::judge::{TurnEndKind, TurnReport, judge};
 use crate::times::{INTERRUPTED_TURN, POLITE_STOP};
 use crate::{AgentInput, AgentState, Head, PauseAfter, Timestamp, TurnOutcome};
 
-/// The circumstances in which an input comes.
+/// The circumstances of an input.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     /// The state of the run.
     pub head: &'a Head,
-    /// The time, of a clock that does not jump.
+    /// The time, from a monotonic clock.
     pub now: Instant,
-    /// The same time as the run has it.
+    /// The same time by the clock of the run.
     pub at: Timestamp,
-    /// How long ending a process tree may take from now on.
+    /// How long the end of a process tree may take from now on.
     pub budget: Duration,
-    /// Whether the run is suspended. Background tasks get no later by that.
+    /// Whether the run is suspended. Background tasks don't time out while it is.
     pub frozen: bool,
 }
 
 impl Moment<'_> {
-    /// Returns whether the run is to pause and nothing more urgent is requested.
+    /// Returns whether the run should pause and nothing more urgent is requested.
     fn is_pausing(&self) -> bool {
         self.head.pausing && !self.head.halting
     }
 }
 
-/// The facts of an attempt that do not change while it lasts.
+/// The properties of an attempt that don't change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AttemptOptions {
-    /// Whether the driver understands what the agent reports. Otherwise only delivery of the prompt is known, and the output is the answer.
+    /// Whether the driver parses the agent's output. Otherwise only the delivery of the prompt is known, and the output is the answer.
     pub understands: bool,
-    /// Whether the turn of the agent can be ended and its session continued.
+    /// Whether the turn of the agent can be interrupted and its session continued.
     pub interruptible: bool,
-    /// Whether messages reach the agent within its turn.
+    /// Whether messages can reach the agent during its turn.
     pub steerable: bool,
-    /// How long nothing has to come of background tasks before they are given up.
+    /// How long the turn waits for background tasks that report nothing.
     pub patience: Duration,
-    /// The promise by which the agent says that it is done.
+    /// The completion promise of the phase.
     pub promise: Option<String>,
-    /// The footprint of the working tree when the attempt begins.
+    /// The fingerprint of the working tree at the start of the attempt.
     pub footprint: Option<u64>,
-    /// Which answer the agent's requests for permission get.
+    /// How the agent's permission requests are answered.
     pub asks: AskPolicy,
-    /// Whether the process has a terminal of its own, to which a person returns who has left it.
+    /// Whether the process has its own terminal, to which a person who left can return.
     pub terminal: bool,
 }
 
-/// Which answer the agent's requests for permission get.
+/// How the agent's permission requests are answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AskPolicy {
-    /// A person's, where a person can be asked; otherwise the request is denied.
+    /// A person answers, if one can be asked; otherwise the request is denied.
     Person,
     /// Each request is allowed.
     Allow,
@@ -67,7 +67,7 @@ pub enum AskPolicy {
     Deny,
 }
 
-/// The answer to a request for permission.
+/// The answer to a permission request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AskAnswer {
     /// The agent may do it.
@@ -76,49 +76,49 @@ pub enum AskAnswer {
     Deny(Denial),
 }
 
-/// Why a request for permission is denied.
+/// Why a permission request is denied.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Denial {
     /// The run denies each request, see [`AskPolicy::Deny`].
     Policy,
     /// No person can be asked.
     Unattended,
-    /// The person who could have been asked has left.
+    /// The person who could be asked has left.
     Left,
-    /// A person denied it, in these words.
+    /// A person denied it, with this text.
     Person(String),
 }
 
-/// What happens in an attempt.
+/// An event or a request in an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptInput {
     /// The agent's process runs.
     Started,
-    /// The agent could not be started, or does not take what it has to continue with.
+    /// The agent could not be started, or can't continue its session.
     NotStarted(TurnOutcome),
     /// The agent answers for the first time.
     Answered,
-    /// A turn began, or messages were added to the one that runs.
+    /// A turn began, or messages were added to the current one.
     TurnBegan {
-        /// Whether a turn ran already.
+        /// Whether a turn was already running.
         injected: bool,
-        /// Whether somebody sent something; otherwise the agent began by itself.
+        /// Whether somebody sent an input; otherwise the agent began by itself.
         has_inputs: bool,
-        /// The numbers of the steers that it got.
+        /// The numbers of the steers in the turn.
         steers: Vec<u32>,
     },
-    /// A person's message with this number is recorded, and may go to the agent now.
+    /// The steer with this number is recorded and can go to the agent now.
     Deliver(u32),
     /// A steer was sent.
     Sent {
-        /// Its number.
+        /// The number of the steer.
         steer: u32,
         /// As in [`AttemptEffect::Send`].
         again: bool,
     },
-    /// The steer with this number could not be sent, or the agent does not take it any more.
+    /// The steer with this number could not be sent, or the agent doesn't accept it any more.
     Dropped(u32),
-    /// The agent printed a line; of an agent whose output isn't parsed, that is its answer.
+    /// The agent printed a line. If its output isn't parsed, the line is part of the answer.
     Line(Vec<u8>),
     /// The agent wrote a text.
     Message {
@@ -131,75 +131,75 @@ pub enum AttemptInput {
     ToolStarted {
         /// The id of the call.
         id: String,
-        /// Its activity, in a line.
+        /// A description of the call in one line.
         activity: String,
     },
     /// The tool with this id ended.
     ToolFinished(String),
-    /// The service refuses the agent's requests, until then as far as it says.
+    /// The service refuses requests, until this time if known.
     Limited(Option<Timestamp>),
-    /// The agent requests permission; the request has this id.
+    /// The agent made the permission request with this id.
     Asked(String),
-    /// The agent does not need an answer to this request any more.
+    /// The agent doesn't need an answer to this request any more.
     AskWithdrawn(String),
-    /// A person answers a request for permission.
+    /// A person answers a permission request.
     AskAnswered {
         /// The id of the request.
         ask: String,
-        /// Whether the agent may do it.
+        /// Whether the agent may use the tool.
         allow: bool,
-        /// What the agent gets to read otherwise.
+        /// The text for the agent if it may not.
         message: String,
     },
     /// Whether a person can be asked from now on.
     Attended(bool),
-    /// How many tasks the agent has in the background.
+    /// The number of the agent's background tasks.
     BackgroundTasks(u32),
-    /// All that the agent reported at once has been taken.
+    /// All events that the agent reported at once have been processed.
     Heard,
     /// A turn is over.
     TurnEnded {
-        /// How, by the agent's report.
+        /// How it ended, by the agent's report.
         how: TurnEndKind,
         /// As in [`TurnReport::detail`].
         detail: String,
         /// As in [`TurnReport::why`].
         why: String,
-        /// Whether messages wait that get a turn of their own.
+        /// Whether waiting messages get another turn.
         pending: bool,
-        /// Whether the process exited with it.
+        /// Whether the process exited at the same time.
         exited: bool,
     },
-    /// The working tree was looked at after a turn.
+    /// The working tree was examined after a turn.
     Looked {
-        /// Its footprint.
+        /// The fingerprint of the working tree.
         footprint: Option<u64>,
-        /// Whether a stop is requested, for which the look may have been broken off.
+        /// Whether a stop is requested, which may have aborted the examination.
         hurried: bool,
     },
     /// The agent's process exited.
     Exited,
-    /// The conversation publishes nothing any more.
+    /// The conversation publishes nothing more.
     Silent,
-    /// The close that was requested is complete.
+    /// The requested close is complete.
     Closed,
-    /// The process tree that was to be ended is gone.
+    /// The process tree has ended, as requested.
     TreeGone,
-    /// The turn and the whole process tree have to end.
+    /// The turn and the whole process tree must end.
     Stop {
-        /// Whether the agent is not asked first.
+        /// Whether to skip the interrupt that normally comes first.
         at_once: bool,
     },
-    /// A stop that is under way has to be over by then.
+    /// The deadline of the current stop changed.
     Abort {
-        /// The new deadline, if it is earlier.
+        /// The new deadline; it has no effect if it is later.
         by: Instant,
     },
-    /// The whole process tree has to end; nobody waits for the turn.
+    /// The whole process tree must end; nothing waits for the turn.
     End,
-    /// A person wants the turn to end and its session to wait.
+    /// A person interrupts the turn; its session stays open.
     Interrupt,
-    /// The boundary at which a pause takes effect: at [`PauseAfter::Tool`] it interrupts the turn as soon as no tool runs.
+    /// The boundary of a pause. With [`PauseAfter::Tool`] the turn is interrupted as soon as no tool runs.
     PauseAt(PauseAfter),
     /// The interrupted session continues.
     Continue,
@@ -209,37 +209,37 @@ pub enum AttemptInput {
     Thawed(Duration),
 }
 
-/// What has to be done in an attempt.
+/// An action in an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptEffect {
     /// Start a process in the session of the attempt.
     Start {
-        /// Whether the conversation is over and another one replaces it.
+        /// Whether the conversation is over and a new one replaces it.
         replace: bool,
         /// The session.
         session: String,
     },
-    /// Send the agent a person's message; report [`AttemptInput::Sent`] or [`AttemptInput::Dropped`].
+    /// Send a steer to the agent; report [`AttemptInput::Sent`] or [`AttemptInput::Dropped`].
     Send {
         /// The number of the steer.
         steer: u32,
-        /// Whether the session continues with it. If it can't be sent then, report [`AttemptInput::NotStarted`].
+        /// Whether the session continues with it. If it then can't be sent, report [`AttemptInput::NotStarted`].
         again: bool,
     },
-    /// Send the agent a message to continue; report [`AttemptInput::NotStarted`] if that fails.
+    /// Send the agent the message to continue; report [`AttemptInput::NotStarted`] if that fails.
     SendContinue,
-    /// Put the request for permission with this id to a person.
+    /// Show the permission request with this id to a person.
     ShowAsk(String),
-    /// Answer a request for permission.
+    /// Answer a permission request.
     AnswerAsk {
         /// The id of the request.
         ask: String,
         /// The answer.
         answer: AskAnswer,
     },
-    /// Report that the request that a person answered does not wait for an answer.
+    /// Report that the answered permission request is not open.
     RefuseAnswer,
-    /// Report that the agent was given this steer.
+    /// Report that the agent received this steer.
     SteerDelivered(u32),
     /// Report that the agent gets this steer with its next prompt.
     NextPrompt(u32),
@@ -249,65 +249,65 @@ pub enum AttemptEffect {
     SteersSeen(Vec<u32>),
     /// Ask the agent to end its turn.
     Interrupt {
-        /// Whether the messages that wait are dropped.
+        /// Whether waiting messages are dropped.
         drop_queued: bool,
     },
-    /// Close the agent politely once it has nothing more to do. Nobody waits for that.
+    /// Close the agent politely once it is idle. Nothing waits for that.
     Release,
-    /// Close the agent now, whatever it has in the background; report [`AttemptInput::Closed`].
+    /// Close the agent now, also with background tasks; report [`AttemptInput::Closed`].
     Close {
-        /// How many background tasks are given up.
+        /// The number of abandoned background tasks.
         tasks: u32,
     },
-    /// End the whole process tree by then; report [`AttemptInput::TreeGone`].
+    /// End the whole process tree by this time; report [`AttemptInput::TreeGone`].
     End {
-        /// When it has to be gone.
+        /// The deadline.
         by: Instant,
     },
     /// Report that an interrupted turn took too long.
     InterruptOverdue,
-    /// Report that the interrupted agent continues with what was sent before.
+    /// Report that the interrupted agent continues with messages that were sent before.
     GoesOn,
     /// Report that the end of the turn waits for background tasks.
     Holding {
-        /// How many.
+        /// The number of background tasks.
         tasks: u32,
     },
     /// Record the end of a turn.
     TurnOver {
-        /// What it came to.
+        /// The outcome of the turn.
         outcome: TurnOutcome,
-        /// Whether a failure of it has to be reported, because the turn before it counts.
+        /// Whether a failure must be reported separately, because the turn before it counts.
         own: bool,
     },
-    /// Look at the working tree, since the agent may have done nothing at all in its turn; report [`AttemptInput::Looked`].
+    /// Examine the working tree, because the agent may have made no progress; report [`AttemptInput::Looked`].
     Look,
-    /// Report that the turn did nothing that can be seen.
+    /// Report that the turn made no progress.
     NothingDone,
-    /// Report the result of the turn, in the agent's words: a later phase gets it.
+    /// Report the result of the turn, as the agent wrote it, for a later phase.
     Said(String),
-    /// Report what the turn came to: nothing that had to end with it is left.
+    /// Report the outcome of the turn: everything that had to end with it has ended.
     Report(TurnOutcome),
 }
 
-/// How far the agent is with its prompt.
+/// The state of the prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Prompt {
     Sent,
-    /// A turn began with it. An agent that dies before it answers may have read none of these steers.
+    /// A turn began with the prompt. If the agent dies before it answers, it may have read none of these steers.
     Assigned(Vec<u32>),
     Answered,
 }
 
-/// What is requested of the turn.
+/// The request to end the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Wanted {
     Nothing,
-    /// It may end by itself until then.
+    /// The turn can end by itself until this time.
     Interrupted {
         until: Option<Instant>,
     },
-    /// It may end by itself until the first time; the process tree has to be gone by the second.
+    /// The turn can end by itself until the first time; the process tree must be gone by the second.
     Stopped {
         until: Instant,
         end_by: Instant,
@@ -346,7 +346,7 @@ enum Phase {
 /// attempt.step(moment, AttemptInput::Started);
 /// let effects = attempt.step(moment, AttemptInput::Stop { at_once: false });
 /// assert_eq!(effects, [AttemptEffect::Interrupt { drop_queued: true }]);
-/// // An agent that does not end its turn is ended.
+/// // The process tree of an agent that doesn't end its turn is ended.
 /// let late = Moment { now: attempt.deadline(false).unwrap(), ..moment };
 /// let effects = attempt.step(late, AttemptInput::Time);
 /// assert_eq!(effects, [AttemptEffect::End { by: moment.now + budget }]);
@@ -359,26 +359,27 @@ pub struct AttemptMachine {
     phase: Phase,
     prompt: Prompt,
     wanted: Wanted,
-    /// At [`PauseAfter::Tool`] the turn is interrupted as soon as no tool runs, if the run is still to pause then. An interrupt for another reason leaves it.
+    /// With [`PauseAfter::Tool`] the turn is interrupted as soon as no tool runs, if the run still should pause then. Interrupts for other reasons
+    /// don't change this.
     pause_at: PauseAfter,
     tasks: u32,
-    /// The activity of each tool that runs, by the id of its call.
+    /// The description of each running tool, by the id of its call.
     tools: BTreeMap<String, String>,
-    /// The requests for permission that wait for a person, oldest first.
+    /// The permission requests that wait for a person, oldest first.
     asks: Vec<String>,
-    /// Whether a tool was called.
+    /// Whether the agent called a tool.
     worked: bool,
     answer: Answer,
-    /// The steers that were sent and that the agent has not taken.
+    /// The steers that were sent and are not yet in a turn.
     sent: BTreeSet<u32>,
-    /// When the limit is over by which the service refused last.
+    /// When the last reported rate limit ends.
     limited_until: Option<Timestamp>,
 }
 
 type Effects = Vec<AttemptEffect>;
 
 impl AttemptMachine {
-    /// Makes the state of an attempt whose prompt was sent and whose agent is being started.
+    /// Creates the state of an attempt whose prompt was sent and whose agent is being started.
     #[must_use]
     pub fn new(options: AttemptOptions) -> Self {
         Self {
@@ -398,33 +399,33 @@ impl AttemptMachine {
         }
     }
 
-    /// Returns what an input comes to where there is no attempt: whoever waits for one gets an answer.
+    /// Returns the effects of an input without an attempt, so that every caller that waits gets a response.
     #[must_use]
     pub fn absent(input: &AttemptInput) -> Vec<AttemptEffect> {
         let effect = match input {
             AttemptInput::Deliver(steer) => AttemptEffect::NextPrompt(*steer),
             AttemptInput::AskAnswered { .. } => AttemptEffect::RefuseAnswer,
             AttemptInput::Continue => AttemptEffect::Report(TurnOutcome::Failed(
-                "there is no agent to continue with".into(),
+                "no agent is running that could continue".into(),
             )),
             _ => return Vec::new(),
         };
         vec![effect]
     }
 
-    /// Returns the facts of the attempt.
+    /// Returns the properties of the attempt.
     #[must_use]
     pub const fn options(&self) -> &AttemptOptions {
         &self.options
     }
 
-    /// Returns where the agent's process is.
+    /// Returns the state of the agent's process.
     #[must_use]
     pub const fn agent(&self) -> AgentState {
         self.agent
     }
 
-    /// Returns whether a turn runs, or is about to begin.
+    /// Returns whether a turn runs or is about to begin.
     #[must_use]
     pub const fn in_turn(&self) -> bool {
         matches!(
@@ -433,13 +434,13 @@ impl AttemptMachine {
         )
     }
 
-    /// Returns whether the first answer of the agent is still to come.
+    /// Returns whether the first answer of the agent is still missing.
     #[must_use]
     pub fn awaits_answer(&self) -> bool {
         self.prompt != Prompt::Answered
     }
 
-    /// Returns how many background tasks the end of the turn waits for; `None` when it waits for none, or a turn runs.
+    /// Returns how many background tasks the end of the turn waits for; `None` if it waits for none or a turn runs.
     #[must_use]
     pub fn held_for(&self) -> Option<u32> {
         let is_held = matches!(
@@ -452,24 +453,24 @@ impl AttemptMachine {
         (is_held && self.holds()).then_some(self.tasks)
     }
 
-    /// Returns whether the agent waits for something else than its model: such silence is not idleness.
+    /// Returns whether the agent waits for something other than its model. Such time doesn't count as idle.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.held_for().is_some() || !self.tools.is_empty() || !self.asks.is_empty()
     }
 
-    /// Returns whether the request for permission with this id waits for a person.
+    /// Returns whether the permission request with this id waits for a person.
     #[must_use]
     pub fn is_asking(&self, ask: &str) -> bool {
         self.asks.iter().any(|open| open == ask)
     }
 
-    /// Returns the activity of each tool that runs, in a line. It comes from the model and may hold anything.
+    /// Returns the description of each running tool, in one line. The text comes from the model and can contain anything.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
         self.tools.values().map(String::as_str)
     }
 
-    /// Returns when [`AttemptInput::Time`] is due, if nothing else happens before.
+    /// Returns when [`AttemptInput::Time`] is due, if no other input comes before.
     #[must_use]
     pub fn deadline(&self, frozen: bool) -> Option<Instant> {
         match (&self.phase, self.wanted) {
@@ -488,9 +489,9 @@ impl AttemptMachine {
         }
     }
 
-    /// Takes an input and returns what has to be done, in order.
+    /// Takes an input and returns the required actions, in order.
     ///
-    /// Total: whatever comes in whatever state, it never panics, and an input that makes no sense changes nothing.
+    /// Never panics, for any input in any state. An input that makes no sense changes nothing.
     pub fn step(&mut self, moment: Moment<'_>, input: AttemptInput) -> Vec<AttemptEffect> {
         let mut effects = Effects::new();
         match input {
@@ -503,7 +504,7 @@ impl AttemptMachine {
                 steers,
             } => {
                 if !injected {
-                    // A promise of an earlier turn does not count for this one.
+                    // A promise of an earlier turn doesn't count for this one.
                     self.answer = Answer::default();
                 }
                 self.turn_began(!injected && has_inputs);
@@ -610,7 +611,7 @@ impl AttemptMachine {
         effects.push(AttemptEffect::AnswerAsk { ask, answer });
     }
 
-    /// The agent does not wait for a person who has left, unless they return to the terminal of the process.
+    /// Denies all open permission requests if the person has left, unless they can return to the terminal of the process.
     fn attended(&mut self, attended: bool, effects: &mut Effects) {
         if attended || self.options.terminal {
             return;
@@ -627,7 +628,7 @@ impl AttemptMachine {
             self.agent.step(AgentInput::TurnBegan);
         }
         if let Wanted::Interrupted { until: Some(_) } = self.wanted {
-            // There was nothing to interrupt when it was requested.
+            // There was no turn to interrupt at the time of the request.
             self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
         } else if !self.options.understands {
             self.answered(effects);
@@ -636,7 +637,7 @@ impl AttemptMachine {
 
     fn not_started(&mut self, outcome: TurnOutcome, effects: &mut Effects) {
         if self.agent.is_ended() {
-            // No turn began that could end, so the end of the tree is the end of the attempt.
+            // No turn began, so the attempt ends with the process tree.
             if self.phase == Phase::Turn {
                 self.phase = Phase::Ended(match self.wanted {
                     Wanted::Stopped { .. } => TurnOutcome::Stopped,
@@ -674,7 +675,7 @@ impl AttemptMachine {
         let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
         match &mut self.phase {
             Phase::Judged => self.phase = Phase::Turn,
-            // Somebody sent something: the end of this turn is that of the iteration.
+            // Somebody sent an input, so this turn ends the iteration.
             Phase::Holding { .. } | Phase::Ended(_) if is_requested && !is_stopped => {
                 self.phase = Phase::Turn;
             }
@@ -702,14 +703,14 @@ impl AttemptMachine {
             return;
         }
         if moment.is_pausing() {
-            // A message that waits gets a turn of its own, in which the pause still holds.
+            // A waiting message gets its own turn, in which the pause still applies.
             self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
         } else {
             self.pause_at = PauseAfter::Iteration;
         }
     }
 
-    /// An agent that takes no messages within its turn gets them in a turn of their own, if it can be talked to again.
+    /// Sends a steer. An agent that takes no messages during its turn gets it in a separate turn, if its session can continue.
     fn deliver(&mut self, steer: u32, effects: &mut Effects) {
         let can = self.agent.is_alive() && self.options.interruptible;
         let again = false;
@@ -723,12 +724,12 @@ impl AttemptMachine {
         self.sent.insert(steer);
         effects.push(match again || self.options.steerable {
             true => AttemptEffect::SteerDelivered(steer),
-            // It may come too late for a turn of its own.
+            // The message may be too late for a separate turn.
             false => AttemptEffect::NextPrompt(steer),
         });
     }
 
-    /// A task that ends gives the others time.
+    /// Updates the number of background tasks. The end of one extends the time for the others.
     fn background(&mut self, tasks: u32, moment: Moment<'_>) {
         let before = std::mem::replace(&mut self.tasks, tasks);
         if let (true, Phase::Holding { by, .. }) = (tasks < before, &mut self.phase) {
@@ -736,7 +737,7 @@ impl AttemptMachine {
         }
     }
 
-    /// Returns whether a turn that is over has to wait for what the agent does by itself.
+    /// Returns whether the outcome of a finished turn has to wait for work that the agent does by itself.
     fn holds(&self) -> bool {
         match self.agent {
             AgentState::Idle => self.tasks > 0,
@@ -757,7 +758,7 @@ impl AttemptMachine {
         }
     }
 
-    /// Returns whether messages that wait are answered in a turn of their own, which belongs to the same iteration.
+    /// Returns whether waiting messages get another turn, which belongs to the same iteration.
     fn goes_on(&self, how: TurnEndKind, pending: bool, exited: bool) -> bool {
         let can = matches!(how, TurnEndKind::Completed | TurnEndKind::Interrupted);
         let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
@@ -821,7 +822,7 @@ impl AttemptMachine {
             self.phase = Phase::Ended(both);
             self.end(moment, effects);
         } else if is_held {
-            // Half-done work is no evidence: required checks and the check wait for it.
+            // Unfinished work is no evidence: the required checks and the check wait for it.
             if !is_own {
                 effects.push(AttemptEffect::Holding { tasks: self.tasks });
             }
@@ -840,7 +841,7 @@ impl AttemptMachine {
         self.report(effects);
     }
 
-    /// Returns what a turn came to, in view of what was requested of it.
+    /// Returns the outcome of a turn, considering what was requested.
     fn judged(&mut self, how: TurnEndKind, outcome: TurnOutcome) -> TurnOutcome {
         if let Wanted::Interrupted { until } = &mut self.wanted {
             *until = None;
@@ -905,7 +906,7 @@ impl AttemptMachine {
         }
     }
 
-    /// Ends the whole process tree, once.
+    /// Ends the whole process tree, at most once.
     fn end(&mut self, moment: Moment<'_>, effects: &mut Effects) {
         if self.agent.step(AgentInput::End).is_some() {
             let by = match self.wanted {
@@ -918,7 +919,7 @@ impl AttemptMachine {
 
     fn interrupt(&mut self, moment: Moment<'_>, effects: &mut Effects) {
         if self.held_for().is_some() {
-            // What was sent begins a turn, which decides.
+            // A message that was sent begins a turn, which decides.
             if self.sent.is_empty() {
                 self.phase = Phase::Ended(TurnOutcome::Interrupted);
                 self.report(effects);
@@ -947,7 +948,7 @@ impl AttemptMachine {
     }
 
     fn continued(&mut self, moment: Moment<'_>, effects: &mut Effects) {
-        // What ends now reports what its turn came to; unsent messages come with the next prompt.
+        // An agent that is being ended reports the outcome of its turn; unsent messages come with the next prompt.
         if matches!(self.agent, AgentState::Ending | AgentState::Closing) {
             return;
         }
@@ -958,13 +959,13 @@ impl AttemptMachine {
             self.agent.step(AgentInput::TurnBegan);
         } else {
             let Some(session) = moment.head.session.clone() else {
-                let why = "the agent is gone, and its session has no name".into();
+                let why = "the agent has exited, and its session id is unknown".into();
                 self.phase = Phase::Judged;
                 effects.push(AttemptEffect::Report(TurnOutcome::Failed(why)));
                 return;
             };
             self.agent.step(AgentInput::Start);
-            // Those of the process before it are gone.
+            // These belong to the previous process.
             self.tasks = 0;
             self.asks.clear();
             self.tools.clear();
@@ -976,7 +977,7 @@ impl AttemptMachine {
             self.sent.clear();
             self.limited_until = None;
         }
-        // What was sent and not taken is delivered by the conversation itself.
+        // The conversation itself delivers messages that were sent but not accepted yet.
         let unseen = moment.head.unseen_steers().map(|steer| steer.id);
         let unsent: Vec<u32> = unseen.filter(|steer| !self.sent.contains(steer)).collect();
         if unsent.is_empty() && self.sent.is_empty() {
@@ -1014,7 +1015,7 @@ impl AttemptMachine {
         self.end(moment, effects);
     }
 
-    /// Time in which everything was suspended counts for nothing.
+    /// Extends all deadlines by the time in which the run was suspended.
     fn thawed(&mut self, frozen: Duration) {
         if let Phase::Holding { by, .. } = &mut self.phase {
             *by += frozen;
@@ -1035,7 +1036,7 @@ impl AttemptMachine {
         }
     }
 
-    /// Reports the outcome, once nothing that had to end with the turn is left.
+    /// Reports the outcome once everything that had to end with the turn has ended.
     fn report(&mut self, effects: &mut Effects) {
         let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
         let is_gone = self.agent == AgentState::Gone;
@@ -1061,9 +1062,10 @@ impl AttemptMachine {
     }
 }
 
-/// Returns what a turn came to after which the agent began another one by itself.
+/// Returns the outcome of a turn after which the agent began another one by itself.
 ///
-/// The first turn counts, however the other one ended: its promise stays made, and may still be made. Only a person's interrupt leaves it open.
+/// The first turn counts, no matter how the other one ended: a promise in the first stays valid, and the second can still make one. Only a person's
+/// interrupt changes the outcome.
 fn both(turn: TurnOutcome, own: &TurnOutcome) -> TurnOutcome {
     match (turn, own) {
         (_, TurnOutcome::Interrupted) => TurnOutcome::Interrupted,

@@ -1,5 +1,5 @@
-//! What is counted: failures in a row, waits of the present iteration, totals of the run, what agents used (in a type of
-//! this crate, which knows no agent), and a budget that is used up.
+//! The counters: failures in a row, waits of the current iteration, totals of the run, the usage of agents (in a type of this crate, which knows no
+//! agent), and a budget that is used up.
 
 use std::fmt;
 
@@ -9,48 +9,48 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Streaks {
-    /// Turns that failed.
+    /// Failed turns.
     pub failures: u32,
-    /// Iterations whose gates failed.
+    /// Iterations with a failed required check.
     pub gates: u32,
-    /// Turns cut by the death of the loop's process.
+    /// Turns that are unfinished because the process of the loop died.
     pub crashes: u32,
-    /// Turns that did nothing.
+    /// Turns without progress.
     pub idle: u32,
-    /// Checks that could not be run.
+    /// Checks that could not run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unrun: u32,
 }
 
-/// What the present iteration was cut by, and will be done again after a while. Nothing of it is a failure.
+/// Why earlier attempts of the current iteration were unfinished and are retried. None of them counts as a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Waits {
-    /// Tries that failed in a way that may not come again.
+    /// Transient failures.
     pub tries: u32,
     /// Rate limits.
     pub limits: u32,
-    /// How many milliseconds were waited for rate limits, the present wait not included.
+    /// Milliseconds of waiting for rate limits, without the current wait.
     pub limit_ms: u64,
 }
 
-/// Totals of a run.
+/// The totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
     /// Complete iterations.
     pub iterations: u32,
-    /// Attempts that were begun.
+    /// Attempts that began.
     pub attempts: u32,
-    /// Iterations whose turn failed.
+    /// Iterations with a failed turn.
     pub failed: u32,
-    /// Attempts that were cut.
+    /// Unfinished attempts.
     pub cuts: u32,
-    /// Steers that were recorded.
+    /// Recorded steers.
     pub steers: u32,
-    /// What the agent asked for and was denied.
+    /// Denied permission requests.
     pub denied: u32,
-    /// Processes that took the run, the first one included.
+    /// Processes that worked on the run, the first one included.
     pub processes: u32,
 }
 
@@ -62,7 +62,7 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// What the agent used, by its own reckoning.
+/// The tokens and the cost of an agent, as the agent reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
@@ -70,12 +70,12 @@ pub struct Usage {
     pub input_tokens: u64,
     /// Tokens that the model wrote.
     pub output_tokens: u64,
-    /// Millionths of a US dollar.
+    /// The cost in millionths of a US dollar.
     pub cost_microusd: u64,
 }
 
 impl Usage {
-    /// Returns the tokens read and written.
+    /// Returns the number of input and output tokens together.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
@@ -106,18 +106,18 @@ impl Usage {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Budget {
-    /// Money, in millionths of a US dollar.
+    /// A cost, in millionths of a US dollar.
     Cost {
-        /// What the run may cost.
+        /// The maximum cost of the run.
         limit: u64,
-        /// What it has cost.
+        /// The cost so far.
         used: u64,
     },
-    /// Tokens, read and written.
+    /// Input and output tokens.
     Tokens {
-        /// How many the run may use.
+        /// The maximum number of tokens of the run.
         limit: u64,
-        /// How many it has used.
+        /// The number of tokens so far.
         used: u64,
     },
 }
@@ -133,7 +133,7 @@ impl fmt::Display for Budget {
     }
 }
 
-/// Cents, and what is below them only where there is something.
+/// Formats an amount in dollars with cents, and with smaller digits only if they are not zero.
 pub(crate) fn dollars(micro: u64) -> String {
     let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
     let zeros = text.len() - text.trim_end_matches('0').len();

@@ -1,11 +1,11 @@
-//! The deadline of a stop: by when everything that the run started has to be gone.
+//! The deadline of a stop: the time by which everything that the run started must have ended.
 
 use std::time::Duration;
 
 use crate::Timestamp;
 use crate::times::{ABORT, NOTIFY_RESERVE, NOTIFY_STOPPED};
 
-/// The deadline of a stop. Requests only move it earlier; time in which the run was suspended moves it later.
+/// The deadline of a stop. Requests move it only earlier; time in which the run was suspended moves it later.
 ///
 /// # Examples
 ///
@@ -29,18 +29,18 @@ pub enum StopDeadline {
     Open,
     /// The run is being stopped.
     Stop {
-        /// When everything has to be gone.
+        /// When everything must have ended.
         by: Timestamp,
     },
-    /// The run is being stopped, and what runs is not asked to end by itself.
+    /// The run is being stopped, and processes end without an interrupt first.
     Abort {
-        /// When everything has to be gone.
+        /// When everything must have ended.
         by: Timestamp,
     },
 }
 
 impl StopDeadline {
-    /// Takes notice of a stop that has this budget.
+    /// Sets the deadline for a stop with this budget.
     pub fn stop(&mut self, now: Timestamp, budget: Duration) {
         let by = self.earlier(now + budget);
         *self = match self {
@@ -49,13 +49,13 @@ impl StopDeadline {
         };
     }
 
-    /// Takes notice of an abort.
+    /// Sets the deadline for an abort.
     pub fn abort(&mut self, now: Timestamp) {
         let by = self.earlier(now + ABORT);
         *self = Self::Abort { by };
     }
 
-    /// Returns when everything has to be gone; `None` when the run is not being stopped.
+    /// Returns when everything must have ended; `None` if the run is not being stopped.
     #[must_use]
     pub fn by(self) -> Option<Timestamp> {
         match self {
@@ -64,7 +64,7 @@ impl StopDeadline {
         }
     }
 
-    /// Returns how long something that has to end now may take, and `otherwise` when the run is not being stopped.
+    /// Returns the time for something that must end now; `otherwise` if the run is not being stopped.
     #[must_use]
     pub fn budget(self, now: Timestamp, otherwise: Duration) -> Duration {
         self.by().map_or(otherwise, |by| by.since(now))
@@ -76,13 +76,13 @@ impl StopDeadline {
         self != Self::Open
     }
 
-    /// Returns whether what runs is ended without being asked first.
+    /// Returns whether processes end without an interrupt first.
     #[must_use]
     pub fn is_abort(self) -> bool {
         matches!(self, Self::Abort { .. })
     }
 
-    /// Returns how long the last call of the notify command may take, and `otherwise` when the run is not being stopped.
+    /// Returns the time for the last call of the notify command; `otherwise` if the run is not being stopped.
     #[must_use]
     pub fn last_call(self, now: Timestamp, otherwise: Duration) -> Duration {
         match self {
@@ -95,7 +95,7 @@ impl StopDeadline {
         }
     }
 
-    /// Takes notice that the run was suspended for this long: nothing could end meanwhile.
+    /// Adds the time in which the run was suspended: nothing could end meanwhile.
     pub fn thawed(&mut self, frozen: Duration) {
         if let Self::Stop { by } | Self::Abort { by } = self {
             *by = *by + frozen;

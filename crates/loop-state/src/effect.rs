@@ -1,4 +1,4 @@
-//! What the machine answers with: what has to be done, in order, and what people are told of it.
+//! The outputs of the machine: the effects, in order, and the reports to people.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,108 +10,111 @@ use crate::{
     StopDeadline, StopReason, Timestamp, Tree, Usage, Verdict, Wait,
 };
 
-/// Something that must be done now.
+/// An action that the runner must do now.
 ///
-/// Effects are done in the order in which they are returned, each one finished before the next one is begun.
+/// The runner does the effects in the returned order and finishes each one before it begins the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effect {
-    /// Make the head durable, and the events since the last save. If that fails, do none of the effects behind it.
+    /// Save the head and the inputs since the last save durably. If that fails, do none of the later effects.
     Save,
-    /// Make the head durable as a checkpoint of its own, which later saves don't replace: the named phase is over, and the head stands before
-    /// whatever comes next. Takes the place of a [`Save`](Self::Save).
+    /// Save the head as a separate checkpoint that later saves don't replace: the phase is finished, and nothing of the next one has begun. It
+    /// replaces a [`Save`](Self::Save).
     SealPhase {
         /// The phase's name.
         phase: String,
     },
-    /// Everything that has to end has to be gone by this deadline. Comes with each request to stop now, also when the deadline stays.
+    /// Everything must have ended by this deadline. Each request to stop now returns this, even if the deadline doesn't change.
     StopBy(StopDeadline),
-    /// Start the agent; report [`Happening::TurnEnded`](crate::Happening::TurnEnded). Where a request to stop waits, or the program shuts down, nothing is
-    /// started or reported: [`StopAttempt`](Self::StopAttempt) follows.
+    /// Start the agent; report [`Happening::TurnEnded`](crate::Happening::TurnEnded). If a request to stop waits, or the program shuts down, start
+    /// and report nothing: [`StopAttempt`](Self::StopAttempt) follows.
     StartAttempt(Brief),
-    /// End the turn and the whole tree of the attempt; report [`Happening::TurnEnded`](crate::Happening::TurnEnded), at once where nothing was started.
+    /// End the turn and the whole process tree of the attempt; report [`Happening::TurnEnded`](crate::Happening::TurnEnded), at once if nothing was
+    /// started.
     StopAttempt {
-        /// Why, to be told; `None` where a person requested it.
+        /// The reason to show; `None` if a person requested it.
         why: Option<String>,
-        /// Whether the agent is not asked first.
+        /// Whether to skip the interrupt that normally comes first.
         at_once: bool,
     },
-    /// Wait this long for a request to stop, and let nothing else happen meanwhile; if none comes, report that
-    /// [`Timer::Shutdown`](crate::Timer::Shutdown) ran out.
+    /// Wait this long for a request to stop, and accept no other input meanwhile. If no such request comes, report that
+    /// [`Timer::Shutdown`](crate::Timer::Shutdown) expired.
     AwaitStop(Duration),
-    /// Give the steer with this number to the turn that runs, if its agent can take one; report [`Happening::SteerMoved`](crate::Happening::SteerMoved).
+    /// Send the steer with this number in the current turn, if the agent supports that; report
+    /// [`Happening::SteerMoved`](crate::Happening::SteerMoved).
     Deliver(u32),
-    /// End the turn and keep the session; report [`Happening::TurnEnded`](crate::Happening::TurnEnded) unless the agent has more to answer.
+    /// Interrupt the turn and keep the session; report [`Happening::TurnEnded`](crate::Happening::TurnEnded) unless the agent still has messages to
+    /// answer.
     InterruptTurn,
-    /// Go on in the session of an interrupted turn, with the steers that were not delivered.
+    /// Continue the session of an interrupted turn with the undelivered steers.
     GoOn,
-    /// Run the gate with this index; report [`Happening::GateEnded`](crate::Happening::GateEnded).
+    /// Run the required check with this index; report [`Happening::GateEnded`](crate::Happening::GateEnded).
     RunGate(u32),
     /// Run the check; report [`Happening::CheckEnded`](crate::Happening::CheckEnded).
     RunCheck,
-    /// End the gate or check that runs; its end is still to be reported.
+    /// End the running required check or check; its end must still be reported.
     StopCheck,
-    /// End the gate or check that runs, since it took this long; its end is still to be reported, as a failure that says so.
+    /// End the running required check or check because it reached this time limit; its end must still be reported, as a failure with that reason.
     TimeOutCheck(Duration),
-    /// End what the attempt left running; report [`Happening::Settled`](crate::Happening::Settled).
+    /// End the leftovers of the attempt; report [`Happening::Settled`](crate::Happening::Settled).
     EndLeftovers,
-    /// Wait at this boundary, where the run is to pause. It changes nothing that is saved.
+    /// Remember at which boundary the run pauses. Nothing of this is saved.
     PauseAt(PauseAfter),
-    /// Keep why the run is to wait; the save behind this makes it durable.
+    /// Record the reason of a pause; the next save makes it durable.
     PauseReason(String),
-    /// Tell the person whose request changed nothing why. Nothing is done then but [`PauseAt`](Self::PauseAt).
+    /// Report to the person why the request changed nothing. The only other effect is [`PauseAt`](Self::PauseAt).
     Refuse(Cow<'static, str>),
-    /// Tell whoever watches. What is told is durable.
+    /// Report this update to all viewers. Everything in it is durable.
     Announce(Notice),
-    /// Tell whoever watches that something lasts. Nothing of it is saved.
+    /// Report a condition that lasts to all viewers. Nothing of it is saved.
     Remind(Reminder),
-    /// Warn people. Nothing of it is saved.
+    /// Show a warning. Nothing of it is saved.
     Warn(Warning),
-    /// The run is over for this process; [`Head::stop_reason`](crate::Head::stop_reason) says why. It is the last effect.
+    /// The run is over for this process; [`Head::stop_reason`](crate::Head::stop_reason) has the reason. This is the last effect.
     Finish,
 }
 
-/// Something that lasts, and is reported while it does.
+/// A condition that lasts, reported while it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reminder {
-    /// The agent gives no sign of life.
+    /// The agent is idle.
     Silent {
-        /// For how long.
+        /// How long it has been idle.
         silent: Duration,
-        /// The time after which it counts as hung.
+        /// The idle timeout.
         of: Duration,
     },
     /// The run waits for the service of its agent.
     Waiting {
-        /// Until when.
+        /// When the wait ends.
         until: Timestamp,
-        /// How long that is from now on.
+        /// The time left from now on.
         left: Duration,
     },
 }
 
-/// What people have to know that the run itself can't fix.
+/// A problem that the run can't fix by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A gate or the check can't be run, and the last time it could: the agent can't fix a slip in a command line.
+    /// A required check or the check can't run; reported once for failures in a row. The agent can't fix a mistake in a command line.
     CommandNotRun {
-        /// Which command.
+        /// The command.
         command: Command,
-        /// Why it can't be run.
+        /// Why it can't run.
         said: String,
-        /// After how many such failures in a row the run is stuck; `None` where it never is.
+        /// The number of such failures in a row after which the run is stuck; `None` means never.
         stuck_after: Option<u32>,
     },
-    /// The run is over, and no agent is known to have seen these steers.
+    /// The run is over, and these steers may not have reached an agent.
     SteersUnseen {
-        /// How many.
+        /// The number of steers.
         count: usize,
     },
 }
 
-/// What an attempt is about: everything that its prompt needs beside the phase's own text.
+/// The context of a prompt: everything that the prompt needs besides the text of the phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Brief {
     /// The index of the phase.
@@ -120,111 +123,111 @@ pub struct Brief {
     pub iteration: u32,
     /// The number of the attempt.
     pub attempt: u32,
-    /// The attempt before it, if that was cut.
+    /// The previous attempt, if it is unfinished.
     pub cut: Option<Cut>,
-    /// What a failed gate or check printed.
+    /// The output of a failed required check or check.
     pub feedback: Option<Feedback>,
-    /// What people said since the last turn.
+    /// The steers since the last turn.
     pub steers: Vec<Steer>,
-    /// What the phase before this one came to, in its agent's words.
+    /// The result of the previous phase, in its agent's words.
     pub result: Option<String>,
-    /// The agent that worked before this one, which has not been told that yet.
+    /// The previous agent, if the current agent has not been told about it.
     pub predecessor: Option<String>,
-    /// The session to go on with; `None` for a fresh one.
+    /// The session to continue; `None` starts a fresh one.
     pub session: Option<String>,
-    /// Whether that session is known to have the prompt of this iteration, which must not be sent again then.
+    /// Whether that session already has the prompt of this iteration, which then must not be sent again.
     pub prompted: bool,
 }
 
-/// News of the run. It is serialised for those who look at a run from another process.
+/// An update about the run, serialised for viewers in other processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Notice {
-    /// An attempt begins; nothing was started yet.
+    /// An attempt begins; nothing has been started yet.
     AttemptStarted {
         /// The number of the iteration within its phase, from 1.
         iteration: u32,
         /// The number of the attempt.
         attempt: u32,
-        /// Whether it is not the first one of its iteration.
+        /// Whether it is not the first attempt of its iteration.
         again: bool,
     },
     /// An iteration is complete.
     IterationEnded {
-        /// Its number.
+        /// The number of the iteration.
         iteration: u32,
-        /// How it ended; `None` if nothing went wrong.
+        /// The failure; `None` if the iteration succeeded.
         failure: Option<String>,
-        /// What its agent had left running.
+        /// The leftovers of its agent.
         leftovers: Tree,
-        /// What it used, all its attempts together.
+        /// The usage of all its attempts together.
         usage: Usage,
     },
-    /// A phase is done and another one begins.
+    /// A phase is finished and another one begins.
     PhaseEnded {
-        /// Its name.
+        /// The name of the phase.
         name: String,
-        /// What it used.
+        /// The usage of the phase.
         usage: Usage,
     },
     /// The next iteration begins later.
     Sleeping {
-        /// When it begins.
+        /// When the next iteration begins.
         until: Timestamp,
     },
-    /// The iteration goes on later, as another attempt; that is no failure.
+    /// The iteration continues later as another attempt. This is not a failure.
     Waiting {
-        /// What is waited for.
+        /// The cause of the wait.
         why: Wait,
-        /// Until when.
+        /// When the wait ends.
         until: Timestamp,
-        /// What the agent said; `None` when a wait goes on in another process.
+        /// The message of the agent; `None` if a wait continues in another process.
         what: Option<String>,
     },
-    /// The run waits for a person's word on what was done.
+    /// The run waits for a review.
     Review(Occasion),
-    /// A person has given it.
+    /// A person reviewed the work.
     Reviewed(Verdict),
-    /// A rule is another one now.
+    /// A rule of the run changed.
     RuleSet(RuleChange),
-    /// A rule of one of several phases is.
+    /// A rule of one of several phases changed.
     PhaseRuleSet {
-        /// The phase's name.
+        /// The name of the phase.
         phase: String,
         /// The rule.
         change: RuleChange,
     },
-    /// A steer came further.
+    /// A steer reached a later state.
     Steer {
-        /// Its number.
+        /// The number of the steer.
         id: u32,
-        /// How far.
+        /// The new state.
         state: SteerState,
     },
-    /// The turn did nothing that could be seen; so did this many in a row.
+    /// The turn made no progress.
     NothingDone {
-        /// How many, this one included.
+        /// The number of such turns in a row, this one included.
         in_a_row: u32,
     },
-    /// The session that was to be gone on with is not there any more; a fresh one is begun.
+    /// The session to continue does not exist any more; the agent gets a fresh one.
     SessionLost,
-    /// The turn was interrupted and waits for a word.
+    /// The turn was interrupted; its session waits for a message.
     Interrupted,
     /// The run will pause when the iteration is complete.
     Pausing,
-    /// The run waits until a person lets it go on.
+    /// The run waits until a person continues it.
     Paused,
-    /// The run goes on.
+    /// The run continues.
     Continued,
-    /// What runs is ended, to be done again.
+    /// The current work ends and will be redone.
     Again(Again),
     /// The next attempt gets a fresh session.
     Fresh,
-    /// The run will be stopped when the iteration is complete.
+    /// The run will stop when the iteration is complete.
     StoppingLater,
-    /// The run is being stopped: what runs is about to be ended.
+    /// The run is stopping: the agent or the command that runs ends next.
     Stopping,
     /// The run is over for this process.
     Ended(StopReason),

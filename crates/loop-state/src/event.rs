@@ -1,4 +1,4 @@
-//! What the machine is told: everything that can happen to a run, with its time.
+//! The inputs of the machine: everything that can happen to a run, with its time.
 
 use std::time::Duration;
 
@@ -8,112 +8,114 @@ use crate::{
     Request, RuleChange, Rules, SteerState, StopCause, StopRequest, Timestamp, Usage, When,
 };
 
-/// Something that happened, and when.
+/// A fact about the run, and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
-    /// When it happened.
+    /// The time of the input.
     pub at: Timestamp,
-    /// What happened.
+    /// The input.
     pub what: Happening,
 }
 
-/// What can happen to a run.
+/// A fact about a run that the runner reports to the machine.
 ///
-/// A happening that makes no sense in the present state changes nothing and has no effects: presses race with exits, and both are true.
+/// An input that makes no sense in the current step changes nothing and has no effects: a press and an exit can occur at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Happening {
-    /// A new run begins. The first event of every run.
+    /// A new run begins. This is the first input of every run.
     Started,
-    /// A new process took the run over.
+    /// A new process took over the run.
     Resumed(Resume),
-    /// The agent's turn is over and its tree was ended if the machine had asked for that.
+    /// The agent's turn is over. If the machine requested it, the process tree has ended too.
     TurnEnded(TurnOutcome),
-    /// A gate ended.
+    /// A required check ended.
     GateEnded(CheckResult),
     /// The check ended.
     CheckEnded(CheckResult),
-    /// What the attempt left running is ended.
+    /// The leftovers of the attempt have ended.
     Settled(Tree),
-    /// A timer ran out; comes from [`Machine::due`](crate::Machine::due).
+    /// A timer expired; the input comes from [`Machine::due`](crate::Machine::due).
     TimeUp(Timer),
-    /// A person asks for something. The machine decides what that means where the run stands, or refuses it, see [`Effect::Refuse`](crate::Effect::Refuse).
-    /// The machine ignores [`Request::Answer`] and [`Request::Prompt`]: it holds neither questions nor prompts.
+    /// A person made a request. The machine applies it to the current step or refuses it, see [`Effect::Refuse`](crate::Effect::Refuse). The machine
+    /// ignores [`Request::Answer`] and [`Request::Prompt`]: it stores neither permission requests nor prompts.
     Requested(Request),
-    /// A signal asks the run to stop.
+    /// A signal requested a stop.
     StopRequested(StopRequest),
-    /// A steer came further.
+    /// A steer reached a later state.
     SteerMoved {
-        /// Its number.
+        /// The number of the steer.
         id: u32,
-        /// How far it has come; going back is ignored.
+        /// The new state; an earlier state is ignored.
         state: SteerState,
     },
-    /// Whether a person can be asked from now on. Until this or a resume says so, nobody can, and the run never waits for an answer. When it
-    /// waits for one and nobody is there any more, it goes on.
+    /// Whether a person can be asked from now on. Before this input, or a resume that sets it, nobody can be asked and the run never waits for an
+    /// answer. If it becomes false while the run waits for a review, the run continues.
     Attended(bool),
-    /// The run's configuration has another rule, one of a phase for the phase with this index, which may be a later one.
+    /// The configuration of the run has a new rule. A phase rule applies to the phase with this index, which can be a later one.
     PhaseRuleSet {
-        /// Which.
+        /// The index of the phase.
         phase: u32,
         /// The rule.
         change: RuleChange,
     },
-    /// The agent's session has this id; one of more than [`MAX_TEXT`](crate::MAX_TEXT) bytes is not kept, and its session not gone on with.
+    /// The agent's session has this id. An id of more than [`MAX_TEXT`](crate::MAX_TEXT) bytes is not stored, so its session can't continue.
     SessionKnown(String),
-    /// The agent has come to this result, in its own words. The last one before a phase is over is for the next phase.
+    /// The agent reported this result, in its own words. The last one of a phase is for the next phase.
     Said(String),
-    /// The agent answers, so that it has the prompt; of one whose words nobody understands, that it was handed it. Comes for every attempt.
+    /// The agent answers, so it has the prompt. If the driver can't parse the agent's output: the prompt was delivered. Each attempt reports this.
     Prompted,
-    /// The agent used this much more. Comes as soon as it is known: a budget that is used up ends the turn.
+    /// The agent used this much more. It is reported as soon as it is known: a used-up budget ends the turn.
     Used(Usage),
-    /// In the turn that runs no tool ran and nothing changed, as far as that can be known.
+    /// In the current turn no tool ran and nothing in the working tree changed, as far as that can be known.
     NothingDone,
-    /// The agent was denied something that it had asked for.
+    /// The agent's permission request was denied.
     Denied,
-    /// The processes of the run stood still for this long, and go on.
+    /// The processes of the run were suspended for this long and continue.
     Thawed(Duration),
-    /// The process was told to stop before its first event: before [`Started`](Self::Started) or [`Resumed`](Self::Resumed). The run counts as
-    /// stopped by this request, unless it had come to an end of its own.
+    /// The process received a request to stop before its first input, [`Started`](Self::Started) or [`Resumed`](Self::Resumed). The run counts as
+    /// stopped by this request unless it had ended already.
     StoppedEarly(StopRequest),
-    /// A request to stop now waits behind what is being done. Its deadline begins with this, and the request itself follows.
+    /// A request to stop now waits until the current effects are done. Its deadline starts with this input, and the request itself follows.
     #[serde(skip)]
     StopForeseen {
         /// Whether it is [`Request::Abort`].
         abort: bool,
     },
-    /// The program shuts down: no work may begin any more. A request to stop, with its reason, is on its way.
+    /// The program shuts down: no work may begin. A request to stop, with its reason, follows.
     #[serde(skip)]
     ShutDown,
-    /// Whether the processes of the run are suspended from now on. While they are, no timer runs out and no silence counts;
+    /// Whether the processes of the run are suspended from now on. While they are, no timer expires and the idle timeout is stopped;
     /// [`Thawed`](Self::Thawed) follows.
     #[serde(skip)]
     Frozen(bool),
-    /// The process is done with the run, and ends what is left of it. From now on, only requests to stop have an effect: they move the deadline.
+    /// The process has finished with the run and ends all remaining processes. From now on only requests to stop have an effect: they move the
+    /// deadline.
     #[serde(skip)]
     Ending,
-    /// Something that lasts is to be reported; comes from [`Machine::reminder_due`](crate::Machine::reminder_due).
+    /// A reminder is due; the input comes from [`Machine::reminder_due`](crate::Machine::reminder_due).
     #[serde(skip)]
     ReminderDue,
-    /// The agent gave a sign of life. It postpones the idle timer.
+    /// The agent showed activity, which restarts the idle timer.
     #[serde(skip)]
     Alive,
-    /// The agent announced to wait this long before it tries again. That is no silence, for an hour at most.
+    /// The agent announced a wait of this length before it retries. Up to one hour of it doesn't count as idle.
     #[serde(skip)]
     Retrying(Duration),
-    /// Whether the agent waits for a tool, for a person or for its background tasks. Such silence is not idleness.
+    /// Whether the agent waits for a tool, for a person or for its background tasks. Such time doesn't count as idle.
     #[serde(skip)]
     Busy(bool),
-    /// Whether the turn of the agent that works, if one does, can be ended and its session gone on with. Comes before each request; until this says no, it can.
+    /// Whether the turn of the working agent can be interrupted and its session continued. This input comes before each request; before the first one
+    /// the machine assumes yes.
     #[serde(skip)]
     Interruptible(bool),
 }
 
 impl Happening {
-    /// Returns whether this is true only of the live process: no later process needs to know it, so it is neither journalled nor serialised.
+    /// Returns whether this input is true only for the live process. No later process needs it, so it is neither in the journal nor serialised.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(
@@ -130,7 +132,7 @@ impl Happening {
         )
     }
 
-    /// Returns what announces this request to a machine that can't take it yet; `None` where it is no request to stop now.
+    /// Returns the input that announces this request to a machine that can't accept it yet; `None` if it is not a request to stop now.
     #[must_use]
     pub fn foreseen(&self) -> Option<Self> {
         let abort = matches!(self, Self::Requested(Request::Abort));
@@ -138,7 +140,7 @@ impl Happening {
         is_now.then_some(Self::StopForeseen { abort })
     }
 
-    /// Returns the stop that this asks for, if it asks for one.
+    /// Returns the stop that this input requests, if any.
     #[must_use]
     pub fn stop(&self) -> Option<StopRequest> {
         match self {
@@ -153,25 +155,25 @@ impl Happening {
     }
 }
 
-/// How a run is taken over.
+/// The options with which a process takes over a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resume {
     /// Rules that replace the saved ones.
     pub rules: Option<Rules>,
-    /// The iteration to start at, instead of the saved one. What was recorded from there on is discarded.
+    /// The iteration to start at, in place of the saved one. Records of this and later iterations are discarded.
     pub from: Option<u32>,
-    /// The highest attempt number that was ever used, when the caller knows that the saved state is older than that: after a damage.
+    /// The highest attempt number that was ever used, if the caller knows that the saved state is older than that, after a data loss.
     pub used_attempts: Option<u32>,
-    /// The last iteration that was ever begun, when the caller knows that the saved state is older than that: after a damage. `from` may go so far.
+    /// The last iteration that ever began, if the caller knows that the saved state is older than that, after a data loss. `from` may go up to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<u32>,
     /// Whether a person can be asked.
     pub attended: bool,
-    /// The agent that the run had, if it has another one from now on: the session is that one's own and is not gone on with.
+    /// The previous agent, if the run has another agent from now on. The session belongs to the previous agent and doesn't continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predecessor: Option<String>,
-    /// What the person who resumes has to say to the agent: a steer for the next prompt, or how a phase that waits for a review shall be revised.
+    /// A message of the person who resumes: a steer for the next prompt, or the revision of a phase that waits for a review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
 }
@@ -182,60 +184,60 @@ pub struct Resume {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TurnOutcome {
-    /// The agent finished it.
+    /// The agent finished the turn.
     Completed,
-    /// The agent finished it and made the promise.
+    /// The agent finished the turn and made the completion promise.
     Claimed,
-    /// A person's interrupt ended it; the session waits.
+    /// A person's interrupt ended the turn; its session stays open.
     Interrupted,
-    /// The agent failed, died or ran out of time; the text says how.
+    /// The agent failed, died or reached a time limit; the text describes how.
     Failed(String),
-    /// The agent failed in a way that may not come again: what it sent could not be read, a connection broke. Its iteration is tried again, up to
-    /// four times in all, before it counts as failed; the text says how it failed.
+    /// The agent had a transient failure: its output could not be read, or a connection broke. The machine retries the iteration, up to four tries in
+    /// all, before it counts as failed. The text describes the failure.
     Transient(String),
-    /// The agent may not work now. Its iteration is done again when it may, and is no failure.
+    /// The agent's service refuses requests for now. The machine retries the iteration later, and it is no failure.
     RateLimited {
-        /// When the limit is over, if the agent says so.
+        /// When the limit ends, if the agent reports it.
         reset: Option<Timestamp>,
-        /// What the agent says.
+        /// The message of the agent.
         why: String,
     },
-    /// It was ended because the machine had asked for a stop.
+    /// The turn ended because the machine requested a stop.
     Stopped,
-    /// The agent can't work before a person has mended something, such as a login. Ends the run.
+    /// The agent can't work until a person fixes something, such as a login. The run ends.
     Hopeless(String),
-    /// The session that was to be gone on with is not there any more. The work is begun again in a fresh one.
+    /// The session to continue does not exist any more. The machine starts the work again in a fresh one.
     SessionLost,
-    /// Another process has the session that was to be gone on with; the text names it. As the first thing that a process does this ends the run; later
-    /// it is a failed turn.
+    /// Another process uses the session to continue; the text names that process. As the first outcome of a process this ends the run; later it is a
+    /// failed turn.
     SessionHeld(String),
-    /// The agent could not be started. As the first thing that a process does this ends the run; later it is a failed turn.
+    /// The agent could not be started. As the first outcome of a process this ends the run; later it is a failed turn.
     NotStarted(String),
 }
 
-/// How a gate or the check ended.
+/// How a required check or the check ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CheckResult {
-    /// It exited with 0.
+    /// The command exited with 0.
     Passed,
-    /// It didn't; the text is the tail of what it printed, and how it ended.
+    /// The command failed; the text is the tail of its output, and its exit.
     Failed(String),
-    /// It could not be run: there is no such command, or it is no program. The text says the same as of one that failed.
+    /// The command could not run: it doesn't exist, or it isn't executable. The text has the same form as that of a failed command.
     NotRun(String),
-    /// It was ended because the machine had asked for a stop.
+    /// The command ended because the machine requested a stop.
     Stopped,
 }
 
-/// What became of the processes that an attempt had started.
+/// The number of processes of an attempt that the loop ended, and that it could not end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tree {
-    /// How many were ended by the loop after the attempt was over.
+    /// Processes that the loop ended after the attempt was over.
     pub ended: u32,
-    /// How many could not be ended.
+    /// Processes that could not be ended.
     pub survivors: u32,
 }
 
@@ -245,20 +247,20 @@ pub struct Tree {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Timer {
-    /// The turn took too long.
+    /// The turn reached its time limit.
     Iteration,
-    /// The agent gave no sign of life for too long.
+    /// The agent reached the idle timeout.
     Idle,
-    /// The gate or the check took too long.
+    /// The required check or the check reached its time limit.
     Check,
     /// The pause between two iterations is over.
     Sleep,
     /// The rate limit is over.
     Limit,
-    /// It is time for another try.
+    /// The next try is due.
     Retry,
-    /// The run was active for as long as it may be.
+    /// The run reached its maximum duration.
     Run,
-    /// The program shuts down, and no request to stop says why.
+    /// The program shuts down, and no request to stop stated the reason in time.
     Shutdown,
 }

@@ -1,4 +1,4 @@
-//! The whole state of a run, and the small parts of it that have no file of their own.
+//! The whole state of a run, and the small types that only the head uses.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,91 +8,91 @@ use crate::{
     SteerState, Step, StopReason, StopRequest, Streaks, Then, Timestamp, Usage, Version, Waits,
 };
 
-/// No number of iterations, attempts or failures grows beyond this in any life; what is larger comes from outside.
+/// The maximum of any number of iterations, attempts or failures. No run reaches it; a larger number was not written by a machine.
 pub(crate) const MAX_NUMBER: u32 = 1 << 30;
 
-/// The whole state of a run: what is saved, and all that a resume needs.
+/// The whole state of a run: everything that is saved and that a resume needs.
 ///
-/// Fields are public to be read; only a [`Machine`](crate::Machine) changes them. It is serialised as it is; deserialising refuses
-/// one that no machine can have written, see [`HeadError`](crate::HeadError).
+/// The fields are public only for reading; only a [`Machine`](crate::Machine) changes them. The head is serialised as it is; deserialising refuses a
+/// head that no machine can have written, see [`HeadError`](crate::HeadError).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(remote = "Self")]
 pub struct Head {
-    /// The version of its saved form.
+    /// The version of the saved form.
     pub version: Version,
-    /// What bounds the run.
+    /// The rules of the run.
     pub rules: Rules,
-    /// The run that this one is a fork of.
+    /// The origin of the run, if it is a fork.
     pub parent: Option<Lineage>,
-    /// The index of the present phase.
+    /// The index of the current phase.
     pub phase: u32,
-    /// The number of the present iteration within its phase, from 1; 0 before the first one of each phase.
+    /// The number of the current iteration within its phase, from 1; 0 before the first one of each phase.
     pub iteration: u32,
-    /// The number of the present or last attempt of this iteration; 0 before the first.
+    /// The number of the current or last attempt of this iteration; 0 before the first.
     pub attempt: u32,
-    /// The highest number that any attempt of the run ever had.
+    /// The highest attempt number of the whole run.
     pub highest_attempt: u32,
-    /// The number that first attempts have. Grows when iterations are numbered anew, so that no pair of iteration and attempt comes twice.
+    /// The number of a first attempt. It increases when iterations are numbered again, so that no pair of iteration and attempt occurs twice.
     pub first_attempt: u32,
-    /// Where in its iteration the run stands.
+    /// The step of the current iteration.
     pub step: Step,
-    /// What went wrong in the present turn.
+    /// Why the current turn failed.
     pub failure: Option<String>,
-    /// The last attempt of this iteration, if it was cut.
+    /// The last attempt of this iteration, if it is unfinished.
     pub cut: Option<Cut>,
-    /// What the next prompt must say about a failed gate or check.
+    /// The output of a failed required check or check, for the next prompt.
     pub feedback: Option<Feedback>,
-    /// What people said, until a turn that saw it is over.
+    /// The steers, until a turn that read them is over.
     pub steers: Vec<Steer>,
-    /// The id of the agent's session, as far as it is known.
+    /// The id of the agent's session, if known.
     pub session: Option<String>,
-    /// The steers in the prompt of the present attempt, until the agent answers it: whoever did not may have read nothing.
+    /// The steers in the prompt of the current attempt, until the agent answers. An agent that doesn't answer may have read none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub briefed: Vec<u32>,
-    /// Whether the agent is known to have the prompt of this iteration in that session.
+    /// Whether the agent has the prompt of this iteration in that session.
     pub prompted: bool,
-    /// Whether the present attempt went on with an earlier session.
+    /// Whether the current attempt continues an earlier session.
     pub continues: bool,
-    /// Whether the next attempt gets a fresh session in any case.
+    /// Whether the next attempt always gets a fresh session.
     pub fresh: bool,
-    /// The last time that another agent went on with the work.
+    /// The last change to another agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
-    /// Whether the present turn made the promise.
+    /// Whether the current turn made the completion promise.
     pub claimed: bool,
-    /// Whether the check of this phase could be run since the present process took the run.
+    /// Whether the check of this phase could run since the current process took over the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub checked: bool,
-    /// Whether the present turn did nothing that could be seen.
+    /// Whether the current turn made no progress.
     pub idled: bool,
-    /// What the agent said last in this phase.
+    /// The last message of the agent in this phase.
     pub said: Option<String>,
-    /// The latest iterations of this phase that went wrong.
+    /// The latest failed iterations of this phase.
     pub errors: Vec<Failure>,
-    /// The phases that are over, in order.
+    /// The finished phases, in order.
     pub finished: Vec<Finished>,
-    /// Whether a person can be asked, as far as the present process says.
+    /// Whether a person can be asked, as the current process reports.
     pub attended: bool,
-    /// How many iterations were complete since a person was last to be asked.
+    /// The number of complete iterations since a review was last due.
     pub unreviewed: u32,
-    /// A wish to pause when the iteration is complete.
+    /// Whether the run pauses when the iteration is complete.
     pub pausing: bool,
-    /// A wish to do the present work again, while what runs is being ended.
+    /// The requested redo, while the current work is being ended.
     pub again: Option<Again>,
-    /// A wish to stop that is being carried out.
+    /// The stop request that the run carries out.
     pub stopping: Option<StopRequest>,
-    /// Whether what runs now, a turn or a command, was told to end.
+    /// Whether the current turn or command is being ended.
     pub halting: bool,
     /// Failures in a row.
     pub streaks: Streaks,
-    /// What the present iteration was cut by that time mends.
+    /// The retries of the current iteration after rate limits and transient failures.
     pub waits: Waits,
-    /// Totals of the run; they only grow.
+    /// The totals of the run, which never decrease.
     pub counts: Counts,
-    /// What the agent used in the run, by its own reckoning.
+    /// The usage of the run, as the agents report it.
     pub usage: Usage,
-    /// What of that the present iteration used, all its attempts together.
+    /// The usage of the current iteration, in all its attempts together.
     #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub iteration_usage: Usage,
     /// The last complete iteration.
@@ -102,24 +102,24 @@ pub struct Head {
     pub last_check: Option<LastCheck>,
     /// When the run began.
     pub started_at: Timestamp,
-    /// When the present or last process took it.
+    /// When the current or last process took over the run.
     pub taken_at: Timestamp,
-    /// When the last event happened.
+    /// The time of the last input.
     pub last_at: Timestamp,
-    /// How many attempts earlier processes had begun.
+    /// The number of attempts in earlier processes.
     pub taken_attempts: u32,
-    /// For how many milliseconds earlier processes were active.
+    /// The active time of earlier processes, in milliseconds.
     pub active_ms: u64,
-    /// Why and when the run ended.
+    /// The end of the run, if it has ended.
     pub end: Option<End>,
 }
 
 impl Head {
-    /// Makes the head of a run that is still to begin.
+    /// Creates the head of a run that has not begun.
     ///
     /// # Errors
     ///
-    /// When no run can be made by these rules.
+    /// Returns an error if the rules are invalid.
     pub fn new(rules: Rules) -> Result<Self, RulesError> {
         rules.validate()?;
         Ok(Self {
@@ -170,19 +170,19 @@ impl Head {
         })
     }
 
-    /// Returns the rules of the present phase.
+    /// Returns the rules of the current phase.
     #[must_use]
     pub fn phase_rules(&self) -> &PhaseRules {
         &self.rules.phases[self.phase as usize]
     }
 
-    /// Returns whether the run has a phase after the present one.
+    /// Returns whether the run has a phase after the current one.
     #[must_use]
     pub fn has_later_phase(&self) -> bool {
         (self.phase as usize) + 1 < self.rules.phases.len()
     }
 
-    /// Returns whether the run waits for a person, however long that takes.
+    /// Returns whether the run waits for a person, without a time limit.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         matches!(
@@ -191,40 +191,40 @@ impl Head {
         )
     }
 
-    /// Returns what the phase before the present one came to, if its agent said so.
+    /// Returns the result of the previous phase, if its agent reported one.
     #[must_use]
     pub fn last_result(&self) -> Option<&str> {
         let before = (self.phase as usize).checked_sub(1)?;
         self.finished.get(before)?.result.as_deref()
     }
 
-    /// Returns what the present phase has used: all that is not another one's.
+    /// Returns the usage of the current phase: the total without the finished phases.
     pub(crate) fn phase_usage(&self) -> Usage {
         let finished = self.finished.iter().map(|phase| phase.usage);
         finished.fold(self.usage, Usage::without)
     }
 
-    /// Counts the time since this process took the run, or since it was last counted.
+    /// Adds the time since this process took over the run, or since the last call, to the active time.
     pub(crate) fn count_active(&mut self, until: Timestamp) {
         let active = until.since(self.taken_at).as_millis() as u64;
         self.active_ms = self.active_ms.saturating_add(active);
         self.taken_at = until;
     }
 
-    /// Returns the reason that a process reports when it is done with the run: that of the end, or of a stop that came before the run began.
+    /// Returns the reason that a process reports when it has finished with the run: the reason of the end, or of a stop before the run began.
     #[must_use]
     pub fn stop_reason(&self) -> Option<StopReason> {
         let stopping = self.stopping.map(|request| StopReason::Stopped(request.by));
         { self.end.as_ref() }.map_or(stopping, |end| Some(end.reason.clone()))
     }
 
-    /// Returns the steers that no agent is known to have seen, oldest first.
+    /// Returns the steers that no agent has read, as far as known, oldest first.
     pub fn unseen_steers(&self) -> impl Iterator<Item = &Steer> {
         let unseen = |steer: &&Steer| steer.state != SteerState::Seen;
         self.steers.iter().filter(unseen)
     }
 
-    /// Takes back that the agent has the steers of a prompt that it did not answer.
+    /// Marks the steers of an unanswered prompt as not delivered.
     pub(crate) fn recall_steers(&mut self) {
         let briefed = std::mem::take(&mut self.briefed);
         let mine = |steer: &&mut Steer| briefed.contains(&steer.id);
@@ -233,7 +233,7 @@ impl Head {
         }
     }
 
-    /// Returns how many iterations are complete and count: not those that were discarded when somebody went back.
+    /// Returns the number of complete iterations, without those that were discarded later.
     #[must_use]
     pub fn iterations_complete(&self) -> u32 {
         let before = self.finished.iter().take(self.phase as usize);
@@ -241,14 +241,14 @@ impl Head {
         before.fold(here, |sum, phase| sum.saturating_add(phase.iterations))
     }
 
-    /// Returns how many of those went wrong; of each phase no more than [`MAX_ERRORS`](crate::MAX_ERRORS) are counted.
+    /// Returns how many of the complete iterations failed. Each phase counts at most [`MAX_ERRORS`](crate::MAX_ERRORS).
     #[must_use]
     pub fn iterations_failed(&self) -> usize {
         let finished = self.finished.iter().map(|phase| phase.errors.len());
         finished.sum::<usize>() + self.errors.len()
     }
 
-    /// Returns whether the turn of the present attempt is over and what it did is being judged: by its gates and the check, once its tree is gone.
+    /// Returns whether the turn of the current attempt is over and its required checks or its check run, or its leftovers are being ended after them.
     #[must_use]
     pub fn is_judging(&self) -> bool {
         match &self.step {
@@ -258,14 +258,14 @@ impl Head {
         }
     }
 
-    /// Whether the present attempt is not the first one of its iteration. Attempts of a later phase, and those after a return to an earlier iteration,
-    /// don't begin with number 1: no number is used twice.
+    /// Returns whether the current attempt is not the first one of its iteration. The first attempt doesn't always have number 1: no number is used
+    /// twice, also not in later phases or after a return to an earlier iteration.
     #[must_use]
     pub fn is_tried_again(&self) -> bool {
         self.attempt > self.first_attempt
     }
 
-    /// Returns the iteration that a resume begins with, and whether it is done again because it was cut.
+    /// Returns the iteration at which a resume begins, and whether the resume redoes it because it is unfinished.
     #[must_use]
     pub fn resumes_at(&self) -> (u32, bool) {
         match self.step {
@@ -280,7 +280,7 @@ impl Head {
         }
     }
 
-    /// Returns the budget that is used up, if one is: at its limit there is nothing left to spend.
+    /// Returns the used-up budget, if there is one. A budget is used up when its limit is reached.
     #[must_use]
     pub fn spent(&self) -> Option<Budget> {
         let (cost, tokens) = (self.usage.cost_microusd, self.usage.tokens());
@@ -299,10 +299,10 @@ impl Head {
         [cost, tokens].into_iter().flatten().find(is_spent)
     }
 
-    /// Gives the work to another agent than `from`, which nobody knows by its session.
+    /// Records that another agent replaces `from`. The session belongs to `from` and doesn't continue.
     pub(crate) fn hand_over(&mut self, from: String) {
         let attempt = self.counts.attempts;
-        // An agent that was named and never began has done nothing.
+        // An agent that was replaced before its first attempt did no work, so it is not recorded.
         let idle = self.handover.take().filter(|last| last.attempt == attempt);
         let from = idle.map_or_else(|| tail(from), |last| last.from);
         let told = false;
@@ -316,17 +316,17 @@ impl Head {
         self.continues = false;
     }
 
-    /// Returns the agent that worked before the present one, if that is still to be told.
+    /// Returns the previous agent, if the current one has not been told about it.
     pub(crate) fn predecessor(&self) -> Option<&str> {
         let untold = self.handover.as_ref().filter(|handover| !handover.told);
         untold.map(|handover| handover.from.as_str())
     }
 
-    /// Makes the head of a new run that goes on where this one stands; its first event is [`Happening::Resumed`](crate::Happening::Resumed).
+    /// Creates the head of a fork that continues from the current state; its first input is [`Happening::Resumed`](crate::Happening::Resumed).
     ///
-    /// What was counted and used up to here counts for the fork too, as its history does, so that a budget is not had twice. What failed in a row, and
-    /// every wish to stop, to wait or to begin again, was the other run's, and so is the conversation: it may know what comes after. A turn that was begun behind the
-    /// iteration that is gone on from is as if it had not been, but for its number.
+    /// The fork keeps the history, the counters and the usage, so that it doesn't get a fresh budget. It doesn't keep streaks, nor requests to stop,
+    /// pause or redo, nor the session, which may contain later work. A turn that began after the iteration of the fork is dropped; only its number
+    /// stays used.
     #[must_use]
     pub fn fork(mut self, mut parent: Lineage) -> Self {
         parent.run = tail(parent.run);
@@ -353,7 +353,7 @@ impl Head {
         self.elsewhere()
     }
 
-    /// Makes the head of the same run where nobody knows the conversation of its agent: the next attempt begins another one.
+    /// Creates the head of the same run in a place where the session of its agent is unknown: the next attempt gets a fresh session.
     #[must_use]
     pub fn elsewhere(mut self) -> Self {
         self.session = None;
@@ -363,27 +363,27 @@ impl Head {
     }
 }
 
-/// Another agent went on with the work.
+/// A change to another agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Handover {
-    /// The agent before it.
+    /// The previous agent.
     pub from: String,
-    /// The last attempt of that agent's, counted over the whole run.
+    /// The number of the last attempt of that agent, counted over the whole run.
     pub attempt: u32,
-    /// Whether a turn is over that was told of it.
+    /// Whether the current agent has been told in a turn that is over.
     pub told: bool,
 }
 
-/// Where a run comes from that is a fork of another one.
+/// The origin of a fork.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lineage {
-    /// The other run's name.
+    /// The name of the other run.
     pub run: String,
-    /// The iteration of it that is gone on from.
+    /// The last iteration of the other run that the fork continues from.
     pub iteration: u32,
-    /// The number of the save that is gone on from.
+    /// The number of the save that the fork continues from.
     pub seq: u64,
 }
 
@@ -391,47 +391,47 @@ pub struct Lineage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Feedback {
-    /// Which command.
+    /// The command.
     pub source: Command,
-    /// The tail of what it printed.
+    /// The tail of its output.
     pub text: String,
 }
 
-/// A command of the loop's own: a gate, or the check.
+/// A command that the loop runs itself: a required check or the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// The gate with this index.
+    /// The required check with this index.
     Gate(u32),
     /// The check.
     Check,
 }
 
-/// What the last complete iteration came to.
+/// The result of the last complete iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Last {
-    /// Its number.
+    /// The number of the iteration.
     pub iteration: u32,
-    /// When it was complete.
+    /// When the iteration was complete.
     pub at: Timestamp,
-    /// What went wrong, if anything did.
+    /// Why the iteration failed, if it did.
     pub failure: Option<String>,
-    /// What it used, all its attempts together.
+    /// The usage of all its attempts together.
     #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
 }
 
-/// How the last check ended.
+/// The end of the last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LastCheck {
-    /// The index of its phase.
+    /// The index of the phase of the check.
     pub phase: u32,
-    /// Its iteration within that phase.
+    /// The iteration of the check within that phase.
     pub iteration: u32,
-    /// How it ended.
+    /// How the check ended.
     pub outcome: CheckOutcome,
 }
 
@@ -444,7 +444,7 @@ pub enum CheckOutcome {
     Passed,
     /// It failed.
     Failed,
-    /// It could not be run.
+    /// It could not run.
     NotRun,
 }
 
@@ -452,8 +452,8 @@ pub enum CheckOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct End {
-    /// When it ended.
+    /// When the run ended.
     pub at: Timestamp,
-    /// Why.
+    /// The stop reason.
     pub reason: StopReason,
 }

@@ -1,13 +1,13 @@
-//! The order in which happenings reach the machine.
+//! The order in which inputs reach the machine.
 
 use std::collections::VecDeque;
 
 use crate::{Happening, StopRequest};
 
-/// The happenings that wait for the machine, each with a reply for its sender.
+/// The inputs that wait for the machine, each with a reply channel for its sender.
 ///
-/// A suspend that is over goes first, so that no deadline passes by it; then the begin of the process, and the end by a shutdown. The requests of people
-/// follow in their order: a stop must not start anything. All that follows from earlier effects goes last.
+/// The end of a suspend goes first, so that no deadline passes because of it; then the start of the process and the end by a shutdown. Requests of
+/// people follow in their order, before anything that could start work: a stop must not start anything. The results of earlier effects go last.
 ///
 /// # Examples
 ///
@@ -29,9 +29,9 @@ pub struct Inbox<R> {
 }
 
 impl<R: Default> Inbox<R> {
-    /// Queues how a process begins with the run: by `first`, or by an early stop if one is requested already, which leaves all other requests undone.
+    /// Queues the first input of a process. If a stop is already requested, the early stop replaces it and all other requests are dropped.
     ///
-    /// `interactive` says whether a person can be asked in a run that is new.
+    /// `interactive` is whether a person can be asked in a new run.
     pub fn begin(&mut self, first: Happening, interactive: bool) {
         if let Some(request) = self.stop() {
             *self = Self::default();
@@ -43,12 +43,12 @@ impl<R: Default> Inbox<R> {
         self.first.extend(attended);
     }
 
-    /// Queues that everything stood still.
+    /// Queues the report that all processes were suspended.
     pub fn thaw(&mut self, thawed: Happening) {
         self.thawed.push_back(thawed);
     }
 
-    /// Queues the end by a shutdown whose reason nobody said.
+    /// Queues the end by a shutdown that no request gave a reason for.
     pub fn shut_down(&mut self, what: Happening) {
         self.first.push_back(what);
     }
@@ -58,7 +58,7 @@ impl<R: Default> Inbox<R> {
         self.requests.push_back((what, reply));
     }
 
-    /// Queues what happened in the run. The end of a turn is judged by the configuration as it is then: its changes go before.
+    /// Queues inputs from the run. Configuration changes go before the end of a turn, so that the current configuration decides about it.
     pub fn follow(&mut self, what: Vec<Happening>, changes: impl FnOnce() -> Vec<Happening>) {
         let is_over = |it: &Happening| matches!(it, Happening::TurnEnded(_));
         if what.iter().any(is_over) {
@@ -67,13 +67,13 @@ impl<R: Default> Inbox<R> {
         self.rest.extend(what);
     }
 
-    /// Queues a timer that ran out, or the changes of the configuration in its place: by another rule it may not be due yet.
+    /// Queues an expired timer. If the configuration changed, queues the changes instead: with the new rules the timer may not be due yet.
     pub fn time_up(&mut self, due: Happening, changes: Vec<Happening>) {
         let is_due = changes.is_empty().then_some(due);
         self.rest.extend(changes.into_iter().chain(is_due));
     }
 
-    /// Takes the next one.
+    /// Returns the next input.
     pub fn take(&mut self) -> Option<(Happening, R)> {
         let first = self.thawed.pop_front();
         let first = first.or_else(|| self.first.pop_front());
@@ -105,7 +105,7 @@ mod tests {
     use crate::{Request, RuleChange, Timer, TurnOutcome, When};
     use std::time::Duration;
 
-    /// The inputs of the exploration, and taking one out.
+    /// The number of different moves in the exploration: five inputs, and taking one out.
     const MOVES: u32 = 6;
 
     fn steer(n: usize) -> Happening {
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Plays one order of inputs, and empties the inbox; all come out once, each before those of a later rank, and in order within its rank.
+    /// Plays one order of inputs and empties the inbox. Each input comes out once, before those of a later rank, and in order within its rank.
     fn play(moves: &[u32]) {
         let mut inbox = Inbox::<()>::default();
         let mut waiting: Vec<Happening> = Vec::new();

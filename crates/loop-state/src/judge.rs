@@ -1,23 +1,23 @@
-//! The outcome of a turn, by the agent's report: which ends a person has to fix, which time mends, and which count as failures.
+//! The outcome of a turn, derived from the agent's report: some ends need a person, some a retry later, and the others count as failures.
 
 use crate::{Head, Timestamp, TurnOutcome, limit};
 
 /// How a turn ended, by the agent's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TurnEndKind {
-    /// The agent finished it.
+    /// The agent finished the turn.
     Completed,
-    /// The agent ended it because it was asked to.
+    /// The agent ended the turn after an interrupt.
     Interrupted,
-    /// The agent's process is gone and did not say how its turn ended.
+    /// The agent's process exited without reporting the end of its turn.
     Died,
-    /// The agent reported a failure of no closer kind.
+    /// The agent reported a failure without a more specific kind.
     Failed,
-    /// The agent's service does not know who asks.
+    /// The agent's service rejected the login.
     NotLoggedIn,
-    /// The session that was to be continued does not exist.
+    /// The session to continue does not exist.
     SessionNotFound,
-    /// The agent's service limits the rate.
+    /// The agent's service refused because of a rate limit.
     RateLimited,
     /// The agent's service failed.
     ServiceFailed,
@@ -25,25 +25,25 @@ pub enum TurnEndKind {
     ProtocolError,
 }
 
-/// The report of an agent on the end of its turn.
+/// The agent's report about the end of its turn.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TurnReport {
     /// How the turn ended.
     pub how: TurnEndKind,
-    /// The words of the agent or its service; a refusal may name the end of a limit.
+    /// The text of the agent or its service; a refusal may contain the end of a limit.
     pub detail: String,
-    /// How it failed, in words for a person.
+    /// The failure, as text for a person.
     pub why: String,
     /// Whether the agent made the promise.
     pub claimed: bool,
-    /// When the limit is over by which the service refused last, as far as it says.
+    /// When the last reported rate limit ends, if known.
     pub limited_until: Option<Timestamp>,
 }
 
-/// Returns what a turn comes to if nobody requested anything.
+/// Returns the outcome of a turn that no request ended.
 ///
-/// A run waits for a service that fails as for the end of a limit, so that it continues overnight: unless that service never answered the run. Then a
-/// mistake in the settings is likely, which a person wants to know soon.
+/// The run waits for a failing service as for the end of a rate limit, so that it continues overnight. If the service never answered in this run, the
+/// settings are probably wrong and a person should find out soon, so the run doesn't wait.
 #[must_use]
 pub fn judge(report: TurnReport, at: Timestamp, head: &Head) -> TurnOutcome {
     let TurnReport { how, why, .. } = report;
@@ -67,7 +67,7 @@ pub fn judge(report: TurnReport, at: Timestamp, head: &Head) -> TurnOutcome {
     }
 }
 
-/// Returns whether the run waits for a service that fails: it answered before, and the run may wait at all.
+/// Returns whether the run waits for a failing service: the service has answered before, and the run may wait at all.
 fn waits_for_service(head: &Head) -> bool {
     let works = head.usage.tokens() > 0 || head.counts.iterations > head.counts.failed;
     works && !head.rules.limits.wait_on_limit.is_zero()
@@ -106,7 +106,7 @@ mod tests {
             },
             ..Rules::default()
         };
-        let mut head = Head::new(rules).expect("these rules make a run");
+        let mut head = Head::new(rules).expect("the rules are valid");
         head.usage.add(Usage {
             input_tokens: tokens,
             ..Usage::default()
@@ -205,7 +205,7 @@ mod tests {
             prop_assert!(!waits || matches!(how, TurnEndKind::RateLimited | TurnEndKind::ServiceFailed));
             let needs_person = matches!(outcome, TurnOutcome::Hopeless(_));
             prop_assert_eq!(needs_person, how == TurnEndKind::NotLoggedIn);
-            // What only a stop, a person or a start can cause is no outcome of a report.
+            // Only a stop, a person or a start can cause these outcomes, never a report.
             let is_caused = matches!(
                 outcome,
                 TurnOutcome::Stopped | TurnOutcome::Interrupted | TurnOutcome::SessionHeld(_) | TurnOutcome::NotStarted(_)

@@ -1,84 +1,87 @@
-//! An agent loop as a pure state machine: events in, effects out.
+//! The rules of an agent loop as a pure state machine: inputs in, effects out.
 //!
-//! A loop around a coding agent looks simple until it has to be stopped, killed and resumed: then what matters is which facts were recorded before
-//! which deeds. This crate holds those rules and nothing else. [`Machine::step`] takes what happened and answers with what must be done now, in
-//! order, and *save* is one of the things to do: the machine, not its caller, says what must be durable before what.
+//! A loop around a coding agent must survive stops, kills and resumes. For that, the order matters in which facts are saved and actions are done.
+//! This crate contains the rules of the loop and nothing else. [`Machine::step`] takes one input and returns the actions that the caller must do now,
+//! in order. *Save* is one of these actions: the machine, not its caller, decides what must be durable before the next action.
 //!
-//! # What it is not for
+//! # Non-goals
 //!
-//! It does no I/O, reads no clock, spawns nothing and knows no agent, no command line and no file. Text that it carries (the tail of a failed
-//! check, a steer, what a phase came to) is opaque to it. It is no general workflow engine: a run is one line of phases, and one agent works at a
-//! time.
+//! The crate does no I/O, reads no clock, starts no process and knows no agent, command line or file. It doesn't interpret the texts that it carries,
+//! such as the tail of a failed check, a steer or the result of a phase. It is not a general workflow engine: a run is one sequence of phases, and
+//! one agent works at a time.
 //!
 //! # Theory of operation
 //!
-//! A *run* goes through *phases*, a phase through *iterations*, an iteration through one or more *attempts*. An attempt is one agent turn, then the
-//! gates, then the check, then the end of whatever the agent left running:
+//! A *run* consists of *phases*, a phase of *iterations*, an iteration of one or more *attempts*. An attempt is one turn of the agent, then the
+//! required checks, then the check, then the end of all leftovers:
 //!
 //! ```text
-//!            ┌──────────────────────────── a person's word ───────────── Interrupted
+//!            ┌──────────────────────────── a person continues ────────── Interrupted
 //!            ▼                                                                ▲
-//!  Ready ─► Turn ───────────────────────── a person's interrupt ──────────────┘
-//!            │ ├─ rate limit, or what may not come again ─► Waiting ─► Turn: the same iteration, the next attempt
-//!            │ └─ stop, time or budget used up ───────────► the end: the iteration is cut, and done again after a resume
+//!  Ready ─► Turn ───────────────────────── a person interrupts ───────────────┘
+//!            │ ├─ rate limit or transient failure ──► Waiting ─► Turn: the same iteration, the next attempt
+//!            │ └─ stop, or time or budget used up ──► end: the attempt is unfinished, and a resume redoes the iteration
 //!            ▼
-//!        Gate 0 … n ─► Check ─► Settling ─┬─► Sleeping ─► Turn: the next iteration
-//!                                         ├─► Paused ─► Turn: when a person lets it go on
-//!                                         ├─► Review ─► Turn: when a person has looked at a batch, or at a phase
-//!                                         ├─► the boundary: the phase is sealed, then Sleeping, Paused or Review as above
-//!                                         └─► the end, with its reason
+//!        required checks ─► Check ─► end of ──┬─► Sleeping ─► Turn: the next iteration
+//!                                  leftovers  ├─► Paused ─► Turn: when a person continues the run
+//!                                             ├─► Review ─► Turn: when a person has reviewed a batch or a phase
+//!                                             ├─► boundary: save the finished phase, then Sleeping, Paused or Review as above
+//!                                             └─► end, with its stop reason
 //! ```
 //!
-//! [`Step`] names these places. After a resume with a check, a cut iteration goes through `Recheck` first: what it did may have been enough.
+//! [`Step`] names these places. If a run with a check resumes in an unfinished iteration, it enters `Recheck` first: the work may already be
+//! complete.
 //!
-//! The [`Head`] is the whole state: small, serialisable, rewritten at each save. Events are history: folding them over the first head gives the
-//! present one, and a test says so. What is true only of the live process (when the agent last gave a sign of life) stays out of the head, and its
-//! events out of the journal ([`Happening::is_transient`]).
+//! The [`Head`] is the whole state: small, serialisable, written again by each save. The inputs are the history: a test shows that applying all of
+//! them to the first head gives the current one. Facts about the live process only, such as the time of the agent's last output, are not in the head,
+//! and their inputs are not in the journal ([`Happening::is_transient`]).
 //!
-//! - *Cut.* A turn that did not come to its end is cut. Its iteration is done again as a new attempt; the number of an attempt is never used twice
-//!   for one iteration number, also when numbers begin anew with a phase.
-//! - *Phases.* Each has its own rules and numbers and begins with a session of its own. At the boundary the machine asks for
-//!   [`Effect::SealPhase`] while nothing of the next phase has begun; what the phase came to ([`Happening::Said`]) is in the briefs of the next one,
-//!   and what went wrong in it stays in [`Head::finished`]. A phase whose last planned iteration went wrong hands nothing over: the run ends there.
-//! - *Autonomy.* [`Autonomy`] says where a person is asked; [`Verdict`] is what they can answer. A question is only asked where somebody can
-//!   answer: the shell says so for each process ([`Resume::attended`], [`Happening::Attended`]), and without that the run goes on. The end of the
-//!   last phase is the end of the run and asks nobody.
-//! - *Budgets* act within the turn: the [`Happening::Used`] that uses one up ends the turn, and nothing is begun while nothing is left.
-//!   [`Rules::validate`] refuses a budget that an agent does not report on.
-//! - *Rate limits* are waited for on the caller's clock, up to [`RunLimits::wait_on_limit`] for all waits in a row; without a time, 30 s, then twice as
-//!   long each time, up to 15 min. Each wait is up to a fifth longer than that, by chance, so that many runs do not ask at once. The iteration is refunded: its number stays, nothing counts as failed, only the attempt is another one.
-//! - *Tries.* [`TurnOutcome::Transient`] is tried again after 1, 4 and 16 s; the fourth failure of an iteration counts, as one.
-//! - *Attempts.* [`AttemptMachine`] goes from the prompt of an attempt to the outcome of its turn, and [`AgentState`] from the start of a process to the end
-//!   of its tree. They are not saved: a process dies with its host, and the [`Machine`] knows what that costs. [`StopDeadline`] only moves earlier; the
-//!   times that shape a stop are in [`times`].
-//! - *Another agent.* A resume may name the one before it ([`Resume::predecessor`]): its session is left behind, all that people said is told again,
-//!   and the briefs name it until a turn is over that had that before its eyes.
-//! - *Live rules.* [`Request::Set`] changes a rule; what the new one forbids ends at once, or is not begun.
+//! - *Unfinished.* A turn is unfinished if something ended it before it was complete. A new attempt redoes its iteration. No pair of iteration number
+//!   and attempt number occurs twice, also not when a phase starts to count iterations from 1 again.
+//! - *Phases.* Each phase has its own rules and numbers and starts with its own session. At the boundary the machine returns [`Effect::SealPhase`]
+//!   before anything of the next phase begins. The result of the phase ([`Happening::Said`]) is part of the prompt context of the next phase; its
+//!   failures stay in [`Head::finished`]. If the last planned iteration of a phase failed, the run ends there and the next phase does not start.
+//! - *Autonomy.* [`Autonomy`] sets where the run asks a person; [`Verdict`] is the answer. The run asks only if somebody can answer: each process
+//!   reports that ([`Resume::attended`], [`Happening::Attended`]); otherwise the run continues. The end of the last phase is the end of the run and
+//!   needs no review.
+//! - *Budgets* apply within a turn: the [`Happening::Used`] that uses up a budget ends the turn, and no attempt begins while nothing is left.
+//!   [`Rules::validate`] refuses a budget if the agent doesn't report the usage that it limits.
+//! - *Rate limits.* The run waits by the caller's clock, up to [`RunLimits::wait_on_limit`] for all waits in a row. If the agent names no time, the
+//!   first wait is 30 s and each later one twice as long, up to 15 min. A random part of up to a fifth is added to each wait, so that many runs do
+//!   not retry at once. A wait is not a failure: the iteration keeps its number, and only a new attempt begins.
+//! - *Retries.* After [`TurnOutcome::Transient`] the machine tries again after 1, 4 and 16 s; the fourth failure of an iteration counts as one
+//!   failure.
+//! - *Attempts.* [`AttemptMachine`] covers the time from the prompt of an attempt to the outcome of its turn, [`AgentState`] the time from the start
+//!   of a process to the end of its process tree. Neither is saved: a process dies with its host, and the [`Machine`] handles that. Requests move
+//!   [`StopDeadline`] only earlier; [`times`] contains the times of a stop.
+//! - *Another agent.* A resume can name the previous agent ([`Resume::predecessor`]). The new agent gets a new session and all steers again, and
+//!   prompts name the previous agent until the new one has read that in a finished turn.
+//! - *Live rules.* [`Request::Set`] changes a rule. If the new rule forbids the current work, that work ends at once or does not begin.
 //!
-//! `examples/shell.rs` is the smallest shell around the machine, killed in the middle of a turn and gone on with.
+//! `examples/shell.rs` is a minimal program around the machine; it is killed in the middle of a turn and resumes.
 //!
-//! # What is saved
+//! # Saved form
 //!
-//! The types above are what is written: a [`Head`] with its [`Version`] first, and [`Event`]s beside it. State is hostile input: a head is checked whenever
-//! it is deserialised. An unknown key of a map is skipped; a missing one is an error where it has no default.
+//! The types above are the saved form: a [`Head`], which starts with its [`Version`], and [`Event`]s beside it. Saved state is untrusted input:
+//! deserialising a head also validates it. An unknown key of a map is skipped; a missing key is an error unless it has a default.
 //!
 //! # Limits
 //!
-//! Text in the head is bounded: [`MAX_TEXT`] bytes for each piece, [`MAX_STEERS`] steers of [`MAX_STEER_BYTES`] together, [`MAX_PHASES`] phases with
-//! [`MAX_ERRORS`] errors each. Clocks are trusted: one that jumps forward ends waits early, one that jumps back makes them longer.
+//! Text in the head is bounded: [`MAX_TEXT`] bytes for each text, [`MAX_STEERS`] steers with [`MAX_STEER_BYTES`] together, [`MAX_PHASES`] phases with
+//! [`MAX_ERRORS`] failures each. Clocks are trusted: a clock that jumps forward ends waits early, one that jumps back makes them longer.
 
-// The modules in reading order; each takes from those above it:
-//   time, text, counts             the small types: times, bounds of texts, counters, what an agent used, a budget used up
-//   stop, rules                    what bounds a run, and why it ends
-//   steer, pipeline, step          what people said, phases, where in its iteration a run is
-//   head, saved                    the whole state of a run, and what a saved one has to satisfy
-//   request, event, effect         what goes into the machine, and what comes out
-//   inbox                          the order in which it goes in
+// The modules in reading order; each uses only those above it:
+//   time, text, counts             the small types: times, limits of texts, counters, usage, a budget that is used up
+//   stop, rules                    the limits of a run, and why it ends
+//   steer, pipeline, step          steers, phases and reviews, the step of an iteration
+//   head, saved                    the whole state of a run, and the validation of a saved one
+//   request, event, effect         the inputs and the outputs of the machine
+//   inbox                          the order of the inputs
 //   resumable                      which runs may be resumed, by whom, and from where
 //   machine                        the rules of a run
-//   rehearsal                      how a process would begin that takes a run
-//   times, deadline                the times of a stop, and its one deadline
-//   answer, limit, judge           what an agent's words mean: a promise, a result, the end of a limit, the outcome of a turn
+//   rehearsal                      the preview of a resume
+//   times, deadline                the times of a stop, and its deadline
+//   answer, limit, judge           what the agent's output means: a promise, a result, the end of a limit, the outcome of a turn
 //   agent, attempt                 the machines of an agent's process and of one attempt; they are not saved
 mod agent;
 mod answer;

@@ -1,8 +1,8 @@
-//! How long a limit lasts, by the words in which an agent's service refused.
+//! How long a limit lasts, parsed from the message in which an agent's service refused.
 
 use std::time::Duration;
 
-/// What stands before a time after which it is worth trying again.
+/// Texts before a time after which a retry makes sense.
 const MARKS: [&str; 7] = [
     "retry in ",
     "try again in ",
@@ -12,12 +12,12 @@ const MARKS: [&str; 7] = [
     "resets in ",
     "reset in ",
 ];
-/// The longest time that is believed.
+/// The longest time that is accepted.
 const MOST: Duration = Duration::from_secs(14 * 86_400);
 
-/// Returns the time that is named in the words of a refusal, such as `Please retry in 34.07s` or `Try again in 1 hour 20 minutes`.
+/// Returns the time that a refusal names, such as `Please retry in 34.07s` or `Try again in 1 hour 20 minutes`.
 ///
-/// Only to be asked about an error of the service that is known to be a limit: anybody can write such words.
+/// Call this only for a service error that is known to be a limit: any text can contain such words.
 pub(crate) fn named(words: &str) -> Option<Duration> {
     let words = words.to_lowercase();
     let mut found = MARKS.iter().filter_map(|mark| {
@@ -27,7 +27,7 @@ pub(crate) fn named(words: &str) -> Option<Duration> {
     found.next()
 }
 
-/// Reads as much of a time as stands at the beginning: `34.07s`, `1h 20m`, `3 days 4 hours`, `20`.
+/// Parses the time at the beginning of a text: `34.07s`, `1h 20m`, `3 days 4 hours`, `20`.
 fn time(text: &str) -> Option<Duration> {
     let (mut rest, mut all) = (text.trim_start(), None);
     loop {
@@ -47,7 +47,7 @@ fn time(text: &str) -> Option<Duration> {
             "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
             "h" | "hr" | "hrs" | "hour" | "hours" => 3600.0,
             "d" | "day" | "days" => 86_400.0,
-            // A bare number is seconds, as in the header of that name, unless it is the beginning of a date or a time of day.
+            // A bare number means seconds, as in the `Retry-After` header, unless a date or a time of day begins with it.
             "" if all.is_none() && !behind.starts_with(|c| "-/:".contains(c)) => 1.0,
             _ => return all,
         };

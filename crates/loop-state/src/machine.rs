@@ -1,4 +1,4 @@
-//! How an event becomes effects: each goes to the part that knows its step, and nothing is told before its save.
+//! The entry point of the machine: each input goes to the code for its step, and updates come after the save that makes them durable.
 
 use std::time::Duration;
 
@@ -21,19 +21,19 @@ pub use stop::Glance;
 
 type Effects = Vec<Effect>;
 
-/// The longest announced wait of an agent's that is taken for patience rather than for silence.
+/// The longest wait that an agent can announce without counting as idle.
 const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 
-/// An agent that says nothing, in a turn in which that has an end.
+/// The idle time of an agent, in a turn with an idle timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// When it was last known to be alive, or what it announced to wait for is over.
+    /// When the agent was last active, or when its announced wait ends.
     pub since: Timestamp,
-    /// When it counts as hung.
+    /// When the agent counts as hung.
     pub until: Timestamp,
 }
 
-/// The machine: a [`Head`] and what is true only of the live process.
+/// The state machine: a [`Head`] and the facts that are true only for the live process.
 ///
 /// # Examples
 ///
@@ -44,7 +44,7 @@ pub struct Silence {
 /// let rules = Rules { phases: vec![phase], ..Rules::default() };
 /// let mut machine = Machine::new(rules)?;
 /// let effects = machine.step(Event { at: Timestamp(0), what: Happening::Started });
-/// // Nothing is started before it is known to be on disk.
+/// // The agent starts only after the save.
 /// assert_eq!(effects[0], Effect::Save);
 /// assert!(matches!(effects[2], Effect::StartAttempt(_)));
 /// # Ok::<(), loop_state::RulesError>(())
@@ -52,50 +52,49 @@ pub struct Silence {
 #[derive(Clone, Debug)]
 pub struct Machine {
     head: Head,
-    /// When the agent last gave a sign of life.
+    /// When the agent was last active.
     alive_at: Timestamp,
-    /// Since when the agent was silent when that was last reported.
+    /// Start of the idle time that was last reported.
     silence_reported: Option<Timestamp>,
     /// When a wait was last reported.
     wait_reported: Timestamp,
-    /// Whether the agent waits for something that is not its own doing: a tool that runs, a person's answer.
+    /// Whether the agent waits for a running tool or a person's answer.
     busy: bool,
-    /// When the gate or the check began that runs, unless its time is over.
+    /// When the running required check or check began; `None` after its time limit.
     command_since: Option<Timestamp>,
-    /// Whether its turn can be ended and its session gone on with.
+    /// Whether the current turn can be interrupted and its session continued.
     interruptible: bool,
-    /// When everything has to be gone.
+    /// The deadline of the stop.
     deadline: StopDeadline,
-    /// The budget of a whole stop.
     stop_budget: Duration,
     /// Whether the program shuts down.
     is_shut: bool,
-    /// Since when the processes of the run are suspended.
+    /// Since when the processes of the run have been suspended.
     frozen_at: Option<Timestamp>,
-    /// Whether this process has begun the run, or has taken it up.
+    /// Whether this process has started or resumed the run.
     has_begun: bool,
-    /// Whether this process is done with the run and ends what is left of it.
+    /// Whether this process has finished with the run and ends all remaining processes.
     is_ending: bool,
 }
 
 impl Machine {
-    /// Makes the machine of a new run; its first event is [`Happening::Started`].
+    /// Creates the machine of a new run; its first input is [`Happening::Started`].
     ///
     /// # Errors
     ///
-    /// When no run can be made by these rules.
+    /// Returns an error if the rules are invalid.
     pub fn new(rules: Rules) -> Result<Self, RulesError> {
         Head::new(rules).map(Self::from)
     }
 
-    /// Returns the present state.
+    /// Returns the current state.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Returns the silence of the agent; `None` where it does not matter: no turn runs or it is being ended, there is no
-    /// limit, a tool or a person is waited for, or the processes are suspended.
+    /// Returns the idle time of the agent; `None` if it doesn't matter: no turn runs or the turn is being ended, there is no idle timeout, the agent
+    /// waits for a tool or a person, or the processes are suspended.
     #[must_use]
     pub fn silence(&self) -> Option<Silence> {
         let head = &self.head;
@@ -119,20 +118,20 @@ impl Machine {
         self.frozen_at.is_some()
     }
 
-    /// Returns for how long the processes of the run have been suspended; `None` when they are not.
+    /// Returns how long the processes of the run have been suspended; `None` if they are not suspended.
     #[must_use]
     pub fn frozen_for(&self, now: Timestamp) -> Option<Duration> {
         self.frozen_at.map(|at| now.since(at))
     }
 
-    /// Returns what the passing of time alone brings about at `now`; feed it back as an event.
+    /// Returns the input that is due at `now` because time passed; the caller passes it to [`step`](Self::step).
     #[must_use]
     pub fn due(&self, now: Timestamp) -> Option<Happening> {
         let (at, timer) = self.next_timer()?;
         (at <= now).then_some(Happening::TimeUp(timer))
     }
 
-    /// Returns when [`due`](Self::due) will next have an answer, if nothing else happens before.
+    /// Returns when [`due`](Self::due) next returns an input, if no other input comes before.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.next_timer().map(|(at, _)| at)
@@ -171,9 +170,9 @@ impl Machine {
             .min_by_key(|(at, _)| *at)
     }
 
-    /// Takes what happened and returns what must be done now, in order.
+    /// Takes an input and returns the effects that the runner must do now, in order.
     ///
-    /// Total: whatever comes in whatever state, it never panics, and what makes no sense changes nothing.
+    /// Never panics, for any input in any state. An input that makes no sense in the current state changes nothing.
     pub fn step(&mut self, event: Event) -> Vec<Effect> {
         let at = event.at;
         let mut effects = self.take(event);
@@ -197,7 +196,7 @@ impl Machine {
         if let Happening::Thawed(frozen) = what {
             self.deadline.thawed(frozen);
         }
-        // Only another process goes on.
+        // Only another process can continue the run.
         if self.is_ending && !matches!(what, Happening::Started | Happening::Resumed(_)) {
             return Effects::new();
         }
@@ -265,7 +264,7 @@ impl Machine {
     }
 
     fn started(&mut self, at: Timestamp) -> Effects {
-        // An earlier process may have been told to stop before it began.
+        // An earlier process may have stopped before it began the run.
         self.head.stopping = None;
         self.begin_process();
         self.head.started_at = at;
@@ -279,7 +278,7 @@ impl Machine {
         let head = &mut self.head;
         head.reopen_phase();
         if iteration == 1 {
-            // Another phase may have another agent; and what it says has nothing to do with this one.
+            // The session and the message belong to the previous phase, which may have had another agent.
             head.session = None;
             head.said = None;
         }
@@ -291,7 +290,7 @@ impl Machine {
         self.begin_attempt(at)
     }
 
-    /// The one place where an agent is set to work, unless nothing is left to spend.
+    /// Starts the next attempt, unless a budget is used up. No other function starts an attempt.
     fn begin_attempt(&mut self, at: Timestamp) -> Effects {
         let head = &mut self.head;
         if let Some(budget) = head.spent() {
@@ -312,7 +311,7 @@ impl Machine {
         head.continues = head.session.is_some();
         head.recall_steers();
         if !head.continues {
-            // What was said in another session was said to nobody.
+            // The new session has neither the prompt nor the steers of the previous one.
             head.prompted = false;
             for steer in &mut head.steers {
                 steer.state = SteerState::Recorded;
@@ -354,15 +353,15 @@ impl Machine {
         let failure = match (timer, &step) {
             _ if self.head.halting => return Effects::new(),
             (Timer::Iteration, Step::Turn { .. }) => Some(format!(
-                "it took longer than {:?}",
+                "the turn took longer than {:?}",
                 limits.iteration_timeout.unwrap_or_default()
             )),
             (Timer::Idle, Step::Turn { .. }) => Some(format!(
-                "no sign of life for {:?}",
+                "no output for {:?}",
                 limits.idle_timeout.unwrap_or_default()
             )),
             (Timer::Check, Step::Gate { .. } | Step::Check | Step::Recheck { .. }) => {
-                // Once: its end is a failure like another one.
+                // The timer acts only once; the end of the command counts as its failure.
                 let is_running = self.command_since.take().is_some();
                 let limit = self.head.phase_rules().limits.check_timeout;
                 let effect = is_running.then_some(Effect::TimeOutCheck(limit));
@@ -385,7 +384,7 @@ impl Machine {
         self.halt(&step)
     }
 
-    /// Says why a turn is ended, unless that is told already.
+    /// Returns why the turn is being ended; `None` if an update reports that already.
     fn why_halting(&self) -> Option<String> {
         let head = &self.head;
         if self.is_stopping() || head.again.is_some() {
@@ -393,10 +392,10 @@ impl Machine {
         }
         let spent = || head.spent().map(|budget| budget.to_string());
         let why = head.failure.clone().or_else(spent);
-        Some(why.unwrap_or_else(|| "the run's time is used up".into()))
+        Some(why.unwrap_or_else(|| "the run reached its time limit".into()))
     }
 
-    /// Tells what runs now to end.
+    /// Ends the current turn or command.
     fn halt(&mut self, step: &Step) -> Effects {
         let effect = match step {
             Step::Turn { .. } | Step::Interrupted { .. } => Effect::StopAttempt {
@@ -441,14 +440,14 @@ fn timer_of(why: Wait) -> Timer {
     }
 }
 
-/// Puts news behind the save that makes them true.
+/// Inserts the update after the save that makes it durable.
 fn once_saved(news: Notice, mut effects: Effects) -> Effects {
     effects.insert(1, Effect::Announce(news));
     effects
 }
 
 impl From<Head> for Machine {
-    /// Takes up a saved state; its first event is [`Happening::Resumed`].
+    /// Creates the machine of a saved run; its first input is [`Happening::Resumed`].
     fn from(head: Head) -> Self {
         Self {
             alive_at: head.last_at,

@@ -1,4 +1,4 @@
-//! Between the phases of a run: the results of finished phases, and the reviews.
+//! Reviews, and the results of finished phases.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Evidence, Timestamp, Usage};
 
-/// What a run waits for a person's word at.
+/// The point at which a run waits for a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Occasion {
-    /// A phase is over.
+    /// A phase is finished.
     Phase,
-    /// A batch of iterations is over.
+    /// A batch of iterations is complete.
     Batch,
 }
 
@@ -27,52 +27,52 @@ impl fmt::Display for Occasion {
     }
 }
 
-/// A person's word on what was done.
+/// A person's decision in a review.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "verdict", content = "text", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It is good: the run goes on.
+    /// Continue the run.
     Continue,
-    /// It is to be done with this in mind, which becomes a steer. A phase that is over is run again, from its first iteration; within a phase
-    /// there is nothing to run again, and its next prompt has the text.
+    /// Revise the work with this text, which becomes a steer. A finished phase runs again from its first iteration; within a phase nothing runs
+    /// again, and the next prompt contains the text.
     Revise(String),
-    /// The phase is run again from its first iteration, in a fresh session.
+    /// Run the phase again from its first iteration, in a fresh session.
     StartOver,
-    /// The run is stopped; a resume comes back to the question.
+    /// Stop the run; a resume asks for the review again.
     Exit,
 }
 
-/// A phase that is over.
+/// A finished phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finished {
-    /// Its name.
+    /// The name of the phase.
     pub name: String,
-    /// When it was over.
+    /// When the phase was finished.
     pub at: Timestamp,
-    /// How many iterations it took.
+    /// The number of its iterations.
     pub iterations: u32,
-    /// The proof that it is done; `None` when all its planned iterations were made.
+    /// Why the phase counts as finished; `None` if all its planned iterations ran.
     pub evidence: Option<Evidence>,
-    /// What its agent said last; the prompts of the next phase have it.
+    /// The last message of its agent, which the prompts of the next phase contain.
     pub result: Option<String>,
-    /// What it used.
+    /// The usage of the phase.
     #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
-    /// The last [`MAX_ERRORS`](crate::MAX_ERRORS) of its iterations that went wrong.
+    /// The last [`MAX_ERRORS`](crate::MAX_ERRORS) failed iterations.
     pub errors: Vec<Failure>,
 }
 
-/// An iteration that went wrong.
+/// A failed iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Failure {
-    /// Its number.
+    /// The number of the iteration.
     pub iteration: u32,
-    /// When it was over.
+    /// When the iteration was over.
     pub at: Timestamp,
-    /// What went wrong.
+    /// What failed.
     pub what: String,
 }

@@ -1,4 +1,4 @@
-//! How a process would begin that takes a run: its first event, and its first effects up to the next prompt.
+//! A preview of how a process would take over a run: its first input, and its first effects up to the next prompt.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use crate::{
     Machine, Notice, Request, Resume, Step, StopReason, Timestamp, Tree,
 };
 
-/// The most events that a rehearsal follows: the next prompt comes within the first few, or not at all.
+/// The maximum number of inputs that a rehearsal simulates: the next prompt comes within the first few, or not at all.
 const STEPS: usize = 64;
 
-/// How a process would begin.
+/// A preview of how a process would begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rehearsal {
-    /// The notices before the first command, in order.
+    /// The updates before the first command, in order.
     pub notices: Vec<Notice>,
     /// The first command that runs. Its result is unknown, so the rehearsal assumes that this command and each later one fails.
     pub command: Option<Command>,
-    /// The index of the phase in which that command runs; without a command, that of the last event.
+    /// The index of the phase in which that command runs; without a command, that of the last input.
     pub phase: u32,
     /// The iteration in which that command runs, as for [`phase`](Self::phase).
     pub iteration: u32,
-    /// What the next attempt is about, or why none begins.
+    /// The context of the next prompt, or why no attempt begins.
     pub next: Result<Brief, NoAttempt>,
 }
 
-/// Why a rehearsal comes to no attempt.
+/// Why a rehearsal ends without an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoAttempt {
@@ -37,17 +37,17 @@ pub enum NoAttempt {
     Paused,
     /// The run waits for the service of its agent.
     Waiting,
-    /// It depends on something else that comes first.
+    /// The rehearsal can't tell.
     Unknown,
 }
 
-/// Why the feedback of the person who resumes a run is refused.
+/// Why the feedback of a resume is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FeedbackRefusal {
-    /// It has no text.
+    /// The feedback is empty.
     Empty,
-    /// Together with the steers that wait, it is longer than all steers may be.
+    /// The feedback and the waiting steers together exceed the limit of all steers.
     TooMuch,
     /// The run has not begun.
     NotBegun,
@@ -56,9 +56,9 @@ pub enum FeedbackRefusal {
 impl fmt::Display for FeedbackRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Empty => "it is empty",
-            Self::TooMuch => "it is too much at once; put it into a file, and name that",
-            Self::NotBegun => "the run has not begun yet; put it into the prompt",
+            Self::Empty => "the text is empty",
+            Self::TooMuch => "the text is too long; put it into a file and name the file",
+            Self::NotBegun => "the run has not begun; put the text into the prompt",
         })
     }
 }
@@ -66,7 +66,7 @@ impl fmt::Display for FeedbackRefusal {
 impl std::error::Error for FeedbackRefusal {}
 
 impl Head {
-    /// Returns the first event of a process that takes this run. A run whose last process ended before it began is started, not resumed.
+    /// Returns the first input of a process that takes over this run. If no process has begun the run, the input starts it instead of resuming it.
     #[must_use]
     pub fn first_event(&self, resume: Resume) -> Happening {
         match self.counts.processes {
@@ -75,11 +75,11 @@ impl Head {
         }
     }
 
-    /// Adds what the person who resumes the run says to its first event.
+    /// Adds the feedback of the person who resumes the run to its first input.
     ///
     /// # Errors
     ///
-    /// With the reason why the text is refused.
+    /// Returns the reason if the text is refused.
     pub fn add_feedback(&self, first: &mut Happening, text: String) -> Result<(), FeedbackRefusal> {
         let waiting: usize = self.steers.iter().map(|steer| steer.text.len()).sum();
         if text.trim().is_empty() {
@@ -95,10 +95,10 @@ impl Head {
         Ok(())
     }
 
-    /// Returns how a process would begin that takes this run at `at`, with this first event.
+    /// Returns a preview of how a process begins that takes over this run at `at` with this first input.
     ///
-    /// Up to the first command the events are those that would come. Behind it each command is assumed to fail with this `output`, and no pause between
-    /// iterations is waited for.
+    /// Up to the first command, the inputs are the real ones. After it, each command is assumed to fail with this `output`, and sleeps between
+    /// iterations are skipped.
     #[must_use]
     pub fn rehearse(&self, first: Happening, output: &str, at: Timestamp) -> Rehearsal {
         let mut machine = Machine::from(self.clone());
@@ -125,7 +125,7 @@ impl Head {
                         next = Some(Happening::Requested(Request::Skip));
                     }
                     Effect::Announce(notice) if !is_assumed => notices.push(notice),
-                    // What an earlier process left is ended before the process begins.
+                    // A real process starts without leftovers: earlier ones are ended before it begins.
                     Effect::EndLeftovers => next = Some(Happening::Settled(Tree::default())),
                     Effect::StartAttempt(brief) => started = Some(brief),
                     _ => {}

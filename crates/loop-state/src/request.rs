@@ -1,33 +1,33 @@
-//! What a person asks of a run: one definition for the menu, typed commands, the command line and the control socket.
+//! The requests of a person to a run: one definition for the menu, typed commands, the command line and the control socket.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Again, RuleChange, StopCause, StopRequest, Verdict, When};
 
-/// What a person asks of a live run. It is serialised as it is: `{"request":"steer","text":"use tabs","now":true}`.
+/// A request of a person to a live run. Its serialised form is, for example, `{"request":"steer","text":"use tabs","now":true}`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "request", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Request {
-    /// End the turn and keep its session; the run waits for [`Continue`](Self::Continue) or a steer.
+    /// Interrupt the turn and keep its session; the run waits for [`Continue`](Self::Continue) or a steer.
     Interrupt,
-    /// Wait at the next boundary.
+    /// Pause at the next boundary.
     Pause {
-        /// Why, for whoever finds the run waiting; at most 1000 bytes through the socket.
+        /// The reason, for people who find the run paused; at most 1000 bytes through the socket.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// At which boundary.
+        /// The boundary.
         #[serde(default)]
         after: PauseAfter,
     },
     /// Continue a waiting run, or withdraw a pause.
     Continue,
-    /// Send the agent a message. Where a phase or a batch waits for a review, it is [`Verdict::Revise`].
+    /// Send the agent a message. If a phase or a batch waits for a review, it counts as [`Verdict::Revise`].
     Steer {
         /// The message.
         text: String,
-        /// Whether the turn that runs is interrupted for it, and continued in the same session.
+        /// Whether to interrupt the current turn for it, and continue in the same session.
         #[serde(default)]
         now: bool,
     },
@@ -35,45 +35,45 @@ pub enum Request {
     Review(Verdict),
     /// Stop the run.
     Stop {
-        /// When.
+        /// When the stop takes effect.
         #[serde(default)]
         after: When,
     },
-    /// Stop the run now; what runs has a second to end, also where a stop is under way.
+    /// Stop the run now, with one second for everything, even if a stop is already under way.
     Abort,
-    /// Change a rule; one of a phase is changed for the present phase.
+    /// Change a rule. A phase rule changes for the current phase.
     Set(RuleChange),
-    /// Begin now what is slept or waited for, a rate limit included.
+    /// End the current sleep or wait now, also for a rate limit.
     Skip,
-    /// Do something again, in a fresh session.
+    /// Redo something, in a fresh session.
     Again {
-        /// What.
+        /// The scope of the redo.
         what: Again,
     },
-    /// Give the next attempt a fresh session.
+    /// Use a fresh session for the next attempt.
     Fresh,
-    /// Answer a question of the agent.
+    /// Answer a permission request of the agent.
     Answer {
-        /// The question's id.
+        /// The id of the permission request.
         ask: String,
-        /// Whether the agent may.
+        /// Whether the agent may use the tool.
         allow: bool,
-        /// What an agent that may not is told.
+        /// The text for the agent if it may not.
         #[serde(default)]
         message: String,
     },
-    /// Replace a prompt that comes from no file.
+    /// Replace a prompt that doesn't come from a file.
     Prompt {
-        /// The index of the phase whose prompt it is.
+        /// The index of the phase of the prompt.
         #[serde(default)]
         phase: u32,
-        /// The text.
+        /// The new prompt.
         text: String,
     },
 }
 
 impl Request {
-    /// Returns the stop that it asks for, if it asks for one.
+    /// Returns the stop that this request asks for, if any.
     #[must_use]
     pub fn stop(&self) -> Option<StopRequest> {
         match self {
@@ -83,21 +83,21 @@ impl Request {
         }
     }
 
-    /// Says why it changed nothing; `None` for what need not change anything to be obeyed.
+    /// Returns why the request changed nothing; `None` if it is also valid without a change.
     pub(crate) fn why_in_vain(&self) -> Option<&'static str> {
         Some(match self {
             Self::Steer { .. } => {
-                "too much was said that the agent has not seen; this was not taken"
+                "too many messages wait for the agent; this message was not accepted"
             }
             Self::Interrupt => "there is no turn to interrupt",
-            Self::Pause { .. } => "it pauses or stops already",
-            Self::Continue => "it is not paused",
-            Self::Skip => "it does not sleep",
+            Self::Pause { .. } => "the run already pauses or stops",
+            Self::Continue => "the run is not paused",
+            Self::Skip => "the run does not sleep or wait",
             Self::Review(Verdict::Revise(_)) => {
-                "nothing is asked, or too much was said that the agent has not seen; this was not taken"
+                "no review is open, or too many messages wait for the agent; this message was not accepted"
             }
-            Self::Review(_) => "nothing is asked",
-            Self::Again { .. } => "not now: something is being ended; try again",
+            Self::Review(_) => "no review is open",
+            Self::Again { .. } => "not possible while something is being ended; try again",
             Self::Stop { .. }
             | Self::Abort
             | Self::Set(_)
@@ -114,15 +114,15 @@ impl Request {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PauseAfter {
-    /// The iteration is complete.
+    /// When the iteration is complete.
     #[default]
     Iteration,
-    /// None of the agent's tools runs any more, or the iteration is complete: whatever comes first. The session waits then, as after an interrupt.
+    /// When no tool of the agent runs, or when the iteration is complete, whichever comes first. The session then stays open, as after an interrupt.
     Tool,
 }
 
 impl StopRequest {
-    /// Returns the stop that a person asks for.
+    /// Returns the stop that a person requests.
     #[must_use]
     pub fn by_person(when: When) -> Self {
         let by = StopCause::Person;

@@ -1,10 +1,10 @@
-//! Which runs may be resumed, by whom, and from which iteration: for the machine that resumes them, and for programs that say why they refuse.
+//! Which runs can be resumed, by whom, and from which iteration: for the machine that resumes them, and for programs that explain a refusal.
 
 use std::fmt;
 
 use crate::{Budget, Head, Request, RuleChange, Rules, Step, StopCause, StopReason};
 
-/// Why a run is not resumed as requested.
+/// Why a run can't be resumed as requested.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResumeRefusal {
@@ -12,9 +12,9 @@ pub enum ResumeRefusal {
     Over(StopReason),
     /// The run is between two phases, so no iteration of the next phase can be discarded.
     BetweenPhases,
-    /// The run has not come to the iteration that it is to start at.
+    /// The run has not reached the requested iteration.
     Ahead {
-        /// The last iteration that it can start at.
+        /// The last iteration that the run can start at.
         last: u32,
     },
 }
@@ -24,7 +24,7 @@ impl fmt::Display for ResumeRefusal {
         match self {
             Self::Over(reason) => write!(f, "the run has ended: {reason}"),
             Self::BetweenPhases => f.write_str("the run is between two phases"),
-            Self::Ahead { last } => write!(f, "the run is only at iteration {last}"),
+            Self::Ahead { last } => write!(f, "the run has only reached iteration {last}"),
         }
     }
 }
@@ -32,14 +32,15 @@ impl fmt::Display for ResumeRefusal {
 impl std::error::Error for ResumeRefusal {}
 
 impl Head {
-    /// Decides whether the run may be resumed: at the iteration `from`, if there is one, and by these `rules`, if they replace the saved ones.
+    /// Checks whether the run can be resumed: at the iteration `from`, if given, and with these `rules`, if they replace the saved ones.
     ///
-    /// A run that ended for good needs a `from`, another number of iterations, or another number of phases. `reached` is the last iteration that was ever
-    /// begun, where the saved state is older than that.
+    /// A run that ended for good needs a `from`, another number of iterations, or another number of phases. `reached` is the last iteration that ever
+    /// began, if the saved state is older than that.
     ///
     /// # Errors
     ///
-    /// With the reason. A [`Machine`](crate::Machine) that gets such a resume all the same ends again if the run has ended for good, and else ignores `from`.
+    /// Returns the reason. A [`Machine`](crate::Machine) that gets such a resume anyway ends again if the run has ended for good, and otherwise
+    /// ignores `from`.
     pub fn may_resume(
         &self,
         from: Option<u32>,
@@ -62,7 +63,7 @@ impl Head {
         }
     }
 
-    /// Returns whether these rules have another number of iterations for the present phase, or another number of phases.
+    /// Returns whether these rules have another number of iterations for the current phase, or another number of phases.
     fn is_given_more_by(&self, rules: &Rules) -> bool {
         let most = |rules: &Rules| {
             let phase = rules.phases.get(self.phase as usize);
@@ -73,9 +74,9 @@ impl Head {
 
     /// Returns whether a scheduler may resume the run without a person, with these changes of its rules.
     ///
-    /// Time ends a rate limit and frees a session that another process has, and a failure may have been fixed since. A limit needs a change that raises it.
-    /// Work that is done, and a run that is stuck, need a person; so does a run that [a person stopped](Self::was_stopped_by_a_person), about which the
-    /// caller asks.
+    /// A rate limit ends with time, another process may have released the session, and a failure may have been fixed. A limit needs a change that
+    /// raises it. A run that is done or stuck needs a person, and so does a run that [a person stopped](Self::was_stopped_by_a_person), which the
+    /// caller checks.
     #[must_use]
     pub fn continues_unattended(&self, changes: &[RuleChange]) -> bool {
         let Some(end) = &self.end else {
@@ -116,13 +117,13 @@ impl Head {
         by == Some(StopCause::Person)
     }
 
-    /// Returns whether the run has work left that it was stopped or cut in.
+    /// Returns whether the run has not ended, or was only stopped, so that work is left.
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
         self.end.as_ref().is_none_or(|end| end.reason.is_stopped())
     }
 
-    /// Returns the request by which a person has a live run go on that waits: for a person, now or after this iteration, or for the service of its agent.
+    /// Returns the request that continues a live run that waits: for a person, now or after this iteration, or for the service of its agent.
     #[must_use]
     pub fn woken_by(&self) -> Option<Request> {
         match self.step {

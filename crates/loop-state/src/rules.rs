@@ -1,4 +1,4 @@
-//! What bounds a run, when that makes no run, and which of it can change while one goes on.
+//! The limits of a run, their validation, and the changes that a live run accepts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,43 +9,43 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::MAX_PHASES;
 use crate::counts::dollars;
 
-/// What bounds a run. All of it is saved with the run; a resume may replace it, and [`RuleChange`] changes it while the run goes on.
+/// The limits of a run. They are saved with the run; a resume can replace them, and [`RuleChange`] changes them while the run is live.
 ///
-/// By default there is no phase yet; three failures in a row are allowed, ten seconds lie between iterations, a rate limit is waited for up to six
-/// hours, and nothing else is bounded.
+/// The default has no phase, allows three failures in a row, sleeps ten seconds between iterations, waits up to six hours for rate limits, and sets
+/// no other limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules {
-    /// The pipeline; from one to [`MAX_PHASES`] phases.
+    /// The pipeline, from one to [`MAX_PHASES`] phases.
     pub phases: Vec<PhaseRules>,
-    /// Where the run waits for a person's word.
+    /// Where the run waits for a person.
     pub autonomy: Autonomy,
     /// The limits of the whole run.
     pub limits: RunLimits,
 }
 
-/// Limits of a whole run; `None` means none.
+/// The limits of a whole run; `None` means no limit.
 ///
-/// Those of a run that is told nothing: three failures in a row, ten seconds between iterations, and six hours of waiting for rate limits. In the
-/// serialised form times are milliseconds, rounded up, and their keys end with `_ms`.
+/// The default allows three failures in a row, sleeps ten seconds between iterations, and waits up to six hours for rate limits. In the serialised
+/// form, times are milliseconds, rounded up, and their keys end with `_ms`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunLimits {
-    /// How long the run may be active, all its processes together. Time in which it was stopped doesn't count.
+    /// How long the run may be active, in all its processes together. Time while the run was stopped doesn't count.
     #[serde(rename = "max_duration_ms", with = "limit")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub max_duration: Option<Duration>,
-    /// How many failures of one kind in a row end the run; 0 for no limit.
+    /// How many failures of one kind in a row end the run; 0 means no limit.
     pub max_failures: u32,
     /// The pause between two iterations of a phase.
     #[serde(rename = "sleep_ms", with = "millis")]
     #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub sleep: Duration,
-    /// What the run may cost, in millionths of a US dollar. What is used up ends the turn that used it.
+    /// The maximum cost of the run, in millionths of a US dollar. At this limit the current turn ends.
     pub max_cost_microusd: Option<u64>,
-    /// How many tokens the run may use, those that the model reads and those that it writes together.
+    /// The maximum number of tokens of the run, input and output together.
     pub max_tokens: Option<u64>,
-    /// How long the run may wait for rate limits, all waits in a row together; 0 to end it instead of waiting.
+    /// How long the run may wait for rate limits, all waits in a row together; 0 ends the run instead of waiting.
     #[serde(rename = "wait_on_limit_ms", with = "millis")]
     #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub wait_on_limit: Duration,
@@ -64,65 +64,65 @@ impl Default for RunLimits {
     }
 }
 
-/// How long a run waits for rate limits unless it is told otherwise.
+/// The default of [`RunLimits::wait_on_limit`].
 pub(crate) const WAIT_ON_LIMIT: Duration = Duration::from_secs(6 * 3600);
 
-/// What bounds one phase. By default it has no end of its own and can't run.
+/// The rules of one phase. The default has no stop condition and can't run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseRules {
-    /// Its name, for people and for paths.
+    /// The name of the phase, for people and for paths.
     pub name: String,
-    /// How many commands must pass before an iteration counts.
+    /// The number of required checks, which must pass before an iteration counts.
     pub gates: u32,
-    /// Whether a check decides that the phase is done.
+    /// Whether a check decides that the phase is finished.
     pub until: bool,
-    /// Whether the agent can promise that the phase is done. With a check, that is asked only then.
+    /// Whether a completion promise can end the phase. If there is a check too, it runs only after a promise.
     pub promise: bool,
-    /// Which of the agent's sessions an iteration gets.
+    /// Which session of the agent an iteration gets.
     pub session: SessionPolicy,
-    /// Its limits.
+    /// The limits of the phase.
     pub limits: Limits,
-    /// Whether its agent says what it costs; without that a limit on cost can't be kept.
+    /// Whether the agent reports its cost. Without that, a cost limit is impossible.
     pub reports_cost: bool,
-    /// Whether its agent says how many tokens it uses.
+    /// Whether the agent reports its tokens.
     pub reports_tokens: bool,
 }
 
-/// Which of the agent's sessions an iteration gets. The first iteration of a phase gets one of its own in any case.
+/// Which session of the agent an iteration gets. The first iteration of a phase always gets a fresh one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum SessionPolicy {
-    /// One of its own: what is not in the prompt or on the disk is forgotten.
+    /// A fresh session: the agent knows only the prompt and the files.
     #[default]
     Fresh,
-    /// That of the iteration before it. A cut attempt is gone on with, and its prompt is not sent again.
+    /// The session of the previous iteration. After an unfinished attempt the session continues, and the prompt is not sent again.
     Continue,
 }
 
-/// Limits of a phase; `None` means none. In the serialised form times are milliseconds, rounded up, and their keys end with `_ms`.
+/// The limits of a phase; `None` means no limit. In the serialised form, times are milliseconds, rounded up, and their keys end with `_ms`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
-    /// The last iteration's number. Without a check it is the plan, with one it is a limit.
+    /// The number of the last iteration. Without a check it is the plan, with a check it is a limit.
     pub max_iterations: Option<u32>,
     /// How long one turn may take.
     #[serde(rename = "iteration_timeout_ms", with = "limit")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub iteration_timeout: Option<Duration>,
-    /// How long the agent may give no sign of life within a turn.
+    /// How long the agent may be idle within a turn.
     #[serde(rename = "idle_timeout_ms", with = "limit")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub idle_timeout: Option<Duration>,
-    /// How long a gate or the check may take, which the program around the machine enforces.
+    /// How long a required check or the check may run; the program around the machine enforces it.
     #[serde(rename = "check_timeout_ms", with = "millis")]
     #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub check_timeout: Duration,
 }
 
 impl Limits {
-    /// How long a gate or the check may take, by default.
+    /// The default time limit of a required check or the check.
     pub const CHECK_TIMEOUT: Duration = Duration::from_secs(900);
 }
 
@@ -137,17 +137,17 @@ impl Default for Limits {
     }
 }
 
-/// Where a run waits for a person's word. Where nobody can be asked it never waits, see [`Happening::Attended`](crate::Happening::Attended).
+/// Where a run waits for a person. It never waits if no person can be asked, see [`Happening::Attended`](crate::Happening::Attended).
 ///
-/// As text, which is also how it is serialised, it is `checkpoint`, `batch:N` or `full`.
+/// The text form, which is also the serialised form, is `checkpoint`, `batch:N` or `full`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 #[non_exhaustive]
 pub enum Autonomy {
-    /// Between two phases. The end of the last phase is the end of the run, which asks nobody.
+    /// Between two phases. The end of the last phase is the end of the run and needs no review.
     Checkpoint,
-    /// After each so many complete iterations, whatever phase they belong to.
+    /// After each batch of this many complete iterations, in any phase.
     Batch(u32),
     /// Nowhere.
     #[default]
@@ -195,53 +195,55 @@ impl From<Autonomy> for String {
     }
 }
 
-/// Why rules make no run. Beside the opaque [`HeadError`](crate::HeadError) it is open, since rules are a person's settings, and who reads
-/// those may say which one is wrong in their own words.
+/// Why a set of rules is invalid. Unlike [`HeadError`](crate::HeadError) it has public variants: rules are a person's settings, and a program that
+/// reads them can report the wrong one in its own terms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RulesError {
     /// There is no phase.
-    #[error("a run needs at least one phase")]
+    #[error("the run needs at least one phase")]
     NoPhase,
     /// There are more phases than a head can hold.
-    #[error("{0} phases are too many: at most {MAX_PHASES} are possible")]
+    #[error("{0} phases are too many; the maximum is {MAX_PHASES}")]
     TooManyPhases(usize),
-    /// A phase would never end.
-    #[error("phase `{0}` has no end: give it a check, a promise or a number of iterations")]
-    Endless(String),
-    /// A limit of zero iterations.
-    #[error("phase `{0}` may run 0 iterations: at least 1 is needed")]
-    ZeroIterations(String),
-    /// A limit of no time at all.
-    #[error("{0} of 0 leaves no time for anything: raise it, or leave it out")]
-    ZeroTime(&'static str),
-    /// A person is to be asked after each zero iterations.
-    #[error("a batch of 0 iterations never begins: at least 1 is needed")]
-    ZeroBatch,
-    /// Text that names no autonomy.
-    #[error("`{0}` is no autonomy: say checkpoint, batch:N or full")]
-    UnknownAutonomy(String),
-    /// A budget of nothing.
-    #[error("a budget of 0 allows nothing: raise it, or leave it out")]
-    ZeroBudget,
-    /// Cost is limited and the agent of the phase does not say what it costs.
+    /// A phase has no stop condition.
     #[error(
-        "the agent of phase `{0}` does not report its cost, so that no limit on it can be kept: leave the limit out or use another agent"
+        "phase `{0}` needs a stop condition: a check, a completion promise or a number of iterations"
+    )]
+    Endless(String),
+    /// The limit is zero iterations.
+    #[error("phase `{0}` allows 0 iterations; allow at least 1")]
+    ZeroIterations(String),
+    /// A time limit is zero.
+    #[error("{0} of 0 allows nothing; raise it or leave it out")]
+    ZeroTime(&'static str),
+    /// The size of a batch is zero.
+    #[error("a batch of 0 iterations is not possible; use at least 1")]
+    ZeroBatch,
+    /// The text is not a value of [`Autonomy`].
+    #[error("invalid autonomy `{0}`; use checkpoint, batch:N or full")]
+    UnknownAutonomy(String),
+    /// A budget is zero.
+    #[error("a budget of 0 allows nothing; raise it or leave it out")]
+    ZeroBudget,
+    /// There is a cost limit, but the agent of the phase doesn't report its cost.
+    #[error(
+        "the agent of phase `{0}` doesn't report its cost, so a cost limit can't be enforced; leave the limit out or use another agent"
     )]
     CostUnknown(String),
-    /// Tokens are limited and the agent of the phase does not count them.
+    /// There is a token limit, but the agent of the phase doesn't report its tokens.
     #[error(
-        "the agent of phase `{0}` does not report its tokens, so that no limit on them can be kept: leave the limit out or use another agent"
+        "the agent of phase `{0}` doesn't report its tokens, so a token limit can't be enforced; leave the limit out or use another agent"
     )]
     TokensUnknown(String),
 }
 
 impl Rules {
-    /// Checks that a run by these rules can begin and can end, and that its budgets can be kept.
+    /// Checks that a run with these rules can start and end, and that its budgets can be enforced.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong.
+    /// Returns the first problem.
     pub fn validate(&self) -> Result<(), RulesError> {
         if self.phases.is_empty() {
             return Err(RulesError::NoPhase);
@@ -285,11 +287,11 @@ impl Rules {
         Ok(())
     }
 
-    /// Returns these rules with one of them changed; what belongs to a phase is changed for the one with index `phase`.
+    /// Returns these rules with one change. A change of a phase rule applies to the phase with index `phase`.
     ///
     /// # Errors
     ///
-    /// When they would make no run any more.
+    /// Returns an error if the changed rules are invalid.
     pub fn with(&self, phase: u32, change: &RuleChange) -> Result<Self, RulesError> {
         let mut rules = self.clone();
         let phase = rules.phases.get_mut(phase as usize);
@@ -312,11 +314,11 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Returns whether a change of the phase with index `phase`, or of the run, allows more of what a person was promised when the run began:
-    /// iterations, time, money, tokens, failures in a row and waiting.
+    /// Returns whether a change raises a limit of the run, or of the phase with index `phase`: iterations, time, cost, tokens, failures in a row, or
+    /// waiting.
     ///
-    /// It is for what comes from a place that an agent can write, which must not raise what bounds it. How long a turn, a check or a pause takes
-    /// is no such bound: whatever it is, those end the run where they did.
+    /// A change from a file that the agent can write must not raise a limit of the run. The time limits of a turn or a check, and the sleep, are no
+    /// such limits: with any value, the run ends at the same limits.
     #[must_use]
     pub fn are_raised_by(&self, phase: u32, change: &RuleChange) -> bool {
         fn raises<T: Ord>(now: Option<T>, new: Option<T>) -> bool {
@@ -344,29 +346,29 @@ impl Rules {
     }
 }
 
-/// One rule, changed while the run goes on. What is used up by the new rule ends what uses it.
+/// A change of one rule of a live run. If the new limit is already reached, the work that reached it ends.
 ///
-/// In its serialised form times are milliseconds, and `null` is no limit.
+/// In the serialised form, times are milliseconds, and `null` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "key", content = "value", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RuleChange {
-    /// The last iteration's number in the present phase.
+    /// The number of the last iteration of the current phase.
     MaxIterations(Option<u32>),
-    /// How long one turn of the present phase may take.
+    /// How long one turn of the current phase may take.
     IterationTimeout(
         #[serde(with = "limit")]
         #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
         Option<Duration>,
     ),
-    /// How long the agent of the present phase may give no sign of life.
+    /// How long the agent of the current phase may be idle.
     IdleTimeout(
         #[serde(with = "limit")]
         #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
         Option<Duration>,
     ),
-    /// How long a gate or the check of the present phase may take.
+    /// How long a required check or the check of the current phase may run.
     CheckTimeout(
         #[serde(with = "millis")]
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]
@@ -378,19 +380,19 @@ pub enum RuleChange {
         #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
         Option<Duration>,
     ),
-    /// How many failures of one kind in a row end the run; 0 for no limit.
+    /// How many failures of one kind in a row end the run; 0 means no limit.
     MaxFailures(u32),
-    /// The pause between two iterations, from the next one on.
+    /// The pause between two iterations, from the next pause on.
     Sleep(
         #[serde(with = "millis")]
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         Duration,
     ),
-    /// Where the run waits for a person's word, from the next such place on.
+    /// Where the run waits for a person, from the next such place on.
     Autonomy(Autonomy),
-    /// What the run may cost, in millionths of a US dollar.
+    /// The maximum cost of the run, in millionths of a US dollar.
     MaxCost(Option<u64>),
-    /// How many tokens the run may use.
+    /// The maximum number of tokens of the run.
     MaxTokens(Option<u64>),
     /// How long the run may wait for rate limits.
     WaitOnLimit(
@@ -401,7 +403,7 @@ pub enum RuleChange {
 }
 
 impl RuleChange {
-    /// Returns the time that it sets, if it sets one.
+    /// Returns the time that the change sets; `None` if it sets no time.
     #[must_use]
     pub fn time(&self) -> Option<Duration> {
         match *self {
@@ -413,7 +415,7 @@ impl RuleChange {
         }
     }
 
-    /// Returns whether it is a rule of a phase, rather than of the run.
+    /// Returns whether the change belongs to a phase, not to the run.
     #[must_use]
     pub fn is_of_phase(&self) -> bool {
         matches!(
@@ -434,10 +436,10 @@ impl fmt::Display for RuleChange {
         };
         let (rule, value) = match *self {
             Self::MaxIterations(max) => ("iterations", max.map(|max| max.to_string())),
-            Self::IterationTimeout(max) => ("time of a turn", max.map(time)),
-            Self::IdleTimeout(max) => ("time without a sign of life", max.map(time)),
-            Self::CheckTimeout(max) => ("time of a gate or the check", Some(time(max))),
-            Self::MaxDuration(max) => ("time of the run", max.map(time)),
+            Self::IterationTimeout(max) => ("iteration timeout", max.map(time)),
+            Self::IdleTimeout(max) => ("idle timeout", max.map(time)),
+            Self::CheckTimeout(max) => ("check timeout", Some(time(max))),
+            Self::MaxDuration(max) => ("time limit", max.map(time)),
             Self::MaxFailures(0) => ("failures in a row", None),
             Self::MaxFailures(max) => ("failures in a row", Some(max.to_string())),
             Self::Sleep(pause) => ("pause between iterations", Some(time(pause))),
@@ -450,7 +452,7 @@ impl fmt::Display for RuleChange {
     }
 }
 
-/// A time in whole milliseconds, rounded up, so that no time becomes none.
+/// A time as whole milliseconds, rounded up so that a short time doesn't become zero.
 mod millis {
     use super::{Deserialize, Deserializer, Duration, Serializer};
 
@@ -467,7 +469,7 @@ mod millis {
     }
 }
 
-/// The same, or none.
+/// An optional time as whole milliseconds.
 mod limit {
     use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, millis};
 

@@ -1,8 +1,8 @@
-//! What a saved head has to satisfy before the machine takes it: a version that this program knows, and values that a machine can have written.
+//! The validation of a saved head: a version that this program knows, and values that a machine can have written.
 //!
-//! The domain types are the saved form. A committed JSON schema of them turns red when a key or a variant changes, and a file of samples when their
-//! bytes do. An unknown key of a map is skipped, so an older program reads what a newer one of the same version wrote. A change that an older
-//! program would misread needs a new [`Version`].
+//! The domain types are the saved form. Tests compare a committed JSON schema with the keys and variants, and a file of samples with the bytes. An
+//! unknown key of a map is skipped, so an older program reads a file that a newer one of the same version wrote. A change that an older program would
+//! misread needs a new [`Version`].
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -12,7 +12,7 @@ use crate::{
     Failure, Head, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, RulesError, Step,
 };
 
-/// The version of a saved [`Head`]. It is the first key of the map, so a reader meets it before anything that it may not understand.
+/// The version of a saved [`Head`]. It is the first key of the map, so a reader sees it before anything that it may not know.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ use crate::{
 pub struct Version(());
 
 impl Version {
-    /// The one version that is written and read.
+    /// The only version that this program writes and reads.
     pub const NUMBER: u32 = 1;
 }
 
@@ -58,7 +58,7 @@ impl From<Version> for u32 {
     }
 }
 
-/// Why a saved head can't be taken up.
+/// Why a saved head is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct HeadError(#[from] Kind);
@@ -66,28 +66,26 @@ pub struct HeadError(#[from] Kind);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Kind {
     #[error(
-        "the state is of version {0}, and this program knows versions up to {known}: use a newer program",
+        "the state has version {0}, but this program supports versions up to {known}; use a newer program",
         known = Version::NUMBER
     )]
     Newer(u32),
-    #[error("the state is of version 0, which no program writes; take an earlier one")]
+    #[error("the state has version 0, which is invalid; use an earlier one")]
     NoVersion,
-    #[error("the state's rules make no run: {0}")]
+    #[error("the rules in the state are invalid: {0}")]
     Rules(#[from] RulesError),
-    #[error(
-        "the state is in a phase with index {0}, which its rules don't have; take an earlier one"
-    )]
+    #[error("the state is in phase {0}, which its rules don't have; use an earlier one")]
     Phase(u32),
-    #[error("the state is in iteration 0, which no run has; take an earlier one")]
+    #[error("the state is in iteration 0, which is invalid; use an earlier one")]
     Iteration,
-    #[error("the state counts further than any run can; take an earlier one")]
+    #[error("a number in the state is too large; use an earlier one")]
     Count,
-    #[error("the state holds more text than any run keeps; take an earlier one")]
+    #[error("a text or list in the state is too long; use an earlier one")]
     Text,
 }
 
 impl HeadError {
-    /// Returns whether a newer program has written the state.
+    /// Returns whether a newer program wrote the state.
     #[must_use]
     pub fn is_newer(&self) -> bool {
         matches!(self.0, Kind::Newer(_))
@@ -96,15 +94,15 @@ impl HeadError {
 
 impl Serialize for Head {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // The derived function, not this one.
+        // This calls the derived function, not this one.
         Self::serialize(self, serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Head {
-    /// Returns only a head on which the machine can be relied on not to panic, whoever wrote it.
+    /// Returns only a valid head: with any input, the machine must not panic on it.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The derived function, not this one.
+        // This calls the derived function, not this one.
         let head = Self::deserialize(deserializer)?;
         match head.check() {
             Ok(()) => Ok(head),
@@ -137,7 +135,7 @@ impl Head {
         }
     }
 
-    /// Returns the numbers to which the machine adds.
+    /// Returns the numbers that the machine increments.
     fn numbers(&self) -> [u32; 21] {
         let command = match self.step {
             Step::Gate { index } | Step::Recheck { gate: index } => index,
@@ -169,7 +167,7 @@ impl Head {
         ]
     }
 
-    /// Returns whether texts and lists are as short as the machine keeps them.
+    /// Returns whether all texts and lists are within the limits of the machine.
     fn is_bounded(&self) -> bool {
         let steers: usize = self.steers.iter().map(|steer| steer.text.len()).sum();
         let finished = &self.finished;

@@ -1,33 +1,33 @@
-//! A steer and how far it has come, which is kept so that no crash loses what a person said.
+//! A steer and its progress. Both are saved, so that a crash loses no message of a person.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 
-/// A person's message into the running loop.
+/// A message of a person to the agent of a live run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Steer {
-    /// Its number in the run, from 1.
+    /// The number of the steer in the run, from 1.
     pub id: u32,
-    /// When it was said.
+    /// When the person sent it.
     pub at: Timestamp,
-    /// What it says.
+    /// The message.
     pub text: String,
-    /// How far it has come.
+    /// The progress of the steer.
     pub state: SteerState,
 }
 
-/// How far a steer has come. It is kept until a turn that saw it is over, so that a crash loses none.
+/// The progress of a steer. A steer is stored until a turn that read it is over, so that a crash loses none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SteerState {
-    /// It is on disk.
+    /// The steer is on disk.
     #[default]
     Recorded,
-    /// The agent was given it and has not said that it looked.
+    /// The agent received it and has not confirmed that it read it.
     Delivered,
-    /// The agent has it before its eyes.
+    /// The agent has read it.
     Seen,
 }

@@ -1,4 +1,4 @@
-//! Where in its iteration a run can stand, and what each of these places has to remember.
+//! The step of its iteration that a run is in, with the data of each step.
 
 use std::fmt;
 
@@ -6,71 +6,71 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Evidence, Occasion, StopReason, Timestamp};
 
-/// Where in its iteration a run stands.
+/// The step of its iteration that a run is in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Step {
-    /// The present iteration's next attempt is still to begin.
+    /// The next attempt of the current iteration has not begun.
     Ready,
     /// The agent works.
     Turn {
-        /// Since when.
+        /// When the turn began.
         since: Timestamp,
     },
-    /// A person interrupted the turn; its session is open and waits for a word.
+    /// A person interrupted the turn; its session is open and waits for a message.
     Interrupted {
-        /// Since when.
+        /// When the turn was interrupted.
         since: Timestamp,
     },
-    /// A gate runs.
+    /// A required check runs.
     Gate {
-        /// Its index.
+        /// The index of the required check.
         index: u32,
     },
     /// The check runs.
     Check,
-    /// Gates and check run before a cut iteration is done again: its work may have been finished.
+    /// The required checks and the check run before an unfinished iteration is redone: its work may be complete.
     Recheck {
-        /// The gate that runs, or the number of gates when it is the check.
+        /// The index of the required check that runs, or the number of required checks if the check runs.
         gate: u32,
     },
-    /// What the attempt left running is being ended.
+    /// The leftovers of the attempt are being ended.
     Settling {
-        /// What comes after that.
+        /// The next action after that.
         then: Then,
     },
-    /// The iteration, or the phase, is complete and the next one is waited for.
+    /// The iteration or the phase is complete, and the run sleeps before the next one.
     Sleeping {
-        /// When it begins.
+        /// When the next one begins.
         until: Timestamp,
     },
-    /// The attempt was cut by something that time mends; the next one of the same iteration is waited for.
+    /// The attempt is unfinished because of a rate limit or a transient failure; the next attempt of the same iteration begins later.
     Waiting {
-        /// Since when.
+        /// When the wait began.
         since: Timestamp,
-        /// When it begins.
+        /// When the next attempt begins.
         until: Timestamp,
-        /// What for.
+        /// The cause of the wait.
         why: Wait,
     },
-    /// The iteration is complete and a person wants the next one to wait.
+    /// The iteration is complete, and a person paused the run.
     Paused {
-        /// Since when.
+        /// When the pause began.
         since: Timestamp,
     },
-    /// The iteration, or the phase, is complete and the run's rules ask for a person's word.
+    /// The iteration or the phase is complete, and the rules require a review.
     Review {
-        /// Since when.
+        /// When the review began.
         since: Timestamp,
-        /// What is over.
+        /// The subject of the review.
         of: Occasion,
     },
 }
 
 impl Step {
-    /// Returns whether nothing runs that would have to be ended first.
+    /// Returns whether no turn and no command runs that a stop must end first.
     pub(crate) fn is_rest(&self) -> bool {
         matches!(
             self,
@@ -82,19 +82,19 @@ impl Step {
     }
 }
 
-/// What a run waits for, that comes by itself.
+/// Why a run waits without a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Wait {
-    /// The end of a rate limit.
+    /// A rate limit.
     Limit,
-    /// Another try, after a failure that may not come again.
+    /// The pause before the next try after a transient failure.
     Retry,
 }
 
-/// What a person wants done again.
+/// The scope of a redo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -105,52 +105,52 @@ pub enum Again {
     Phase,
 }
 
-/// What follows when the tree of an attempt is gone.
+/// The next action after the process tree of an attempt has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
-    /// The iteration is complete.
+    /// The iteration is complete: continue with the next one.
     Next,
-    /// The iteration is complete and this shows that the phase is done.
+    /// The iteration is complete, and this evidence shows that the phase is finished.
     Done(Evidence),
-    /// What a person wants done again.
+    /// Redo what a person asked to redo.
     Again(Again),
-    /// The run ends, with the iteration's turn made but not judged.
+    /// End the run. The turn is over, but its checks have not run.
     End(StopReason),
 }
 
-/// An attempt that did not come to its end.
+/// An attempt that ended before its iteration was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cut {
-    /// Its number.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// What cut it.
+    /// Why the attempt is unfinished.
     pub cause: CutCause,
 }
 
-/// What cuts an attempt.
+/// Why an attempt is unfinished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CutCause {
-    /// The loop's process died: killed, crashed, machine gone.
+    /// The process of the loop died: it was killed, it crashed, or the machine went down.
     Crash,
-    /// The run was asked to stop.
+    /// A request or a signal stopped the run.
     Stop,
-    /// The run's time was used up.
+    /// The run reached its time limit.
     TimeLimit,
-    /// The run's budget was used up.
+    /// The run used up its budget.
     Budget,
-    /// A person wanted it done again.
+    /// A person requested a redo.
     Restart,
-    /// The agent can't work before a person has mended something.
+    /// The agent can't work until a person fixes something.
     Agent,
-    /// The agent may not work before a certain time.
+    /// The agent's service refuses requests until a certain time.
     RateLimit,
-    /// The agent failed in a way that may not come again.
+    /// The agent had a transient failure.
     Transient,
 }
 
@@ -159,8 +159,8 @@ impl fmt::Display for CutCause {
         f.write_str(match self {
             Self::Crash => "the loop's process died",
             Self::Stop => "the run was stopped",
-            Self::TimeLimit => "the run's time was used up",
-            Self::Budget => "the run's budget was used up",
+            Self::TimeLimit => "the run reached its time limit",
+            Self::Budget => "the run used up its budget",
             Self::Restart => "a person restarted it",
             Self::Agent => "the agent could not work",
             Self::RateLimit => "a rate limit was reached",

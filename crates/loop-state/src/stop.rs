@@ -1,4 +1,4 @@
-//! Why a run ends and who wanted that: reasons, evidence and stop requests, with the words for people.
+//! Why a run ends and who requested that: stop reasons, evidence and stop requests, with their texts.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,43 +13,44 @@ use crate::{Budget, Timestamp};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The work is done, and this is the proof.
+    /// The work is done, with this evidence.
     Done(Evidence),
-    /// All planned iterations were made; nothing else was asked for.
+    /// All planned iterations ran; the run has no other stop condition.
     Planned,
-    /// It can't go on.
+    /// The run can't continue, for this reason.
     Failed(String),
-    /// All planned iterations were made, and the last one, with this number, went wrong.
+    /// All planned iterations ran, and the last one, with this number, failed.
     LastFailed(u32, String),
-    /// The last allowed iteration was made, and gates and check have not passed.
+    /// The last allowed iteration ran, and the phase isn't finished.
     IterationLimit(u32),
-    /// The run was active for as long as it may be.
+    /// The run reached its maximum duration.
     TimeLimit(Duration),
-    /// A budget is used up. It can be resumed with a larger one.
+    /// A budget is used up. The run can be resumed with a larger one.
     Budget(Budget),
-    /// The agent may not work for longer than the run may wait for that. It can be resumed; with this in the future that may be in vain.
+    /// A rate limit lasts longer than the run may wait. The run can be resumed; while `until` is in the future, the agent may still refuse to work.
     RateLimit {
-        /// When the agent may work again, as far as it says.
+        /// When the agent can work again, as far as it reports that.
         until: Timestamp,
         /// How long the run may wait for rate limits.
         cap: Duration,
     },
-    /// Another process has what it needs to go on, such as the agent's session; the text names it. It can be resumed when that one is done.
+    /// Another process uses something that the run needs, such as the agent's session; the text names that process. The run can be resumed after that
+    /// process ends.
     Held(String),
-    /// The same kind of failure came this often in a row.
+    /// Failures of the same kind occurred this often in a row.
     Stuck(Streak, u32),
-    /// Somebody or something asked it to stop. It can be resumed.
+    /// A person or a signal stopped the run. It can be resumed.
     Stopped(StopCause),
 }
 
 impl StopReason {
-    /// Returns whether the run ended for good, so that resuming it would have nothing to do.
+    /// Returns whether the run ended for good, so that a resume has nothing to do.
     #[must_use]
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Done(_) | Self::Planned)
     }
 
-    /// Returns whether the run was merely stopped and waits to be resumed.
+    /// Returns whether the run was only stopped and can be resumed.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         matches!(self, Self::Stopped(_))
@@ -61,61 +62,64 @@ impl fmt::Display for StopReason {
         match self {
             Self::Done(Evidence::Check) => f.write_str("done: the check passed"),
             Self::Done(Evidence::Claim) => {
-                f.write_str("done, as the agent says: no check was there to prove it")
+                f.write_str("done: the agent promises it; no check confirmed it")
             }
-            Self::Planned => f.write_str("planned: all iterations were made"),
+            Self::Planned => f.write_str("finished: all planned iterations ran"),
             Self::Failed(what) => write!(f, "failed: {what}"),
             Self::LastFailed(last, what) => {
                 write!(f, "failed: iteration {last}, the last one planned: {what}")
             }
             Self::IterationLimit(limit) => {
-                write!(f, "iteration limit: {limit} made and not done")
+                write!(
+                    f,
+                    "iteration limit ({limit}) reached; the phase isn't finished"
+                )
             }
-            Self::TimeLimit(limit) => write!(f, "time limit: {limit:?} used up"),
+            Self::TimeLimit(limit) => write!(f, "time limit ({limit:?}) reached"),
             Self::Budget(budget) => write!(f, "budget: {budget}"),
             Self::RateLimit { cap, .. } if cap.is_zero() => {
-                f.write_str("rate limit: the agent may not work now, and the run does not wait")
+                f.write_str("rate limit reached, and the run doesn't wait for it")
             }
             Self::RateLimit { cap, .. } => {
                 write!(
                     f,
-                    "rate limit or outage: longer than the {cap:?} that the run may wait"
+                    "rate limit or outage: longer than the maximum wait of {cap:?}"
                 )
             }
-            Self::Held(what) => write!(f, "held: {what}"),
+            Self::Held(what) => write!(f, "in use: {what}"),
             Self::Stuck(streak, count) => write!(f, "stuck: {count} {streak} in a row"),
             Self::Stopped(cause) => write!(f, "stopped {cause}"),
         }
     }
 }
 
-/// The proof that work is done.
+/// Why work counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Evidence {
-    /// The loop ran the check itself and it passed.
+    /// The loop ran the check, and the check passed.
     Check,
-    /// The agent's word, and no more.
+    /// Only the agent's completion promise.
     Claim,
 }
 
-/// A kind of failure that is counted in a row.
+/// A kind of failure that the run counts in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Streak {
-    /// Turns that failed.
+    /// Failed turns.
     Failures,
-    /// Iterations whose gates failed.
+    /// Iterations with a failed required check.
     Gates,
-    /// Turns that were cut because the loop's process died.
+    /// Turns that are unfinished because the process of the loop died.
     Crashes,
-    /// Turns in which no tool ran and nothing changed.
+    /// Turns without progress: no tool ran and nothing changed.
     Idle,
-    /// Checks that could not be run, none that could having come before.
+    /// Checks that could not run, with none before them that could.
     Unrun,
 }
 
@@ -123,25 +127,25 @@ impl fmt::Display for Streak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Failures => "failed turns",
-            Self::Gates => "failed gates",
+            Self::Gates => "failed required checks",
             Self::Crashes => "crashes",
-            Self::Idle => "turns without any work",
+            Self::Idle => "turns without progress",
             Self::Unrun => "checks that could not be run",
         })
     }
 }
 
-/// Who asked for a stop.
+/// The origin of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopCause {
-    /// A person: a press, a command.
+    /// A person, by a press or a command.
     Person,
-    /// SIGTERM: a scheduler, an operator, a shutdown.
+    /// SIGTERM, from a scheduler, an operator or a shutdown.
     Terminated,
-    /// SIGHUP: the terminal went away.
+    /// SIGHUP: the terminal was closed.
     HungUp,
 }
 
@@ -160,7 +164,7 @@ impl fmt::Display for StopCause {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum When {
-    /// At once: what runs is ended.
+    /// Now: the current turn or command ends.
     #[default]
     Now,
     /// When the iteration is complete.
@@ -168,12 +172,12 @@ pub enum When {
     AfterIteration,
 }
 
-/// A wish to stop that is being carried out.
+/// A stop request that the run carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StopRequest {
-    /// Who asked.
+    /// The origin of the stop.
     pub by: StopCause,
-    /// When it takes effect.
+    /// When the stop takes effect.
     pub when: When,
 }

@@ -1,29 +1,29 @@
-//! How large a head can get: the bounds of the texts and lists in it, and which end of a text is kept.
+//! The limits of the texts and lists in a head, and functions that shorten a text.
 
-/// The most bytes of one text in the head: the tail of a failed check, a result, a reason.
+/// The maximum number of bytes of one text in the head: the tail of a failed check, a result, a reason.
 pub const MAX_TEXT: usize = 8 * 1024;
 
-/// The most bytes of all steers that wait, together.
+/// The maximum number of bytes of all waiting steers together.
 pub const MAX_STEER_BYTES: usize = 512 * 1024;
 
-/// The most steers that wait at once.
+/// The maximum number of waiting steers.
 pub const MAX_STEERS: usize = 100;
 
-/// The most phases of a run.
+/// The maximum number of phases of a run.
 pub const MAX_PHASES: usize = 32;
 
-/// The most iterations that went wrong of which a phase keeps the failure; the latest are kept.
+/// The maximum number of failed iterations that a phase records; the latest are kept.
 pub const MAX_ERRORS: usize = 8;
 
-/// The most bytes of one failure that a phase keeps.
+/// The maximum number of bytes of one recorded failure.
 const MAX_ERROR: usize = 1024;
 
-/// Keeps the last [`MAX_TEXT`] bytes: of a failed check the end tells most.
+/// Returns the last [`MAX_TEXT`] bytes: the end of a failed check's output is the most useful part.
 pub(crate) fn tail(text: String) -> String {
     end_of(text, MAX_TEXT)
 }
 
-/// Keeps as much of a failure as a finished phase remembers.
+/// Returns as much of a failure as a finished phase records.
 pub(crate) fn error(text: String) -> String {
     end_of(text, MAX_ERROR)
 }
@@ -34,7 +34,7 @@ fn end_of(mut text: String, most: usize) -> String {
     text
 }
 
-/// Returns the beginning of a text, so many bytes at most; no character is cut in two.
+/// Returns the beginning of a text, at most `most` bytes, without splitting a character.
 #[must_use]
 pub fn first_bytes(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());
@@ -44,7 +44,7 @@ pub fn first_bytes(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
-/// Returns the end of a text, so many bytes at most; no character is cut in two.
+/// Returns the end of a text, at most `most` bytes, without splitting a character.
 #[must_use]
 pub fn last_bytes(text: &str, most: usize) -> &str {
     let mut from = text.len().saturating_sub(most);

@@ -1,13 +1,13 @@
-//! Time as an argument: the machine has no clock, it compares what it is told.
+//! Time as an argument: the machine has no clock and compares the times of its inputs.
 
 use std::ops::Add;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A point in time: milliseconds since the Unix epoch, as the caller's clock has them.
+/// A point in time, in milliseconds since the Unix epoch, by the caller's clock.
 ///
-/// The machine only compares and adds; a clock that goes backwards delays deadlines and does no other harm.
+/// The machine only compares and adds times. A clock that goes backwards delays deadlines and has no other effect.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// Returns the time that passed since `earlier`, zero if that is later.
+    /// Returns the time between `earlier` and `self`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))

@@ -49,7 +49,7 @@ pub fn tokens(text: &str) -> Result<u64, String> {
 
 fn nothing(amount: u64) -> Result<u64, String> {
     match amount {
-        0 => Err("a budget of 0 allows nothing: raise it, or leave it out".into()),
+        0 => Err("a budget of 0 allows nothing; raise it or leave it out".into()),
         amount => Ok(amount),
     }
 }

@@ -308,7 +308,7 @@ fn silent(rlm: &Path, agent: &Path) -> String {
         .run("Write. [[stall 9 600]]", &limits)
         .run(RUN)
         .expect_code(1);
-    let says = "no sign of life for 4s";
+    let says = "no output for 4s";
     assert!(ended.stdout.contains(says), "{ended}");
     let logs = scene.rlm(&["logs"]).run(RUN).expect_code(0).stdout;
     assert!(logs.contains("tok8"), "{logs}");

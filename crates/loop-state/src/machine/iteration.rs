@@ -1,4 +1,4 @@
-//! From the end of a turn to the end of its iteration.
+//! The transitions from the end of a turn to the end of its iteration.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ impl Machine {
         );
         let is_first = self.head.counts.attempts == self.head.taken_attempts + 1;
         let failure = match outcome {
-            // As the first thing that a process does it is a mistake of the user's; later the agent may be about to be replaced.
+            // As the first outcome of a process this is a mistake in the settings. Later it may be temporary, for example while the agent is being
+            // updated.
             TurnOutcome::NotStarted(why) if is_first => {
                 return self.not_begun(StopReason::Failed(tail(why)), at);
             }
@@ -42,14 +43,14 @@ impl Machine {
             {
                 return self.transient(why, at);
             }
-            // It was halted, or is to be done again.
+            // A stop or a limit ended the turn, or a person requested a redo.
             TurnOutcome::RateLimited { .. } => return self.turn_halted(at),
             TurnOutcome::Interrupted if !halted => return self.turn_interrupted(at),
             TurnOutcome::Stopped | TurnOutcome::Interrupted if halted && !timed_out => {
                 return self.turn_halted(at);
             }
             TurnOutcome::Interrupted => Some("it was interrupted".into()),
-            TurnOutcome::SessionLost => Some("its session is not there any more".into()),
+            TurnOutcome::SessionLost => Some("its session does not exist any more".into()),
             TurnOutcome::Stopped => Some("it was stopped from outside".into()),
             TurnOutcome::Failed(why)
             | TurnOutcome::Transient(why)
@@ -69,7 +70,7 @@ impl Machine {
         head.failure = head.failure.take().or(failure);
         head.streaks.crashes = 0;
         head.waits = Default::default();
-        // Who failed without a word may have read nothing of what it was told: the next one is told again.
+        // An agent that failed before its first answer may not have read its prompt, so the next prompt repeats everything.
         let has_read = head.failure.is_none() || head.prompted;
         if head.failure.is_some() {
             head.recall_steers();
@@ -99,7 +100,7 @@ impl Machine {
             0
         };
         let in_a_row = head.streaks.idle;
-        // Gates, and the end of what the agent left running, can take long: a crash there must not cost the turn.
+        // Save first: the checks and the end of the leftovers can take long, and a crash there must not lose the turn.
         let mut effects = vec![Effect::Save];
         if in_a_row > 0 {
             effects.push(Effect::Announce(Notice::NothingDone { in_a_row }));
@@ -108,26 +109,26 @@ impl Machine {
         effects
     }
 
-    /// Ends the run before it did anything in this process.
+    /// Ends the run before this process did anything.
     fn not_begun(&mut self, reason: StopReason, at: Timestamp) -> Effects {
         self.head.step = Step::Ready;
         self.unsay();
         self.end(reason, at)
     }
 
-    /// Returns whether time may mend what ended the turn: nobody wants anything else.
+    /// Returns whether the machine may retry later: nothing else was requested.
     fn may_wait(&self, halted: bool) -> bool {
         !halted && self.again().is_none()
     }
 
-    /// Takes back that any agent was given what people said.
+    /// Marks all steers as not delivered.
     fn unsay(&mut self) {
         for steer in &mut self.head.steers {
             steer.state = SteerState::Recorded;
         }
     }
 
-    /// The turn ended because the run has to: its iteration will be done again.
+    /// Handles a turn that ended because of a stop, a limit or a redo.
     fn turn_halted(&mut self, at: Timestamp) -> Effects {
         if let Some(again) = self.again() {
             return self.turn_again(again, at);
@@ -138,19 +139,19 @@ impl Machine {
                 self.end(reason, at)
             }
             None => {
-                // What it was ended for was raised meanwhile.
+                // The budget that ended the turn was raised meanwhile.
                 self.cut(CutCause::Budget);
                 self.begin_attempt(at)
             }
         }
     }
 
-    /// Returns what is to be done again, unless the run has to stop first.
+    /// Returns the scope of the requested redo, unless the run has to stop first.
     fn again(&self) -> Option<Again> {
         self.head.again.filter(|_| !self.must_stop_now())
     }
 
-    /// Returns why the run has to end; `None` when the limit that was reached is another one now.
+    /// Returns why the run has to end; `None` if the limit that ended the turn was raised meanwhile.
     fn why_halted(&self, at: Timestamp) -> Option<(CutCause, StopReason)> {
         if let Some(StopRequest {
             by,
@@ -174,7 +175,7 @@ impl Machine {
         head.counts.cuts += 1;
         head.failure = None;
         head.step = Step::Ready;
-        // A session that is gone on with remembers what it saw.
+        // A session that continues has the steers that it read.
         let remembers = head.phase_rules().session == SessionPolicy::Continue
             && head.session.is_some()
             && head.prompted
@@ -186,7 +187,7 @@ impl Machine {
         }
     }
 
-    /// Puts a finished turn before its gates and its check.
+    /// Starts the required checks and the check of a finished turn.
     pub(super) fn judge(&mut self) -> Effects {
         if let Some(StopRequest {
             by,
@@ -227,7 +228,7 @@ impl Machine {
         effects
     }
 
-    /// Warns of a command that can't be run, once as long as that is so.
+    /// Returns a warning about a command that can't run, only for the first such failure in a row.
     fn warn_of_a_slip(&self, command: Command, result: &CheckResult) -> Option<Warning> {
         let CheckResult::NotRun(said) = result else {
             return None;
@@ -277,12 +278,12 @@ impl Machine {
         }
         if let (Command::Gate(index), None) = (source, &self.head.failure) {
             self.head.streaks.gates += 1;
-            self.head.failure = Some(format!("gate {} failed", index + 1));
+            self.head.failure = Some(format!("required check {} failed", index + 1));
         }
         self.settle(Then::Next)
     }
 
-    /// Records how the check ended, and whether it could be run at all. A check that was stopped from outside says neither.
+    /// Records how the check ended, and whether it could run. A check that something else stopped shows neither.
     fn checked(&mut self, result: &CheckResult) {
         let head = &mut self.head;
         let outcome = match result {
@@ -306,7 +307,7 @@ impl Machine {
     }
 
     fn command_passed(&mut self, source: Command, recheck: bool) -> Effects {
-        // What no agent has read yet is out of date now.
+        // The agent has not read the earlier output of this command, which is now out of date.
         let feedback = self.head.feedback.take();
         self.head.feedback = feedback.filter(|it| it.source != source);
         match source {
@@ -333,7 +334,7 @@ impl Machine {
             Then::End(reason) => return self.end(reason, at),
             Then::Again(again) => {
                 return match self.head.stopping {
-                    // The wish stays where it is; a resume finds it there.
+                    // The redo stays in the step, where a resume finds it.
                     Some(request) if self.must_stop_now() => {
                         self.end(StopReason::Stopped(request.by), at)
                     }
@@ -396,7 +397,7 @@ impl Machine {
         ]
     }
 
-    /// Returns how a phase ends whose plan was made: well, unless its last iteration went wrong.
+    /// Returns how a phase ends after its last planned iteration, which decides between success and failure.
     pub(super) fn plan_end(&self) -> StopReason {
         let last = self.head.last.as_ref();
         match last.and_then(|last| last.failure.clone().map(|why| (last.iteration, why))) {
@@ -407,7 +408,7 @@ impl Machine {
 
     pub(super) fn stuck(&self) -> Option<StopReason> {
         let (max, streaks) = (self.head.rules.limits.max_failures, self.head.streaks);
-        // One that ran before may run again when the agent has mended what it broke.
+        // A check that ran before may run again once the agent has fixed what it broke.
         let unrun = if self.head.checked { 0 } else { streaks.unrun };
         [
             (Streak::Failures, streaks.failures),
@@ -419,7 +420,7 @@ impl Machine {
         .map(|(streak, count)| StopReason::Stuck(streak, count))
     }
 
-    /// Work that leaves no trace is not going to end by itself; a limit that is reached at the same time says more.
+    /// Returns that the run is stuck after too many turns without progress. The caller asks for limits first, because they are more specific.
     pub(super) fn stuck_idle(&self) -> Option<StopReason> {
         let (max, idle) = (self.head.rules.limits.max_failures, self.head.streaks.idle);
         (max > 0 && idle >= max).then_some(StopReason::Stuck(Streak::Idle, idle))

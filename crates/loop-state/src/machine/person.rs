@@ -1,4 +1,4 @@
-//! What a person asks of a run while it goes on, and what its agent tells beside its turns.
+//! The requests of a person to a live run, and the reports of its agent between the ends of turns.
 
 use super::{Effects, Machine, once_saved};
 use crate::text::{MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, tail};
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Machine {
-    /// Does what a person asks, or says why not.
+    /// Applies a person's request, or reports why it changed nothing.
     pub(super) fn requested(&mut self, request: Request, at: Timestamp) -> Effects {
         let why = request.why_in_vain();
         let mut effects = match self.is_live() {
@@ -37,14 +37,14 @@ impl Machine {
                 self.steer_added(text, now && is_interruptible, step, at)
             }
             Request::Interrupt if !is_interruptible => vec![refuse(
-                "this agent can't be interrupted within its turn: stop it, or restart the iteration",
+                "this agent can't be interrupted during its turn; stop the run or redo the iteration",
             )],
             Request::Interrupt => self.interrupt_requested(&step),
             Request::Pause {
                 after: PauseAfter::Tool,
                 ..
             } if !is_interruptible => vec![refuse(
-                "this agent can't be interrupted within its turn: pause it when the iteration is complete",
+                "this agent can't be interrupted during its turn; pause the run after the iteration",
             )],
             Request::Pause { reason, after } => {
                 let pause = self.pause_requested(reason.is_some(), &step, at);
@@ -76,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// Says how many messages no agent has seen, unless the run merely waits to be resumed.
+    /// Returns a warning with the number of steers that no agent has read, unless the run was only stopped.
     pub(super) fn warn_of_unseen_steers(&self) -> Option<Warning> {
         let is_stopped = { self.head.stop_reason() }.is_some_and(|reason| reason.is_stopped());
         let count = self.head.unseen_steers().count();
@@ -103,7 +103,7 @@ impl Machine {
             {
                 self.head.prompted = true;
                 self.head.briefed.clear();
-                // Only a session that is gone on with must know it after a crash.
+                // Only a session that continues needs this after a crash.
                 match self.head.phase_rules().session {
                     SessionPolicy::Continue => vec![Effect::Save],
                     SessionPolicy::Fresh => Effects::new(),
@@ -136,7 +136,7 @@ impl Machine {
         }
     }
 
-    /// A session whose id is longer than any text may be is one that nobody knows: a part of an id is no id.
+    /// Records the session id. An id that is too long is not stored, since a part of an id is useless.
     fn session_known(&mut self, id: String) -> Effects {
         let id = Some(id).filter(|id| id.len() <= MAX_TEXT);
         match self.head.session == id {
@@ -148,7 +148,7 @@ impl Machine {
         }
     }
 
-    /// Ends a turn that has used up what the run may use.
+    /// Ends the current turn if a budget is used up.
     pub(super) fn hold_budget(&mut self, step: &Step) -> Effects {
         let works = matches!(step, Step::Turn { .. } | Step::Interrupted { .. });
         match works && !self.head.halting && self.head.spent().is_some() {
@@ -174,7 +174,7 @@ impl Machine {
         effects
     }
 
-    /// Takes down what a person says, unless too much waits already.
+    /// Records a steer; returns `None` if too many steers wait.
     pub(super) fn record_steer(&mut self, text: String, at: Timestamp) -> Option<u32> {
         let head = &mut self.head;
         let waiting: usize = head.steers.iter().map(|steer| steer.text.len()).sum();
@@ -210,10 +210,10 @@ impl Machine {
         }
     }
 
-    /// A person's interrupt ended the turn.
+    /// Handles a turn that ended because of a person's interrupt.
     pub(super) fn turn_interrupted(&mut self, at: Timestamp) -> Effects {
         self.head.step = Step::Interrupted { since: at };
-        // Who wanted it to wait has what they wanted.
+        // The interrupted turn already waits, so the pause is fulfilled.
         self.head.pausing = false;
         vec![Effect::Save, Effect::Announce(Notice::Interrupted)]
     }
@@ -229,7 +229,7 @@ impl Machine {
         ]
     }
 
-    /// The newest reason counts, also where the run waits already.
+    /// Requests a pause. The latest reason applies, even if the run already waits.
     fn pause_requested(&mut self, has_reason: bool, step: &Step, at: Timestamp) -> Effects {
         match step {
             Step::Sleeping { .. } => self.pause(at),
@@ -266,7 +266,7 @@ impl Machine {
         if self.must_stop_now() {
             return Effects::new();
         }
-        // At a boundary the next phase has nothing yet that could be done again, and the one behind it has no present iteration.
+        // At a boundary the next phase has no iteration yet, and the previous phase has no current iteration.
         let is_boundary = self.head.iteration == 0 && step.is_rest();
         let halt = match step {
             Step::Review { .. } if again == Again::Phase => {
@@ -306,7 +306,7 @@ impl Machine {
         effects
     }
 
-    /// The turn ended because a person wants it done again.
+    /// Redoes a turn that ended because a person requested it.
     pub(super) fn turn_again(&mut self, again: Again, at: Timestamp) -> Effects {
         self.cut(CutCause::Restart);
         self.begin_again(again, at)
@@ -320,7 +320,7 @@ impl Machine {
                 if head.step.is_rest() && !matches!(head.step, Step::Waiting { .. }) {
                     head.discard_from(head.iteration);
                 }
-                // What its own check printed is for the iteration after it.
+                // The output of the iteration's own check is for the iteration after it.
                 head.feedback = head.feedback.take().filter(|_| head.cut.is_some());
                 head.failure = None;
                 head.waits = Default::default();
@@ -329,12 +329,12 @@ impl Machine {
         self.begin_attempt(at)
     }
 
-    /// A gate or the check ended because of what a person wants.
+    /// Ends the leftovers and then redoes, after a redo ended a required check or the check.
     pub(super) fn command_again(&mut self, again: Again) -> Effects {
         self.settle(Then::Again(again))
     }
 
-    /// Time in which nothing could be done is not held against the turn, nor against the run.
+    /// Excludes suspended time from the limits of the turn and of the run.
     fn thawed(&mut self, frozen: std::time::Duration, at: Timestamp) {
         self.head.taken_at = (self.head.taken_at + frozen).min(at);
         if let Some(since) = &mut self.command_since {
@@ -346,13 +346,13 @@ impl Machine {
         }
     }
 
-    /// The agent can't work before a person has mended something.
+    /// Ends the run because the agent can't work until a person fixes something.
     pub(super) fn turn_hopeless(&mut self, why: String, at: Timestamp) -> Effects {
         self.cut(CutCause::Agent);
         self.end(StopReason::Failed(why), at)
     }
 
-    /// What was said in a session that is lost was said to nobody.
+    /// Starts the attempt again in a fresh session, because the old one is lost.
     pub(super) fn session_lost(&mut self, at: Timestamp) -> Effects {
         self.head.session = None;
         once_saved(Notice::SessionLost, self.begin_attempt(at))
@@ -363,7 +363,7 @@ fn refuse(why: &'static str) -> Effect {
     Effect::Refuse(why.into())
 }
 
-/// Says that a steer is taken down.
+/// Returns the update that a steer was recorded.
 pub(super) fn recorded(id: u32) -> Notice {
     let state = SteerState::Recorded;
     Notice::Steer { id, state }

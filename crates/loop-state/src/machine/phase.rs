@@ -1,4 +1,4 @@
-//! From one phase to the next, and what a person says in between.
+//! The transitions between phases, and the reviews.
 
 use super::person::recorded;
 use super::{Effects, Machine, once_saved};
@@ -12,7 +12,7 @@ impl Machine {
         self.head.phase as usize + 1 >= self.head.rules.phases.len()
     }
 
-    /// All planned iterations were made, and there is no check that could say more.
+    /// Returns whether all planned iterations ran and there is no other stop condition.
     pub(super) fn is_plan_made(&self) -> bool {
         let rules = self.head.phase_rules();
         !rules.until
@@ -23,7 +23,7 @@ impl Machine {
                 .is_some_and(|max| self.head.iteration >= max)
     }
 
-    /// Goes to the boundary behind the present phase, which is sealed before anything else is done there. A plan that failed has none.
+    /// Ends the current phase and saves it at the boundary. A plan that failed ends the run instead.
     pub(super) fn phase_over(
         &mut self,
         done: Option<Evidence>,
@@ -31,7 +31,7 @@ impl Machine {
         at: Timestamp,
     ) -> Effects {
         if let (None, reason @ StopReason::LastFailed(..)) = (done, self.plan_end()) {
-            // A phase whose last planned iteration went wrong has nothing to hand over.
+            // The last planned iteration failed, so there is no result for the next phase.
             let effects = self.end(reason, at);
             return news
                 .into_iter()
@@ -67,7 +67,7 @@ impl Machine {
             head.step = Step::Sleeping { until: at };
             let next = match head.stopping {
                 Some(request) => self.stop_here(request, true, at),
-                // The next phase begins with its timer, so that what is sealed is the boundary itself.
+                // The sleep of the next phase begins later, so the checkpoint contains only the boundary.
                 None => self.hold_up(true, at).unwrap_or(vec![Effect::Save]),
             };
             let phase = name.clone();
@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// Stands still where an iteration is complete, if a person is to be asked or wants that.
+    /// Pauses or asks for a review where an iteration is complete, if the rules or a person require it.
     pub(super) fn hold_up(&mut self, phase_over: bool, at: Timestamp) -> Option<Effects> {
         let head = &mut self.head;
         let due = match head.rules.autonomy {
@@ -101,7 +101,7 @@ impl Machine {
         }
     }
 
-    /// Stops where an iteration is complete. A question that is due there is for whoever takes the run up.
+    /// Stops the run where an iteration is complete. If a review is due there, the process that resumes the run asks for it.
     pub(super) fn stop_here(
         &mut self,
         request: StopRequest,
@@ -112,7 +112,7 @@ impl Machine {
         self.end(StopReason::Stopped(request.by), at)
     }
 
-    /// Begins what comes after a complete iteration or phase, unless a limit forbids it.
+    /// Begins the next iteration or phase, unless a limit forbids it.
     pub(super) fn proceed(&mut self, at: Timestamp) -> Effects {
         let is_over = self.head.finished.len() > self.head.phase as usize;
         if self.is_plan_made() && !(self.is_last_phase() && is_over) {
@@ -124,13 +124,13 @@ impl Machine {
         }
     }
 
-    /// Another process takes the run up where a person is to be asked.
+    /// Continues a run that was waiting for a review, in another process.
     pub(super) fn review_again(&mut self, of: Occasion, at: Timestamp) -> Effects {
         if !self.head.attended || self.head.rules.autonomy == Autonomy::Full {
             return self.proceed(at);
         }
         match self.limit(at) {
-            // Nothing could be done with an answer: the plan is shorter now, or a limit was reached.
+            // A review would have no effect: the plan is shorter now, or a limit was reached.
             Some(_) => self.proceed(at),
             None => vec![Effect::Save, Effect::Announce(Notice::Review(of))],
         }
@@ -164,7 +164,7 @@ impl Machine {
         once_saved(news, effects)
     }
 
-    /// Goes on with what a person said to the work before their eyes: at a boundary that is the whole phase behind it.
+    /// Continues with a person's feedback: at a boundary the finished phase runs again, otherwise the next iteration gets it.
     pub(super) fn revise(&mut self, at: Timestamp) -> Effects {
         match self.is_at_boundary() {
             true => self.phase_again(true, at),
@@ -172,12 +172,12 @@ impl Machine {
         }
     }
 
-    /// Returns whether the present phase has not begun: only there the one behind it is over.
+    /// Returns whether the current phase has not begun, so that a review is about the phase before it.
     fn is_at_boundary(&self) -> bool {
         self.head.iteration == 0
     }
 
-    /// Runs a phase again from its first iteration: at a boundary the one behind it.
+    /// Runs a phase again from its first iteration; at a boundary this is the previous phase.
     pub(super) fn phase_again(&mut self, is_boundary: bool, at: Timestamp) -> Effects {
         let head = &mut self.head;
         if is_boundary {
@@ -190,7 +190,7 @@ impl Machine {
 }
 
 impl Head {
-    /// Takes back that the present phase is over, since more of it is to be done: what it had come to is its own again.
+    /// Reopens the current phase if it was finished: its result and its failures belong to it again.
     pub(super) fn reopen_phase(&mut self) {
         let own = (self.phase as usize).min(self.finished.len());
         let Some(own) = self.finished.drain(own..).next() else {

@@ -1,12 +1,12 @@
-//! Which changes of a run's configuration are taken while it goes on. They come from files that an agent can write.
+//! The changes of a run's configuration that the live run accepts. They come from files that an agent can write.
 
 use super::Machine;
 use crate::{Happening, RuleChange};
 
 impl Machine {
-    /// Returns what changes of the configuration come to: the changes that are taken, to be fed back as events, and for each one that is refused why.
+    /// Returns the accepted configuration changes, as inputs for [`step`](Self::step), and the reason for each refused change.
     ///
-    /// Each comes with the index of its phase. Changes of a phase that is over, and those that change nothing, are neither.
+    /// Each change comes with the index of its phase. Changes of a finished phase and changes without an effect are in neither list.
     #[must_use]
     pub fn reloaded(&self, changes: Vec<(u32, RuleChange)>) -> (Vec<Happening>, Vec<String>) {
         let (mut taken, mut refused) = (Vec::new(), Vec::new());
@@ -22,7 +22,7 @@ impl Machine {
             let why = match rules.with(phase, &change) {
                 Ok(with) if with == *rules => continue,
                 Ok(_) if rules.are_raised_by(phase, &change) => {
-                    "what bounds a run is only lowered by what an agent can write; set it on the run itself, with rlm set".to_owned()
+                    "a file that the agent can write can only lower a limit; to raise it, use rlm set".to_owned()
                 }
                 Ok(_) => {
                     taken.push(Happening::PhaseRuleSet { phase, change });
@@ -30,9 +30,7 @@ impl Machine {
                 }
                 Err(e) => e.to_string(),
             };
-            refused.push(format!(
-                "the settings have changed, but not `{change}`: {why}"
-            ));
+            refused.push(format!("ignored the changed setting `{change}`: {why}"));
         }
         (taken, refused)
     }
@@ -74,6 +72,6 @@ mod tests {
         let set = |phase, change| Happening::PhaseRuleSet { phase, change };
         assert_eq!(taken, [set(1, lower), set(2, lower), set(1, fewer)]);
         assert_eq!(refused.len(), 2, "{refused:?}");
-        assert!(refused[0].contains("only lowered"), "{refused:?}");
+        assert!(refused[0].contains("only lower"), "{refused:?}");
     }
 }

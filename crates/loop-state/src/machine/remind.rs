@@ -1,4 +1,4 @@
-//! What lasts long and is reported again: an agent that says nothing, before it is taken for hung, and a wait for the agent's service, for those who only
+//! The reminders of conditions that last: an idle agent before its idle timeout, and a wait for the agent's service. They are for viewers that only
 //! see lines.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Effects, Machine};
 use crate::{Effect, Happening, Reminder, Silence, Step, Timestamp, Wait};
 
-/// How often a wait is reported.
+/// The time between two reports of a wait.
 const WAITING: Duration = Duration::from_secs(600);
 
 impl Machine {
@@ -18,14 +18,14 @@ impl Machine {
         silence.into_iter().chain(waiting).min()
     }
 
-    /// Returns what reports at `now` that something lasts; feed it back as an event.
+    /// Returns the input that triggers the reminders due at `now`; the caller passes it to [`step`](Self::step).
     #[must_use]
     pub fn reminder_due(&self, now: Timestamp) -> Option<Happening> {
         let is_due = self.next_reminder().is_some_and(|at| at <= now);
         is_due.then_some(Happening::ReminderDue)
     }
 
-    /// Reports what is due.
+    /// Returns the reminders that are due.
     pub(super) fn remind(&mut self, at: Timestamp) -> Effects {
         let mut effects = Effects::new();
         if let Some((due, silence)) = self.silence_to_report()
@@ -47,7 +47,7 @@ impl Machine {
         effects
     }
 
-    /// Returns the present silence and when it is reported: at two thirds of what is allowed, once.
+    /// Returns the current idle time and when to report it: once, after two thirds of the idle timeout.
     fn silence_to_report(&self) -> Option<(Timestamp, Silence)> {
         let silence = self.silence()?;
         let allowed = silence.until.since(silence.since);
@@ -55,7 +55,7 @@ impl Machine {
         is_new.then(|| (silence.since + allowed * 2 / 3, silence))
     }
 
-    /// Returns when the present wait is reported, and its end. What the process did not live to see began with it.
+    /// Returns when to report the current wait, and when the wait ends. Time before this process began doesn't count.
     fn wait_to_report(&self) -> Option<(Timestamp, Timestamp)> {
         let head = &self.head;
         let Step::Waiting {

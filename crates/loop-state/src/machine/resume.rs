@@ -1,4 +1,4 @@
-//! Taking a saved run up again.
+//! The transition of a saved run into a new process.
 
 use super::person::recorded;
 use super::{Effects, Machine, once_saved};
@@ -16,7 +16,7 @@ impl Machine {
             Some(end) if allowed.is_err() && end.reason.is_final() => {
                 return self.announce_end();
             }
-            // The person who resumes a run that gave up has seen why it did.
+            // The person who resumes a run that gave up knows why it did.
             Some(end) if !end.reason.is_stopped() => {
                 head.streaks = Default::default();
                 head.waits = Default::default();
@@ -25,12 +25,12 @@ impl Machine {
         }
         head.count_active(head.last_at);
         head.taken_at = at;
-        // A clock that was ahead, and is right again, has nothing more to say.
+        // An earlier clock that was ahead must not affect the times of this process.
         head.last_at = at;
         head.counts.processes += 1;
         head.taken_attempts = head.counts.attempts;
         head.attended = resume.attended;
-        // Who resumes may have given it another check.
+        // A resume can bring another check.
         head.checked = false;
         head.end = None;
         head.halting = false;
@@ -63,7 +63,7 @@ impl Machine {
                 None if asked_to_stop => CutCause::Stop,
                 None => CutCause::Crash,
             };
-            // Nothing was spent while the session waited for a word, and a wish to begin again explains the end of a turn.
+            // An interrupted turn that waited for a message is not a crash, and neither is a turn that a redo was ending.
             let crashed = cause == CutCause::Crash && !waited;
             head.streaks.crashes += u32::from(crashed);
             self.cut(cause);
@@ -87,7 +87,7 @@ impl Machine {
         }
     }
 
-    /// Goes on where the run stands, unless a limit forbids it.
+    /// Continues the run at its current step, unless a limit forbids it.
     fn taken_up(&mut self, again: Option<Again>, is_revised: bool, at: Timestamp) -> Effects {
         let head = &self.head;
         if head.rules.limits.max_failures > 0
@@ -128,12 +128,12 @@ impl Machine {
         }
     }
 
-    /// Numbers the iterations anew from `from` on; what was recorded from there is discarded.
+    /// Numbers the iterations again from `from` on and discards the records of the replaced ones.
     pub(super) fn go_back_to(&mut self, from: u32) {
         self.begin_from(from, self.head.resumes_at().0);
     }
 
-    /// The same, up to the iteration `most`.
+    /// Goes back to iteration `from`, at most to iteration `most`.
     fn begin_from(&mut self, from: u32, most: u32) {
         let head = &mut self.head;
         head.reopen_phase();
@@ -141,7 +141,7 @@ impl Machine {
         head.first_attempt = head.highest_attempt + 1;
         head.attempt = 0;
         head.cut = None;
-        // What it remembers, it was told in iterations that are discarded.
+        // The session contains iterations that are discarded.
         head.session = None;
         head.prompted = false;
         head.feedback = None;
@@ -153,7 +153,7 @@ impl Machine {
         head.step = Step::Ready;
     }
 
-    /// Asks the gates from `gate` on, then the check, whether a cut iteration had done its work.
+    /// Runs the required checks from `gate` on, then the check, to find out whether an unfinished iteration is already complete.
     pub(super) fn recheck_from(&mut self, gate: u32) -> Effects {
         self.head.step = Step::Recheck { gate };
         let command = if gate < self.head.phase_rules().gates {
@@ -166,7 +166,7 @@ impl Machine {
 }
 
 impl Head {
-    /// Forgets what the iterations of this phase came to that are done again, `from` and those behind it.
+    /// Discards the result and the failures of the iterations of this phase that will be redone: `from` and later ones.
     pub(super) fn discard_from(&mut self, from: u32) {
         self.said = None;
         self.errors.retain(|error| error.iteration < from);

@@ -1,5 +1,5 @@
-//! The rules of a stop: when its deadline begins, what it ends, and how a run ends that was told to stop before it began. They are apart because a
-//! stop is the one request that counts at any time, also while the run ends.
+//! The rules of a stop: when its deadline begins, which processes it ends, and how a run ends that is stopped before it began. They have their own
+//! module because a stop is the only request that works at any time, also while the run ends.
 
 use std::time::Duration;
 
@@ -10,32 +10,32 @@ use crate::{
     Timestamp, When,
 };
 
-/// How git is asked about the working tree before a save.
+/// How a save asks for the git status of the working tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Glance {
-    /// Not at all.
+    /// The save doesn't ask.
     Skipped,
-    /// The save does not wait long for an answer.
+    /// The save waits only a short time.
     Brief,
-    /// The save waits for an answer.
+    /// The save waits for the git status.
     Awaited,
 }
 
 impl Machine {
-    /// Sets the budget of a whole stop, in place of [`STOP_BUDGET`](crate::times::STOP_BUDGET).
+    /// Sets the stop budget; the default is [`STOP_BUDGET`](crate::times::STOP_BUDGET).
     #[must_use]
     pub fn with_stop_budget(mut self, budget: Duration) -> Self {
         self.stop_budget = budget;
         self
     }
 
-    /// Returns the deadline of the stop that is under way.
+    /// Returns the deadline of the current stop.
     #[must_use]
     pub const fn deadline(&self) -> StopDeadline {
         self.deadline
     }
 
-    /// Returns how long something that has to end now may take.
+    /// Returns the time for something that must end now.
     #[must_use]
     pub fn budget(&self, now: Timestamp) -> Duration {
         self.deadline.budget(now, self.stop_budget)
@@ -47,26 +47,26 @@ impl Machine {
         self.deadline.is_stop()
     }
 
-    /// Returns within what time everything has to be gone that is being ended; `None` when the run is not being stopped.
+    /// Returns the time by which all processes that are being ended must be gone; `None` if the run is not being stopped.
     #[must_use]
     pub fn ends_within(&self, now: Timestamp) -> Option<Duration> {
         self.deadline.by().map(|by| by.since(now))
     }
 
-    /// Returns whether processes that an attempt left running may stay, where the run keeps such processes. A stop leaves none.
+    /// Returns whether leftovers may be retained, if the run is configured so. A stop retains none.
     #[must_use]
     pub fn keeps_leftovers(&self) -> bool {
         !self.is_stopping()
     }
 
-    /// Returns whether calls of the notify command that wait are still made before the last one.
+    /// Returns whether waiting calls of the notify command still run before the last one.
     #[must_use]
     pub fn keeps_calls(&self) -> bool {
         !self.is_stopping()
     }
 
-    /// Returns whether git is asked about the working tree before a save, which [seals a phase](Effect::SealPhase) or does not. A stop saves first. The
-    /// last state of a phase or a run needs the answer.
+    /// Returns how a save, which [finishes a phase](Effect::SealPhase) or doesn't, asks for the git status. A stop saves without it. The last save of
+    /// a phase or a run needs it.
     #[must_use]
     pub fn glance(&self, seals: bool) -> Glance {
         match self.is_stopping() {
@@ -76,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// Returns whether the work of the present iteration is to be committed, where the run commits at all: it is complete, and no stop waits for that.
+    /// Returns whether to commit the work of the current iteration, if the run commits at all: the iteration is complete, and no stop is under way.
     #[must_use]
     pub fn commits(&self) -> bool {
         let is_complete = matches!(
@@ -88,7 +88,7 @@ impl Machine {
         is_complete && !self.is_stopping()
     }
 
-    /// Returns whether the run is to pause, or waits for a person: a reason for that still holds.
+    /// Returns whether the run is about to pause or is paused, so that its pause reason still applies.
     #[must_use]
     pub fn is_held(&self) -> bool {
         let rests = matches!(
@@ -98,20 +98,20 @@ impl Machine {
         (self.head.pausing || rests) && self.head.end.is_none()
     }
 
-    /// Returns whether a steer that is recorded now waits for the next prompt: no turn is there that may still take it.
+    /// Returns whether a steer that is recorded now waits for the next prompt, because no turn can still get it.
     #[must_use]
     pub fn keeps_steers(&self) -> bool {
         let hears = matches!(self.head.step, Step::Turn { .. } | Step::Interrupted { .. });
         !hears || self.head.halting
     }
 
-    /// Returns whether this process has begun the run, or has taken it up.
+    /// Returns whether this process has started or resumed the run.
     #[must_use]
     pub const fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// A stop of another process is none of this one.
+    /// Resets the stop state: a stop of another process doesn't apply to this one.
     pub(super) fn begin_process(&mut self) {
         self.deadline = StopDeadline::Open;
         self.has_begun = true;
@@ -119,7 +119,8 @@ impl Machine {
         self.is_ending = false;
     }
 
-    /// A shutdown stops the run by a request, which says why. It wakes what waits for work, so nothing else may happen before that request.
+    /// Waits for the request to stop that states the reason of the shutdown. The shutdown also wakes the current wait, so nothing else may happen
+    /// before that request.
     pub(super) fn shut_down(&mut self) -> Effects {
         let is_new = !std::mem::replace(&mut self.is_shut, true);
         let is_over = self.has_begun && self.head.end.is_some();
@@ -138,7 +139,7 @@ impl Machine {
         Effect::StopBy(self.deadline)
     }
 
-    /// The process was told to stop before its first event.
+    /// Records a stop that came before the first input of this process.
     pub(super) fn stopped_early(&mut self, request: StopRequest, at: Timestamp) -> Effects {
         match &mut self.head.end {
             None => self.head.stopping = Some(request),
@@ -149,7 +150,7 @@ impl Machine {
         vec![self.begin_stop(false, at), Effect::Save, Effect::Finish]
     }
 
-    /// Does what is requested, now or when the iteration is complete.
+    /// Stops the run, now or when the iteration is complete.
     pub(super) fn stop_requested(
         &mut self,
         request: StopRequest,
@@ -180,7 +181,7 @@ impl Machine {
             when: When::Now,
             ..request
         });
-        // What is being halted already for another reason now ends for this one.
+        // If the current work is already being ended for another reason, it now ends for the stop.
         let already = self.head.halting;
         let halt = self.halt(step);
         let failure = self.head.failure.take();
@@ -190,7 +191,7 @@ impl Machine {
         effects
     }
 
-    /// A request that comes while the run ends only moves the deadline.
+    /// Moves the deadline for a request that comes while the run ends.
     pub(super) fn stop_while_ending(&mut self, what: &Happening, at: Timestamp) -> Option<Effects> {
         let is_over = self.is_ending || self.head.end.is_some();
         what.stop().filter(|_| is_over)?;

@@ -1,4 +1,4 @@
-//! What time mends: rate limits, and failures that may not come again.
+//! The waits after which the machine retries: rate limits and transient failures.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use crate::{
     Waits,
 };
 
-/// How many tries an iteration has before what may not come again counts as a failure.
+/// The number of tries of an iteration before a transient failure counts as a failure.
 pub(super) const TRIES: u32 = 4;
 /// The wait before the second try; each later one is four times as long.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// What is waited beyond the time that an agent names: its clock and ours are two.
+/// The extra wait after the time that an agent names: its clock may differ from ours.
 const MARGIN: Duration = Duration::from_secs(10);
-/// The wait for a rate limit of which nobody says how long it lasts; each further one in the iteration is twice as long.
+/// The first wait for a rate limit without a known end; each later one in the iteration is twice as long.
 const FIRST_LIMIT: Duration = Duration::from_secs(30);
-/// The longest one of these.
+/// The longest wait for a rate limit without a known end.
 const LONGEST_LIMIT: Duration = Duration::from_secs(15 * 60);
 
-/// The most that is waited beyond that for no other reason than that others wait too.
+/// The longest random extra wait.
 const MOST_JITTER: Duration = Duration::from_secs(60);
 
 impl Machine {
-    /// The agent may not work now: its iteration is done again when it may.
+    /// Waits for the end of a rate limit.
     pub(super) fn rate_limited(
         &mut self,
         reset: Option<Timestamp>,
@@ -35,17 +35,17 @@ impl Machine {
         self.head.waits.limits = nth.saturating_add(1);
         let step = |nth: u32| (FIRST_LIMIT * 2u32.pow(nth.min(8))).min(LONGEST_LIMIT);
         let base = match reset.map(|reset| reset + MARGIN) {
-            // One that names a time again and again is believed less and less.
+            // If the agent names a time again and again, the machine waits at least as long as without a time.
             Some(until) if until > at => nth
                 .checked_sub(1)
                 .map_or(until.since(at), |nth| until.since(at).max(step(nth))),
-            // A time that is over already says nothing, and must not be a reason to ask again at once.
+            // A time in the past says nothing about the limit, and must not cause an immediate retry.
             _ => step(nth),
         };
         self.wait(CutCause::RateLimit, Wait::Limit, base, why, at)
     }
 
-    /// The agent failed in a way that may not come again.
+    /// Waits before the retry after a transient failure.
     pub(super) fn transient(&mut self, why: String, at: Timestamp) -> Effects {
         let nth = self.head.waits.tries;
         self.head.waits.tries += 1;
@@ -63,7 +63,7 @@ impl Machine {
     ) -> Effects {
         self.cut(cause);
         self.head.streaks.crashes = 0;
-        // Chance alone must not make a wait too long to be waited for.
+        // The random part alone must not make the wait exceed its limit.
         let waited = Duration::from_millis(self.head.waits.limit_ms);
         let left =
             { self.head.rules.limits.wait_on_limit.saturating_sub(waited) }.saturating_sub(base);
@@ -87,7 +87,7 @@ impl Machine {
         }
     }
 
-    /// Returns why the present wait is not worth it, or longer than allowed; then the run does not stand in it any more.
+    /// Returns why the run must not wait, or must not wait that long; then the wait ends.
     fn wait_in_vain(&mut self, at: Timestamp) -> Option<StopReason> {
         let asked = self.head.stopping.map(|by| StopReason::Stopped(by.by));
         let spent = self.head.spent().map(StopReason::Budget);
@@ -95,18 +95,18 @@ impl Machine {
             .or(spent)
             .or_else(|| self.time_limit(at))
             .or_else(|| self.head.beyond_cap())?;
-        // Whoever resumes the run wants it tried.
+        // A resume must try again at once.
         self.head.leave_wait(at);
         Some(reason)
     }
 
-    /// The wait is over, or a person does not want it any longer: the next attempt begins.
+    /// Begins the next attempt after a wait that is over or that a person ended.
     pub(super) fn wait_over(&mut self, at: Timestamp) -> Effects {
         self.head.leave_wait(at);
         self.begin_attempt(at)
     }
 
-    /// Another process takes the run up in a wait.
+    /// Continues a wait in another process.
     pub(super) fn wait_on(&mut self, at: Timestamp) -> Effects {
         match (self.head.step.clone(), self.wait_in_vain(at)) {
             (_, Some(reason)) => self.end(reason, at),
@@ -119,7 +119,7 @@ impl Machine {
         }
     }
 
-    /// A person wants another rule. What is used up by it ends what uses it.
+    /// Changes a rule. Work that reached the new limit ends.
     pub(super) fn rule_set(
         &mut self,
         phase: u32,
@@ -130,7 +130,7 @@ impl Machine {
         self.head.rules = self.head.rules.with(phase, &change)?;
         let reason = match (step, change) {
             (Step::Waiting { .. }, _) => self.wait_in_vain(at),
-            // The next iteration would be paid for before it is known that it was not to be.
+            // Apply the limit now: otherwise the run would pay for another iteration first.
             (step, RuleChange::MaxFailures(_)) if step.is_rest() => {
                 { self.stuck() }.or_else(|| self.stuck_idle())
             }
@@ -157,15 +157,15 @@ impl Machine {
 }
 
 impl Head {
-    /// Returns what is waited beyond `base`, so that not all runs of an account ask again at the same moment: up to a fifth of it, a minute at most. It is
-    /// the same for the same state, and another one for each attempt of each run.
+    /// Returns the random extra wait, so that not all runs of an account retry at the same moment: up to a fifth of `base`, at most a minute. It is
+    /// the same for the same state and differs for each attempt of each run.
     fn jitter(&self, base: Duration) -> Duration {
         let seed = self.started_at.0 ^ u64::from(self.counts.attempts).rotate_left(40);
         let most = (base / 5).min(MOST_JITTER).as_millis() as u64;
         Duration::from_millis(spread(seed) % (most + 1))
     }
 
-    /// Returns why the present wait for a rate limit is longer than the run may wait.
+    /// Returns a stop reason if the current wait for a rate limit is longer than the run may wait.
     fn beyond_cap(&self) -> Option<StopReason> {
         let Step::Waiting {
             since,
@@ -180,7 +180,7 @@ impl Head {
         (all > cap).then_some(StopReason::RateLimit { until, cap })
     }
 
-    /// Counts what was waited for a rate limit.
+    /// Ends the current wait and counts the time spent waiting for a rate limit.
     pub(super) fn leave_wait(&mut self, at: Timestamp) {
         if let Step::Waiting {
             since,
@@ -198,7 +198,7 @@ impl Head {
     }
 }
 
-/// A step of SplitMix64: for seeds that are near each other it gives numbers that are not.
+/// Computes one step of SplitMix64, which turns similar seeds into very different numbers.
 fn spread(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

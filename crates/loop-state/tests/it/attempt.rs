@@ -642,7 +642,7 @@ fn a_session_without_a_name_fails_where_its_agent_is_gone() {
     trace.then(turn_ended(TurnEndKind::Interrupted));
     trace.then(AttemptInput::Exited);
     let effects = trace.then(AttemptInput::Continue);
-    let why = "the agent is gone, and its session has no name";
+    let why = "the agent has exited, and its session id is unknown";
     assert_eq!(
         effects,
         [AttemptEffect::Report(TurnOutcome::Failed(why.into()))]

@@ -126,7 +126,7 @@ fn a_changed_rule_is_told_in_words() {
     iterations: 9
     failures in a row: no limit
     cost: 2.50 USD
-    time of the run: no limit
+    time limit: no limit
     autonomy: batch:5
     wait for rate limits: 60s
     ");

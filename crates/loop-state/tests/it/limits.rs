@@ -190,9 +190,9 @@ fn x129a_x129b_a_budget_that_no_agent_reports_is_an_error() {
     let many = wrong(|rules| rules.phases = vec![rules.phases[0].clone(); 33]);
     assert_eq!(many, RulesError::TooManyPhases(33));
     assert_snapshot!([cost, tokens, many].map(|error| error.to_string()).join("\n"), @"
-    the agent of phase `main` does not report its cost, so that no limit on it can be kept: leave the limit out or use another agent
-    the agent of phase `polish` does not report its tokens, so that no limit on them can be kept: leave the limit out or use another agent
-    33 phases are too many: at most 32 are possible
+    the agent of phase `main` doesn't report its cost, so a cost limit can't be enforced; leave the limit out or use another agent
+    the agent of phase `polish` doesn't report its tokens, so a token limit can't be enforced; leave the limit out or use another agent
+    33 phases are too many; the maximum is 32
     ");
 }
 
@@ -254,7 +254,7 @@ fn c77d_a_wait_beyond_the_cap_ends_the_run_at_once() {
 
     let mut trace = Trace::new(rules(|rules| rules.limits.wait_on_limit = Duration::ZERO));
     trace.then(limited(None));
-    assert_snapshot!(trace.reason(), @"rate limit: the agent may not work now, and the run does not wait");
+    assert_snapshot!(trace.reason(), @"rate limit reached, and the run doesn't wait for it");
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn a_wish_for_the_iteration_at_a_review_is_not_one_for_the_phase() {
 fn what_is_being_ended_is_told_so_once() {
     let mut trace = timed();
     let effects = trace.then(Happening::TimeUp(Timer::Idle));
-    assert_eq!(effects, [halt(Some("no sign of life for 2s"))]);
+    assert_eq!(effects, [halt(Some("no output for 2s"))]);
     let effects = trace.then(Happening::Requested(Request::Again {
         what: Again::Iteration,
     }));

@@ -571,7 +571,7 @@ fn the_newest_reason_and_boundary_of_a_pause_count() {
     assert_eq!(effects, [boundary.clone(), reason, Effect::Save]);
     let effects = trace.then(pause(None, PauseAfter::Iteration));
     assert_eq!(effects[0], boundary);
-    assert_eq!(refusal(&effects), Some("it pauses or stops already"));
+    assert_eq!(refusal(&effects), Some("the run already pauses or stops"));
 }
 
 #[test]

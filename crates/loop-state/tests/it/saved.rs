@@ -64,7 +64,7 @@ fn full() -> Head {
     h.highest_attempt = 12;
     h.first_attempt = 11;
     h.step = Step::Turn { since: t(500) };
-    h.failure = Some("it took longer than 3600s".into());
+    h.failure = Some("the turn took longer than 3600s".into());
     h.cut = Some(Cut {
         attempt: 11,
         cause: CutCause::Crash,
@@ -163,7 +163,7 @@ fn full() -> Head {
     h.last = Some(Last {
         iteration: 6,
         at: t(400),
-        failure: Some("gate 1 failed".into()),
+        failure: Some("required check 1 failed".into()),
         usage: Usage::default(),
     });
     h.started_at = t(0);
@@ -252,7 +252,7 @@ fn c64a_a_newer_version_is_refused_by_name_and_is_not_written_again() {
     let newer = r#"{"version":7,"phase":["as","never","seen"]}"#;
     let error = serde_json::from_str::<Head>(newer).unwrap_err().to_string();
     let both =
-        "the state is of version 7, and this program knows versions up to 1: use a newer program";
+        "the state has version 7, but this program supports versions up to 1; use a newer program";
     assert!(error.starts_with(both), "{error}");
     let error = Version::try_from(7).unwrap_err();
     assert!(error.is_newer());
@@ -307,14 +307,14 @@ fn a_head_that_no_machine_can_have_written_is_refused() {
     let version = refused(|head| head["version"] = 0.into());
     let all = [phase, rules, batch, count, text, nowhere, missing, version];
     insta::assert_snapshot!(all.join("\n"), @r"
-    the state is in a phase with index 2, which its rules don't have; take an earlier one
-    the state's rules make no run: a run needs at least one phase
-    a batch of 0 iterations never begins: at least 1 is needed
-    the state counts further than any run can; take an earlier one
-    the state holds more text than any run keeps; take an earlier one
-    the state is in iteration 0, which no run has; take an earlier one
+    the state is in phase 2, which its rules don't have; use an earlier one
+    the rules in the state are invalid: the run needs at least one phase
+    a batch of 0 iterations is not possible; use at least 1
+    a number in the state is too large; use an earlier one
+    a text or list in the state is too long; use an earlier one
+    the state is in iteration 0, which is invalid; use an earlier one
     missing field `version`
-    the state is of version 0, which no program writes; take an earlier one
+    the state has version 0, which is invalid; use an earlier one
     ");
 }
 

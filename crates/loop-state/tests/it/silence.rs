@@ -100,7 +100,10 @@ fn x108b_a_turn_that_passes_its_time_is_interrupted_and_not_awaited() {
     let due = trace.machine.next_deadline().unwrap();
     let passed = trace.machine.due(due).unwrap();
     assert_eq!(passed, Happening::TimeUp(Timer::Iteration));
-    assert_eq!(trace.then(passed), [halt(Some("it took longer than 10s"))]);
+    assert_eq!(
+        trace.then(passed),
+        [halt(Some("the turn took longer than 10s"))]
+    );
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     assert_eq!(trace.machine.head().streaks.failures, 1);
 }

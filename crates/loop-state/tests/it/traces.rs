@@ -148,8 +148,8 @@ fn s5a_s5b_a_silent_or_long_turn_is_ended_and_counts_as_failed() {
         let what = trace.machine.due(due).unwrap();
         assert_eq!(what, Happening::TimeUp(timer));
         let why = match timer {
-            Timer::Iteration => "it took longer than 900ms",
-            _ => "no sign of life for 500ms",
+            Timer::Iteration => "the turn took longer than 900ms",
+            _ => "no output for 500ms",
         };
         assert_eq!(trace.then(what), [halt(Some(why))]);
         assert_eq!(trace.machine.next_deadline(), None, "told once");

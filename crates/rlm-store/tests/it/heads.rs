@@ -218,9 +218,9 @@ fn a_head_whose_parts_do_not_fit_each_other_is_refused() {
     its phases are not those of its rules
     its phases are not those of its rules
     the settings make no run: `plan` can't be the name of a phase: another phase has it already
-    the settings make no run: a run needs at least one phase
-    the settings make no run: phase `plan` has no end: give it a check, a promise or a number of iterations
-    the state is in a phase with index 2, which its rules don't have; take an earlier one
+    the settings make no run: the run needs at least one phase
+    the settings make no run: phase `plan` needs a stop condition: a check, a completion promise or a number of iterations
+    the state is in phase 2, which its rules don't have; use an earlier one
     its marker is none
     it names a commit that is none
     it names a commit that is none

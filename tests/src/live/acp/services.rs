@@ -28,7 +28,7 @@ pub(super) fn limited(scene: &Scene) -> String {
     let prompt = "Try. [[status 429 600 1000]] [[text never]]";
     // OpenCode waits for as long as it is told and says nothing of it.
     let says = match scene.real {
-        Real::Opencode => "no sign of life",
+        Real::Opencode => "no output for",
         _ => "the service limits the rate",
     };
     let idle = ["--idle-timeout", "60"];

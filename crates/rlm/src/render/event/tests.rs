@@ -58,7 +58,7 @@ fn samples() -> Vec<News> {
             took: Duration::ZERO,
         },
         News::EndingTurn {
-            why: "no sign of life for 2s".into(),
+            why: "no output for 2s".into(),
             budget: Duration::from_secs(8),
         },
         News::Silent {
