@@ -64,7 +64,7 @@ fn s14a_s14b_a_crash_loses_no_complete_iteration() {
             "done",
         ],
     );
-    let cut = "attempt 1 of iteration 3 was cut because the loop's process died";
+    let cut = "attempt 1 of iteration 3 did not finish because the loop's process died";
     assert!(
         scene.prompts()[3].starts_with(&format!("Note from the loop: {cut}")),
         "{:?}",

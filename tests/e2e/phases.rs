@@ -115,7 +115,7 @@ fn x119a_x119b_each_phase_has_its_agent_its_prompt_and_what_the_one_before_came_
     assert_eq!(plan, ["Do the plan."]);
     assert_eq!(build.len(), 2);
     for told in &build {
-        let before = "what phase `plan` came to, in the words of its agent:\nthe plan is 42";
+        let before = "the final message of phase `plan`:\nthe plan is 42";
         assert!(
             told.contains(before) && told.ends_with("Do the build."),
             "{told}"

@@ -64,7 +64,7 @@ fn s13a_s13b_a_cut_iteration_runs_again_and_a_complete_one_does_not() {
     expect_in_order(
         &prompts[3],
         &[
-            "attempt 1 of iteration 3 was cut because the run was stopped",
+            "attempt 1 of iteration 3 did not finish because the run was stopped",
             PROMPT,
         ],
     );
@@ -435,7 +435,7 @@ fn a_dry_resume_says_what_would_come_and_changes_nothing() {
             "iteration 2, attempt 2",
             "max_iterations",
             "prompt of phase main, iteration 2",
-            "attempt 1 of iteration 2 was cut because the run was stopped",
+            "attempt 1 of iteration 2 did not finish because the run was stopped",
             "mind the gap",
             PROMPT,
         ],

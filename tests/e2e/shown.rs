@@ -450,7 +450,7 @@ fn w18_a_dry_resume_says_what_of_the_next_prompt_cant_be_known() {
             "the check runs: test -e done",
             "the prompt below is the one if the check fails",
             "prompt of phase main, iteration 2",
-            "attempt 1 of iteration 2 was cut because the run was stopped",
+            "attempt 1 of iteration 2 did not finish because the run was stopped",
             PROMPT,
         ],
     );

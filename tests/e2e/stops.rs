@@ -275,7 +275,7 @@ fn c71b_c71c_a_stop_during_the_turn_says_that_it_is_saved_before_it_ends_the_age
     scene.agent.set_script("print turn {start}");
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
     assert!(
-        scene.prompts()[1].contains("was cut because the run was stopped"),
+        scene.prompts()[1].contains("did not finish because the run was stopped"),
         "{:?}\n{ended}",
         scene.prompts()
     );

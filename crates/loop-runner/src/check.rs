@@ -1,4 +1,4 @@
-//! Gates and the check: commands of the loop's own, run by `sh -c` under a guard.
+//! Required checks and the check: the loop's own commands, which run by `sh -c` under a guard.
 
 use std::error::Error;
 use std::fmt;
@@ -13,33 +13,33 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// How much of the output is kept: its end.
+/// The number of bytes that are stored of the output: its end.
 const TAIL: usize = 8 * 1024;
 
-/// A gate or the check while it runs.
+/// A running required check or check.
 #[derive(Debug)]
 pub(crate) struct RunningCheck {
     pub(crate) command: Command,
     started: Instant,
-    /// Has the command end. Dropping it ends the command too.
+    /// The shared deadline of the command. Dropping it ends the command.
     halt: Hurry,
     freezer: Freezer,
-    /// Has the command end because it took this long.
+    /// Reports that the command took too long, with its limit.
     overdue: mpsc::Sender<Duration>,
     task: JoinHandle<CheckEnd>,
 }
 
-/// How a gate or the check ended.
+/// The outcome of a required check or the check.
 #[derive(Debug)]
 pub(crate) struct CheckEnd {
     pub(crate) result: CheckResult,
     pub(crate) took: Duration,
-    /// What it had left running when it was over.
+    /// The processes that were alive when the command ended.
     pub(crate) leftovers: Vec<ProcessName>,
-    /// What had to be ended, itself included.
+    /// The processes that the runner ended, including the command itself.
     pub(crate) ended: Vec<ProcessName>,
     pub(crate) survivors: Vec<ProcessName>,
-    /// Whether that nothing else is left is known, rather than nothing being found.
+    /// Whether containment proved that no other process is left; false if only a search found none.
     pub(crate) proven: bool,
 }
 
@@ -61,7 +61,7 @@ impl RunningCheck {
         }
     }
 
-    /// Plays a command instead of running it; see [`play`].
+    /// Simulates a command instead of running it; see [`play`].
     pub(crate) fn play(command: Command, played: BoxFuture<'static, CheckResult>) -> Self {
         let halt = Hurry::default();
         let (freezer, freezes) = Freezer::new();
@@ -78,18 +78,18 @@ impl RunningCheck {
         }
     }
 
-    /// Returns what has it end.
+    /// Returns the shared deadline of the command.
     pub(crate) fn halt(&self) -> &Hurry {
         &self.halt
     }
 
-    /// Ends the command because it took this long.
+    /// Ends the command because it exceeded `limit`.
     pub(crate) fn time_out(&self, limit: Duration) {
-        // A command that has ended needs no end, and one that is told already ends.
+        // Sending fails if the command has ended or already has this message; both are fine.
         let _over = self.overdue.try_send(limit);
     }
 
-    /// Stops the command where it stands, or lets it go on.
+    /// Suspends or resumes the command.
     pub(crate) async fn freeze(&self, frozen: bool) {
         self.freezer.freeze(frozen).await;
     }
@@ -102,7 +102,7 @@ impl RunningCheck {
     }
 }
 
-/// A test's stand-in for the commands of the loop.
+/// A stand-in for the loop's commands, for tests.
 pub(crate) struct Commands(pub(crate) Play);
 
 pub(crate) type Play =
@@ -114,21 +114,22 @@ impl fmt::Debug for Commands {
     }
 }
 
-/// Stops a command of the loop's own where it stands, and lets it go on.
+/// Suspends and resumes one of the loop's own commands.
 #[derive(Debug)]
 pub(crate) struct Freezer(mpsc::Sender<Freeze>);
 
-/// What is to be done, and who waits for it.
+/// Whether to suspend or resume, and the sender that reports when it is done.
 pub(crate) type Freeze = (bool, oneshot::Sender<()>);
 
 impl Freezer {
     pub(crate) fn new() -> (Self, mpsc::Receiver<Freeze>) {
-        // A person presses one key after the other.
+        // A person presses one key after the other, so few requests wait.
         let (freezes, frozen) = mpsc::channel(4);
         (Self(freezes), frozen)
     }
 
-    /// Returns when it is done: the process that asks for it may be stopped itself the moment after. Where nothing runs yet, it is done later.
+    /// Returns when the command is suspended or resumed, because the caller may be suspended directly afterwards. If nothing runs yet, this happens
+    /// later.
     pub(crate) async fn freeze(&self, frozen: bool) {
         let (done, is_done) = oneshot::channel();
         if self.0.try_send((frozen, done)).is_ok() {
@@ -144,7 +145,7 @@ impl CheckEnd {
         )))
     }
 
-    /// The end of what left nothing behind.
+    /// Returns an outcome without leftovers.
     fn alone(result: CheckResult) -> Self {
         Self {
             result,
@@ -157,7 +158,7 @@ impl CheckEnd {
     }
 }
 
-/// Waits for what a command is said to come to; like a command, it can be halted and stands still while it is frozen.
+/// Waits for the simulated result of a command; like a command, it can be stopped, and it makes no progress while it is frozen.
 async fn play(
     mut played: BoxFuture<'static, CheckResult>,
     mut limit: Limit,
@@ -171,7 +172,7 @@ async fn play(
             _ = halted.told() => break CheckResult::Stopped,
             Some((freeze, done)) = freezes.recv() => {
                 frozen = freeze;
-                // Whoever asked may have given up waiting.
+                // The receiver may have stopped waiting.
                 let _gone = done.send(());
             }
             time = limit.reached(Instant::now()) => break CheckResult::Failed(too_long(time)),
@@ -180,17 +181,17 @@ async fn play(
     })
 }
 
-/// What is heard of a command that runs: its lines, then that there are no more, then its end.
+/// What a running command reports: its lines, the end of its output, then its exit.
 enum Heard {
     Said(Option<Output>),
     Ended(Exit),
 }
 
-/// How long a command may take.
+/// The limit for the duration of a command.
 pub(crate) enum Limit {
-    /// This long. Time in which it is suspended does not count.
+    /// A fixed duration. Time in which the command is suspended does not count.
     Time(Duration),
-    /// Until the run says that it took too long, and how long it might have taken.
+    /// Until the run sends its limit, because the command exceeded it.
     Told(mpsc::Receiver<Duration>),
 }
 
@@ -202,7 +203,7 @@ impl Limit {
         }
     }
 
-    /// Waits until the command took too long, and returns how long it might have taken. Cancel safe.
+    /// Waits until the command takes too long, and returns its limit. Cancel safe.
     async fn reached(&mut self, due: Instant) -> Duration {
         match self {
             Self::Time(time) => {
@@ -221,7 +222,7 @@ fn too_long(time: Duration) -> String {
     format!("it took longer than {time:?}")
 }
 
-/// Runs a command of the loop's own to its end, with all that it starts.
+/// Runs one of the loop's own commands to its end, with everything that it starts.
 pub(crate) async fn run(
     command: AgentCommand,
     context: Context,
@@ -239,7 +240,7 @@ pub(crate) async fn run(
     let mut not_run = false;
     let mut is_silent = false;
     let how = loop {
-        // One that has let go of its output may run on, and is as bound as any other.
+        // A command that closed its output may run on; the limit also applies to it.
         let heard = async {
             match is_silent {
                 false => Heard::Said(process.next_output().await),
@@ -250,18 +251,18 @@ pub(crate) async fn run(
             biased;
             _ = halted.told() => break None,
             Some((frozen, done)) = freezes.recv() => {
-                // An agent that is gone needs neither.
+                // Suspending fails if the command is gone, which is fine.
                 let _gone = if frozen { process.suspend() } else { process.resume() };
                 match (frozen, frozen_at) {
                     (true, None) => frozen_at = Some(Instant::now()),
                     (false, Some(since)) => {
-                        // What stands still is not slow.
+                        // Time in which the command is suspended does not count.
                         due += since.elapsed();
                         frozen_at = None;
                     }
                     _ => {}
                 }
-                // Whoever asked may have given up waiting.
+                // The receiver may have stopped waiting.
                 let _gone = done.send(());
             }
             time = limit.reached(due), if frozen_at.is_none() => break Some(too_long(time)),
@@ -279,7 +280,7 @@ pub(crate) async fn run(
     let leftovers = match over {
         true => tokio::select! {
             biased;
-            // In a hurry nobody asks what was left: the report names what was ended.
+            // An abort has no time to look for leftovers: the report names the ended processes.
             _ = halted.told() => Vec::new(),
             leftovers = process.leftovers() => leftovers,
         },
@@ -324,15 +325,15 @@ async fn spawn(
     Ok(command.context(context)?.spawn().await?)
 }
 
-/// Returns whether the shell says of the very command that it is not there, or no program. What a script says of a command in it begins with the
-/// script's name, and that one was run.
+/// Returns whether the shell reports that this command itself does not exist or can't be executed. If a script reports that about one of its
+/// commands, the message begins with the script's name, and the script did run.
 fn is_not_run(code: Option<i32>, tail: &[u8]) -> bool {
     let said = String::from_utf8_lossy(tail);
     let last = said.lines().rfind(|line| !line.trim().is_empty());
     matches!(code, Some(126 | 127)) && last.is_none_or(|line| line.starts_with("sh: "))
 }
 
-/// Appends a line and drops whole bytes from the front, now and then.
+/// Appends a line and removes whole bytes from the front if the tail is too long.
 fn push_line(tail: &mut Vec<u8>, line: &[u8]) {
     tail.extend_from_slice(&line[line.len().saturating_sub(TAIL)..]);
     tail.push(b'\n');

@@ -1,4 +1,4 @@
-//! The run's time, made of two clocks, since its deadlines outlive processes, suspends and clocks that are set.
+//! The run's time. It combines two clocks, because deadlines outlive processes, suspends and changes of the system clock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use loop_state::Timestamp;
 use rlm_store::timestamp;
 use tokio::time::Instant;
 
-/// The shortest time that is taken for a jump; what is less may be a clock that is being set right bit by bit, or a machine that is busy.
+/// The shortest step of the clock that counts as a jump. A smaller step may come from gradual clock adjustment or a busy machine.
 const JUMP: Duration = Duration::from_secs(5);
 
-/// Wall-clock time that never goes backwards or stands still within one process.
+/// Wall-clock time that always advances within one process.
 ///
-/// Deadlines of a run outlive processes and suspends, so they are on the wall clock; one that is set back must not make them wait again, and passes
-/// on as if it had not been.
+/// Deadlines of a run outlive processes and suspends, so they use the wall clock. If somebody sets that clock back, this one keeps advancing, so that
+/// no wait begins again.
 #[derive(Clone, Default)]
 pub(crate) struct Clock {
-    /// The newest time that was read from the wall clock, and when.
+    /// The newest reading of the wall clock, and when it was taken.
     read: Option<(Timestamp, Instant)>,
-    /// How much of it passed in no time, and was not told yet.
+    /// The jumps of the clock that nothing has reported yet.
     jumped: Duration,
-    /// Where the time of day comes from, if not from the system.
+    /// The source of the time of day, if it is not the system.
     given: Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>,
 }
 
@@ -50,7 +50,7 @@ impl Clock {
         }
     }
 
-    /// Returns by how much time went on, since this was last asked, in which nothing could be done: the machine was suspended, or its clock was set.
+    /// Returns the time since the last call in which nothing could run: the machine was suspended, or its clock was set.
     pub(crate) fn take_jump(&mut self) -> Duration {
         std::mem::take(&mut self.jumped)
     }

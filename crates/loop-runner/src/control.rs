@@ -1,25 +1,25 @@
-//! What a run can be told: by the program that carries it out, and through its control socket by any other of the same user.
+//! How this process and other processes of the same user control a run: by messages, and through the control socket.
 //!
-//! The socket lies in the run's directory as `control.sock` (mode 0600, its directory 0700) as long as a process has the run. A request is one line, a JSON
-//! object with its version (`{"v":1,"request":"interrupt"}`); the answers are such lines too, and each says more of what became of it: *recorded*
-//! (on disk), *delivered* (the agent was given it), *in effect*. [`ask`] does that; where nobody listens it says so at once.
+//! The socket is `control.sock` in the run's directory (mode 0600, its directory 0700) while a process works on the run. A request is one line: a
+//! JSON object with its version (`{"v":1,"request":"interrupt"}`). Each response is also one line, and reports further progress: *recorded* (on
+//! disk), *delivered* (the agent has received it), *in effect*. [`ask`] sends a request; it fails at once if nothing listens.
 //!
-//! [`attach`] looks at a run: one request, upon which come its last news, what it tells from then on, how it stands, and its end. Who lags misses some and is told
-//! how many; nobody is waited for.
+//! [`attach`] shows a run with one request: the run sends its last events, then each new event and each change of its view, and its end. A slow
+//! viewer misses events and gets their number; the run never waits for a viewer.
 //!
-//! A process that an agent started may ask for the status, and for nothing else: see `caller`.
+//! A process that an agent started may request the status, and nothing else: see `caller`.
 //!
-//! A line has at most 1 MiB, 32 are answered at once, and a peer that is slow to ask or to read is dropped after 5 s; of 33 that have not asked yet, the
-//! oldest is dropped.
+//! A line has at most 1 MiB. The run serves 32 connections at once, and drops a peer that takes more than 5 s to send its request or to read. If more
+//! than 32 peers have not sent their request yet, the run drops the oldest.
 
-// The modules in reading order; each takes from those above it:
-//   wishes                    what can be requested of a run, and how the run answers
+// The modules in reading order; each uses only those above it:
+//   wishes                    the queue of requests, and their results
 //   protocol                  the lines of the socket
-//   status, progress          how a run is, for one who asks or attaches; how far a request has come
-//   place, caller, peer       where the socket is, who may ask, the connection
+//   status, progress          the status and the view of a run; the progress of a request
+//   place, caller, peer       the path of the socket, the permission of a caller, the connection
 //   desk, server              the run's side
-//   client, attached          the other side, one connection
-//   live_run, force           a run and its process, as the other side asks, awaits and ends it
+//   client, attached          the client's side, one connection
+//   live_run, force           the client's view of a live run; ending its process by force
 //   life                      whether a live run works
 mod attached;
 mod caller;

@@ -1,6 +1,6 @@
-//! The seconds that are left until the bound of a stop, told again and again.
+//! Reports the seconds that are left until the deadline of a stop.
 //!
-//! Apart from the loop, because the loop itself may hang in a save: the countdown runs beside it.
+//! The countdown runs beside the loop, because the loop itself may hang in a save.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::feed::NewsSender;
 use crate::news::News;
 use crate::shutdown::{Awaited, Shutdown};
 
-/// A wait shorter than this is not named: its line would come when the wait is over.
+/// A shorter wait is not reported: it would be over when its line appears.
 const SETTLED: Duration = Duration::from_millis(250);
 /// The longest time between two lines of the countdown.
 const SLOWEST: Duration = Duration::from_secs(60);
 
-/// Sends what is waited for and the seconds that are left: one second after the stop began, then each time after twice as long, and soon after
-/// either changes. Sends nothing before a stop begins or after its bound.
+/// Sends what the stop waits for and the seconds that are left: one second after the stop began, then each time after twice as long, and soon after
+/// either of them changes. Sends nothing before a stop begins or after its deadline.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: it sends nothing more.
+/// Cancel safe: after a drop it sends nothing more.
 pub(crate) async fn count_down(
     mut stop: watch::Receiver<Option<Shutdown>>,
     mut news: NewsSender,
@@ -65,13 +65,13 @@ pub(crate) async fn count_down(
     }
 }
 
-/// Waits until a stop begins, and returns when that was; `None` when none can begin any more.
+/// Waits until a stop begins, and returns its time; `None` if none can begin any more.
 async fn since(stop: &mut watch::Receiver<Option<Shutdown>>) -> Option<Timestamp> {
     let begun = stop.wait_for(Option::is_some).await.ok()?;
     begun.map(|begun| begun.since)
 }
 
-/// Returns what a line of the countdown says.
+/// Returns the values that a line of the countdown shows.
 fn key(shutdown: Option<Shutdown>) -> Option<(Option<Awaited>, Timestamp)> {
     shutdown.map(|it| (it.awaited, it.until))
 }
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Plays a stop of `seconds`, in which something else is waited for after 5.5 s; returns the lines with their times.
+    /// Simulates a stop of `seconds`, in which the awaited part changes after 5.5 s; returns the lines with their times.
     async fn lines(seconds: u64) -> Vec<(u64, String, u64)> {
         let (news, mut receiver) = feed::channel();
         let (stop, seen) = watch::channel(None);

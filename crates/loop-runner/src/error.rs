@@ -1,11 +1,11 @@
-//! Why a run could not be made, found or continued: all messages in one place, predicates for what callers branch on.
+//! Why a run could not be created, found or resumed: all messages in one place, and predicates for the cases that callers handle.
 
 use std::path::PathBuf;
 
 use rlm_store::Mend;
 
-/// Why a run could not be made, found or continued. Its text names the place and what to do, which for some is a [`mend`](Self::mend) that a program
-/// may have a command for.
+/// Why a run could not be created, found or resumed. The text names the place and the fix. Some fixes are a [`mend`](Self::mend), for which a program
+/// may have a command.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Kind>);
@@ -16,13 +16,13 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 enum Kind {
     #[error(transparent)]
     Store(rlm_store::Error),
-    #[error("the feedback is not taken: {0}")]
+    #[error("the feedback was rejected: {0}")]
     Feedback(loop_state::FeedbackRefusal),
-    #[error("nobody listens at `{}`: no process has the run", .0.display())]
+    #[error("the run is not live: nothing listens on control socket `{}`", .0.display())]
     Nobody(PathBuf),
-    #[error("who listens at `{}` does not answer", .0.display())]
+    #[error("no response from control socket `{}`", .0.display())]
     Silent(PathBuf),
-    #[error("who listens at `{}` says something that can't be understood: {why}", path.display())]
+    #[error("invalid response from control socket `{}`: {why}", path.display())]
     Babble { path: PathBuf, why: String },
     #[error("{0}")]
     Refused(String),
@@ -54,7 +54,7 @@ impl Error {
         Self(Box::new(Kind::Refused(why.into())))
     }
 
-    /// Makes the error of an agent that can't be had; `message` says what to do.
+    /// Creates the error of an agent that can't be used; `message` gives the fix.
     #[must_use]
     pub fn agent(message: impl Into<String>, source: impl Into<Source>) -> Self {
         let (message, source) = (message.into(), source.into());
@@ -65,7 +65,7 @@ impl Error {
         Self(Box::new(Kind::Feedback(why)))
     }
 
-    /// Returns the error of what is saved, if it is one.
+    /// Returns the error of the saved state, if this is one.
     fn saved(&self) -> Option<&rlm_store::Error> {
         match &*self.0 {
             Kind::Store(error) => Some(error),
@@ -73,14 +73,14 @@ impl Error {
         }
     }
 
-    /// Returns what would mend it, where that is one thing that a program may have a command for. The text ends with it, so that a command can be put
-    /// behind: `run x is at work: stop it first`, and how.
+    /// Returns the fix, if a program may have one command for it. The text ends with the fix in words, so that a command can follow: `run x is live:
+    /// stop it first`, and the command.
     #[must_use]
     pub fn mend(&self) -> Option<Mend> {
         self.saved().and_then(rlm_store::Error::mend)
     }
 
-    /// Returns whether an agent can't do what the settings ask of it.
+    /// Returns whether the agent does not support the settings.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         self.saved().is_some_and(rlm_store::Error::is_unsupported)
@@ -92,38 +92,38 @@ impl Error {
         self.saved().is_some_and(rlm_store::Error::is_held)
     }
 
-    /// Returns whether no process has the run, so that nobody was asked anything.
+    /// Returns whether the run is not live: no process works on it, so nothing was sent.
     #[must_use]
     pub fn is_nobody(&self) -> bool {
         matches!(*self.0, Kind::Nobody(_))
     }
 
-    /// Returns whether the run refused a request because of the process that sent it: an agent's, or one whose ancestors can't be proven.
+    /// Returns whether the run refused a request because of the process that sent it: it belongs to an agent, or its ancestors can't be verified.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(*self.0, Kind::Refused(_))
     }
 
-    /// Returns whether the process that has the run does not answer: it is busy, stands still or hangs.
+    /// Returns whether the process that works on the run doesn't respond: it is busy, suspended or hangs.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         matches!(*self.0, Kind::Silent(_))
     }
 
-    /// Returns whether the run goes on elsewhere.
+    /// Returns whether the run was transferred and continues elsewhere.
     #[must_use]
     pub fn is_moved(&self) -> bool {
         self.saved().is_some_and(rlm_store::Error::is_moved)
     }
 
-    /// Returns whether there is no such run, no such state of it, or nothing saved in it. From
-    /// [`Runner::open`](crate::Runner::open) it means that a run of that name can be made.
+    /// Returns whether the run, or the requested state of it, does not exist, or nothing is saved in it. After [`Runner::open`](crate::Runner::open)
+    /// it means that the name is free for a new run.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.saved().is_some_and(rlm_store::Error::is_not_found)
     }
 
-    /// Returns whether what was asked for makes no sense, so that asking differently is the mend.
+    /// Returns whether the request is invalid, so that only another request can succeed.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match &*self.0 {

@@ -1,4 +1,4 @@
-//! The channel from a run to its watcher, in which one that is slow misses output and never holds the run up.
+//! The channel from a run to its watcher. A slow watcher misses output and never delays the run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,14 +10,15 @@ use tokio::sync::mpsc;
 use crate::news::{News, size};
 use crate::recent::Recent;
 
-/// How many news wait for a slow watcher.
+/// The most events that wait for a slow watcher.
 const CAPACITY: usize = 4096;
-/// How many of those places agent output leaves to the news that matter.
+/// The places that agent output leaves free for other events.
 const RESERVED: usize = 512;
-/// How many bytes of output wait for a slow watcher.
+/// The most bytes of output that wait for a slow watcher.
 const MAX_BYTES: usize = 4 << 20;
 
-/// The watcher's end: news with their times, in order. A watcher that lags misses agent output and never holds the run up; nor does one that is dropped.
+/// The watcher's end of the channel: events with their times, in order. A slow watcher misses agent output; neither a slow nor a dropped watcher
+/// delays the run.
 #[derive(Debug)]
 pub struct NewsReceiver {
     from: mpsc::Receiver<(Timestamp, News)>,
@@ -26,7 +27,7 @@ pub struct NewsReceiver {
 }
 
 impl NewsReceiver {
-    /// Waits for the next piece of news; `None` when the run is over.
+    /// Waits for the next event; `None` when the run ended.
     ///
     /// # Cancel safety
     ///
@@ -36,17 +37,17 @@ impl NewsReceiver {
         self.taken(news)
     }
 
-    /// Waits for the next piece of news on a thread that may block.
+    /// Waits for the next event on a thread that may block.
     ///
     /// # Panics
     ///
-    /// On a thread of an asynchronous runtime.
+    /// Panics on a thread of an asynchronous runtime.
     pub fn blocking_recv(&mut self) -> Option<(Timestamp, News)> {
         let news = self.from.blocking_recv();
         self.taken(news)
     }
 
-    /// Makes room, and says at the end what was missed last.
+    /// Frees the event's place; after the last event, reports the number of missed events.
     fn taken(&mut self, news: Option<(Timestamp, News)>) -> Option<(Timestamp, News)> {
         let Some((at, news)) = news else {
             let missed = self.shared.missed.swap(0, Ordering::Relaxed);
@@ -60,7 +61,7 @@ impl NewsReceiver {
     }
 }
 
-/// An event of the agent, which a slow watcher may miss, and not one of the run.
+/// Whether an event comes from the agent, so that a slow watcher may miss it.
 fn is_output(news: &News) -> bool {
     match news {
         News::Output { .. } => true,
@@ -75,12 +76,12 @@ fn is_output(news: &News) -> bool {
     }
 }
 
-/// The state that both ends see.
+/// The state that both ends share.
 #[derive(Debug, Default)]
 struct Shared {
-    /// How many bytes the watcher has not taken yet.
+    /// The number of bytes that the watcher has not taken yet.
     waiting: AtomicUsize,
-    /// How many pieces were left out and not told of.
+    /// The number of missed events that are not reported yet.
     missed: AtomicU64,
 }
 
@@ -88,7 +89,7 @@ struct Shared {
 pub(crate) struct NewsSender {
     to: mpsc::Sender<(Timestamp, News)>,
     shared: Arc<Shared>,
-    /// For those who look on from elsewhere.
+    /// The recent events for attached viewers.
     recent: Option<Arc<Recent>>,
 }
 
@@ -105,7 +106,7 @@ pub(crate) fn channel() -> (NewsSender, NewsReceiver) {
 }
 
 impl NewsSender {
-    /// Keeps the last news for those who look on from elsewhere.
+    /// Starts to store the recent events for attached viewers.
     pub(crate) fn keep(&mut self) -> Arc<Recent> {
         Arc::clone(self.recent.get_or_insert_default())
     }
@@ -117,7 +118,7 @@ impl NewsSender {
         let Shared { waiting, missed } = &*self.shared;
         let is_output = is_output(&news);
         let too_many = self.to.capacity() <= if is_output { RESERVED } else { 0 };
-        // One line always finds a place, however long it is.
+        // One event always fits, even if it is longer than the limit.
         let waits = waiting.load(Ordering::Relaxed);
         if too_many || (is_output && waits > 0 && waits + size(&news) > MAX_BYTES) {
             missed.fetch_add(1, Ordering::Relaxed);

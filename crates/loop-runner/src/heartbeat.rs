@@ -1,4 +1,4 @@
-//! The file by which others see that a run's loop turns.
+//! The file by which other programs see that a run's loop works.
 
 use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
@@ -13,46 +13,46 @@ use rlm_store::{RunId, state_dir};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-/// How often the file is written when nothing changes.
+/// The interval between two writes if nothing changes.
 const EVERY: Duration = Duration::from_secs(10);
-/// A longer file is no heartbeat.
+/// The longest valid heartbeat, in bytes.
 const MOST: u64 = 64 << 10;
 
-/// What a heartbeat is made of.
+/// The values that a heartbeat is made of.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Beat<'a> {
     /// The run.
     pub run: &'a RunId,
-    /// Where it stands.
+    /// The state of the run.
     pub head: &'a Head,
-    /// The time.
+    /// The current time.
     pub at: Timestamp,
-    /// When the run acts next if nothing comes from outside; `None` while only that is waited for.
+    /// The time of the run's next action if nothing comes from outside; `None` while the run only waits for something outside.
     pub due: Option<Timestamp>,
-    /// Why the run is over for this process, when it is.
+    /// Why this process stopped working on the run, if it did.
     pub ended: Option<&'a str>,
 }
 
-/// Makes the content of the file.
+/// Returns the content of the file.
 pub(crate) type Text = Box<dyn Fn(&Beat<'_>) -> String + Send + Sync>;
 
-/// What stands in the file, and who writes it.
+/// The content of the file, and the thread that writes it.
 pub(crate) struct Heartbeat {
     path: PathBuf,
     text: Text,
     last: Option<(Instant, Standing)>,
-    /// Written by a thread that may block: a disk that hangs holds no run up.
+    /// A thread that may block writes the file, so that a hanging disk does not delay the run.
     writing: Option<JoinHandle<io::Result<()>>>,
-    /// Whether the last write failed, so that it is told once.
+    /// Whether the last write failed; a failure is reported once.
     is_broken: bool,
     written: Arc<Written>,
 }
 
-/// The file that was written last.
+/// The identity of the file that was written last.
 type Written = Mutex<Option<Identity>>;
 
-/// What is written at once when it changes.
+/// The values whose change causes a write at once.
 type Standing = (u32, u32, u32, Discriminant<Step>, bool);
 
 impl Heartbeat {
@@ -67,13 +67,13 @@ impl Heartbeat {
         }
     }
 
-    /// How long nothing has to be written, if nothing changes; `None` while something is being written.
+    /// Returns the time until the next write if nothing changes; `None` while a write is in progress.
     pub(crate) fn due_in(&self) -> Option<Duration> {
         let since = self.last.map_or(EVERY, |(at, _)| at.elapsed());
         self.writing.is_none().then(|| EVERY.saturating_sub(since))
     }
 
-    /// Has the file written if it is time for it. Returns, once, why it can't be.
+    /// Writes the file if it is due. Returns the cause of a failure once.
     pub(crate) async fn beat(&mut self, beat: &Beat<'_>) -> Option<String> {
         let told = match self.writing.take_if(|writing| writing.is_finished()) {
             Some(written) => self.written(written.await),
@@ -91,14 +91,14 @@ impl Heartbeat {
         told
     }
 
-    /// Has the end written, for a short time.
+    /// Writes the end of the run, with a short time limit.
     pub(crate) async fn end(mut self, beat: &Beat<'_>) -> Option<String> {
         for last in [false, true] {
             if last {
                 self.write(beat);
             }
             if let Some(writing) = self.writing.take() {
-                // A thread that hangs is left behind.
+                // Leave a thread that hangs.
                 let written = timeout(times::HEARTBEAT_END, writing).await.ok()?;
                 if let told @ Some(_) = self.written(written) {
                     return told;
@@ -127,7 +127,7 @@ impl Heartbeat {
         let was_broken = std::mem::replace(&mut self.is_broken, failed.is_some());
         let why = failed.filter(|_| !was_broken)?;
         Some(format!(
-            "the heartbeat can't be written: {why}; the run goes on without, and tries again"
+            "can't write the heartbeat: {why}; the run continues without it and tries again"
         ))
     }
 }
@@ -138,19 +138,19 @@ impl fmt::Debug for Heartbeat {
     }
 }
 
-/// Puts a new file in the place of the old one, so that a reader sees one of them whole.
+/// Replaces the file, so that a reader sees either the old or the new one, complete.
 fn replace(path: &Path, text: &str, written: &Written) -> io::Result<()> {
     let named = |why: &str| io::Error::other(format!("`{}` {why}", path.display()));
     let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
     if let Ok(there) = state_dir::metadata(path) {
-        // A device or a link would be gone.
+        // Replacing a device or a link would remove it.
         if !there.is_file() {
-            return Err(named("is no file; name another place"));
+            return Err(named("is not a regular file; choose another path"));
         }
         let is_ours = there.is_empty() || *written == Some(there.identity());
         if !is_ours && !is_heartbeat(path, text) {
             return Err(named(
-                "is a file that no heartbeat wrote; name another place, or remove it",
+                "is not a heartbeat file; choose another path, or remove the file",
             ));
         }
     }
@@ -160,7 +160,7 @@ fn replace(path: &Path, text: &str, written: &Written) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether a file has the form of this heartbeat: an object with the same keys, as an earlier process wrote it.
+/// Returns whether the file is a heartbeat, perhaps of an earlier process: an object with the same keys.
 fn is_heartbeat(path: &Path, text: &str) -> bool {
     let keys = |text: &[u8]| -> Option<Vec<String>> {
         let value: serde_json::Map<String, serde_json::Value> =
@@ -171,7 +171,7 @@ fn is_heartbeat(path: &Path, text: &str) -> bool {
     old.is_some() && old == keys(text.as_bytes())
 }
 
-/// When the loop turned last, for those who ask through the control socket.
+/// The time at which the loop turned last, for clients of the control socket.
 #[derive(Clone, Debug)]
 pub(crate) struct Pulse {
     since: Instant,
@@ -192,7 +192,7 @@ impl Pulse {
         self.turned.store(self.now(), Ordering::Relaxed);
     }
 
-    /// Returns how long ago that was.
+    /// Returns the time since the last turn of the loop.
     pub(crate) fn age(&self) -> Duration {
         let turned = self.turned.load(Ordering::Relaxed);
         Duration::from_millis(self.now().saturating_sub(turned))
@@ -242,7 +242,7 @@ mod tests {
         let mut seen = Vec::new();
         for (seconds, iteration) in [(0, 0), (9, 0), (1, 0), (1, 1), (1, 1), (10, 1)] {
             tokio::time::advance(Duration::from_secs(seconds)).await;
-            // Whoever looks removes it, to see whether it comes again.
+            // Remove the file, to see whether the next write creates it again.
             let _none = fs_err::remove_file(&path);
             head.iteration = iteration;
             let beat = Beat {
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].contains("none/beat"), "{told:?}");
         assert!(path.exists());
-        // A device of the machine would be gone where this fails.
+        // Without the check, the write would replace a device of the machine.
         let socket = dir.path().join("socket");
         let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let refused = replace(&socket, "x", &Written::default()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Rebuilds the events of a run from its journal and its transcripts, for a watcher that attaches late. `recent` keeps only the last events.
+//! Rebuilds the events of a run from its journal and its transcripts, for a viewer that attaches late. `recent` stores only the last events.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,20 +12,20 @@ use rlm_store::{Fate, Project, Record, Records, RunId, Timeline, transcripts};
 
 use crate::news::News;
 
-/// How many records of the agent are rebuilt.
+/// The most records of the agent that are rebuilt.
 const MOST: usize = 300;
-/// The run reports a beginning at most this long after the journal has it.
+/// The most time between a beginning in the journal and its report by the run.
 const JUST_NOW: Duration = Duration::from_secs(5);
-/// How many attempts are rebuilt.
+/// The most attempts that are rebuilt.
 const ATTEMPTS: usize = 100;
 
 /// A rebuilt event and its time.
 type Told = (Timestamp, News);
 
-/// Returns the events of a run from before `until`, oldest first: the beginning and the end of each of its last 100 attempts, and the last 300 records of
+/// Returns the events of a run before `until`, oldest first: the beginning and the end of each of its last 100 attempts, and the last 300 records of
 /// its agent.
 ///
-/// Leaves out files that can't be read: a damaged transcript hides no live run.
+/// Leaves out files that can't be read, so that a damaged transcript does not hide a live run.
 #[must_use]
 pub fn events_before(project: &Project, run: &RunId, until: Timestamp) -> Vec<(Timestamp, News)> {
     let Ok(timeline) = project.timeline(run) else {
@@ -94,7 +94,7 @@ fn started(timeline: &Timeline, attempt: &Attempt) -> Notice {
     }
 }
 
-/// Returns the ends of the required checks, of the check and of the attempt, as far as they are before `until`.
+/// Returns the ends of the required checks, the check and the attempt that are before `until`.
 fn ended(attempt: &Attempt, until: Timestamp) -> Vec<Told> {
     let commands = attempt
         .commands
@@ -117,11 +117,8 @@ fn ended(attempt: &Attempt, until: Timestamp) -> Vec<Told> {
         Fate::Complete => None,
         Fate::Failed(why) => Some(why.clone()),
         Fate::Cut(why) => {
-            let why = why.map_or_else(
-                || "the cause is not known".to_owned(),
-                |why| why.to_string(),
-            );
-            let text = format!("attempt {} was cut: {why}", attempt.attempt);
+            let why = why.map_or_else(|| "unknown cause".to_owned(), |why| why.to_string());
+            let text = format!("attempt {} did not finish: {why}", attempt.attempt);
             told.push((at, News::Warning(text)));
             return told;
         }
@@ -169,7 +166,7 @@ fn said(
     all
 }
 
-/// Returns the last records for people from before `until`, at most `most`, and how many there were before them.
+/// Returns the last records for people before `until`, at most `most`, and the number of earlier ones.
 fn last(
     records: impl Iterator<Item = io::Result<Record>>,
     until: Timestamp,
@@ -204,7 +201,7 @@ fn is_streamed(record: &Record) -> bool {
     record.kind == "text"
 }
 
-/// Converts records back to the events that they were made of.
+/// Converts records back to events.
 fn news(records: VecDeque<Record>) -> Vec<Told> {
     let mut begun = VecDeque::new();
     let mut number = 0;
@@ -307,7 +304,7 @@ mod tests {
     }
 
     proptest! {
-        /// The last are kept, the others counted.
+        /// The last records are kept, and the others are counted.
         #[test]
         fn the_last_records_are_kept(count in 0u64..50, most in 1usize..20, until in 0u64..60) {
             let records = (0..count).map(|n| Ok(record(n, "stdout", &n.to_string())));

@@ -1,4 +1,4 @@
-//! A command of the user's that is told what becomes of a run.
+//! Runs the user's notify command with events of the run.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,53 +12,53 @@ use tokio::task::JoinHandle;
 use crate::check::{self, CheckEnd, Freezer, Limit};
 use crate::{Error, News, Outcome};
 
-/// How many calls wait for the one that runs.
+/// The most calls that wait for the running one.
 const WAITING: usize = 8;
 
-/// A moment of a run that somebody may want to hear of.
+/// An event of a run that the hook may report.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Moment<'a> {
     /// The run.
     pub run: &'a RunId,
-    /// Where it stands.
+    /// The state of the run.
     pub head: &'a Head,
-    /// When it was.
+    /// The time of the event.
     pub at: Timestamp,
-    /// What happened.
+    /// The event.
     pub what: Happened<'a>,
-    /// How many moments before it were told to nobody, because a command was too slow.
+    /// The number of events before this one that were dropped because a command was too slow.
     pub missed: u64,
 }
 
-/// What happened in a [`Moment`]. What it says is on disk, where that is its place.
+/// The kind of a [`Moment`]. Everything that a save contains is on disk by then.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Happened<'a> {
-    /// This process has taken the run.
+    /// This process began to work on the run.
     Began {
-        /// Whether the run had begun before.
+        /// Whether an earlier process worked on the run.
         again: bool,
     },
-    /// The run told something.
+    /// The run reported an event.
     News(&'a News),
-    /// The run is over for this process, and what it had started is ended.
+    /// This process stopped working on the run, and everything that the run started is ended.
     Ended(Result<&'a Outcome, &'a Error>),
 }
 
-/// What a command is told.
+/// The input of one call of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Telling {
-    /// Variables of its environment, besides those that say which run it is.
+    /// Environment variables, besides those that identify the run.
     pub variables: Vec<(String, String)>,
-    /// Its standard input.
+    /// The standard input.
     pub input: String,
 }
 
-/// A command, run by `sh -c` in the directory of the run, and what it is told.
+/// A command that `sh -c` runs in the directory of the run, and the function that returns its input.
 ///
-/// One call at a time, each under a guard and for 10 s at most; what it leaves running is ended. While one runs, eight wait, and of more the oldest are
-/// left out and counted: no call holds the run up.
+/// One call runs at a time, each under a guard and for 10 s at most; the hook ends everything that a call leaves running. At most eight calls wait
+/// for the running one; the oldest ones above that are dropped and counted. A call never delays the run.
 pub struct Hook {
     command: String,
     telling: Tells,
@@ -67,7 +67,7 @@ pub struct Hook {
 type Tells = Box<dyn Fn(&Moment<'_>) -> Option<Telling> + Send + Sync>;
 
 impl Hook {
-    /// Makes one; `telling` says what the command is told of a moment, and `None` where it is not called.
+    /// Creates a hook; `telling` returns the input for an event, or `None` to skip the event.
     pub fn new(
         command: String,
         telling: impl Fn(&Moment<'_>) -> Option<Telling> + Send + Sync + 'static,
@@ -81,20 +81,20 @@ impl Hook {
 
 impl fmt::Debug for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // It may hold a secret, such as the address that is told.
+        // The command may contain a secret, such as the address of a web hook.
         f.write_str("Hook")
     }
 }
 
-/// A hook at work. Dropping it ends what runs.
+/// The calls of a hook. Dropping it ends the running one.
 #[derive(Debug)]
 pub(crate) struct Hooks {
     hook: Hook,
     waiting: VecDeque<Waiting>,
-    /// How many were left out since one was told of that.
+    /// The number of events dropped since a call reported that number.
     missed: u64,
     running: Option<Running>,
-    /// Whether the last call failed, so that it is told once.
+    /// Whether the last call failed; a failure is reported once.
     is_failing: bool,
 }
 
@@ -107,7 +107,7 @@ struct Waiting {
 
 #[derive(Debug)]
 struct Running {
-    /// Dropping it ends the command too.
+    /// The shared deadline of the command. Dropping it ends the command.
     halt: Hurry,
     task: JoinHandle<CheckEnd>,
 }
@@ -123,15 +123,15 @@ impl Hooks {
         }
     }
 
-    /// Says what is to be told of a moment, if anything.
+    /// Returns the input for an event, if the hook reports it.
     pub(crate) fn telling(&self, moment: Moment<'_>) -> Option<Telling> {
-        // What makes room for it is missed by then.
+        // The event that this one displaces counts as missed.
         let out = self.waiting.front().filter(|_| self.is_full());
         let missed = self.missed + out.map_or(0, |out| out.missed + 1);
         (self.hook.telling)(&Moment { missed, ..moment })
     }
 
-    /// Has it told as soon as nothing else is.
+    /// Queues a call.
     pub(crate) fn push(&mut self, context: Context, telling: Telling) {
         if self.is_full() {
             self.leave_out(1);
@@ -149,18 +149,18 @@ impl Hooks {
         self.waiting.len() == WAITING
     }
 
-    /// Leaves out the oldest that wait.
+    /// Drops the oldest waiting calls.
     fn leave_out(&mut self, count: usize) {
         let out = self.waiting.drain(..count);
         self.missed += out.map(|one| one.missed + 1).sum::<u64>();
     }
 
-    /// Leaves out all that wait but what comes next.
+    /// Drops all waiting calls.
     pub(crate) fn clear(&mut self) {
         self.leave_out(self.waiting.len());
     }
 
-    /// Begins the next call, if none runs.
+    /// Starts the next call, unless one runs.
     fn go_on(&mut self) {
         if self.running.is_some() {
             return;
@@ -181,7 +181,7 @@ impl Hooks {
             .args(["-c", &self.hook.command])
             .stdin(StdinMode::Bytes(telling.input.into_bytes()));
         let halt = Hurry::default();
-        // It does not stand still with the run: it is short.
+        // A call is short, so a suspended run does not suspend it.
         let (_, freezes) = Freezer::new();
         let call = check::run(
             command,
@@ -198,7 +198,7 @@ impl Hooks {
         self.running.is_some()
     }
 
-    /// Waits for the end of the call that runs, and begins the next. Cancel safe.
+    /// Waits for the end of the running call, and starts the next. Cancel safe.
     pub(crate) async fn ended(&mut self) -> CheckEnd {
         let Some(running) = &mut self.running else {
             return std::future::pending().await;
@@ -209,14 +209,14 @@ impl Hooks {
         end.unwrap_or_else(CheckEnd::not_run)
     }
 
-    /// Ends the call that runs.
+    /// Ends the running call.
     pub(crate) fn halt(&self) {
         if let Some(running) = &self.running {
             running.halt.within(times::NOTIFY_ENDING);
         }
     }
 
-    /// Says, once, that the command fails. What it printed is its own: it may hold what is private.
+    /// Returns a failure of the command, once. Leaves out the command's output, which may be private.
     pub(crate) fn complaint(&mut self, end: &CheckEnd) -> Option<String> {
         let how = match &end.result {
             CheckResult::Passed => None,
@@ -224,7 +224,7 @@ impl Hooks {
                 let how = text.rsplit('\n').next().unwrap_or_default();
                 Some(how.trim_matches(['(', ')']).to_owned())
             }
-            _ => Some("there was no more time for it".to_owned()),
+            _ => Some("it took too long".to_owned()),
         };
         let was_failing = std::mem::replace(&mut self.is_failing, how.is_some());
         let how = how.filter(|_| !was_failing)?;

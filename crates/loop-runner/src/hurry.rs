@@ -1,10 +1,10 @@
-//! Stopping an agent by a deadline that may move earlier meanwhile.
+//! Stops an agent by a shared deadline that can move earlier meanwhile.
 
 use agent_duplex::{Conversation, StopReport};
 use rlm_store::deadline::{Hurried, left};
 use tokio::time::Instant;
 
-/// Stops an agent by that time, or sooner when `hurried` says so.
+/// Stops an agent by `by`, or earlier if the shared deadline moves earlier.
 pub(crate) async fn stop(
     hurried: &mut Hurried,
     agent: &Conversation,
@@ -44,7 +44,7 @@ mod tests {
         let end = tokio::spawn(async move { stop(&mut hurried, &conversation, by).await });
         tokio::time::advance(Duration::from_secs(1)).await;
         hurry.within(Duration::from_secs(1));
-        // Patience does not come back.
+        // The deadline never moves later.
         hurry.within(DAY);
         assert_eq!(end.await.unwrap().stage, StopStage::Kill);
         assert!(began.elapsed() < 60 * Duration::from_secs(1));

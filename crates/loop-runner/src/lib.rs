@@ -1,68 +1,70 @@
 //! Runs an agent loop: the imperative shell around `loop-state`.
 //!
-//! The machine of `loop-state` says what must be done and in which order; this crate does it, with real files, real processes and a real agent,
-//! and tells the machine what came of it. It is what `rlm` is made of, without a command line and without a screen.
+//! The machine of `loop-state` decides what happens next in a run; this crate does it, with real files, real processes and a real agent, and reports
+//! the results to the machine. It is `rlm` without a command line and without a screen.
 //!
-//! # What it is not for
+//! # What this crate does not do
 //!
-//! It holds no rules of a run (they are the machine's; ARCHITECTURE.md names the few small decisions that are left here), installs no signal handlers (it takes [`Control`] messages) and prints nothing (it sends [`News`]).
+//! This crate has no rules of a run (the machine has them; ARCHITECTURE.md names the few small decisions that are left here). It installs no signal
+//! handlers: the caller sends [`Control`] messages. It prints nothing: it sends [`News`].
 //!
 //! # Theory of operation
 //!
-//! What a run is on disk, and who may take it, is `rlm-store`: a [`Project`](rlm_store::Project), a [`WorkTree`](rlm_store::WorkTree) (the right to work in
-//! it), saved [`Settings`](rlm_store::Settings). A [`Runner`] is one run taken by this process: everything that happens enters at one place, one
-//! thing at a time, is stepped through the machine and answered by effects, each finished before the next is begun. *Save* is one of them, so what
-//! is told is on disk.
+//! The crate `rlm-store` defines the saved state of a run and who may work on it: a [`Project`](rlm_store::Project), a
+//! [`WorkTree`](rlm_store::WorkTree) (the right to work in a working tree), and saved [`Settings`](rlm_store::Settings). A [`Runner`] is one run that
+//! this process works on. Every machine input arrives in one place, one at a time. The machine answers each input with effects, and the runner
+//! finishes each effect before it begins the next. *Save* is one of the effects, so everything that the run reports is on disk.
 //!
-//! While a process has the run there is a socket in its directory, through which any program of the same user can look at it, interrupt, pause, steer and
-//! stop it, and change its limits: see [`control`].
+//! While a process works on the run, the run's directory has a socket. Through it, any program of the same user can read the status, interrupt,
+//! pause, steer and stop the run, and change its limits: see [`control`].
 //!
-//! # What its caller brings
+//! # What the caller provides
 //!
-//! - *The guard*: [`agent_subprocess::guard::run_if_guard`] first in `main`. Where it was not called, and elsewhere than on Linux, an agent is in a
-//!   process group only: a daemon of its may get away, a `kill -9` of this process leaves all of it running, and [`Outcome::proven`] is false.
-//! - *The drivers*, by a [`DriverFactory`]: those of `agent-drivers`.
-//! - *Signals*, as messages: [`Control::Stop`] after the iteration or now, then [`Request::Abort`](loop_state::Request::Abort). Agents are in sessions of their own, so that
-//!   a Ctrl-C of the terminal reaches this process only.
-//! - *A gate*, in [`Options`]: the run's waits for work hang on it, so that a shutdown of the program wakes and stops the run. A program that has none
+//! - *The guard*: call [`agent_subprocess::guard::run_if_guard`] first in `main`. Without this call, and outside Linux, an agent has only a process
+//!   group: a daemon that it starts may escape, all its processes survive a `kill -9` of this process, and [`Outcome::proven`] is false.
+//! - *The drivers*, through a [`DriverFactory`]: `agent-drivers` has them.
+//! - *Signals*, as messages: [`Control::Stop`] after the iteration or now, then [`Request::Abort`](loop_state::Request::Abort). Agents run in their
+//!   own sessions, so a Ctrl-C of the terminal reaches only this process.
+//! - *A sleep gate*, in [`Options`]: the run sleeps under it, so a shutdown of the program wakes and stops the run. A program without a sleep gate
 //!   passes a new one.
-//! - *A watcher* or none: the [`NewsReceiver`] may be dropped.
+//! - *A watcher*, optional: the caller may drop the [`NewsReceiver`].
 //!
-//! The README has a whole program, and `examples/resume.rs` is one that ends by itself: a run that is stopped, and taken up again.
+//! The README has a complete program. `examples/resume.rs` stops a run and resumes it.
 //!
 //! # Errors
 //!
-//! What can go wrong with one iteration is no [`Error`]: the run goes on, or ends with a [`StopReason`](loop_state::StopReason). Errors of what is saved are
-//! those of [`rlm_store::Error`], with the same predicates:
+//! A failure in one iteration is not an [`Error`]: the run continues, or ends with a [`StopReason`](loop_state::StopReason). Errors of the saved
+//! state are those of [`rlm_store::Error`], with the same predicates:
 //!
-//! | | is | then |
+//! | | means | then |
 //! |---|---|---|
-//! | [`is_not_found`](Error::is_not_found) | no run of that name, or nothing was saved of it | [`Runner::create`] |
-//! | [`is_held`](Error::is_held) | another process works in the tree; the text names run and pid | wait, or stop it through [`control`] |
-//! | [`is_moved`](Error::is_moved) | the run was exported and goes on elsewhere | there, or [`Options::take_back`] |
-//! | [`is_usage`](Error::is_usage) | settings, names or a prompt file that make no run; a name that is taken; also each that was moved | ask differently |
-//! | none of them | a file can't be read or written, or a state is damaged beyond use: the text names it | fix that, and open the run again |
+//! | [`is_not_found`](Error::is_not_found) | no run has this name, or nothing was saved of it | [`Runner::create`] |
+//! | [`is_held`](Error::is_held) | another process works in the working tree; the text names run and pid | wait, or stop it through [`control`] |
+//! | [`is_moved`](Error::is_moved) | the run was transferred and continues elsewhere | continue there, or [`Options::take_back`] |
+//! | [`is_usage`](Error::is_usage) | invalid settings, names or prompt file; a name that is taken; also each transferred run | change the request |
+//! | none of them | a file can't be read or written, or the state is too damaged to use: the text names it | fix that, and open the run again |
 //!
-//! The agent, the gates and the check have `RLM_RUN_ID`, `RLM_PHASE`, `RLM_ITERATION` and `RLM_ATTEMPT` in their environment.
+//! The agent, the required checks and the check have `RLM_RUN_ID`, `RLM_PHASE`, `RLM_ITERATION` and `RLM_ATTEMPT` in their environment.
 //!
 //! # Limits
 //!
-//! One run at a time in a working tree; a process may have several, each in a tree of its own. Transcripts stop growing at 64 MiB each and say so. Older ones
-//! are compressed while the run goes on; those of a run may take
-//! [`Settings::max_transcripts`](field@rlm_store::Settings::max_transcripts) of disk, but for the newest eight and a beginning and an end of each.
+//! Only one run at a time can work in a working tree; a process may work on several runs, each in its own working tree. A transcript stops growing at
+//! 64 MiB and records that it did. The run compresses older transcripts meanwhile. The transcripts of a run may take
+//! [`Settings::max_transcripts`](field@rlm_store::Settings::max_transcripts) of disk, without counting the newest eight and the beginning and end of
+//! each.
 
-// The modules in reading order; each takes from those above it:
-//   error, clock           why there is no run, what time it is for one
-//   options                how a run is carried out, and how it ended
-//   shutdown, view         what a stop waits for, and what others see of a live run
-//   news, recent, feed     what a run tells, the last of it, the channel to its watcher
+// The modules in reading order; each uses only those above it:
+//   error, clock           the errors, and the clock of a run
+//   options                the options of a run, and its outcome
+//   shutdown, view         the waits of a stop, and the view of a live run
+//   news, recent, feed     the run events, the last of them, and the channel to the watcher
 //   history                the events from before a watcher attached, from the journal and the transcripts
-//   countdown, heartbeat   what is left of a stop; when the loop turned last, and the file that says so
-//   check, hook            the commands of the loop's own: gates, check, notify command
-//   prompt                 what an agent is told
-//   hurry                  the end of an agent by a deadline that may move earlier
-//   control                the socket: what others want of the run, and what they are told; it knows no runner
-//   runner                 the run: its parts, and what it does with them
+//   countdown, heartbeat   the countdown of a stop; the last turn of the loop, and the file that records it
+//   check, hook            the loop's own commands: required checks, check, notify command
+//   prompt                 the prompt of an agent
+//   hurry                  stops an agent by a shared deadline
+//   control                the control socket: requests and responses; it doesn't know the runner
+//   runner                 the run and its parts
 mod check;
 mod clock;
 pub mod control;

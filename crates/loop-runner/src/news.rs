@@ -1,4 +1,4 @@
-//! The events that a run reports to its watchers.
+//! The run events.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,136 +9,137 @@ use serde::{Deserialize, Serialize};
 
 use crate::shutdown::Awaited;
 
-/// Something that a watcher of the run may want to show.
+/// One fact that a run reports to its viewers and scripts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum News {
-    /// The run went on; what this says is on disk.
+    /// The run reached this point, and it is on disk.
     Run(Notice),
-    /// What follows belongs to this phase; told of a run that has several.
+    /// The events that follow belong to this phase; reported only if the run has several.
     Phase {
-        /// Its name.
+        /// The name of the phase.
         name: String,
-        /// Its number, from 1.
+        /// The number of the phase, from 1.
         number: u32,
-        /// How many phases there are.
+        /// The number of phases.
         of: u32,
     },
-    /// The agent's process runs.
+    /// The process of the agent started.
     AgentStarted {
-        /// Its process id.
+        /// The process id of the agent.
         pid: u32,
     },
     /// The agent wrote a line.
     Output {
-        /// Which of its two outputs it wrote to.
+        /// The stream that the agent wrote to.
         stream: Stream,
-        /// What it wrote.
+        /// The line.
         line: Line,
     },
-    /// What the agent did, in words that are the same for every agent. A driver that has them says nothing by [`News::Output`].
+    /// The agent did this; the form is the same for every agent. A driver that reports this sends no [`News::Output`].
     Agent(agent_duplex::Event),
-    /// The turn was interrupted, and the agent goes on with what was said before it could be seen.
+    /// The turn was interrupted; the agent continues with the inputs that it had not seen yet.
     GoesOn,
-    /// The agent can't take a steer now: it gets it in a turn behind the present one if it can be talked to then, else with the next prompt.
+    /// The agent can't take the steer with this number now. It gets the steer in the next turn if its conversation continues, else with the next
+    /// prompt.
     NextPrompt(u32),
-    /// The prompt of the attempt that begins has the steer with this number in it.
+    /// The prompt of the attempt that begins contains the steer with this number.
     InPrompt(u32),
-    /// A person said this to the agent, wherever they said it; what becomes of it is told by its number.
+    /// A person sent this message to the agent, from any terminal. Later events report its progress by its number.
     Said {
         /// The number of the steer.
         id: u32,
-        /// What they said.
+        /// The text of the message.
         text: String,
     },
-    /// A message to the run makes no sense now; the text says why.
+    /// The run rejected a request; the text gives the reason.
     Rejected(Cow<'static, str>),
-    /// Why a person wants the run to wait; the newest reason counts.
+    /// The reason for a pause; a newer one replaces it.
     PauseReason(String),
-    /// A gate or the check was started.
+    /// A required check or the check started.
     CommandStarted {
-        /// Which.
+        /// Which command.
         command: Command,
-        /// Its text.
+        /// The command line.
         text: String,
     },
-    /// A gate or the check ended.
+    /// A required check or the check ended.
     CommandEnded {
-        /// Which.
+        /// Which command.
         command: Command,
-        /// How it ended.
+        /// The result of the command.
         result: CheckResult,
-        /// How long it ran.
+        /// The time that the command took.
         took: Duration,
     },
-    /// The work of an iteration was committed to git.
+    /// The run committed the work of an iteration to git.
     Committed {
-        /// Its number.
+        /// The number of the iteration.
         iteration: u32,
-        /// The commit.
+        /// The id of the commit.
         commit: String,
-        /// What was left out of it, and why.
+        /// The files that the commit leaves out, with reasons.
         left_out: Vec<String>,
     },
-    /// The run goes on, but its present turn is being ended.
+    /// The run continues, but ends the current turn.
     EndingTurn {
-        /// Why.
+        /// The reason.
         why: String,
-        /// How long that may take.
+        /// The time that the end of the turn may take.
         budget: Duration,
     },
-    /// The agent has said nothing for most of the time that it may; when that is over, its turn is ended.
+    /// The agent has been silent for most of the idle timeout; after that the run ends the turn.
     Silent {
-        /// How long.
+        /// The time without output so far.
         silent: Duration,
-        /// How long it may.
+        /// The idle timeout.
         of: Duration,
     },
-    /// The turn is over and the agent has something running in the background: that is waited for, until nothing comes of it for this long.
+    /// The turn ended, and the agent has background tasks. The run waits for them until they report nothing for `patience`.
     Holding {
-        /// How many tasks.
+        /// The number of tasks.
         tasks: u32,
-        /// How long none may end and no turn begin.
+        /// The longest time without an ended task or a new turn.
         patience: Duration,
     },
-    /// The run still waits for its agent to be able to work; told each 10 min.
+    /// The run still waits until its agent can work; reported each 10 min.
     StillWaiting {
-        /// Until when.
+        /// The time at which the wait ends.
         until: Timestamp,
-        /// How long that is from now.
+        /// The time that is left.
         left: Duration,
     },
-    /// The run is being stopped, which is on disk: what runs is ended, within this time.
+    /// The stop is on disk; the run ends all its processes within this time.
     Stopping {
-        /// The time that is left for it.
+        /// The time that is left for the stop.
         budget: Duration,
-        /// What the run waits for; `None` where nothing runs.
+        /// The part that the stop waits for; `None` if nothing runs.
         awaited: Option<Awaited>,
     },
-    /// The stop of the run has not ended yet; told from its first second on.
+    /// The stop has not ended yet; reported from its first second on.
     StopWaiting {
-        /// What the run waits for.
+        /// The part that the stop waits for.
         awaited: Awaited,
-        /// The time until that is killed, in whole seconds.
+        /// The time until the run kills that part, in whole seconds.
         left: Duration,
     },
-    /// These processes were alive when they should not have been, and were ended.
+    /// Processes were alive that should not have been, and the run ended them.
     Ended {
-        /// Why they were found.
+        /// Why the run looked for them.
         why: Cow<'static, str>,
-        /// Which.
+        /// The processes.
         processes: Vec<ProcessName>,
     },
     /// These processes could not be ended.
     Survivors(Vec<ProcessName>),
-    /// Something is not as it should be, and what was done about it.
+    /// A problem, and how the run handled it.
     Warning(String),
-    /// The watcher was too slow for this many lines; the transcript has them.
+    /// The watcher was too slow and missed this many events; the transcript has them.
     Missed(u64),
 }
 
-/// How much memory it takes, beside its place.
+/// Returns the memory that an event uses, without the size of its type.
 pub(crate) fn size(news: &News) -> usize {
     match news {
         News::Output { line, .. } => line.bytes.len(),

@@ -1,4 +1,4 @@
-//! How a run is carried out, and how it ended.
+//! The options of a run, and its outcome.
 
 use std::time::Duration;
 
@@ -7,26 +7,27 @@ use cancellable_sleep::SleepGate;
 use loop_state::{StopReason, Usage, times};
 use rlm_store::Uncommitted;
 
-/// How a run is carried out by this process; none of it is saved.
+/// How this process executes a run; not saved.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The one budget of a stop, all its stages together; 8 s by default.
+    /// The time for a whole stop, all its stages together; 8 s by default.
     pub stop_budget: Duration,
-    /// Whether a person can be asked; otherwise the agent's questions are answered with no at once, and no phase waits for a person's word. By
-    /// default nobody can.
+    /// Whether the run can ask a person. If not, permission requests are denied at once, and no phase waits for a review. The default is false.
     pub interactive: bool,
-    /// Whether a run that was exported, and goes on elsewhere, is taken up here all the same: its first save lifts the seal. By default it is not.
+    /// Whether to open a run that was transferred and continues elsewhere; the first save then removes the mark of the transfer. The default is
+    /// false.
     pub take_back: bool,
-    /// The gate of every wait for work: the sleep between two iterations, a pause, a rate limit, a back-off.
+    /// The sleep gate of each wait: the sleep between two iterations, a pause, a rate limit, a back-off.
     ///
-    /// Shut down, it stops the run as [`Control::Stop`](crate::Control::Stop) now does. Who shuts it sends that too, for the reason; where none comes within a second, the reason
-    /// is [`StopCause::Terminated`](loop_state::StopCause::Terminated). Nothing begins in between.
+    /// A shutdown of the gate stops the run as [`Control::Stop`](crate::Control::Stop) with "now" does. The caller that shuts the gate also sends
+    /// that message, to give the reason. If no message arrives within a second, the reason is
+    /// [`StopCause::Terminated`](loop_state::StopCause::Terminated). Nothing new starts in that time.
     pub gate: SleepGate,
 }
 
 impl Options {
-    /// Makes the usual ones for a run whose waits hang on `gate`: a child of the one that ends when the program shuts down. A program that has no such
-    /// gate, because it stops its runs by [`Control::Stop`](crate::Control::Stop) alone, makes one of its own.
+    /// Returns the default options for a run that sleeps under `gate`, which is a child of the program's own sleep gate. A program that stops its
+    /// runs only by [`Control::Stop`](crate::Control::Stop) passes a new gate.
     #[must_use]
     pub fn new(gate: SleepGate) -> Self {
         Self {
@@ -38,19 +39,19 @@ impl Options {
     }
 }
 
-/// How a run ended for this process.
+/// How this process ended its work on a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Why.
+    /// The stop reason.
     pub reason: StopReason,
     /// The processes that the last stop ended.
     pub ended: Vec<ProcessName>,
     /// The processes that could not be ended.
     pub survivors: Vec<ProcessName>,
-    /// Whether that nothing else is left is known, rather than nothing being found.
+    /// Whether containment proved that no other process is left; false if only a search found none.
     pub proven: bool,
-    /// The usage of the run, all its processes together, as its agents report it.
+    /// The total usage of the run in all its processes, as its agents report it.
     pub usage: Usage,
-    /// The changes that should have been committed and are not.
+    /// The changes that should have been committed and were not.
     pub uncommitted: Option<Uncommitted>,
 }

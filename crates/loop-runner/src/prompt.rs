@@ -1,9 +1,9 @@
-//! What an attempt is told.
+//! The prompt of an attempt.
 
 use loop_state::{Brief, Command};
 use rlm_store::PhaseSettings;
 
-/// Returns the whole prompt: first what is special about this attempt, then the phase's own text. `before` is the name of the phase before it.
+/// Returns the whole prompt: first the notes about this attempt, then the phase's own text. `before` is the name of the previous phase.
 pub(crate) fn compose(
     brief: &Brief,
     phase: &PhaseSettings,
@@ -14,19 +14,19 @@ pub(crate) fn compose(
     let mut parts = Vec::new();
     if let (Some(before), false) = (&brief.predecessor, brief.prompted) {
         parts.push(format!(
-            "Note from the loop: until now another agent ({before}) worked on this. You don't have its conversation: \
-             what it did is in the working tree, and perhaps in git's log; look there before you go on."
+            "Note from the loop: another agent ({before}) worked on this before you. You don't have its conversation. \
+             Its work is in the working tree, and perhaps in the git log; look there before you continue."
         ));
     }
     if let Some(cut) = brief.cut {
         let cause = cut.cause;
         let mut note = format!(
-            "Note from the loop: attempt {} of iteration {} was cut because {cause}. \
-             What it had changed is still there; look at it before you go on.",
+            "Note from the loop: attempt {} of iteration {} did not finish because {cause}. \
+             Its changes are still there; look at them before you continue.",
             cut.attempt, brief.iteration
         );
         match changed {
-            Some([]) => note.push_str(" Git shows no uncommitted change."),
+            Some([]) => note.push_str(" Git shows no uncommitted changes."),
             Some(paths) => {
                 note.push_str(&format!(" Uncommitted changes now:\n{}", paths.join("\n")))
             }
@@ -36,26 +36,26 @@ pub(crate) fn compose(
     }
     if let Some(feedback) = &brief.feedback {
         let (what, command) = match feedback.source {
-            Command::Gate(index) => ("gate", phase.gates.get(index as usize)),
+            Command::Gate(index) => ("required check", phase.gates.get(index as usize)),
             Command::Check => ("check", phase.until.as_ref()),
         };
         let command = command.map(|c| format!(" `{c}`")).unwrap_or_default();
         parts.push(format!(
-            "Note from the loop: the {what}{command} did not pass. The end of its output:\n{}",
+            "Note from the loop: the {what}{command} failed. The end of its output:\n{}",
             feedback.text.trim_end()
         ));
     }
     parts.extend(brief.steers.iter().map(|steer| steer_note(&steer.text)));
     if let (Some(result), false) = (&brief.result, brief.prompted) {
         parts.push(format!(
-            "Note from the loop: what phase `{}` came to, in the words of its agent:\n{}",
+            "Note from the loop: the final message of phase `{}`:\n{}",
             before.unwrap_or("before"),
             result.trim_end()
         ));
     }
     match brief.session.is_some() && brief.prompted {
-        // It has the prompt; to send that again would have the work done twice.
-        true => parts.push("Go on where you were cut off.".to_owned()),
+        // The session has the prompt; a second copy would make the agent repeat the work.
+        true => parts.push("Continue where you left off.".to_owned()),
         false => {
             parts.push(text.to_owned());
             parts.extend(phase.promise.as_deref().map(promise_note));
@@ -64,7 +64,7 @@ pub(crate) fn compose(
     parts.join("\n\n")
 }
 
-/// Says a steer so that the agent knows whose word it is.
+/// Returns the text of a steer with a note that a person sent it.
 pub(crate) fn steer_note(text: &str) -> String {
     format!(
         "Note from the person who runs the loop: {}",
@@ -74,13 +74,13 @@ pub(crate) fn steer_note(text: &str) -> String {
 
 fn promise_note(promise: &str) -> String {
     format!(
-        "Note from the loop: when the whole task is done, and only then, end your last message with this line:\n\
+        "Note from the loop: only when the whole task is done, end your last message with this line:\n\
          <promise>{promise}</promise>"
     )
 }
 
-/// What an interrupted agent is told when nobody had anything to say.
-pub(crate) const GO_ON: &str = "Go on where you were interrupted.";
+/// The message to an interrupted agent if no person sent one.
+pub(crate) const GO_ON: &str = "Continue where you were interrupted.";
 
 #[cfg(test)]
 mod tests {
@@ -138,7 +138,7 @@ mod tests {
         };
         let text = compose(&knows, &phase(), None, "Do it.", None);
         assert!(
-            !text.contains("Do it.") && text.ends_with("cut off."),
+            !text.contains("Do it.") && text.ends_with("left off."),
             "{text}"
         );
     }
@@ -169,18 +169,18 @@ mod tests {
         };
         let changed = [" M src/lib.rs".to_owned(), "?? notes".to_owned()];
         insta::assert_snapshot!(compose(&brief, &phase(), Some("plan"), "Do it.", Some(&changed)), @r"
-        Note from the loop: until now another agent (claude) worked on this. You don't have its conversation: what it did is in the working tree, and perhaps in git's log; look there before you go on.
+        Note from the loop: another agent (claude) worked on this before you. You don't have its conversation. Its work is in the working tree, and perhaps in the git log; look there before you continue.
 
-        Note from the loop: attempt 1 of iteration 3 was cut because the loop's process died. What it had changed is still there; look at it before you go on. Uncommitted changes now:
+        Note from the loop: attempt 1 of iteration 3 did not finish because the loop's process died. Its changes are still there; look at them before you continue. Uncommitted changes now:
          M src/lib.rs
         ?? notes
 
-        Note from the loop: the check `cargo test` did not pass. The end of its output:
+        Note from the loop: the check `cargo test` failed. The end of its output:
         1 failed
 
         Note from the person who runs the loop: mind the docs
 
-        Note from the loop: what phase `plan` came to, in the words of its agent:
+        Note from the loop: the final message of phase `plan`:
         1. Rename it.
         2. Test it.
 

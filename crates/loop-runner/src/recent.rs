@@ -1,4 +1,4 @@
-//! The last news of a run, for those who watch it from elsewhere: some come late, some are slow.
+//! The last events of a run, for attached viewers: some attach late, some are slow.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,23 +10,23 @@ use tokio::sync::watch;
 
 use crate::news::{News, size};
 
-/// How many pieces of news are kept, and how many bytes of them.
+/// The largest number of stored events, and of their bytes.
 const MOST: usize = 512;
 const MAX_BYTES: usize = 512 << 10;
-/// How many are taken at once.
+/// The number of events that a viewer takes at once.
 const BATCH: usize = 64;
 
-/// The last news. However many watch and however slow they are, it takes no more room than that, and nobody is waited for.
+/// The last events. The memory is bounded for any number of viewers at any speed, and the run never waits for a viewer.
 #[derive(Debug)]
 pub(crate) struct Recent {
     ring: Mutex<Ring>,
-    /// The number of the next piece.
+    /// The number of the next event.
     next: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Ring {
-    /// The number of the first piece that is kept.
+    /// The number of the first stored event.
     first: u64,
     bytes: usize,
     kept: VecDeque<(Timestamp, News)>,
@@ -55,17 +55,17 @@ impl Recent {
         }
         let next = ring.first + ring.kept.len() as u64;
         drop(ring);
-        // Who comes later finds it in the ring.
+        // A later subscriber finds the event in the ring.
         if self.next.receiver_count() > 0 {
             self.next.send_replace(next);
         }
     }
 
-    /// Returns what somebody is shown who comes now, and where the news after that begin.
+    /// Returns the stored events for a new viewer, and the number of the next one.
     pub(crate) fn replay(&self) -> (Vec<(Timestamp, News)>, u64) {
         let ring = self.lock();
         let mut shown = Vec::new();
-        // A message says again what was streamed of it.
+        // A message repeats its streamed text.
         let mut is_said = false;
         for (at, news) in ring.kept.iter().rev() {
             match news {
@@ -80,7 +80,7 @@ impl Recent {
         (shown, ring.first + ring.kept.len() as u64)
     }
 
-    /// Takes what came since; what is not there any more is counted.
+    /// Takes the events since `next`; counts those that are no longer stored.
     pub(crate) fn since(&self, next: &mut u64) -> Vec<(Timestamp, News)> {
         let ring = self.lock();
         let mut taken = Vec::new();
@@ -98,7 +98,7 @@ impl Recent {
         taken
     }
 
-    /// Tells when there is more.
+    /// Returns a receiver that changes when there are more events.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.next.subscribe()
     }
@@ -108,7 +108,7 @@ impl Recent {
     }
 }
 
-/// A line shares its bytes with all that was read with it: what is kept for long has its own.
+/// A line shares its bytes with everything that was read with it; a stored line gets its own copy.
 fn own(news: &News) -> News {
     match news {
         News::Output { stream, line } => News::Output {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever watches gets all of it in order, or is told how much is missing.
+        /// Each viewer gets all events in order, or the number of the missing ones.
         #[test]
         fn nothing_is_lost_unsaid(steps in proptest::collection::vec((0u64..400, 0usize..3), 1..20)) {
             let recent = Recent::default();

@@ -1,4 +1,4 @@
-//! One run taken by this process.
+//! A run that this process works on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,14 +27,14 @@ pub use parts::beginning::Reloaded;
 use parts::settling::Kept;
 use parts::{AgentIo, Drivers, Ends, Tidying, Told, Watched, beginning};
 
-// The modules in reading order. But for the first, each has methods of the run: it knows `Runner`, and this file takes nothing from it.
-//   parts               what the run owns; it knows no run
-//   preview             what a run would begin, or go on, with
+// The modules in reading order. Each except `parts` adds methods to the run: it uses `Runner`, and this file takes nothing from it.
+//   parts               the parts that the run owns; they don't know the run
+//   preview             shows how a run would begin or resume
 //   pump, perform       the loop around the machine, and the machine's effects
-//   stopping, attempt   how a turn and the run end; what the agent does
-//   commands, commit    checks and the notify command; the trace of a turn, the commit
-//   person, changes     what people, the agent's questions and the configuration change
-//   time, upkeep        how long the run may wait, its signs of life; what is ended, put back and made smaller beside it
+//   stopping, attempt   the end of a turn and of the run; the agent's events
+//   commands, commit    checks and the notify command; changes of a turn, the commit
+//   person, changes     requests and permission requests; changes of the configuration
+//   time, upkeep        timers, heartbeat and reports of silence; cleanup, repair and pruning
 mod attempt;
 mod changes;
 mod commands;
@@ -50,21 +50,21 @@ mod tests;
 mod time;
 mod upkeep;
 
-/// One run, taken by this process.
+/// A run that this process works on.
 #[derive(Debug)]
 pub struct Runner {
     work_tree: WorkTree,
     options: Options,
     machine: Machine,
-    /// The requests of people; none come before the run is carried out.
+    /// The queued requests; empty until the run starts.
     requests: Wishes,
-    /// What is saved beside the machine's head; its `machine` field is filled in at each save.
+    /// The state that the runner saves beside the machine's head; each save fills in its `machine` field.
     saved: RunHead,
     journal: Journal,
-    /// The last prompt text read of each phase; the ones that are kept.
+    /// The prompt text of each phase, as last read and stored.
     prompts: Vec<String>,
     first: Happening,
-    /// What a damage took, in words.
+    /// The data loss, as a message.
     loss: Option<String>,
     clock: Clock,
     news: NewsSender,
@@ -79,16 +79,16 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Makes a new run.
+    /// Creates a run.
     ///
     /// # Errors
     ///
-    /// [`Error::is_usage`] when the settings make no run, the prompt can't be read or the run exists.
+    /// [`Error::is_usage`] when the settings are invalid, the prompt can't be read or the run exists.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future lets the working tree go. There is no run then, and another one may be made under its name; or, when its first save had
-    /// begun, there is one that was not started, for [`open`](Self::open).
+    /// Dropping the future releases the working tree. Then the run doesn't exist, and its name is free; or, if its first save had begun, the run
+    /// exists and was not started, and [`open`](Self::open) can open it.
     pub async fn create(
         work_tree: WorkTree,
         mut settings: Settings,
@@ -109,7 +109,7 @@ impl Runner {
         }
         let mut saved = RunHead::new(run, machine, settings);
         saved.prompts = blobs;
-        // Saved before anything can be asked to stop: a run that a press ends at once can be resumed.
+        // Save before a press can stop the run: a run that a press ends at once can be resumed.
         journal.save(&saved).await?;
         let first = Happening::Started;
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
@@ -117,7 +117,7 @@ impl Runner {
         Ok((runner, receiver))
     }
 
-    /// Takes up a saved run. `settings` replace the saved ones; `from` is the iteration to go back to.
+    /// Opens a saved run. `settings` replace the saved ones; `from` is the iteration to return to.
     ///
     /// # Errors
     ///
@@ -125,8 +125,8 @@ impl Runner {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future lets the run and the working tree go. What is saved of the run stays as it was; damaged files of it are set aside by then, and
-    /// a prompt that `settings` bring may lie beside it, where it does no harm.
+    /// Dropping the future releases the run and the working tree. The saved state stays as it was. Damaged files may already be set aside, and a
+    /// prompt from `settings` may already be stored, which does no harm.
     pub async fn open(
         work_tree: WorkTree,
         settings: Option<Settings>,
@@ -232,42 +232,42 @@ impl Runner {
         (runner, receiver)
     }
 
-    /// Returns what is saved of the run, with the settings that this process uses.
+    /// Returns the saved state of the run, with the settings that this process uses.
     #[must_use]
     pub fn head(&self) -> &RunHead {
         &self.saved
     }
 
-    /// Returns what this process could not go on from because the state was damaged; it is told as a warning too.
+    /// Returns the data that this process could not restore because the state was damaged; a warning reports it too.
     #[must_use]
     pub fn loss(&self) -> Option<&str> {
         self.loss.as_deref()
     }
 
-    /// Returns the text of each phase's prompt as it was last read.
+    /// Returns the last read prompt text of each phase.
     #[must_use]
     pub fn prompts(&self) -> &[String] {
         &self.prompts
     }
 
-    /// Returns a look at the run that stays up to date.
+    /// Returns a view of the run that stays up to date.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Arc<View>> {
         self.control.view.subscribe()
     }
 
-    /// Runs to an end: of the run, or by a stop. When it returns, what the run had started is ended, or named in the [`Outcome`].
+    /// Runs until the run ends or stops. When this returns, everything that the run started is ended, or the [`Outcome`] names it.
     ///
-    /// `drivers` is asked for each attempt, and again where one goes on in another process of the agent. `control` is what this process wants of the
-    /// run, such as a stop at a signal; where all its senders are dropped that is nothing any more, and the run goes on.
+    /// The runner calls `drivers` for each attempt, and again when an attempt continues in another process of the agent. `control` has the requests
+    /// of this process, such as a stop at a signal; if all its senders are dropped, the run continues without such requests.
     ///
     /// # Errors
     ///
-    /// When the state can't be saved: then nothing further was done, and all that ran was ended.
+    /// Returns an error when the state can't be saved. In that case the run does nothing more, and all its processes are ended.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends what runs; the run is then left as by a crash and can be resumed.
+    /// Dropping the future ends all processes of the run; the run can be resumed as after a crash.
     pub async fn run(
         mut self,
         drivers: DriverFactory,
@@ -290,7 +290,7 @@ impl Runner {
         self.end_tidying().await;
         let outcome = result.map(|reason| self.outcome(reason));
         self.notify_end(outcome.as_ref()).await;
-        // What nobody took any more is answered with the end.
+        // Dropping the requests answers those that were never taken with the end of the run.
         self.requests = Wishes::default();
         let result = outcome.map(|outcome| self.outcome(outcome.reason));
         self.close_socket(&result).await;
@@ -311,7 +311,7 @@ impl Runner {
         }
     }
 
-    /// Lets those who watch see how things stand.
+    /// Publishes the current view.
     fn refresh_view(&self) {
         let view = View {
             head: self.machine.head().clone(),
@@ -326,7 +326,7 @@ impl Runner {
         self.control.view.send_replace(Arc::new(view));
     }
 
-    /// How long something that is to end now may take.
+    /// Returns the time left for something that must end now.
     fn budget(&mut self) -> Duration {
         self.machine.budget(self.clock.now())
     }

@@ -1,4 +1,4 @@
-//! The waits of a run that is being stopped, with their deadlines.
+//! The waits of a stop, with their deadlines.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "what", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Awaited {
-    /// The state of the run is being saved.
+    /// The run is saving its state.
     Save,
-    /// The agent has to end, with all that it started.
+    /// The agent and its processes have to end.
     Agent {
-        /// The process id of the agent, where it is known.
+        /// The process id of the agent, if it is known.
         pid: Option<u32>,
     },
     /// A required check has to end.
@@ -27,9 +27,9 @@ pub enum Awaited {
     Check,
     /// The commit of an iteration's work has to end.
     Commit,
-    /// Processes that were kept running for later attempts have to end.
+    /// Processes that were retained for later attempts have to end.
     Leftovers,
-    /// Git, which looks at the working tree, has to end.
+    /// The git processes have to end.
     Git,
     /// The notify command has to end.
     Notify,
@@ -53,27 +53,27 @@ impl fmt::Display for Awaited {
             Self::Gate { gate } => write!(f, "gate {gate}"),
             Self::Check => f.write_str("the check"),
             Self::Commit => f.write_str("the commit"),
-            Self::Leftovers => f.write_str("the processes kept for later attempts"),
+            Self::Leftovers => f.write_str("the processes retained for later attempts"),
             Self::Git => f.write_str("git"),
             Self::Notify => f.write_str("the notify command"),
         }
     }
 }
 
-/// A stop that is under way.
+/// The progress of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Shutdown {
-    /// What is waited for; `None` where nothing is.
+    /// The part that the stop waits for; `None` if it waits for none.
     pub awaited: Option<Awaited>,
     /// The time at which the stop began.
     pub since: Timestamp,
-    /// The bound: what still runs then is killed.
+    /// The deadline of the stop: everything that still runs then is killed.
     pub until: Timestamp,
 }
 
 impl Shutdown {
-    /// Returns the stop as it is now. The bound of a stop only moves earlier.
+    /// Returns the current progress of the stop. The deadline of a stop only moves earlier.
     pub(crate) fn now(
         before: Option<Self>,
         until: Timestamp,
@@ -87,7 +87,7 @@ impl Shutdown {
         }
     }
 
-    /// Returns the time until the bound, in whole seconds, rounded up.
+    /// Returns the time until the deadline, in whole seconds, rounded up.
     #[must_use]
     pub fn left(&self, now: Timestamp) -> Duration {
         let millis = self.until.since(now).as_millis();

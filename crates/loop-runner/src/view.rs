@@ -1,4 +1,4 @@
-//! What others see of a live run: the saved state, and what is true only of its process.
+//! The view of a live run: the saved state, and what only its process knows.
 
 use agent_duplex::Ask;
 use loop_state::Head;
@@ -6,32 +6,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::Shutdown;
 
-/// What a run looks like now: what is saved of it, and what is true of its live agent.
+/// The current state of a run: its saved state, and its live agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct View {
     /// The state of the run.
     pub head: Head,
-    /// The agent of the present attempt.
+    /// The agent of the current attempt.
     pub agent: AgentView,
-    /// The stop that is under way, if one is.
+    /// The current stop, if there is one.
     pub shutdown: Option<Shutdown>,
 }
 
-/// The agent of the present attempt.
+/// The agent of the current attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AgentView {
-    /// Whether it runs.
+    /// Whether the agent runs.
     pub alive: bool,
-    /// How many tasks in the background are waited for before the turn that is over counts; `None` when none is, or it does something else now.
+    /// The number of background tasks that the ended turn still waits for. `None` if it waits for none, or the agent works again.
     pub held_for: Option<u32>,
-    /// Whether its turn can be ended and its conversation gone on with.
+    /// Whether the turn can be ended so that the conversation continues.
     pub interruptible: bool,
-    /// Whether it can be interrupted and steered within a turn.
+    /// Whether the agent can be interrupted and steered within a turn.
     pub steerable: bool,
-    /// What its tools do now, each on one line. Comes from the model; it may hold anything.
+    /// The running tools, one line each. The texts come from the model and may contain anything.
     pub tools: Vec<String>,
-    /// What it asks and nobody has answered.
+    /// The permission requests without an answer.
     pub asks: Vec<Ask>,
 }

@@ -85,7 +85,7 @@ fn evening(rlm: &Path, agent: &Path) -> String {
     types(&scene, &mut story, &["status"]);
     let requests = scene.requests();
     expect(&requests[1], &["it is tabs", "use tabs"]);
-    expect(&requests[requests.len() - 1], &["was cut because"]);
+    expect(&requests[requests.len() - 1], &["did not finish because"]);
     let home = scene.sandbox.path().to_string_lossy();
     let told = story.stable(&[(&*home, "/HOME")]);
     if let Err(why) = fits(KEPT, &told) {

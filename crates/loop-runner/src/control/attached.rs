@@ -1,4 +1,4 @@
-//! A run that is looked at from elsewhere: what it tells and how it stands, line by line.
+//! A viewer's connection to a run: its events and its view, line by line.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::Shutdown;
@@ -19,36 +19,36 @@ use crate::control::protocol::{self, Answer, Ended, MAX_LINE, Query};
 use crate::feed::{self, NewsReceiver};
 use crate::{Error, View};
 
-/// How long the first look may take.
+/// The time limit for the first view.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A run that is looked at from another process. Dropping it looks away, which makes no difference to the run.
+/// The connection to a run of another process. Dropping it detaches, which does not affect the run.
 #[derive(Debug)]
 pub struct Attached {
     view: watch::Receiver<Arc<View>>,
     news: Option<NewsReceiver>,
     stream: UnixStream,
     reader: Option<JoinHandle<Option<Ended>>>,
-    /// The time of the first piece of news.
+    /// The time of the first event.
     first: mpsc::Receiver<Timestamp>,
-    /// That of the last one so far.
+    /// The time of the last event so far.
     last: Arc<AtomicU64>,
 }
 
-/// Shows the run in this directory, which is absolute. The last news are told again, as far as the run keeps them.
+/// Attaches to the run in this directory; the path is absolute. The run sends its last stored events again.
 ///
-/// Where it is `attended` by a person, the run asks them as if this were its own terminal, until the last such one has left.
+/// If `attended` is true, a person is here: the run asks for reviews and permissions as in its own terminal, until the last such viewer detaches.
 ///
-/// Blocks until the run has said how it stands.
+/// Blocks until the run has sent its view.
 ///
 /// # Errors
 ///
-/// [`Error::is_nobody`] when no process has it, [`Error::is_silent`] when it does not answer.
+/// [`Error::is_nobody`] when no process works on the run, [`Error::is_silent`] when the process doesn't respond.
 pub fn attach(run_dir: &Path, attended: bool) -> Result<Attached, Error> {
     attach_after(run_dir, attended, Timestamp::default())
 }
 
-/// The same again, for somebody who has seen what happened up to `seen`: that is not told another time.
+/// Attaches like [`attach`], for a viewer that has the events up to `seen`: the run doesn't send them again.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub fn attach(run_dir: &Path, attended: bool) -> Result<Attached, Error> {
 pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<Attached, Error> {
     let answers = client::ask(run_dir, Query::Attach { attended })?;
     let (path, mut from) = answers.into_parts();
-    let failed = |e| rlm_store::Error::io("can't talk to", &path, e);
+    let failed = |e| rlm_store::Error::io("can't communicate with", &path, e);
     from.get_ref()
         .set_read_timeout(Some(PATIENCE))
         .map_err(failed)?;
@@ -68,14 +68,16 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
     let Ok(Told::View(view)) = serde_json::from_slice(&first) else {
         let why = match protocol::answer(&first) {
             Ok(Answer::Refused { why }) => {
-                return Err(Error::refused(format!("the run refuses this: {why}")));
+                return Err(Error::refused(format!(
+                    "the run refused the request: {why}"
+                )));
             }
-            Ok(Answer::Busy) => "too many watch it at once".to_owned(),
+            Ok(Answer::Busy) => "too many viewers are attached".to_owned(),
             Ok(Answer::Ended(_)) => return Err(Error::nobody(path)),
             Ok(Answer::Unsupported { what } | Answer::Malformed { why: what }) => {
-                format!("the program of the run is another version: {what}")
+                format!("the process of the run has another version of rlm: {what}")
             }
-            other => format!("an answer to something else: {other:?}"),
+            other => format!("unexpected response: {other:?}"),
         };
         return Err(Error::babble(path, why));
     };
@@ -93,7 +95,7 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
                 Ok(Told::View(view)) => drop(to_view.send_replace(Arc::from(view))),
                 Ok(Told::News { at, .. }) if at <= seen => {}
                 Ok(Told::News { at, news }) => {
-                    // Only the first is asked for.
+                    // The receiver takes only the first time; later sends fail.
                     let _later = to_first.try_send(at);
                     newest.fetch_max(at.0, Ordering::Relaxed);
                     to_news.send(at, *news);
@@ -117,38 +119,38 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
 }
 
 impl Attached {
-    /// Returns a look at the run that stays up to date.
+    /// Returns a view of the run that stays up to date.
     #[must_use]
     pub fn view(&self) -> watch::Receiver<Arc<View>> {
         self.view.clone()
     }
 
-    /// Returns the news; `None` for all but the first who asks.
+    /// Returns the events; `None` after the first call.
     pub fn news(&mut self) -> Option<NewsReceiver> {
         self.news.take()
     }
 
-    /// Returns from when on the news are told; `None` when none came within `patience`.
+    /// Returns the time of the first event; `None` if none arrived within `patience`.
     #[must_use]
     pub fn tells_from(&self, patience: Duration) -> Option<Timestamp> {
         self.first.recv_timeout(patience).ok()
     }
 
-    /// Returns when the newest piece of news happened that came so far.
+    /// Returns the time of the newest event that arrived.
     #[must_use]
     pub fn seen(&self) -> Timestamp {
         Timestamp(self.last.load(Ordering::Relaxed))
     }
 
-    /// Waits for the end, and returns what the run's process said of it; `None` when it said nothing, or did not want to be watched any longer.
+    /// Waits for the end, and returns the report of the run's process; `None` if the process sent none, or dropped this viewer.
     #[must_use]
     pub fn ended(mut self) -> Option<Ended> {
         self.reader.take()?.join().ok().flatten()
     }
 
-    /// Looks away: the news end, and the run goes on.
+    /// Detaches: the events end, and the run continues.
     pub fn leave(&self) {
-        // One that is gone needs no goodbye.
+        // The connection may be closed already.
         let _gone = self.stream.shutdown(Shutdown::Both);
     }
 }
@@ -159,7 +161,7 @@ impl Drop for Attached {
     }
 }
 
-/// Reads one whole line; `None` at the end.
+/// Reads one complete line; `None` at the end.
 fn line(from: &mut BufReader<UnixStream>) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     loop {

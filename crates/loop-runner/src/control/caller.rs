@@ -1,8 +1,7 @@
-//! Which process may control the run: a person's may, an agent's may not.
+//! Decides which process may control the run: a process of a person may, a process of an agent may not.
 //!
-//! A process below a guard belongs to an agent. So does a process below one that owns a run: the kernel hands it the
-//! orphans of a guard that was killed. Such a process may control only a run that was itself started below the same
-//! guard or owner.
+//! A process below a guard belongs to an agent. A process below the owner of a run does too: the kernel makes the owner the parent of the orphans of
+//! a killed guard. Such a process may control only a run that was itself started below the same guard or owner.
 
 use std::collections::BTreeSet;
 
@@ -13,27 +12,27 @@ use rlm_store::locks;
 /// Why a process may not control the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// The process, as far as it is known.
+    /// The process, if it is known.
     pub(crate) by: Option<ProcessName>,
     pub(crate) why: String,
 }
 
 impl Refusal {
-    /// Says to the run which request was refused to which process, and why.
+    /// Returns the event for the run: the refused request, the process and the reason.
     pub(crate) fn report(&self, request: &str) -> String {
         let why = &self.why;
         match &self.by {
             Some(by) => format!("refused `{request}` from {}: it {why}", Named(by)),
-            None => format!("refused `{request}`: the process that asks {why}"),
+            None => format!("refused `{request}`: the requesting process {why}"),
         }
     }
 
-    /// Says the same to that process.
+    /// Returns the message for the refused process.
     pub(crate) fn answer(&self) -> String {
         let why = &self.why;
         match &self.by {
             Some(by) => format!("{} {why}", Named(by)),
-            None => format!("the process that asks {why}"),
+            None => format!("the requesting process {why}"),
         }
     }
 }
@@ -49,7 +48,7 @@ impl std::fmt::Display for Named<'_> {
 
 /// Checks whether the process that connected may control the run of the process `owner`.
 ///
-/// Elsewhere than on Linux, where ancestors are not known, every process of the user may.
+/// Outside Linux, ancestors are not known, and every process of the user may.
 pub(crate) fn check(peer: std::io::Result<Peer>, owner: ProcessId) -> Result<(), Refusal> {
     if !cfg!(target_os = "linux") {
         return Ok(());
@@ -70,7 +69,7 @@ pub(crate) fn check(peer: std::io::Result<Peer>, owner: ProcessId) -> Result<(),
     judge(&line, owner).map_err(refused)
 }
 
-/// Checks whether this process may end the process `owner` of a run. One whose ancestors can't be proven may: a person can always stop a run.
+/// Checks whether this process may end the process `owner` of a run. If its ancestors can't be verified, it may: a person can always stop a run.
 pub(crate) fn check_own(owner: ProcessId) -> Result<(), String> {
     if !cfg!(target_os = "linux") {
         return Ok(());
@@ -82,12 +81,10 @@ pub(crate) fn check_own(owner: ProcessId) -> Result<(), String> {
 }
 
 fn unproven(why: &std::io::Error) -> String {
-    format!(
-        "can't be proven to be no agent's: {why}; to end the run all the same: rlm stop --force"
-    )
+    format!("may belong to an agent ({why}); to end the run anyway: rlm stop --force")
 }
 
-/// Says why the first process of this line may not control the run of the process `owner`.
+/// Returns why the first process of this line may not control the run of the process `owner`.
 fn judge(line: &[Ancestor], owner: ProcessId) -> Result<(), String> {
     let holders = locks::holders_of_directories(line.iter().map(|it| it.process.pid));
     let Some(keeper) = keeper(line, owner, &holders) else {
@@ -108,7 +105,7 @@ fn judge(line: &[Ancestor], owner: ProcessId) -> Result<(), String> {
     })
 }
 
-/// Finds the nearest guard, or owner of a run, above the first process of a line.
+/// Returns the nearest guard, or owner of a run, above the first process of a line.
 fn keeper<'a>(
     line: &'a [Ancestor],
     owner: ProcessId,
@@ -131,7 +128,7 @@ mod tests {
     const CONNECTS: &str = "use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) or die; \
                             connect(S, sockaddr_un($ARGV[0])) or die; sleep 600";
 
-    /// The guard of such a process is gone, so that only the owner of the run is left above it.
+    /// The guard of this process is gone, so only the owner of the run is left above it.
     #[test]
     fn h13b_an_orphan_that_the_owner_of_a_run_adopted_is_refused() {
         agent_subprocess::guard::adopt_orphans().unwrap();
@@ -146,7 +143,7 @@ mod tests {
             .status();
         let perl = Command::new("perl").arg("-v").output();
         if !perl.is_ok_and(|it| it.status.success()) {
-            println!("skipped: no perl to speak to a socket with");
+            println!("skipped: perl is not installed");
             return;
         }
         assert!(shell.unwrap().success());

@@ -1,4 +1,4 @@
-//! The other end of the control socket: who asks.
+//! The client's end of the control socket.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd as _;
@@ -16,12 +16,12 @@ use crate::Error;
 use crate::control::place;
 use crate::control::protocol::{self, Answer, MAX_LINE, Message};
 
-/// The most bytes of all answers to one request.
+/// The most bytes of all responses to one request.
 const MOST: usize = 2 * MAX_LINE;
 
-/// Asks the process that has the run in this directory, which is absolute.
+/// Sends a request to the process that works on the run in this directory; the path is absolute.
 ///
-/// Blocks for a few seconds at most, also when that process hangs.
+/// Blocks for a few seconds at most, even if that process hangs.
 ///
 /// # Errors
 ///
@@ -35,7 +35,7 @@ pub fn ask(run_dir: &Path, message: impl Into<Message>) -> Result<Answers, Error
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::silent(path.clone()),
         _ => rlm_store::Error::io("can't connect to", path.clone(), e).into(),
     })?;
-    // At once: a process that ends meanwhile is not found any more.
+    // Look up the process at once: if it ends, it can't be found later.
     let peer = ancestry::Peer::of(stream.as_fd()).ok();
     let mut answers = Answers {
         path,
@@ -50,19 +50,19 @@ pub fn ask(run_dir: &Path, message: impl Into<Message>) -> Result<Answers, Error
         .write_all(&protocol::line(&message.into()));
     match sent {
         Ok(()) => Ok(answers),
-        // It says why before it hangs up.
+        // The run sends its reason before it closes the connection.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(answers),
         Err(e) => Err(answers.failed(e)),
     }
 }
 
-/// Apple's systems make no socket that is closed in children from the beginning.
+/// Apple's systems can't create a socket that is closed in child processes from the start.
 #[cfg(not(target_vendor = "apple"))]
 const AT_ONCE: SocketFlags = SocketFlags::CLOEXEC;
 #[cfg(target_vendor = "apple")]
 const AT_ONCE: SocketFlags = SocketFlags::empty();
 
-/// Connects; a queue that an owner who hangs lets fill up is not waited for.
+/// Connects without waiting: the queue of a hanging owner may be full.
 fn reach(path: &Path) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, AT_ONCE, None)?;
@@ -72,26 +72,26 @@ fn reach(path: &Path) -> io::Result<UnixStream> {
     Ok(socket.into())
 }
 
-/// What becomes of a request. Dropping it stops listening; it takes nothing back.
+/// The responses to a request. Dropping them stops listening, and does not cancel the request.
 #[derive(Debug)]
 pub struct Answers {
     path: PathBuf,
-    /// The process that listens there, where the system says it.
+    /// The process that listens there, if the system reports it.
     peer: Option<ProcessId>,
     from: BufReader<UnixStream>,
-    /// What came of a line that is not whole yet.
+    /// The beginning of a line that is not complete yet.
     line: Vec<u8>,
-    /// How many bytes whole lines had.
+    /// The number of bytes of all complete lines.
     read: usize,
 }
 
 impl Answers {
-    /// Returns where the socket lies, and the connection, of which nothing was read yet.
+    /// Returns the path of the socket, and the connection, from which nothing was read yet.
     pub(super) fn into_parts(self) -> (PathBuf, BufReader<UnixStream>) {
         (self.path, self.from)
     }
 
-    /// Returns whether this process answers. An agent can put a socket of its own in the place of the run's, and say there what it likes.
+    /// Returns whether this process sends the responses. An agent can replace the run's socket by its own, and send anything there.
     ///
     /// # Platform
     ///
@@ -101,16 +101,17 @@ impl Answers {
         !cfg!(target_os = "linux") || self.peer == Some(process)
     }
 
-    /// Waits for the next answer; `None` when the other side has hung up.
+    /// Waits for the next response; `None` when the run closed the connection.
     ///
     /// # Errors
     ///
-    /// [`Error::is_silent`] when `wait` has passed; asking again goes on where it was. Another one for what is no answer, or more than 2 MiB of them.
+    /// [`Error::is_silent`] when `wait` has passed; another call continues to wait. Another error for an invalid response, or more than 2 MiB of
+    /// responses.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Answer>, Error> {
         let by = Instant::now() + wait;
         loop {
             let left = by.saturating_duration_since(Instant::now());
-            // A wait of nothing would be one for ever.
+            // A timeout of zero would mean no timeout.
             let left = left.max(Duration::from_millis(1));
             let set = self.from.get_ref().set_read_timeout(Some(left));
             set.map_err(|e| self.failed(e))?;
@@ -125,7 +126,7 @@ impl Answers {
                 Ok(_) if self.line.ends_with(b"\n") => {
                     self.read += self.line.len();
                     if self.read > MOST {
-                        return Err(Error::babble(self.path.clone(), "answers without an end"));
+                        return Err(Error::babble(self.path.clone(), "too many responses"));
                     }
                     let answer = protocol::answer(&std::mem::take(&mut self.line));
                     let path = &self.path;
@@ -133,7 +134,7 @@ impl Answers {
                 }
                 Ok(0) if self.line.len() < MAX_LINE => return Ok(None),
                 Ok(_) if self.line.len() < MAX_LINE => {}
-                Ok(_) => return Err(Error::babble(self.path.clone(), "a line without an end")),
+                Ok(_) => return Err(Error::babble(self.path.clone(), "a line that is too long")),
             }
         }
     }
@@ -141,7 +142,7 @@ impl Answers {
     fn failed(&self, e: io::Error) -> Error {
         match e.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::silent(self.path.clone()),
-            _ => rlm_store::Error::io("can't talk to", self.path.clone(), e).into(),
+            _ => rlm_store::Error::io("can't communicate with", self.path.clone(), e).into(),
         }
     }
 }

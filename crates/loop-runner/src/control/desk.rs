@@ -1,4 +1,4 @@
-//! One who asks the run through its socket: what they want is handed to the run, and they are told how far it has come.
+//! A client's connection at the run's side: passes the request to the run, and sends the responses.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -28,13 +28,13 @@ use crate::heartbeat::Pulse;
 use crate::recent::Recent;
 use crate::{Control, View};
 
-/// How long a request is followed.
+/// The longest time for which the run reports the progress of a request.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// How many refusals are reported in the run's events.
+/// The most refusals that are reported in the run's events.
 const REFUSALS: usize = 20;
 
-/// What every connection needs.
+/// The state that all connections share.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) run: RunId,
@@ -49,14 +49,14 @@ pub(super) struct Desk {
     pub(super) watchers: Semaphore,
     /// Whether the run's own process can ask a person.
     pub(super) interactive: bool,
-    /// How many look on who can be asked.
+    /// The number of attached viewers with a person.
     pub(super) persons: AtomicUsize,
-    /// Reports what was refused to the run, and how often that happened.
+    /// Reports refused requests to the run, and counts them.
     pub(super) to_refusals: mpsc::Sender<String>,
     pub(super) refused: AtomicUsize,
 }
 
-/// A request, and the peer that it came from.
+/// A request, and the peer that sent it.
 #[derive(Debug)]
 pub(super) struct Asked {
     message: Message,
@@ -66,20 +66,20 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Answers without doing anything.
+    /// Sends a response without doing anything else.
     pub(super) async fn refuse(mut self, answer: &Answer) {
-        // A peer that takes no answer has gone.
+        // Sending fails if the peer is gone, which is fine.
         let _gone = Peer::new(&mut self.to).tell(answer).await;
     }
 }
 
 impl Desk {
-    /// Reads what a peer wants. `None` for one that may not ask, says nothing in time, or what can't be understood, which is answered.
+    /// Reads the request of a peer. Returns `None` for a peer that may not send one, or sends none in time; an invalid request gets a response.
     pub(super) async fn read(&self, stream: UnixStream) -> Option<Asked> {
         if !may_ask(stream.peer_cred().ok()?.uid(), own_uid()) {
             return None;
         }
-        // At once: who ends meanwhile is not found any more.
+        // Look up the process at once: if it ends, it can't be found later.
         let caller = ancestry::Peer::of(stream.as_fd());
         let (from, mut to) = stream.into_split();
         let mut from = BufReader::new(from);
@@ -96,7 +96,7 @@ impl Desk {
                 to,
             }),
             Err(refusal) => {
-                // A peer that takes no answer has gone.
+                // Sending fails if the peer is gone, which is fine.
                 let _gone = Peer::new(&mut to).tell(&refusal).await;
                 None
             }
@@ -124,7 +124,7 @@ impl Desk {
             }
             Message::Request(request) => request,
         };
-        // One that says more or hangs up is not told any further; what it wanted stays wanted.
+        // If the peer sends more or closes the connection, stop responding; the request stays in force.
         tokio::select! {
             biased;
             told = timeout(LONGEST, self.follow(request, &mut peer)) => told?,
@@ -132,7 +132,7 @@ impl Desk {
         }
     }
 
-    /// Shows the run until it is over, or the other end has left.
+    /// Shows the run until it ends or the viewer detaches.
     async fn attach(
         &self,
         attended: bool,
@@ -158,7 +158,7 @@ impl Desk {
         shown
     }
 
-    /// Refuses a request of a process that an agent started, and reports that in the run's events, or says why.
+    /// Refuses the request of a process that an agent started, and reports the refusal in the run's events.
     async fn check(
         &self,
         caller: io::Result<ancestry::Peer>,
@@ -166,7 +166,7 @@ impl Desk {
     ) -> Result<(), String> {
         let owner = self.process;
         let checked = spawn_blocking(move || caller::check(caller, owner)).await;
-        let Err(refusal) = checked.expect("a check does not panic") else {
+        let Err(refusal) = checked.expect("the check does not panic") else {
             return Ok(());
         };
         let mut text = refusal.report(&message.name());
@@ -175,19 +175,19 @@ impl Desk {
             text += "; further refusals are not reported";
         }
         if before < REFUSALS {
-            // A run that takes no report now has enough of them waiting.
+            // If the queue of reports is full, enough of them wait already.
             let _full = self.to_refusals.try_send(text);
         }
         Err(refusal.answer())
     }
 
-    /// Tells the run whether somebody is there who can be asked; one that is over asks nobody.
+    /// Reports to the run whether a person is attached; an ended run ignores it.
     async fn attended(&self, attended: bool) {
         let wish = Wish::from(Control::Attended(attended));
         let _over = self.to_run.send(wish).await;
     }
 
-    /// Tells the run that nobody is there any more, once it asks nobody: who leaves without a word on a phase or a batch has not agreed to it.
+    /// Waits until the run asks for no review, then reports that no person is attached: a person who detaches has not approved a phase or a batch.
     async fn left_alone(&self) {
         let (mut view, mut over) = (self.view.clone(), self.over.clone());
         let asks = |view: &View| matches!(view.head.step, Step::Review { .. });
@@ -205,7 +205,7 @@ impl Desk {
         }
     }
 
-    /// Has the run do it, and tells how far it has come until nothing more comes.
+    /// Passes the request to the run, and reports its progress until the last response.
     async fn follow(&self, request: Request, peer: &mut Peer<'_>) -> io::Result<()> {
         let (mut view, mut over) = (self.view.clone(), self.over.clone());
         let (reply, verdict) = Reply::awaited();

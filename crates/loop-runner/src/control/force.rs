@@ -1,7 +1,7 @@
-//! Ending the process of a run that does not listen, and all that it started.
+//! Ends the process of a run that doesn't respond, and everything that it started.
 //!
-//! The kernel names that process: it is the one that took the lock on the working tree. It is signalled once a second
-//! proof agrees. What an agent can edit, such as `holder.json`, only gives a name to what the kernel says.
+//! The kernel identifies that process: it holds the lock on the working tree. It gets a signal only after a second check confirms this. Files that an
+//! agent can edit, such as `holder.json`, only add a name.
 
 use std::time::{Duration, Instant};
 
@@ -22,15 +22,15 @@ use crate::control::protocol::{Answer, Ended};
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// What became of a run's process that was ended by force.
+/// The result of ending a run's process by force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forced {
-    /// Whether it had to be killed: it did not go when it was asked by SIGTERM.
+    /// Whether it needed SIGKILL, because SIGTERM did not end it.
     pub killed: bool,
-    /// What it had started and is gone.
+    /// The processes of the run that are ended.
     pub ended: Vec<ProcessName>,
-    /// What it had started and could not be ended.
+    /// The processes of the run that could not be ended.
     pub survivors: Vec<ProcessName>,
 }
 
@@ -40,15 +40,15 @@ pub struct Forced {
 pub enum ForceCause {
     /// The run reported its end, and its process is still alive.
     Alive,
-    /// The run refuses to stop: it takes this process for one of its agent's.
+    /// The run refuses to stop, because it takes this process for one of its agent.
     Refused,
-    /// The run gave another answer than its end.
+    /// The run sent another response than its end.
     Declined,
-    /// The run does not answer.
+    /// The run doesn't respond.
     Silent,
     /// The run has recorded the stop, and its process is still alive.
     Slow,
-    /// The saved state names no process that has the run.
+    /// The saved state names no process that works on the run.
     NotLive,
     /// The request failed.
     Failed(Error),
@@ -58,7 +58,7 @@ pub enum ForceCause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopOrForce {
-    /// The run stopped when it was asked to, with the end that it reported.
+    /// The run stopped on request, and reported this end.
     Stopped(Option<Ended>),
     /// The run was ended by force.
     Forced(Forced),
@@ -66,17 +66,17 @@ pub enum StopOrForce {
 
 impl LiveRun {
     /// Requests a stop, and ends the process by force unless it is gone within `wait`. Blocks for `wait` and 10 seconds more at most. Only the kernel
-    /// decides whether the process is gone. Passes the answers to `on_answer`, and calls `on_force` before it uses force, with the process that has the
-    /// run by then in [`holder`](Self::holder).
+    /// decides whether the process is gone. Passes the responses to `on_answer`. Calls `on_force` before it uses force; [`holder`](Self::holder) is
+    /// then the process that works on the run.
     ///
     /// # Errors
     ///
-    /// [`Error::is_nobody`] when no process has it, [`Error::is_refused`] from inside an agent; others when it can't be proven which process has it:
-    /// then none is signalled.
+    /// [`Error::is_nobody`] when no process works on the run, [`Error::is_refused`] inside an agent; others when the process can't be identified:
+    /// then none gets a signal.
     ///
     /// # Platform
     ///
-    /// Force is for Linux only; elsewhere it is never known which process has the run.
+    /// Only Linux supports force; on other systems the process of a run can't be identified.
     pub fn stop_or_force(
         &mut self,
         wait: Duration,
@@ -110,8 +110,8 @@ impl LiveRun {
     }
 }
 
-/// Ends the process that has the run: by SIGTERM, and SIGCONT for one that was stopped; after `patience` by SIGKILL. What it had started is
-/// ended by its guards then, and what they leave by this process. Blocks for `limit` at most.
+/// Ends the process that works on the run: by SIGTERM, with SIGCONT if it is suspended, and by SIGKILL after `patience`. Its guards then end
+/// everything that it started, and this process ends the rest. Blocks for `limit` at most.
 fn end_by_force(
     project: &Project,
     run: &RunId,
@@ -125,12 +125,12 @@ fn end_by_force(
     let process = owner.process;
     caller::check_own(process).map_err(|why| {
         Error::refused(format!(
-            "run `{run}` is not ended from here: this process {why}"
+            "can't end run `{run}` by force: this process {why}"
         ))
     })?;
     let handle = Handle::open(&owner).ok_or_else(|| {
         rlm_store::Error::unproven(format!(
-            "pid {} let go of the working tree of run `{run}` a moment ago; look again",
+            "pid {} has just released the working tree of run `{run}`; try again",
             process.pid,
         ))
     })?;
@@ -158,7 +158,7 @@ fn end_by_force(
             names(sweep::end(left, budget.min(times::SWEEP)).survivors)
         }
     };
-    // Guards are no work of an agent's.
+    // Guards are not processes of the agent.
     let before = before.iter().filter(|it| !it.is_guard).map(name);
     let ended = before.filter(|it| !survivors.contains(it)).collect();
     Ok(Forced {
@@ -168,13 +168,13 @@ fn end_by_force(
     })
 }
 
-/// A process that can't come to mean another one.
+/// A process handle that can't refer to another process later.
 #[cfg(target_os = "linux")]
 struct Handle(std::os::fd::OwnedFd);
 
 #[cfg(target_os = "linux")]
 impl Handle {
-    /// Opens it, and proves once more that it has the lock, now that its number can't be used again.
+    /// Opens the handle, and then checks again that the process holds the lock, because its pid can't be reused from now on.
     fn open(owner: &Owner) -> Option<Self> {
         use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -184,7 +184,7 @@ impl Handle {
     }
 
     fn signal(&self, signal: Signal) {
-        // One that is gone needs none.
+        // Sending fails if the process is gone, which is fine.
         let _gone = rustix::process::pidfd_send_signal(&self.0, signal);
     }
 }
@@ -201,7 +201,7 @@ impl Handle {
     fn signal(&self, _signal: Signal) {}
 }
 
-/// Waits for something that nobody tells of, until `by`; says whether it came.
+/// Polls a condition until `by`; returns whether it became true.
 pub(crate) fn wait_until(by: Instant, is_so: impl Fn() -> bool) -> bool {
     while !is_so() {
         if Instant::now() >= by {

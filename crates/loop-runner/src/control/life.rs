@@ -1,4 +1,4 @@
-//! Whether a live run works, by what its process answers.
+//! Whether a live run works, by the responses of its process.
 
 use std::time::{Duration, Instant};
 
@@ -7,24 +7,24 @@ use rlm_store::{Project, RunId};
 use crate::control::client::ask;
 use crate::control::protocol::{Answer, Query, Standing};
 
-/// The longest time since the loop of a run turned; it turns each 5 s.
+/// The longest time since the last turn of a run's loop; it turns each 5 s.
 const STALE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Whether a live run works, by what its process answers.
+/// Whether a live run works, by the responses of its process.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Life {
-    /// Its loop turns.
+    /// The process responds, and its loop turns.
     Turns(Box<Standing>),
-    /// It answers, and its loop has not turned for so long.
+    /// The process responds, and its loop has not turned for this time.
     Hangs(Box<Standing>, Duration),
-    /// It has not answered for so long.
+    /// The process has not responded for this time.
     Silent(Duration),
 }
 
 impl Life {
-    /// Asks the process that has the run, and waits for `patience` at most. Blocks.
+    /// Sends a request to the process that works on the run, and waits for `patience` at most. Blocks.
     #[must_use]
     pub fn of(project: &Project, run: &RunId, patience: Duration) -> Self {
         let by = Instant::now() + patience;
@@ -39,7 +39,7 @@ impl Life {
                         false => Self::Turns(standing),
                     };
                 }
-                // It has just begun, or its socket is made again within seconds.
+                // The run has just begun, or will create its socket again within seconds.
                 Err(e) if e.is_nobody() && !left.is_zero() => std::thread::park_timeout(POLL),
                 Ok(Some(Answer::Busy)) if !left.is_zero() => std::thread::park_timeout(POLL),
                 _ => return Self::Silent(patience),
@@ -47,7 +47,7 @@ impl Life {
         }
     }
 
-    /// Returns its status, if it answered.
+    /// Returns the status, if the process responded.
     #[must_use]
     pub fn standing(&self) -> Option<&Standing> {
         match self {

@@ -1,4 +1,5 @@
-//! A live run as its clients see it: they ask it within deadlines, and wait for its end. Separate from `client`, which knows one connection and no run.
+//! A live run as its clients see it: they send requests with deadlines, and wait for its end. Separate from `client`, which knows one connection and
+//! no run.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +13,15 @@ use crate::control::client::{Answers, ask};
 use crate::control::force::wait_until;
 use crate::control::protocol::{Answer, Ended};
 
-/// The time for the first answer, when a client waits for nothing more: a run may be busy saving.
+/// The time limit of the first response, for a client that waits for no other: the run may be busy saving.
 const FIRST: Duration = Duration::from_secs(5);
-/// The least time for the first answer.
+/// The shortest time limit of the first response.
 const LEAST: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
-/// The longest budget of a stop that a client believes.
+/// The longest stop budget that a client accepts.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// How long a client waits for the answers of a run.
+/// How long a client waits for the responses of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     first: Duration,
@@ -29,7 +30,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Waits this long for all answers, and at least a second for the first one; for nothing but the first one, 5 seconds.
+    /// Waits this long for all responses, and at least a second for the first one. With zero, waits only for the first one, for 5 seconds.
     #[must_use]
     pub fn new(all: Duration) -> Self {
         let first = match all.is_zero() {
@@ -52,7 +53,7 @@ impl Patience {
         }
     }
 
-    /// Divides the time of `rlm stop --force`: a run that does not answer leaves half of it for the signals.
+    /// Divides the time of `rlm stop --force`: a run that doesn't respond leaves half of it for the signals.
     pub(super) fn before_force(all: Duration) -> Self {
         Self {
             first: (all / 2).clamp(times::FORCE_LEAST, times::FORCE_ANSWER),
@@ -61,13 +62,13 @@ impl Patience {
         }
     }
 
-    /// Returns the time for the first answer.
+    /// Returns the time limit of the first response.
     #[must_use]
     pub fn first(&self) -> Duration {
         self.first
     }
 
-    /// Returns how much longer the client waits after this answer.
+    /// Returns how much longer the client waits after this response.
     fn longer(&self, answer: &Answer) -> Option<Duration> {
         match answer {
             Answer::Recorded { budget_ms, .. } if self.or_budget => {
@@ -83,13 +84,13 @@ impl Patience {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Asked {
-    /// The last answer; no other follows.
+    /// The last response.
     Told(Answer),
-    /// The time is over; the last answer, if there was one.
+    /// The time is over; the last response, if there was one.
     SoFar(Option<Answer>),
     /// The process closed the connection and did not report its end.
     Gone,
-    /// No process has the run.
+    /// No process works on the run.
     NotLive,
 }
 
@@ -99,26 +100,26 @@ pub enum Asked {
 pub enum Reached<T> {
     /// The connection.
     Yes(T),
-    /// A process has the run, and does not accept connections.
+    /// A process works on the run, and does not accept connections.
     Silent,
-    /// No process has the run.
+    /// No process works on the run.
     NotLive,
 }
 
-/// A run, and the process that has it.
+/// A run, and the process that works on it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LiveRun {
-    /// Its project.
+    /// The project of the run.
     pub project: Project,
-    /// Its name.
+    /// The id of the run.
     pub run: RunId,
-    /// The process that had the run when this value was made.
+    /// The process that worked on the run when this value was created.
     pub holder: Option<Holder>,
 }
 
 impl LiveRun {
-    /// Returns the run with the process that has it now.
+    /// Returns the run with the process that works on it now.
     #[must_use]
     pub fn of(project: Project, run: RunId) -> Self {
         let holder = project.holder(&run);
@@ -129,13 +130,13 @@ impl LiveRun {
         }
     }
 
-    /// Returns whether a process has the run.
+    /// Returns whether a process works on the run.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.project.run(&self.run).is_ok_and(|it| it.is_live())
     }
 
-    /// Returns the process that took the run after [`holder`](Self::holder) was gone, even if that process is gone too.
+    /// Returns the process that took over the run after [`holder`](Self::holder) was gone, even if that process is gone too.
     #[must_use]
     pub fn successor(&self) -> Option<Holder> {
         let before = self.holder.as_ref()?;
@@ -146,11 +147,12 @@ impl LiveRun {
         (last.process != before.process).then_some(last)
     }
 
-    /// Sends a request, and passes each answer that others follow to `on_answer`, each kind once. Blocks until the last answer, or until `patience` ends.
+    /// Sends a request, and passes each response except the last to `on_answer`, each kind once. Blocks until the last response, or until `patience`
+    /// ends.
     ///
     /// # Errors
     ///
-    /// Those of [`ask`] and [`Answers::next`], except for a process that is silent or absent.
+    /// Those of [`ask`] and [`Answers::next`], except for a process that is unresponsive or absent.
     pub fn ask(
         &self,
         request: &Request,
@@ -169,7 +171,7 @@ impl LiveRun {
             let left = by.saturating_duration_since(Instant::now());
             match answers.next(left) {
                 Ok(Some(Answer::Unknown)) => {}
-                // Other clients ask too, and free a place.
+                // Another connection may end and free a place.
                 Ok(Some(Answer::Busy)) if last.is_none() && !left.is_zero() => {
                     std::thread::park_timeout(POLL.min(left));
                     match self.connect(request, first_by)? {
@@ -210,11 +212,11 @@ impl LiveRun {
         }
     }
 
-    /// Attaches to the run like [`attach_after`], also if it has just begun. Blocks for some seconds at most.
+    /// Attaches to the run like [`attach_after`], even if the run has just begun. Blocks for some seconds at most.
     ///
     /// # Errors
     ///
-    /// Those of [`attach_after`], except for a process that is silent or absent.
+    /// Those of [`attach_after`], except for a process that is unresponsive or absent.
     pub fn attach(&self, attended: bool, seen: Timestamp) -> Result<Reached<Attached>, Error> {
         let run_dir = self.project.run_dir(&self.run);
         let by = Instant::now() + FIRST;
@@ -226,7 +228,7 @@ impl LiveRun {
         self.reach(by, || ask(&run_dir, request.clone()))
     }
 
-    /// Connects until `by`: a run that has just begun has no socket yet, and a run makes a removed socket again within seconds.
+    /// Connects until `by`: a run that has just begun has no socket yet, and a run creates a removed socket again within seconds.
     fn reach<T>(
         &self,
         by: Instant,
@@ -244,15 +246,15 @@ impl LiveRun {
         }
     }
 
-    /// Returns whether the process that has the run answers: the word of another process proves nothing.
+    /// Returns whether the process that works on the run responds: responses of another process prove nothing.
     fn is_owner(&self, answers: &Answers) -> bool {
         let is_it = |holder: &Holder| answers.is_from(holder.process);
         !cfg!(target_os = "linux") || self.holder.as_ref().is_some_and(is_it)
     }
 
-    /// Waits until the process of a run that ends is gone, with all that it started; returns the processes that are left. Returns `None` when the process
-    /// itself is still alive after 10 seconds. Does not wait for a process that took the run meanwhile: guards hold the working tree until nothing is left
-    /// of the process before.
+    /// Waits until the process of an ending run is gone, with everything that it started; returns the processes that are left. Returns `None` if the
+    /// process itself is still alive after 10 seconds. Doesn't wait for a process that took over the run meanwhile: guards hold the working tree
+    /// until nothing is left of the previous process.
     #[must_use]
     pub fn await_end(&self, ended: Option<&Ended>) -> Option<Vec<ProcessName>> {
         let by = Instant::now() + times::PROCESS_EXIT;
@@ -264,18 +266,18 @@ impl LiveRun {
         if !wait_until(by, || !is_alive() || is_taken_up()) {
             return None;
         }
-        // The guards are still ending what is left, except for the processes that the run could not end.
+        // The guards are still ending the rest, except for the processes that the run could not end.
         let is_hopeless = ended.is_some_and(|ended| !ended.survivors.is_empty());
         let left = || self.project.left_of(&self.run);
         wait_until(by, || is_hopeless || left().is_empty() || is_taken_up());
         match is_taken_up() {
-            // The processes with the mark of the run belong to the successor.
+            // The processes with the marker of the run belong to the successor.
             true => Some(Vec::new()),
             false => Some(left()),
         }
     }
 
-    /// Waits until no process has the run, until `by` and at least a second; returns whether that is so.
+    /// Waits until no process works on the run, until `by` and at least a second; returns whether that is so.
     pub(super) fn is_gone(&self, by: Instant) -> bool {
         let by = by.max(Instant::now() + times::FORCE_LEAST);
         wait_until(by, || !self.project.is_owned(&self.run) && !self.is_live())

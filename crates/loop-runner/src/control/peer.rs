@@ -1,4 +1,4 @@
-//! The connection of one who asks: who may, what they said, what they are told, and whether they are still there.
+//! The connection to a client: its permission, its request, the responses, and whether the client is still connected.
 
 use std::io;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use tokio::time::{Instant, timeout};
 use crate::control::protocol::{self, Answer, Ended, MAX_LINE};
 use rlm_store::deadline::until;
 
-/// How often a peer that says nothing more is looked at whether it is still there.
+/// The interval at which the run checks whether a peer that sends nothing is still connected.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How the run ended, when it has.
+/// The end of the run, once it has ended.
 pub(super) type Over = watch::Receiver<Option<Ended>>;
 
-/// Who asks.
+/// A connected client.
 pub(super) struct Peer<'a>(&'a mut OwnedWriteHalf);
 
 impl<'a> Peer<'a> {
@@ -36,7 +36,7 @@ impl<'a> Peer<'a> {
         timeout(times::CONTROL_PEER, self.0.write_all(line)).await?
     }
 
-    /// Waits for the end of the run, which has come already but may not be told yet.
+    /// Waits for the end of the run and sends it. The end may have happened before the first call.
     pub(super) async fn tell_end(&mut self, over: &mut Over) -> io::Result<()> {
         let ended = over.wait_for(Option::is_some).await;
         let ended = ended.ok().and_then(|ended| ended.clone());
@@ -47,7 +47,7 @@ impl<'a> Peer<'a> {
     }
 }
 
-/// Waits until a peer says more or hangs up. One that only says that it has nothing more to say still listens.
+/// Waits until a peer sends more or closes the connection. A peer that closed only its sending half still listens.
 pub(super) async fn left(from: &mut BufReader<OwnedReadHalf>) {
     let mut more = [0];
     if !matches!(from.read(&mut more).await, Ok(0)) {
@@ -65,7 +65,7 @@ fn has_hung_up(stream: &UnixStream) -> bool {
     looked.is_err() || !look[0].revents().is_empty()
 }
 
-/// Reads the request: one line, or as much of a longer one as may be kept.
+/// Reads the request: one line, or the allowed part of a longer one.
 pub(super) async fn read_line(from: &mut BufReader<OwnedReadHalf>) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut from = from.take(MAX_LINE as u64);
@@ -73,7 +73,8 @@ pub(super) async fn read_line(from: &mut BufReader<OwnedReadHalf>) -> io::Result
     Ok(line)
 }
 
-/// The socket is private; this is for a descriptor or a directory that somebody opened too wide. Who may kill the run may also ask it.
+/// Returns whether a peer with this user id may send requests. The socket is private; this check is for a descriptor or a directory with too wide
+/// permissions. Root may kill the run, so root may also send requests.
 pub(super) fn may_ask(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
 }

@@ -1,4 +1,4 @@
-//! Where the socket of a run lies, and the way to it where its path is too long for a socket address.
+//! The path of a run's socket, and a short way to it if the path is too long for a socket address.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
@@ -13,20 +13,20 @@ pub(crate) use rlm_store::state_dir::Identity;
 const NAME: &str = "control.sock";
 /// The name of the link in a short directory.
 const LINK: &str = "run";
-/// The longest path that goes into a socket address as it is: 103 bytes on macOS, 107 on Linux.
+/// The longest path that fits into a socket address: 103 bytes on macOS, 107 on Linux.
 const LONGEST: usize = 100;
 
-/// Returns where the socket of the run in this directory lies.
+/// Returns the path of the run's socket; `run_dir` is the directory of the run.
 pub(crate) fn socket(run_dir: &Path) -> PathBuf {
     run_dir.join(NAME)
 }
 
-/// Returns which file lies where the run's socket belongs.
+/// Returns the identity of the file at the path of the run's socket.
 pub(crate) fn identity(run_dir: &Path) -> io::Result<Identity> {
     Ok(state_dir::metadata(&socket(run_dir))?.identity())
 }
 
-/// Makes the socket of a run that this process holds; what lies there is of a process that is dead.
+/// Creates the socket of a run that this process works on. A file at the path belongs to a dead process.
 pub(crate) fn bind(run_dir: &Path) -> io::Result<(UnixListener, Identity)> {
     let path = socket(run_dir);
     match state_dir::remove_file(&path) {
@@ -34,23 +34,23 @@ pub(crate) fn bind(run_dir: &Path) -> io::Result<(UnixListener, Identity)> {
         _ => {}
     }
     let listener = with_short_path(run_dir, |path| UnixListener::bind(path))?;
-    // Nobody else gets so far meanwhile: its directory is private.
+    // The directory is private, so no other user can connect before this call.
     state_dir::make_private_socket(&path)?;
     listener.set_nonblocking(true)?;
     Ok((listener, identity(run_dir)?))
 }
 
-/// Refuses what is not a socket where the run's socket belongs, such as a link to one of another program.
+/// Returns an error if the file at the path of the run's socket is not a socket, such as a link to the socket of another program.
 pub(crate) fn check(run_dir: &Path) -> io::Result<()> {
     match state_dir::metadata(&socket(run_dir))?.is_socket() {
         true => Ok(()),
-        false => Err(io::Error::other("it is not a socket; move it away")),
+        false => Err(io::Error::other("it is not a socket; remove it")),
     }
 }
 
 /// Calls `f` with a path to the run's socket that fits into a socket address.
 ///
-/// A long one is gone through a link in a short directory, so that the socket itself always lies with its run.
+/// Reaches a long path through a link in a short directory, so that the socket itself is always in the run's directory.
 pub(crate) fn with_short_path<T>(
     run_dir: &Path,
     f: impl FnOnce(&Path) -> io::Result<T>,
@@ -63,7 +63,7 @@ pub(crate) fn with_short_path<T>(
     f(&way.link().join(NAME))
 }
 
-/// A private directory with a short path that holds a link to the run's directory. Dropping it removes both.
+/// A private directory with a short path that has a link to the run's directory. Dropping it removes both.
 #[derive(Debug)]
 struct ShortWay(PathBuf);
 
@@ -97,7 +97,7 @@ impl ShortWay {
 
 impl Drop for ShortWay {
     fn drop(&mut self) {
-        // What can't be removed is an empty directory in a place for such things.
+        // If this fails, an empty temporary directory stays.
         let _left = std::fs::remove_file(self.link());
         let _left = std::fs::remove_dir(&self.0);
     }
@@ -116,7 +116,7 @@ mod tests {
             let run_dir = dir.path().join(name);
             fs_err::create_dir(&run_dir).unwrap();
             let (_first, before) = bind(&run_dir).unwrap();
-            let (listener, now) = bind(&run_dir).expect("in place of the old one");
+            let (listener, now) = bind(&run_dir).expect("replaces the old one");
             assert_ne!(before, now);
             let meta = fs_err::symlink_metadata(socket(&run_dir)).unwrap();
             assert_eq!(meta.permissions().mode() & 0o777, 0o600);

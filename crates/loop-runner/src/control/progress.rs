@@ -1,4 +1,4 @@
-//! How far a request has come, as the view of the run shows it. Pure.
+//! The progress of a request, from the view of the run. Pure.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::View;
 use crate::control::protocol::Answer;
 use crate::control::wishes::Mark;
 
-/// A request that the run has taken, and what it is known by.
+/// A request that the run accepted, with the values that identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Interrupt(Mark),
     Pause,
-    /// All that there is to it is done when it is saved.
+    /// The request is done when it is saved.
     Done,
     /// The steer with this number.
     Steer(u32),
@@ -31,18 +31,18 @@ impl Taken {
         }
     }
 
-    /// Returns how far it has come.
+    /// Returns the progress of the request.
     pub(crate) fn progress(self, view: &View) -> Answer {
         let head = &view.head;
         match self {
-            // The run's end is told by who ends it.
+            // The connection reports the run's end.
             Self::Stop => recorded(None),
             Self::Done => Answer::InEffect,
             Self::Interrupt(mark) => interrupt(head, mark),
             Self::Pause if head.is_waiting() => Answer::InEffect,
             Self::Pause if head.pausing => recorded(None),
             Self::Pause => Answer::Rejected {
-                why: "somebody took the wish to pause back".into(),
+                why: "the request to pause was cancelled".into(),
             },
             Self::Steer(id) => steer(view, id),
         }
@@ -54,10 +54,10 @@ fn interrupt(head: &Head, mark: Mark) -> Answer {
     match head.step {
         Step::Interrupted { .. } => Answer::InEffect,
         Step::Turn { .. } if same => Answer::Delivered,
-        // How that ends is told by who ends it.
+        // The connection reports how the stop or the end of the run ends.
         _ if head.stopping.is_some() || head.end.is_some() => Answer::Delivered,
         _ => Answer::Rejected {
-            why: "the turn was over before the agent heard of it; the run goes on".into(),
+            why: "the turn ended before the interrupt reached the agent; the run continues".into(),
         },
     }
 }
@@ -65,7 +65,7 @@ fn interrupt(head: &Head, mark: Mark) -> Answer {
 fn steer(view: &View, id: u32) -> Answer {
     let head = &view.head;
     let Some(steer) = head.steers.iter().find(|steer| steer.id == id) else {
-        // It is kept until a turn that saw it is over.
+        // The run keeps the steer until a turn that saw it has ended.
         return Answer::InEffect;
     };
     let is_heard = match head.step {
@@ -95,13 +95,12 @@ fn ending(budget: Duration) -> Answer {
     }
 }
 
-/// Returns the first that is said of a request that the run has taken. What stops now takes as long as `stop_budget`, or as somebody has
-/// patience.
+/// Returns the first response to a request that the run accepted. A stop that happens now takes as long as `stop_budget`, or as the abort allows.
 pub(crate) fn first(request: &Request, mark: Mark, stop_budget: Duration) -> Answer {
     match request {
         Request::Interrupt => Answer::Delivered,
         Request::Steer { .. } => recorded(Some(mark.steers)),
-        // After an iteration that is never complete is now: its turn was interrupted.
+        // With an interrupted turn, "after the iteration" means now.
         Request::Stop { .. } if !mark.stops => recorded(None),
         Request::Stop { .. } => ending(stop_budget),
         Request::Abort => ending(loop_state::times::ABORT),
@@ -110,7 +109,7 @@ pub(crate) fn first(request: &Request, mark: Mark, stop_budget: Duration) -> Ans
     }
 }
 
-/// Returns how far a request has come that the run did not take because it is so already.
+/// Returns the response to a request that the run did not accept because it changes nothing.
 pub(crate) fn already(request: &Request, head: &Head) -> Option<Answer> {
     match request {
         Request::Interrupt if matches!(head.step, Step::Interrupted { .. }) => {
