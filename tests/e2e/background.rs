@@ -133,7 +133,7 @@ fn x114c_tasks_of_which_nothing_comes_are_given_up() {
     let patience = ["--background-wait", "1s", "-n", "1"];
     let ended = run(&scene, "touch going", &patience);
     let ended = ended.run(LONG).expect_code(0);
-    let told = "nothing came of 1 task in the background for 1s";
+    let told = "no report from 1 task in the background for 1s";
     assert!(ended.stdout.contains(told), "{ended}");
     scene.expect_nothing_alive();
 }

@@ -29,7 +29,7 @@ fn c67b_c67c_a_start_reports_the_temporary_files_of_dead_processes_that_it_remov
             .rlm(&["resume", "--until", "false", "-n", "3"])
             .run(LONG)
     };
-    let words = "temporary files that earlier processes left in .rlm";
+    let words = "temporary files of earlier processes from .rlm";
     let first = resume();
     assert!(
         first.stdout.contains(&format!("removed 3 {words}")),

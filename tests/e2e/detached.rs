@@ -329,7 +329,7 @@ fn who_attached_is_asked_and_who_left_is_not() {
     let answers = scene.agent.answers().into_iter();
     let answers: Vec<String> = answers.map(|it| format!("{it:?}")).collect();
     assert_eq!(answers.len(), 2, "{answers:?}");
-    assert!(answers[1].contains("nobody is there"), "{answers:?}");
+    assert!(answers[1].contains("no person is attached"), "{answers:?}");
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn what_the_agent_asks_is_denied_when_the_last_who_attached_leaves() {
     wait_until_it_is(&scene, "ended");
     let answers = scene.agent.answers();
     assert_eq!(answers.len(), 1);
-    assert!(format!("{answers:?}").contains("nobody is there to be asked any more"));
+    assert!(format!("{answers:?}").contains("no person is attached any more"));
 }
 
 #[test]

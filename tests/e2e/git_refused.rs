@@ -47,7 +47,7 @@ fn work_behind_which_no_commit_comes_is_not_promised_to_one() {
     scene.rlm(&["stop"]).run(LONG).expect_code(0);
     let ended = running.wait(LONG).expect_code(0);
     let said = [
-        "iteration 1 is not committed: the run was stopped; what it changed stays, and no commit comes after it",
+        "iteration 1 is not committed: the run was stopped; its changes stay uncommitted, and no later commit will include them",
         "git add -A && git commit",
         "done: the check passed",
         "1 iteration not committed: the run was stopped",
@@ -65,9 +65,13 @@ fn nothing_is_promised_of_work_whose_working_tree_was_removed() {
     let run = ["run", "-p", "x", "-n", "1", "--commit", "--worktree", "--"];
     let remove = ["sh", "-c", "rm -rf \"$PWD\""];
     let ended = scene.rlm(&run).args(remove).run(LONG);
-    let said = ["iteration 1 is not committed", "is not at", "any more"];
+    let said = [
+        "iteration 1 is not committed",
+        "its working tree",
+        "is missing",
+    ];
     expect_in_order(&ended.stdout, &said);
-    assert!(!ended.stdout.contains("stays"), "{ended}");
+    assert!(!ended.stdout.contains("its changes stay"), "{ended}");
 }
 
 #[test]

@@ -55,7 +55,10 @@ fn another_agent_goes_on_without_the_session_and_says_so_everywhere() {
     ];
     expect_in_order(&shown.stdout, &words);
     let logs = scene.rlm(&["logs", "--json"]).run(LONG);
-    assert!(logs.stdout.contains("codex goes on for claude"), "{logs}");
+    assert!(
+        logs.stdout.contains("codex continues the work of claude"),
+        "{logs}"
+    );
 }
 
 #[test]

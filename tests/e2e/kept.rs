@@ -17,7 +17,7 @@ fn x127c_kept_leftovers_live_through_later_attempts_and_end_with_the_run() {
     assert!(
         ended
             .stdout
-            .contains("ended 2 processes kept running for later attempts"),
+            .contains("ended 2 processes retained for later attempts"),
         "{ended}"
     );
 }

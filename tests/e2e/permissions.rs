@@ -96,7 +96,7 @@ fn x124c_a_question_with_nobody_there_is_denied_and_counted() {
     let answers = scene.agent.answers();
     assert_eq!(answers.len(), 2, "{answers:?}");
     assert!(
-        answers[0].message.contains("nobody is there"),
+        answers[0].message.contains("no person is attached"),
         "{answers:?}"
     );
     assert_eq!(scene.status()["denied"], 2);

@@ -140,7 +140,7 @@ fn two_phases(plan: &str, build: &str, run: &str) -> Ended {
 }
 
 const FILLS: &str = "cp /dev/zero .rlm/ballast 2>/dev/null";
-const NOT_SEALED: &str = "is saved, but not sealed in a file of its own";
+const NOT_SEALED: &str = "is saved, but has no checkpoint file";
 
 #[test]
 fn c62e_a_run_without_room_to_seal_its_last_phase_is_done_all_the_same() {

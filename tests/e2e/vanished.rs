@@ -61,7 +61,7 @@ fn x128b_x128c_x128d_git_clean_costs_the_old_transcripts_and_nothing_else() {
             "turn 2",
             "was removed while it was open",
             "on disk again",
-            "gone for good: the transcript of 1 attempt\n",
+            "lost: the transcript of 1 attempt\n",
             "iteration 2 complete",
         ],
     );

@@ -266,7 +266,11 @@ fn asked(rlm: &Path, agent: &Path) -> String {
     // Its answers have no place for a reason, which goes before them as a word.
     expect(
         &none.requests()[1],
-        &["touch permitted", "rejected by user", "nobody is there"],
+        &[
+            "touch permitted",
+            "rejected by user",
+            "no person is attached",
+        ],
     );
     "allowed by a key; denied with a word to the model when nobody is there".into()
 }

@@ -115,7 +115,7 @@ fn asked(rlm: &Path, agent: &Path) -> String {
     assert!(ended.stdout.contains("denied:"), "{ended}");
     expect(
         &scene.requests()[1],
-        &["touch permitted", "nobody is there"],
+        &["touch permitted", "no person is attached"],
     );
     "allowed by a key; denied with a word to the model when nobody is there".into()
 }

@@ -1,4 +1,4 @@
-//! What is said through a control socket, as text. Pure.
+//! The text lines of the control socket. Pure.
 
 use std::time::Duration;
 
@@ -13,35 +13,35 @@ use crate::Shutdown;
 use crate::news::News;
 use crate::view::View;
 
-/// The version of the protocol; it stands in each line as `v`.
+/// The version of the protocol: the value of `v` in each line.
 const VERSION: u64 = 1;
-/// The most bytes of one line, its end included: 1 MiB.
+/// The most bytes of one line, with its end: 1 MiB.
 pub(crate) const MAX_LINE: usize = 1 << 20;
 /// The most bytes of the reason for a pause.
 const MAX_REASON: usize = 1000;
-/// The longest time that a rule can be set to: nobody waits longer than ten years, and dates beyond can't be shown.
+/// The longest time of a rule: nobody waits longer than ten years, and later dates can't be shown.
 const LONGEST: Duration = Duration::from_secs(3650 * 86_400);
 
-/// One line to a live run, one line a connection: a person's request, or a look at the run.
+/// The one line that a client sends on a connection: a query or a person's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Message {
-    /// Look at it.
+    /// A query.
     Query(Query),
-    /// Have it do something.
+    /// A request.
     Request(Request),
 }
 
-/// What can be seen of a live run.
+/// What a client can read from a live run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Query {
-    /// How it stands. Answered by [`Answer::Status`].
+    /// The status. The response is [`Answer::Status`].
     Status,
-    /// What it tells and how it stands, until it is over; see [`attach`](super::attach).
+    /// The events and the view, until the run ends; see [`attach`](super::attach).
     Attach {
-        /// Whether a person is there who can be asked, also by a run that has nobody else to ask.
+        /// Whether a person is there whom the run can ask.
         attended: bool,
     },
 }
@@ -58,99 +58,99 @@ impl From<Request> for Message {
     }
 }
 
-/// What became of a request so far. Each line says more than the one before; behind one that [`is_last`](Self::is_last) comes nothing.
+/// A response to a request. Each one reports further progress; the one that [`is_last`](Self::is_last) is the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Answer {
-    /// It is on disk, and survives a crash of either side.
+    /// The request is on disk, and survives a crash of either side.
     Recorded {
-        /// The number of the steer, if it was one.
+        /// The number of the steer, if the request is a steer.
         #[serde(skip_serializing_if = "Option::is_none")]
         steer: Option<u32>,
-        /// How long the stop may take that has begun, in milliseconds.
+        /// The stop budget of a stop that began, in milliseconds.
         #[serde(skip_serializing_if = "Option::is_none")]
         budget_ms: Option<u64>,
     },
-    /// The agent was given it.
+    /// The agent has received it.
     Delivered,
-    /// The agent can't take it now: it is on disk, and comes with its next turn or prompt.
+    /// The agent can't take the steer now: the steer is on disk, and the agent gets it with its next turn or prompt.
     NextPrompt,
-    /// It is as was asked for. For a steer: the agent has it before its eyes.
+    /// The request has its effect. For a steer: the agent has seen it.
     InEffect,
-    /// It makes no sense now.
+    /// The request is not possible now.
     Rejected {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The process that asks may not: it belongs to an agent, or it can't be proven that it does not.
+    /// The requesting process may not control the run: it belongs to an agent, or may belong to one.
     Refused {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The run's program can't do that.
+    /// The process of the run does not support the request.
     Unsupported {
-        /// What.
+        /// The unsupported part.
         what: String,
     },
-    /// The request could not be understood.
+    /// The request is not valid.
     Malformed {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Too many ask at once; asking again is the mend.
+    /// Too many clients are connected; the client can try again.
     Busy,
-    /// How the run stands.
+    /// The status of the run.
     Status(Box<Standing>),
-    /// The run is over for its process, which ends now.
+    /// The process of the run ends now.
     Ended(Ended),
-    /// Something that only a newer program says.
+    /// A response that only a newer version knows.
     #[serde(other)]
     Unknown,
 }
 
-/// How a live run stands; its fields have the names of `rlm status --json`, as far as that has them.
+/// The status of a live run; the fields have the names of `rlm status --json` where it has the same values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Standing {
-    /// The run.
+    /// The run id.
     pub run: RunId,
     /// Running or paused.
     pub state: RunState,
-    /// The process that has it.
+    /// The process that works on the run.
     pub process: ProcessId,
-    /// The name of the present phase.
+    /// The name of the current phase.
     pub phase: String,
-    /// Its number, from 1.
+    /// The number of the current phase, from 1.
     pub phase_number: u32,
-    /// How many phases the run has.
+    /// The number of phases of the run.
     pub phases: u32,
-    /// What is over and waits for a person's word, if anything does: `phase` or `batch`.
+    /// The finished part that waits for a review, if any: `phase` or `batch`.
     pub review: Option<String>,
-    /// The number of the present iteration.
+    /// The number of the current iteration.
     pub iteration: u32,
-    /// The number of the present attempt.
+    /// The number of the current attempt.
     pub attempt: u32,
-    /// How many iterations are complete.
+    /// The number of complete iterations.
     pub iterations_complete: u32,
-    /// Whether it will pause when the iteration is complete.
+    /// Whether the run will pause when the iteration is complete.
     pub pausing: bool,
-    /// Whether it is being stopped, or will stop when the iteration is complete.
+    /// Whether the run is stopping, or will stop when the iteration is complete.
     pub stopping: bool,
-    /// How many steers no agent is known to have seen.
+    /// The number of steers that the agent may not have seen.
     pub steers_waiting: usize,
-    /// The agent's session, as far as it is known.
+    /// The agent's session, if it is known.
     pub session: Option<String>,
-    /// How many milliseconds ago the loop turned last. It does each 5 s at least, unless it hangs.
+    /// The time since the last turn of the loop, in milliseconds. The loop turns each 5 s at least, unless it hangs.
     pub turned_ms: u64,
-    /// What is done now, which may be newer than what is saved; `None` where something is waited for.
+    /// The current activity, which may be newer than the saved state; `None` if the run only waits.
     #[serde(
         default,
         deserialize_with = "known",
         skip_serializing_if = "Option::is_none"
     )]
     pub doing: Option<Doing>,
-    /// The stop that is under way, if one is.
+    /// The current stop, if there is one.
     #[serde(
         default,
         deserialize_with = "known",
@@ -159,36 +159,36 @@ pub struct Standing {
     pub shutdown: Option<Shutdown>,
     /// Whether an agent runs.
     pub agent_alive: bool,
-    /// How many of its tasks in the background are waited for, its turn being over.
+    /// The number of background tasks that the run waits for after the agent's turn.
     pub held_for: Option<u32>,
-    /// What its tools do now, the first few, shortened. Comes from the model; it may hold anything.
+    /// The running tools: the first few, shortened. The texts come from the model and may contain anything.
     pub tools: Vec<String>,
-    /// What it asks and nobody has answered, likewise.
+    /// The permission requests without an answer: the first few, shortened.
     pub asks: Vec<String>,
 }
 
-/// Passes over what only a newer program does.
+/// Skips values that only a newer version knows.
 fn known<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let value = Value::deserialize(from)?;
     Ok(serde_json::from_value(value).ok())
 }
 
-/// How a run ended for its process.
+/// How the process of a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Ended {
-    /// Why, in words.
+    /// The stop reason, as text.
     pub reason: String,
-    /// How many processes the last stop ended.
+    /// The number of processes that the last stop ended.
     pub ended: usize,
     /// The processes that could not be ended.
     pub survivors: Vec<ProcessName>,
-    /// Whether that nothing else is left is known, rather than nothing being found.
+    /// Whether containment proved that no other process is left; false if only a search found none.
     pub proven: bool,
 }
 
 impl Message {
-    /// Returns its name in its line.
+    /// Returns the name of the request in its line.
     pub(crate) fn name(&self) -> String {
         let value = serde_json::to_value(self).unwrap_or_default();
         value["request"].as_str().unwrap_or("?").to_owned()
@@ -196,7 +196,7 @@ impl Message {
 }
 
 impl Answer {
-    /// Returns whether nothing comes behind it.
+    /// Returns whether this is the last response.
     #[must_use]
     pub fn is_last(&self) -> bool {
         !matches!(
@@ -213,7 +213,7 @@ struct Versioned<'a, T> {
     message: &'a T,
 }
 
-/// Makes a message's line, with its end.
+/// Returns the line of a message, with its end.
 pub(crate) fn line<T: Serialize>(message: &T) -> Vec<u8> {
     let v = VERSION;
     let line = serde_json::to_vec(&Versioned { v, message });
@@ -222,12 +222,12 @@ pub(crate) fn line<T: Serialize>(message: &T) -> Vec<u8> {
     line
 }
 
-/// Reads a message, or says what to answer to what is none.
+/// Parses a line; the error is the response to an invalid one.
 pub(crate) fn message(line: &[u8]) -> Result<Message, Answer> {
     let malformed = |why: String| Answer::Malformed { why };
     if line.len() >= MAX_LINE {
         return Err(malformed(format!(
-            "a request is shorter than {MAX_LINE} bytes"
+            "a request must be shorter than {MAX_LINE} bytes"
         )));
     }
     let value: Value = serde_json::from_slice(line)
@@ -235,16 +235,18 @@ pub(crate) fn message(line: &[u8]) -> Result<Message, Answer> {
     let unsupported = |what: String| Err(Answer::Unsupported { what });
     match &value["v"] {
         v if v.as_u64() == Some(VERSION) => {}
-        Value::Null => return Err(malformed("a request says its version: \"v\": 1".into())),
+        Value::Null => return Err(malformed("a request has a version: \"v\": 1".into())),
         other => {
             let other: String = other.to_string().chars().take(20).collect();
             return unsupported(format!(
-                "version {other} of control requests; this run understands version {VERSION}"
+                "version {other} of control requests; this run supports version {VERSION}"
             ));
         }
     }
     let Some(name) = value["request"].as_str() else {
-        return Err(malformed("a request has a name: \"request\": …".into()));
+        return Err(malformed(
+            "a request must have a name: \"request\": …".into(),
+        ));
     };
     let name: String = name.chars().take(40).collect();
     let read = match name.as_str() {
@@ -253,7 +255,7 @@ pub(crate) fn message(line: &[u8]) -> Result<Message, Answer> {
     };
     let message = match read {
         Ok(message) => message,
-        // So serde says that no variant has the name.
+        // In this case serde reports that no variant has the name.
         Err(e)
             if e.to_string()
                 .starts_with(&format!("unknown variant `{name}")) =>
@@ -268,32 +270,32 @@ pub(crate) fn message(line: &[u8]) -> Result<Message, Answer> {
     Ok(message)
 }
 
-/// Says what is wrong with a request that is one.
+/// Returns an error if the values of a request are not valid.
 fn check(request: &Request) -> Result<(), String> {
     let wrong = match request {
-        Request::Steer { text, .. } if text.trim().is_empty() => "a steer says something".into(),
+        Request::Steer { text, .. } if text.trim().is_empty() => "the steer is empty".into(),
         Request::Review(Verdict::Revise(text)) if text.trim().is_empty() => {
-            "a revision says what to revise".into()
+            "the revision is empty".into()
         }
         Request::Pause {
             reason: Some(reason),
             ..
-        } if reason.len() > MAX_REASON => format!("a reason has at most {MAX_REASON} bytes"),
+        } if reason.len() > MAX_REASON => format!("a reason must have at most {MAX_REASON} bytes"),
         Request::Set(change) if change.time().is_some_and(|time| time > LONGEST) => {
-            "that is longer than 3650 days".into()
+            "the time is longer than 3650 days".into()
         }
         _ => return Ok(()),
     };
     Err(wrong)
 }
 
-/// Reads an answer; the text of an error says what is wrong with it.
+/// Parses a response; the error is a text.
 pub(crate) fn answer(line: &[u8]) -> Result<Answer, String> {
     let value: Value = serde_json::from_slice(line).map_err(|e| e.to_string())?;
     match value["v"].as_u64() {
         Some(VERSION) => serde_json::from_value(value).map_err(|e| e.to_string()),
         other => Err(format!(
-            "the run's program speaks version {other:?} of control requests, this one version {VERSION}"
+            "the run supports version {other:?} of control requests, this program version {VERSION}"
         )),
     }
 }
@@ -301,27 +303,27 @@ pub(crate) fn answer(line: &[u8]) -> Result<Answer, String> {
 #[cfg(test)]
 mod tests;
 
-/// What is done in a run, where nothing is waited for.
+/// The activity of a run that does not only wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Doing {
-    /// Something begins.
+    /// Something starts.
     Begin,
-    /// The agent has its turn.
+    /// The agent works on its turn.
     Turn,
-    /// A gate runs.
+    /// A required check runs.
     Gate(u32),
     /// The check runs.
     Check,
-    /// What an attempt left is ended.
+    /// The leftovers of an attempt are being ended.
     End,
-    /// The same of an iteration that is complete, and its work is committed, where that is wished for.
+    /// The leftovers of a complete iteration are being ended, and its work is committed if the settings require it.
     Finish,
 }
 
 impl Doing {
-    /// Returns what is done in a run that stands so.
+    /// Returns the activity of a run in this state.
     #[must_use]
     pub fn of(head: &Head) -> Option<Self> {
         Some(match head.step {
@@ -343,12 +345,12 @@ impl Doing {
     }
 }
 
-/// A line for those who look at a run. A program of another version passes over what it does not know.
+/// A line for an attached viewer. A viewer of another version skips lines that it does not know.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub(crate) enum Told {
-    /// How the run stands. The first line, and again when that changes.
+    /// The view of the run. The first line, and again at each change.
     View(Box<View>),
-    /// Something happened.
+    /// A run event.
     News { at: Timestamp, news: Box<News> },
 }

@@ -1,4 +1,4 @@
-//! The control socket of a run that this process holds: making it, again if need be, and taking connections; `desk` serves them.
+//! The control socket of a run that this process works on: creates and repairs the socket, and accepts connections; `desk` serves them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,31 +24,31 @@ use crate::heartbeat::Pulse;
 use crate::recent::Recent;
 use crate::{Options, View};
 
-/// How many may be answered at once.
+/// The most connections that are served at once.
 const MOST: u32 = 32;
-/// How many may have connected without a request. One more takes the place of the oldest: who connects and is silent locks nobody out.
+/// The most connections without a request. One more replaces the oldest, so silent clients don't lock others out.
 const UNREAD: usize = 32;
-/// How many may look on at once.
+/// The most attached viewers at once.
 const WATCHERS: usize = 8;
-/// How many wishes wait for a run that is busy saving.
+/// The most requests that wait while the run is saving.
 pub(crate) const WAITING: usize = 16;
-/// How long no connection is taken after one could not be taken.
+/// The time without accepting after a failed accept.
 const RECOVERY: Duration = Duration::from_millis(200);
 
-/// The control socket of a run that this process holds. Dropping it removes the socket; who still waits is told nothing.
+/// The control socket of a run that this process works on. Dropping it removes the socket and closes its connections without a response.
 #[derive(Debug)]
 pub(crate) struct Socket {
     run_dir: PathBuf,
     desk: Arc<Desk>,
     over: watch::Sender<Option<Ended>>,
     bound: Option<(Identity, JoinHandle<()>)>,
-    /// Whether it was told that there is none.
+    /// Whether a failure to create the socket was reported.
     told: bool,
     refusals: mpsc::Receiver<String>,
 }
 
 impl Socket {
-    /// Prepares a socket; [`ensure`](Self::ensure) makes it.
+    /// Prepares a socket; [`ensure`](Self::ensure) creates it.
     pub(crate) fn new(
         run: RunId,
         run_dir: PathBuf,
@@ -87,9 +87,9 @@ impl Socket {
         (socket, wishes)
     }
 
-    /// Makes the socket, also again when somebody removed it. Who is connected stays so.
+    /// Creates the socket, also after somebody removed it. Open connections stay open.
     ///
-    /// An error is returned once: the run goes on without, and it is tried again at each call.
+    /// Returns an error once: the run continues without a socket, and each call tries again.
     pub(crate) fn ensure(&mut self) -> io::Result<()> {
         if self.bound.is_some() && !self.was_removed() {
             return Ok(());
@@ -110,7 +110,7 @@ impl Socket {
         }
     }
 
-    /// Waits until a request is refused to a process, and says which and why. Cancel safe.
+    /// Waits until the run refuses a request of a process, and returns the report. Cancel safe.
     pub(crate) async fn refused(&mut self) -> String {
         match self.refusals.recv().await {
             Some(refusal) => refusal,
@@ -118,7 +118,7 @@ impl Socket {
         }
     }
 
-    /// Returns whether it was made and is not there any more.
+    /// Returns whether the socket was created and is missing now.
     pub(crate) fn was_removed(&self) -> bool {
         let there = place::identity(&self.run_dir).ok();
         { self.bound.as_ref() }.is_some_and(|(identity, _)| there != Some(*identity))
@@ -128,17 +128,17 @@ impl Socket {
         if let Some((identity, accepting)) = self.bound.take() {
             accepting.abort();
             if place::identity(&self.run_dir).is_ok_and(|there| there == identity) {
-                // One that stays is of a dead process, as after a crash.
+                // If the file stays, it looks like the socket of a dead process, as after a crash.
                 let _stays = state_dir::remove_file(&place::socket(&self.run_dir));
             }
         }
     }
 
-    /// Removes the socket and tells those who wait how the run ended, for a short time.
+    /// Removes the socket and sends the end of the run to the waiting clients, with a short time limit.
     pub(crate) async fn close(mut self, ended: Ended) {
         self.unbind();
         self.over.send_replace(Some(ended));
-        // All slots are free when everybody was told.
+        // All slots are free when every client has the end.
         let _slow = timeout(times::CONTROL_END, self.desk.slots.acquire_many(MOST)).await;
     }
 }
@@ -162,13 +162,13 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
                 }
                 let desk = Arc::clone(&desk);
                 let reading = tokio::spawn(async move {
-                    // Whose request is read is not dropped any more.
+                    // A connection whose request is being read is no longer dropped.
                     if let Some(asked) = desk.read(stream).await {
                         tokio::spawn(serve(desk, asked));
                     }
                 });
                 unread.push_back(reading.abort_handle());
-                // A flood of connections must leave each a chance to be read.
+                // Yield, so that each connection can be read during a flood of connections.
                 yield_now().await;
             }
             Err(_) => until(Instant::now() + RECOVERY).await,
@@ -176,11 +176,11 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
     }
 }
 
-/// Answers a request, if there is a place.
+/// Serves a request, if there is a free slot.
 async fn serve(desk: Arc<Desk>, asked: Asked) {
     match Arc::clone(&desk.slots).try_acquire_owned() {
         Ok(slot) => {
-            // A peer that can't be answered has gone.
+            // Serving fails if the peer is gone, which is fine.
             let _gone = desk.serve(asked).await;
             drop(slot);
         }

@@ -1,4 +1,4 @@
-//! How a run is, for a program that asks or attaches: its status, its step as one word, its view as one line, and the stream of news.
+//! The status and the view of a run for clients: the status, the current step as one word, the view as one line, and the stream of events.
 
 use std::io;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::control::{Doing, Standing, protocol};
 use crate::news::News;
 use crate::recent::Recent;
 
-/// How many tools and questions are told of, and how many characters of each.
+/// The most tools and permission requests in a status, and the most characters of each.
 const NAMED: usize = 16;
 const SHORT: usize = 200;
 
-/// Says how a run stands whose loop turned last this long ago.
+/// Returns the status of a run; `turned` is the time since the last turn of its loop.
 pub(super) fn standing(run: &RunId, process: ProcessId, view: &View, turned: Duration) -> Standing {
     let (head, agent) = (&view.head, &view.agent);
     let short = |text: &String| text.chars().take(SHORT).collect();
@@ -64,15 +64,15 @@ pub(super) fn standing(run: &RunId, process: ProcessId, view: &View, turned: Dur
     }
 }
 
-/// How many characters of a text are shown, first of one that makes a line too long, then of one that still does. By the last one any line fits: a head
-/// has at most a few hundred texts, and [`MOST`] bounds those of the agent.
+/// The most characters of a text in a view whose line is too long; each further value is for a line that is still too long. With the last value every
+/// line fits: a head has at most a few hundred texts, and [`MOST`] bounds those of the agent.
 const SHORTENED: [usize; 4] = [4096, 1024, 256, 64];
-/// How many tools and questions are shown of an agent whose line is too long.
+/// The most tools and permission requests in a view whose line is too long.
 const MOST: usize = 64;
-/// A name by which something is answered stays whole.
+/// The ids that answers need are not shortened.
 const LONGEST_ID: usize = 256;
 
-/// Makes the line. In one that is too long, texts lose their middle, the longer ones first.
+/// Returns the line of a view. If it is too long, removes the middle of texts, from the longer ones first.
 pub(super) fn line(view: &View) -> Vec<u8> {
     let mut told = Told::View(Box::new(view.clone()));
     let mut line = protocol::line(&told);
@@ -83,7 +83,7 @@ pub(super) fn line(view: &View) -> Vec<u8> {
         view.agent.tools.truncate(MOST);
         view.agent.asks.truncate(MOST);
     }
-    let mut value = serde_json::to_value(&told).expect("a view is plain data");
+    let mut value = serde_json::to_value(&told).expect("a view serializes");
     for most in SHORTENED {
         shorten(&mut value, most);
         line = protocol::line(&value);
@@ -110,7 +110,7 @@ fn shorten(value: &mut Value, most: usize) {
     }
 }
 
-/// Cuts the middle out: of what a command printed the end tells most, of what a person said the beginning.
+/// Removes the middle of a text: the end of a command's output and the beginning of a person's text are the most useful parts.
 fn shorten_text(text: &mut String, most: usize) {
     let count = text.chars().count();
     if count <= most {
@@ -122,10 +122,10 @@ fn shorten_text(text: &mut String, most: usize) {
     *text = begin.chain(['…']).chain(end).collect();
 }
 
-/// How often it is told how the run stands, at most.
+/// The shortest interval between two views.
 const VIEW_EVERY: Duration = Duration::from_millis(100);
 
-/// Shows the run to a peer until it is over. One that lags misses news and is told how many; one that takes nothing any more is given up.
+/// Shows the run to a peer until it ends. A slow peer misses events and gets their number; a peer that reads nothing any more is dropped.
 pub(super) async fn show(
     mut view: watch::Receiver<Arc<View>>,
     mut over: Over,
@@ -137,7 +137,7 @@ pub(super) async fn show(
     tell_view(&mut view, peer).await?;
     let (mut batch, mut next) = recent.replay();
     loop {
-        // Asked first: what was told before the end is there then.
+        // Read this first: then the events before the end are already in the queue.
         let ended = over.borrow_and_update().clone();
         more.borrow_and_update();
         loop {
@@ -163,7 +163,7 @@ pub(super) async fn show(
             changed = over.changed() => if changed.is_err() {
                 return Ok(());
             },
-            // Its sender stays as long as the run does.
+            // The sender of the view lives as long as the run.
             _ = async { until(due).await; view.changed().await } => view.mark_changed(),
         }
     }
@@ -196,7 +196,7 @@ mod tests {
 
     use crate::AgentView;
 
-    /// The largest view that there can be of a run whose texts are made of `letter`.
+    /// The largest possible view of a run whose texts consist of `letter`.
     fn largest(letter: char, tools: usize) -> View {
         let text = |bytes: usize| String::from(letter).repeat(bytes / letter.len_utf8());
         let phases = (0..MAX_PHASES).map(|n| PhaseRules {

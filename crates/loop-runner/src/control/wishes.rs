@@ -1,4 +1,4 @@
-//! What people want of a run, from the program that carries it out and from its control socket.
+//! The requests to a run, from its own process and from its control socket.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -6,29 +6,29 @@ use std::collections::VecDeque;
 use loop_state::{Happening, Machine, Request, StopRequest, When};
 use tokio::sync::{mpsc, oneshot};
 
-/// How many wishes are taken while something short is waited for; more wait where they are.
+/// The most requests that are taken early, during a short wait; more wait in their channels.
 const EARLY: usize = 64;
 
-/// A message, and who wants to know whether the run took it.
+/// A request, and the sender of its result.
 #[derive(Debug)]
 pub(crate) struct Wish {
     pub(crate) what: Control,
     pub(crate) reply: Reply,
 }
 
-/// Told when what was wanted is done and saved, or why it was not. Dropping it says that the run is over.
+/// Sends the result when the request is done and saved, or rejected. Dropping it means that the run ended.
 #[derive(Debug, Default)]
 pub(crate) struct Reply(Option<oneshot::Sender<Verdict>>);
 
 pub(crate) type Verdict = Result<Mark, Cow<'static, str>>;
 
-/// Where the run stood when a wish was taken: a steer that was just taken is the last one, a turn that was just told to end is that of this attempt.
+/// The position of the run when it took a request: a steer just taken is the last one, and a turn just interrupted is that of this attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) steers: u32,
     pub(crate) iteration: u32,
     pub(crate) attempt: u32,
-    /// Whether the run is being stopped, so that what runs has no more than its budget.
+    /// Whether the run is stopping, so that its processes have only the stop budget.
     pub(crate) stops: bool,
 }
 
@@ -45,7 +45,7 @@ impl From<&Machine> for Mark {
 }
 
 impl Reply {
-    /// Makes one that is waited for.
+    /// Creates a reply and its receiver.
     pub(crate) fn awaited() -> (Self, oneshot::Receiver<Verdict>) {
         let (told, reply) = oneshot::channel();
         (Self(Some(told)), reply)
@@ -53,7 +53,7 @@ impl Reply {
 
     pub(crate) fn send(self, verdict: Verdict) {
         if let Some(told) = self.0 {
-            // Whoever asked may have given up waiting.
+            // The receiver may have stopped waiting.
             let _gone = told.send(verdict);
         }
     }
@@ -66,17 +66,17 @@ impl From<Control> for Wish {
     }
 }
 
-/// Where wishes come from. Those of this process go first.
+/// The queued requests. Those of this process come first.
 #[derive(Debug)]
 pub(crate) struct Wishes {
     own: mpsc::Receiver<Control>,
     others: mpsc::Receiver<Wish>,
-    /// Those that came while something else was waited for.
+    /// The requests that arrived during another wait.
     early: VecDeque<Wish>,
 }
 
 impl Default for Wishes {
-    /// Makes one in which nobody wants anything.
+    /// Creates an empty queue without senders.
     fn default() -> Self {
         Self::new(mpsc::channel(1).1, mpsc::channel(1).1)
     }
@@ -88,14 +88,14 @@ impl Wishes {
         Self { own, others, early }
     }
 
-    /// Returns one that waits already.
+    /// Returns a request that waits already.
     pub(crate) fn try_next(&mut self) -> Option<Wish> {
         let early = self.early.pop_front().map(Ok);
         let own = early.unwrap_or_else(|| self.own.try_recv().map(Wish::from));
         own.or_else(|_| self.others.try_recv()).ok()
     }
 
-    /// Waits for one, for ever where nobody is left who could want something. Cancel safe.
+    /// Waits for a request, forever if all senders are dropped. Cancel safe.
     pub(crate) async fn next(&mut self) -> Wish {
         if let Some(early) = self.early.pop_front() {
             return early;
@@ -103,7 +103,7 @@ impl Wishes {
         self.receive().await
     }
 
-    /// Waits until somebody wants the run to end now. What else comes meanwhile is heard later, as this is. Cancel safe.
+    /// Waits for a request that ends the run now. Other requests that arrive meanwhile are processed later, and so is this one. Cancel safe.
     pub(crate) async fn end_wanted(&mut self) {
         while !self.is_end_wanted() {
             if self.early.len() >= EARLY {
@@ -114,13 +114,13 @@ impl Wishes {
         }
     }
 
-    /// Returns what announces the requests that were found to the machine.
+    /// Returns the machine input that announces the stop requests found so far.
     pub(crate) fn foreseen(&self) -> Happening {
         let abort = self.early.iter().any(|wish| wish.what.is_abort());
         Happening::StopForeseen { abort }
     }
 
-    /// Returns whether somebody was found to want that.
+    /// Returns whether such a request was found.
     pub(crate) fn is_end_wanted(&self) -> bool {
         let is_now = |wish: &Wish| wish.what.stop().is_some_and(|it| it.when == When::Now);
         self.early.iter().any(is_now)
@@ -136,22 +136,22 @@ impl Wishes {
     }
 }
 
-/// A message to the run. What becomes of it comes as [`News`](crate::News); one that makes no sense now is answered with
-/// [`News::Rejected`](crate::News::Rejected).
+/// A message to the run. The run reports its progress by [`News`](crate::News), and a rejected one by [`News::Rejected`](crate::News::Rejected).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Control {
-    /// A person asks for something, from this process or from another one.
+    /// A request of a person, from this process or another one.
     Request(Request),
-    /// The run shall stop, within [`Options::stop_budget`](crate::Options::stop_budget) where that is now. A second one can only make it sooner.
+    /// Stops the run; if it stops now, within [`Options::stop_budget`](crate::Options::stop_budget). A second stop can only move the deadline
+    /// earlier.
     Stop(StopRequest),
-    /// Whether somebody is there, from now on, who can be asked what they think of a phase or a batch. When nobody is, none waits for that.
+    /// Whether a person is there from now on who can review a phase or a batch. Without one, the run waits for no review.
     Attended(bool),
-    /// Everything that runs shall stand still, or go on.
+    /// Suspends or resumes everything that runs.
     Freeze {
-        /// Which of the two.
+        /// Whether to suspend.
         frozen: bool,
-        /// Told when it is so.
+        /// Receives a value when everything is suspended or resumed.
         done: oneshot::Sender<()>,
     },
 }
@@ -163,7 +163,7 @@ impl From<Request> for Control {
 }
 
 impl Control {
-    /// Returns what the machine has to know of it while the run ends; it decides what counts.
+    /// Returns the machine input of this message while the run ends; the machine decides whether it matters.
     pub(crate) fn while_ending(self) -> Option<Happening> {
         match self {
             Self::Stop(request) => Some(Happening::StopRequested(request)),
@@ -172,7 +172,7 @@ impl Control {
         }
     }
 
-    /// Returns the stop that it asks for, if it asks for one.
+    /// Returns the stop request in this message, if any.
     pub(crate) fn stop(&self) -> Option<StopRequest> {
         match self {
             Self::Stop(request) => Some(*request),
@@ -181,13 +181,13 @@ impl Control {
         }
     }
 
-    /// Returns whether it ends what runs now.
+    /// Returns whether this message ends the running processes now.
     #[must_use]
     pub fn stops_now(&self) -> bool {
         self.stop().is_some_and(|stop| stop.when == When::Now)
     }
 
-    /// Returns whether what runs has no more than a moment to end.
+    /// Returns whether this is an abort.
     pub(crate) fn is_abort(&self) -> bool {
         matches!(self, Self::Request(Request::Abort))
     }
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use loop_state::Request;
 
-    /// What is asked of git can take long, and a press must not wait for it.
+    /// Git may take long, and a press must not wait for it.
     #[tokio::test]
     async fn who_wants_the_end_is_found_behind_others_and_all_are_heard_in_order() {
         let (own, receiver) = mpsc::channel(8);

@@ -1,4 +1,4 @@
-//! The agent's events during an attempt, and how the run carries out what the attempt machine decides.
+//! The agent's events during an attempt, and the execution of the attempt machine's effects.
 
 use std::io;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::runner::Runner;
 use crate::runner::stopping::{describe, failure, timestamp};
 
 impl Runner {
-    /// Takes notice that the agent was started, or could not be.
+    /// Handles the start of the agent, or its failure.
     pub(super) fn agent_started(
         &mut self,
         started: Result<(), agent_duplex::Error>,
@@ -39,7 +39,7 @@ impl Runner {
         happenings
     }
 
-    /// Takes what the agent did; `None` when it has nothing more to say.
+    /// Handles an event of the agent; `None` means that its conversation ended.
     pub(super) async fn agent_did(&mut self, published: Option<Published>) -> Vec<Happening> {
         let Some(attempt) = &mut self.agent_io.attempt else {
             return Vec::new();
@@ -51,7 +51,7 @@ impl Runner {
             return happenings;
         };
         if attempt.machine.awaits_answer() && is_answer(&published.what) {
-            // Saved before it is reported: a prompt that was visibly answered is not sent again.
+            // Save before reporting the first answer: if the agent visibly answered a prompt, a resume doesn't send it again.
             attempt.first_words = Some(published);
             return self.step_attempt(AttemptInput::Answered);
         }
@@ -110,7 +110,7 @@ impl Runner {
         happenings
     }
 
-    /// Lets the machine of the run know whether the agent waits for something.
+    /// Tells the run's machine whether the agent waits for something.
     pub(super) fn note_busy(&mut self) {
         let Some(attempt) = &self.agent_io.attempt else {
             return;
@@ -119,7 +119,7 @@ impl Runner {
         self.sign(Happening::Busy(busy));
     }
 
-    /// Lets the machine of the run know what is true only of the live agent. That is not journalled, and nothing has to be done for it.
+    /// Passes an input to the run's machine that concerns only the live agent. Such an input is not saved and has no effects.
     pub(super) fn sign(&mut self, what: Happening) {
         let at = self.clock.now();
         let _none = self.machine.step(loop_state::Event { at, what });
@@ -141,7 +141,7 @@ impl Runner {
             Event::BackgroundTasks(tasks) => {
                 happenings = self.step_attempt(AttemptInput::BackgroundTasks(*tasks));
             }
-            // Each process says it; a person wants to know once.
+            // Each process of the agent reports this; a person needs it once.
             Event::Identified { .. } if self.told.identified.as_ref() == Some(&event) => {
                 return happenings;
             }
@@ -171,7 +171,7 @@ impl Runner {
                 happenings = self.step_attempt(AttemptInput::ToolStarted { id, activity });
             }
             Event::ToolFinished { id, .. } => {
-                // A pause may wait for the moment in which no tool runs.
+                // A pause may wait until no tool runs.
                 happenings = self.step_attempt(AttemptInput::ToolFinished(id.clone()));
             }
             Event::RateLimited {
@@ -182,7 +182,7 @@ impl Runner {
                 let until = resets_at.and_then(timestamp);
                 happenings = self.step_attempt(AttemptInput::Limited(until));
             }
-            // Such a wait may be longer than any silence that is allowed.
+            // This wait may be longer than the idle timeout.
             Event::Retrying { delay, .. } => self.sign(Happening::Retrying(*delay)),
             Event::PermissionAsked(ask) => {
                 attempt.heard.asks.push(ask.clone());
@@ -209,7 +209,7 @@ impl Runner {
         happenings
     }
 
-    /// Writes to the transcript. One that can't be written costs the run its record, not its life: it is given up, and that is said.
+    /// Writes to the transcript. If that fails, gives the transcript up with a warning; the run continues.
     pub(super) fn write_transcript(
         &mut self,
         write: impl FnOnce(&mut Transcript) -> io::Result<()>,
@@ -226,11 +226,11 @@ impl Runner {
             attempt.transcript = None;
         }
         self.tell(News::Warning(format!(
-            "the rest of this attempt has no transcript: {e}"
+            "can't write the rest of this attempt's transcript: {e}"
         )));
     }
 
-    /// Gives an input to the machine of the attempt and returns what it decides.
+    /// Passes an input to the attempt machine and returns its effects.
     pub(super) fn decide(&mut self, input: AttemptInput) -> Vec<AttemptEffect> {
         let (at, budget) = (self.clock.now(), self.budget());
         let moment = Moment {
@@ -246,13 +246,13 @@ impl Runner {
         }
     }
 
-    /// Gives an input to the machine of the attempt and carries out what it decides.
+    /// Passes an input to the attempt machine and carries out its effects.
     pub(super) fn step_attempt(&mut self, input: AttemptInput) -> Vec<Happening> {
         let effects = self.decide(input).into_iter();
         effects.flat_map(|effect| self.carry_out(effect)).collect()
     }
 
-    /// Carries out one effect, and returns what the run has to know of it.
+    /// Carries out one effect, and returns the resulting machine inputs.
     pub(super) fn carry_out(&mut self, effect: AttemptEffect) -> Vec<Happening> {
         match effect {
             AttemptEffect::Prompted => return vec![Happening::Prompted],
@@ -297,7 +297,7 @@ impl Runner {
             AttemptEffect::InterruptOverdue => {
                 let limit = times::INTERRUPTED_TURN;
                 self.tell(News::Warning(format!(
-                    "the agent did not end its turn within {limit:?} of the interrupt and is ended itself; its session can be gone on with"
+                    "the agent did not end its turn within {limit:?} after the interrupt; ending the agent; its session can be continued"
                 )));
             }
             AttemptEffect::GoesOn => self.tell(News::GoesOn),
@@ -306,7 +306,7 @@ impl Runner {
                 self.tell(News::Holding { tasks, patience });
             }
             AttemptEffect::TurnOver { outcome, own, .. } => self.note_end(&outcome, own),
-            // The continued turn, the end of a turn and the requests for permission carry them out: they wait for what they do.
+            // The code that continues a turn, ends a turn or answers permission requests carries these out itself, because it waits for them.
             AttemptEffect::Start { .. }
             | AttemptEffect::Send { again: true, .. }
             | AttemptEffect::SendContinue
@@ -318,7 +318,7 @@ impl Runner {
         Vec::new()
     }
 
-    /// Has the agent closed: it is not needed any more. What it left running is looked at when gates and check are over.
+    /// Closes the agent, because it is not needed any more. Its leftovers are handled after the required checks and the check.
     fn release(&self) {
         let patience = self.phase().background_wait;
         if let Some(attempt) = &self.agent_io.attempt {
@@ -327,7 +327,8 @@ impl Runner {
         }
     }
 
-    /// Has the agent closed whose tasks nothing came of: what is half done is no evidence, so gates and check wait for its end.
+    /// Closes an agent whose background tasks reported nothing. Unfinished work is no evidence, so the required checks and the check wait for its
+    /// end.
     fn give_up_tasks(&mut self, tasks: u32) {
         let patience = self.phase().background_wait;
         let Some(attempt) = &mut self.agent_io.attempt else {
@@ -341,12 +342,12 @@ impl Runner {
         let close = async move { conversation.close_within(Duration::ZERO).await };
         attempt.tasks.closing = Some(tokio::spawn(close));
         self.tell(News::Warning(format!(
-            "nothing came of {tasks} in the background for {patience:?}; the agent is ended"
+            "no report from {tasks} in the background for {patience:?}; ending the agent"
         )));
         self.refresh_view();
     }
 
-    /// Begins to end the whole tree of the attempt, beside everything else.
+    /// Begins to end the process tree of the attempt, in parallel.
     fn begin_ending(&mut self, by: Instant) {
         if let Some(attempt) = &mut self.agent_io.attempt {
             let conversation = attempt.conversation.clone();
@@ -370,7 +371,7 @@ impl Runner {
         });
         if let (true, Some(why)) = (own, failure(outcome)) {
             self.tell(News::Warning(format!(
-                "the turn that the agent began by itself failed ({why}); the one before it stands"
+                "a turn that the agent started by itself failed ({why}); the result of the previous turn still counts"
             )));
         }
     }
@@ -414,7 +415,7 @@ fn is_answer(what: &What) -> bool {
     })
 }
 
-/// Returns how a turn ended, in the words of the rules: most kinds of failure are one to them.
+/// Returns how a turn ended, as the rules need it: they don't distinguish most kinds of failure.
 fn kind(reason: EndReason) -> TurnEndKind {
     match reason {
         EndReason::Completed => TurnEndKind::Completed,

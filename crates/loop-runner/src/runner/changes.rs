@@ -1,4 +1,4 @@
-//! The changes from outside while the run goes on: prompts, the configuration, and the control socket by which they are requested.
+//! Changes from outside during a run: the prompts, the configuration, and the control socket.
 
 use loop_state::Happening;
 use rlm_store::{PromptSource, processes};
@@ -11,12 +11,12 @@ use crate::runner::parts::beginning::{Reload, Reloaded, keep_prompt};
 use crate::{Error, Outcome};
 
 impl Runner {
-    /// Returns the index of the present phase.
+    /// Returns the index of the current phase.
     pub(super) fn phase_index(&self) -> usize {
         self.machine.head().phase as usize
     }
 
-    /// Reads the prompt file anew; the last text read stands in for a file that is gone.
+    /// Reads the prompt file again; if the file is gone, the last text stays in use.
     pub(super) async fn refresh_prompt(&mut self) -> Result<(), Error> {
         let PromptSource::File(path) = &self.phase().prompt else {
             return Ok(());
@@ -25,15 +25,13 @@ impl Runner {
             Ok(text) if text == self.prompts[self.phase_index()] => Ok(()),
             Ok(text) => self.keep_prompt(self.phase_index(), text).await,
             Err(e) => {
-                self.tell(News::Warning(format!(
-                    "{e}; going on with the text that was read last"
-                )));
+                self.tell(News::Warning(format!("{e}; continuing with the last text")));
                 Ok(())
             }
         }
     }
 
-    /// Replaces the text of a phase's prompt that comes from no file.
+    /// Replaces the text of a phase's prompt that does not come from a file.
     pub(super) async fn replace_prompt(
         &mut self,
         index: usize,
@@ -42,12 +40,14 @@ impl Runner {
         let phase = self.saved.settings.phases.get(index);
         let is_kept = phase.is_some_and(|it| matches!(it.prompt, PromptSource::Kept(_)));
         if !is_kept || text.trim().is_empty() {
-            return Ok(Err("the prompt comes from a file, or the new one is empty"));
+            return Ok(Err(
+                "the prompt comes from a file, or the new text is empty",
+            ));
         }
         self.keep_prompt(index, text).await.map(Ok)
     }
 
-    /// Keeps a new text of a phase's prompt.
+    /// Stores a new text of a phase's prompt.
     async fn keep_prompt(&mut self, index: usize, text: String) -> Result<(), Error> {
         let phase = &mut self.saved.settings.phases[index];
         let is_kept = matches!(phase.prompt, PromptSource::Kept(_));
@@ -61,16 +61,16 @@ impl Runner {
         self.heal().await
     }
 
-    /// Has the configuration looked at whenever a turn is over, before it is judged, and whenever a wait is. Its changes are set as by
-    /// [`Request::Set`](loop_state::Request::Set), also those of phases that are still to come, but none that raises a bound of the run: agents write files.
-    /// It is called by the run itself, so it must not take long.
+    /// Calls `look` after each turn, before the checks, and after each wait. Applies its changes like [`Request::Set`](loop_state::Request::Set),
+    /// also to later phases, except those that raise a limit of the run, because agents write files. The run itself calls `look`, so it must return
+    /// quickly.
     #[must_use]
     pub fn with_reload(mut self, look: impl FnMut() -> Reloaded + Send + 'static) -> Self {
         self.reload = Reload(Some(Box::new(look)));
         self
     }
 
-    /// Returns what the machine must know of a configuration that has changed.
+    /// Returns the machine inputs for changes of the configuration.
     pub(super) fn reloaded(&mut self) -> Vec<Happening> {
         let Some(look) = &mut self.reload.0 else {
             return Vec::new();
@@ -85,7 +85,7 @@ impl Runner {
         taken
     }
 
-    /// Makes the control socket; without one the run can still be carried out.
+    /// Creates the control socket; if that fails, the run works without it.
     pub(super) fn open_socket(&mut self) -> mpsc::Receiver<Wish> {
         let run = self.saved.run.clone();
         let run_dir = self.work_tree.project().run_dir(&run);
@@ -102,23 +102,23 @@ impl Runner {
         wishes
     }
 
-    /// Makes it again when somebody removed it.
+    /// Creates the socket again if somebody removed it.
     pub(super) fn ensure_socket(&mut self) {
         if let Some(Err(e)) = self.control.socket.as_mut().map(Socket::ensure) {
             self.tell(News::Warning(format!(
-                "this run can't be controlled from another terminal: {e}"
+                "other terminals can't control this run: {e}"
             )));
         }
     }
 
-    /// Reports a request that was refused to a process, also in the transcript of the attempt that runs.
+    /// Reports a refused request, also in the transcript of the running attempt.
     pub(super) fn tell_refused(&mut self, what: String) {
         let at = self.clock.now();
         self.write_transcript(|transcript| transcript.note(at, "note", &what));
         self.tell(News::Warning(what));
     }
 
-    /// Tells those who wait for something that will not come any more how the run ended.
+    /// Sends the end of the run to all waiting clients.
     pub(super) async fn close_socket(&mut self, result: &Result<Outcome, Error>) {
         let Some(socket) = self.control.socket.take() else {
             return;

@@ -1,4 +1,4 @@
-//! The commands of the user: the checks of the present iteration, and the command that is told what becomes of the run.
+//! The user's commands: the required checks, the check, and the notify command.
 
 use agent_duplex::BoxFuture;
 use agent_subprocess::Context;
@@ -13,8 +13,8 @@ use crate::runner::Runner;
 use crate::{Awaited, Error, Outcome};
 
 impl Runner {
-    /// Lets `play` say what gates and the check come to instead of running them: for a test that plays a night in a second, in which no
-    /// process can take part. It gets what the command would be run with.
+    /// Replaces the required checks and the check by `play`, which returns their results: for a test that simulates hours in a second, without
+    /// processes. `play` gets the context in which the command would run.
     #[must_use]
     pub fn with_commands(
         mut self,
@@ -34,7 +34,7 @@ impl Runner {
     }
 
     pub(super) fn check_ended(&mut self, end: CheckEnd) -> Happening {
-        let check = self.agent_io.check.take().expect("its end was awaited");
+        let check = self.agent_io.check.take().expect("a check runs");
         self.tell(News::CommandEnded {
             command: check.command,
             result: end.result.clone(),
@@ -57,7 +57,7 @@ impl Runner {
         }
     }
 
-    /// Reports a warning of the machine, with the words of the configuration.
+    /// Reports a warning of the machine, with the names and commands of the configuration.
     pub(super) fn warn(&mut self, warning: Warning) {
         let text = match warning {
             Warning::CommandNotRun {
@@ -66,10 +66,10 @@ impl Runner {
                 stuck_after,
             } => self.describe_slip(command, &said, stuck_after),
             Warning::SteersUnseen { count: 1 } => {
-                "one steer was not told to the agent before the run was over".to_owned()
+                "1 steer did not reach the agent before the run ended".to_owned()
             }
             Warning::SteersUnseen { count } => {
-                format!("{count} steers were not told to the agent before the run was over")
+                format!("{count} steers did not reach the agent before the run ended")
             }
             _ => return,
         };
@@ -83,26 +83,25 @@ impl Runner {
             Command::Check => ("--until", phase.until.clone().unwrap_or_default()),
         };
         let ends = stuck_after.map_or_else(String::new, |max| {
-            format!("; if that comes {max} times in a row the run is stuck")
+            format!("; after {max} times in a row the run stops as stuck")
         });
         let said = said.trim_end().replace('\n', " ");
         let run = &self.saved.run;
         format!(
-            "`{text}` can't be run: {said}{ends}; if it is a slip: rlm stop {run}, then rlm resume {run} {option} COMMAND"
+            "`{text}` can't be run: {said}{ends}; to correct it: rlm stop {run}, then rlm resume {run} {option} COMMAND"
         )
     }
 
-    /// Has a command told what becomes of the run, each thing once it is saved.
+    /// Calls the notify command for events of the run, each after it is saved.
     ///
-    /// At the end of the run it has 10 s for the last of it; when the run was told to stop, 3 s within the budget of the stop; and none when it was
-    /// aborted.
+    /// At the end of the run, the last calls have 10 s; after a stop, 3 s within the stop budget; after an abort, no time.
     #[must_use]
     pub fn with_hook(mut self, hook: Hook) -> Self {
         self.hooks = Some(Hooks::new(hook));
         self
     }
 
-    /// Has the command told of this, if it wants to be.
+    /// Queues a call for this event, if the hook reports it.
     pub(super) fn notify(&mut self, at: Timestamp, what: Happened<'_>) {
         let Some(hooks) = &self.hooks else {
             return;
@@ -123,7 +122,7 @@ impl Runner {
         }
     }
 
-    /// Has it told that the run begins, or goes on, once that is saved.
+    /// Queues a call for the start or resume of the run, after it is saved.
     pub(super) fn notify_begun(&mut self) {
         if self.machine.has_begun() && !std::mem::replace(&mut self.told.begun, true) {
             let again = matches!(self.first, loop_state::Happening::Resumed(_));
@@ -132,7 +131,7 @@ impl Runner {
         }
     }
 
-    /// Takes notice of the end of a call.
+    /// Handles the end of a call.
     pub(super) fn notified(&mut self, end: CheckEnd) {
         let complaint = self.hooks.as_mut().and_then(|it| it.complaint(&end));
         if let Some(complaint) = complaint {
@@ -148,7 +147,7 @@ impl Runner {
         self.note_survivors(end.survivors);
     }
 
-    /// Has it told that the run is over, and waits for that within bounds. A wish to stop ends the waiting.
+    /// Queues a call for the end of the run, and waits for it with a time limit. A request to stop ends the wait.
     pub(super) async fn notify_end(&mut self, result: Result<&Outcome, &Error>) {
         let now = self.clock.now();
         let left = self.machine.deadline().last_call(now, times::NOTIFY_CALL);
@@ -168,7 +167,7 @@ impl Runner {
         while let Some(hooks) = self.hooks.as_mut().filter(|it| it.is_running()) {
             tokio::select! {
                 biased;
-                // That the reply is dropped says that the run is over.
+                // The dropped reply means that the run ended.
                 wish = self.requests.next(), if !is_late => {
                     let effects = wish.what.while_ending().map(|what| {
                         let at = self.clock.now();

@@ -1,7 +1,8 @@
-//! The working tree: the commit of an iteration once its agent's tree is gone, and the trace that a turn leaves, however little it is.
+//! Git in a run: the commit of an iteration after its process tree is gone, and the fingerprint of the working tree, which shows whether a turn
+//! changed anything.
 //!
-//! A list of what differs from the commit does not tell whether more was written to what differs already, and what stands in it may be much: sizes and
-//! times of those files tell it as well.
+//! The list of changed files does not show further changes to the same files, and their content may be large. The fingerprint therefore includes the
+//! sizes and times of these files.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -18,10 +19,10 @@ use crate::news::News;
 use crate::runner::Runner;
 use crate::runner::parts::commit::{Commit, CommitEnd, Made};
 
-/// How many characters are kept of why a commit could not be made.
+/// The most characters of the reason why a commit failed.
 const MAX_WHY: usize = 500;
 
-/// How many files are looked at; of more, it is told that they are there.
+/// The most files whose size and time are read; of further files only the status counts.
 const MOST: usize = 4096;
 const STATUS: &[&str] = &[
     "status",
@@ -32,7 +33,7 @@ const STATUS: &[&str] = &[
 ];
 
 impl Runner {
-    /// Returns the commit that is to be made when the present attempt's tree is gone.
+    /// Returns the commit to create when the process tree of the current attempt is gone.
     pub(super) fn due_commit(&self) -> Option<Commit> {
         let (head, settings) = (self.machine.head(), &self.saved.settings);
         if !settings.commit || !self.machine.commits() {
@@ -64,7 +65,7 @@ impl Runner {
         })
     }
 
-    /// Takes notice of a commit, and says what became of it. With what follows from `settled` it is known whether another one comes.
+    /// Handles the result of a commit, and reports it. `settled` shows whether another commit follows.
     pub(super) fn committed(&mut self, end: CommitEnd, settled: &Happening) {
         let CommitEnd {
             about,
@@ -105,7 +106,7 @@ impl Runner {
                 } else if !left_out.is_empty() {
                     let left_out = left_out.join(", ");
                     self.tell(News::Warning(format!(
-                        "iteration {iteration} is not committed, it changed nothing but {left_out}"
+                        "iteration {iteration} is not committed: it changed only {left_out}"
                     )));
                 }
             }
@@ -123,11 +124,11 @@ impl Runner {
         }
     }
 
-    /// Says what becomes of work that is not committed.
+    /// Returns what happens to the uncommitted work, as text.
     fn what_follows(&mut self, settled: &Happening) -> String {
         let tree = self.work_tree.project().tree().to_owned();
         if !tree.is_dir() {
-            return format!("its working tree is not at {} any more", tree.display());
+            return format!("its working tree {} is missing", tree.display());
         }
         let mut machine = self.machine.clone();
         machine.step(Event {
@@ -137,30 +138,30 @@ impl Runner {
         match &machine.head().end {
             Some(end) if !end.reason.is_stopped() => {
                 format!(
-                    "what it changed stays, and no commit comes after it; in {}: git add -A && git commit",
+                    "its changes stay uncommitted, and no later commit will include them; in {}: git add -A && git commit",
                     tree.display()
                 )
             }
             Some(_) => {
-                "what it changed stays, and is in the next commit once the run is resumed".into()
+                "its changes stay, and the first commit after a resume will include them".into()
             }
-            None => "what it changed stays, and is in the next commit".into(),
+            None => "its changes stay, and the next commit will include them".into(),
         }
     }
 
-    /// Refuses settings by which a new run could not commit as it is to.
+    /// Returns an error if a new run could not commit with its settings.
     pub(super) async fn refuse_unfit(project: &Project, settings: &Settings) -> Result<(), Error> {
         if !settings.commit {
             return Ok(());
         }
         let git = project.git().clone();
         let looked = tokio::task::spawn_blocking(move || git.refuse_commits()).await;
-        let looked = looked.expect("looking does not panic");
+        let looked = looked.expect("git status does not panic");
         looked.map_err(|why| rlm_store::Error::git(project.tree(), why).into())
     }
 
-    /// The same for a run that is taken up again, with settings that replace its own. What it has itself left uncommitted is no reason, but returned,
-    /// to be said.
+    /// Returns an error if a resumed run could not commit with its new settings. Work that the run itself left uncommitted is not an error; it is
+    /// returned, to be reported.
     pub(super) async fn refuse_unfit_again(
         project: &Project,
         saved: &mut RunHead,
@@ -170,11 +171,11 @@ impl Runner {
         if settings.commit && saved.settings.commit {
             let git = project.git().clone();
             let looked = tokio::task::spawn_blocking(move || git.uncommitted()).await;
-            return Ok(looked.expect("looking does not panic"));
+            return Ok(looked.expect("git status does not panic"));
         }
         Self::refuse_unfit(project, settings).await?;
         if settings.commit {
-            // All that it did so far is in the present commit, by whoever made that.
+            // All its work so far is in the current commit, no matter who made that commit.
             let commit = project.git().head_commit().await;
             let (at, _) = saved.machine.resumes_at();
             saved.committed = commit.map(|commit| Committed {
@@ -187,10 +188,10 @@ impl Runner {
         Ok(None)
     }
 
-    /// Looks at the commit and at all that differs from it; nothing is known where git does not say, or a press comes first.
+    /// Returns a fingerprint of the commit and of all differences from it; `None` if git fails or a press comes first.
     pub(super) async fn footprint(&mut self) -> Option<u64> {
         let git = self.work_tree.project().git().clone();
-        // A file system that hangs is left to its thread.
+        // If the file system hangs, leave the thread behind.
         let look = tokio::task::spawn_blocking(move || footprint(&git));
         tokio::select! {
             biased;
@@ -214,7 +215,7 @@ fn footprint(git: &Git) -> Option<u64> {
         let Some(path) = due.pop() else {
             break;
         };
-        // One that is gone differs by that.
+        // A missing file changes the fingerprint.
         let Ok(meta) = std::fs::symlink_metadata(&path) else {
             continue;
         };

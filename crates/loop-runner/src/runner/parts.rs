@@ -1,10 +1,10 @@
-//! The parts that a run owns; none of them knows the run.
+//! The parts that a run owns; none of them uses `Runner`.
 
-// The modules in reading order; each takes from those above it, and this file from all:
-//   attempt      the agent of an attempt: the handles on it, waiting for it
+// The modules in reading order; each uses those above it, and this file uses all:
+//   attempt      the handles on the agent of an attempt, and its events
 //   commit       the commit of an iteration
-//   settling     the end of an attempt, and what agents left running for later ones
-//   beginning    with what a run begins or goes on: the texts of the prompts, a look at the configuration
+//   settling     the cleanup after an attempt, and the retained leftovers
+//   beginning    the first machine input of a run, its prompts, and the source of configuration changes
 pub(crate) mod attempt;
 pub(crate) mod beginning;
 pub(crate) mod commit;
@@ -34,45 +34,45 @@ use crate::view::View;
 use attempt::Attempt;
 use settling::{Kept, Settling};
 
-/// The processes of the run: the agent, the commands of the loop, and the processes that they left.
+/// The processes of the run: the agent, the commands of the loop, and their leftovers.
 #[derive(Debug)]
 pub(super) struct AgentIo {
     pub(super) drivers: Drivers,
     pub(super) attempt: Option<Attempt>,
-    /// Whether the agent of the present attempt was not started because a stop is on its way.
+    /// Whether the agent of the current attempt was not started because a stop is coming.
     pub(super) withheld: bool,
     pub(super) check: Option<RunningCheck>,
-    /// A stand-in for gates and check, in a test.
+    /// A stand-in for the required checks and the check, in a test.
     pub(super) commands: Option<Commands>,
     pub(super) settling: Option<Settling>,
     pub(super) kept: Kept,
     pub(super) looks: OwnLooks,
-    /// When the working tree was looked at, if nothing of the run has worked in it since.
+    /// The time of the last git status, if nothing of the run has worked in the working tree since.
     pub(super) idle_look: Option<Instant>,
 }
 
-/// The view of the live run that others get.
+/// The live view of the run.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) view: watch::Sender<Arc<View>>,
-    /// The stop of the run, for those who watch it.
+    /// The progress of the stop, for viewers.
     pub(super) shutdown: watch::Sender<Option<Shutdown>>,
     pub(super) socket: Option<Socket>,
     pub(super) pulse: Pulse,
 }
 
-/// The reports that were made and are not repeated.
+/// Reports that must not be repeated.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// The index of the phase that was reported last.
+    /// The index of the last reported phase.
     pub(super) phase: Option<u32>,
     /// The last agent's own description of itself.
     pub(super) identified: Option<Event>,
-    /// Whether it was reported that this process has the run.
+    /// Whether the start of the run in this process was reported.
     pub(super) begun: bool,
 }
 
-/// The ends of the processes that the run had started.
+/// The ends of the processes that the run started.
 #[derive(Debug)]
 pub(super) struct Ends {
     /// The processes that the last stop ended.
@@ -81,11 +81,11 @@ pub(super) struct Ends {
     pub(super) proven: bool,
 }
 
-/// Makes the driver of an attempt: what to run, and the context that its processes must carry.
+/// Creates the driver of an attempt: the command, and the context that its processes must carry.
 pub type DriverFactory =
     Box<dyn Fn(&PhaseSettings, Context) -> Result<Box<dyn Driver>, Error> + Send + Sync>;
 
-/// The factory of a run's drivers; none before the run is carried out, when no attempt begins.
+/// The factory of a run's drivers; `None` before the run starts, when no attempt can begin.
 #[derive(Default)]
 pub(crate) struct Drivers(Option<DriverFactory>);
 
@@ -94,13 +94,13 @@ impl Drivers {
         Self(Some(factory))
     }
 
-    /// Makes the driver of an attempt.
+    /// Creates the driver of an attempt.
     pub(crate) fn make(
         &self,
         phase: &PhaseSettings,
         context: Context,
     ) -> Result<Box<dyn Driver>, Error> {
-        let factory = self.0.as_ref().expect("a run that is carried out has it");
+        let factory = self.0.as_ref().expect("a started run has a factory");
         factory(phase, context)
     }
 }
@@ -111,16 +111,16 @@ impl fmt::Debug for Drivers {
     }
 }
 
-/// The tending of older transcripts, at most one at a time. Dropping it has that stop at the next piece.
+/// The pruning of older transcripts, at most one at a time. Dropping it stops the pruning at the next piece.
 #[derive(Debug)]
 pub(crate) struct Tidying {
-    /// Not here while it is tended.
+    /// `None` during a pruning.
     pub(crate) room: Option<Room>,
     pub(crate) work: Option<JoinHandle<(Room, Tended)>>,
     pub(crate) stop: Arc<AtomicBool>,
     /// The attempts that began meanwhile.
     pub(crate) begun: VecDeque<(u32, u32)>,
-    /// Whether it was told that something went wrong, and that something was left out: once is enough.
+    /// Whether a failure, and a reduction of transcripts, were reported; each is reported once.
     pub(crate) told: [bool; 2],
 }
 

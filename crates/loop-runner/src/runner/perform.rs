@@ -1,4 +1,4 @@
-//! Doing what the machine says: each effect, where it meets the disk, the agent and the commands.
+//! Carries out the effects of the machine.
 
 use agent_duplex::{
     Capability, Conversation, Driver, Input, Permissions, ProcessName, SessionChoice, StopReport,
@@ -21,11 +21,11 @@ use crate::runner::Runner;
 use crate::runner::parts::attempt::Attempt;
 use crate::{Awaited, Error, prompt};
 
-/// How long a look at the working tree stays good while nothing of the run is at work in it.
+/// How long a git status stays valid while nothing of the run works in the working tree.
 const SEEN: Duration = Duration::from_millis(500);
 
 impl Runner {
-    /// Does one effect and returns what happened at once because of it.
+    /// Carries out one effect and returns the machine inputs that result at once.
     pub(super) async fn perform(&mut self, effect: Effect) -> Result<Vec<Happening>, Error> {
         match effect {
             Effect::Save => {
@@ -45,7 +45,7 @@ impl Runner {
                 self.heal().await?;
                 if !is_sealed {
                     self.tell(News::Warning(format!(
-                        "the disk is full: phase `{name}` is saved, but not sealed in a file of its own"
+                        "the disk is full: phase `{name}` is saved, but has no checkpoint file"
                     )));
                 }
             }
@@ -58,7 +58,7 @@ impl Runner {
             Effect::StopAttempt { why, at_once } => {
                 return Ok(self.halt_turn(why, at_once));
             }
-            // It is carried out where the requests come from.
+            // The code that receives the requests carries this out.
             Effect::AwaitStop(_) => {}
             Effect::Deliver(id) => return Ok(self.step_attempt(AttemptInput::Deliver(id))),
             Effect::InterruptTurn => return Ok(self.interrupt_turn()),
@@ -72,7 +72,7 @@ impl Runner {
                     .phase()
                     .until
                     .clone()
-                    .expect("the machine asks only for a check that there is");
+                    .expect("the machine requests only a configured check");
                 self.run_command(Command::Check, text);
             }
             Effect::StopCheck => {
@@ -130,18 +130,18 @@ impl Runner {
                 self.tell(News::StillWaiting { until, left });
             }
             Effect::Warn(warning) => self.warn(warning),
-            // The loop around the machine obeys it.
+            // The event loop carries this out.
             Effect::Finish => {}
             _ => {}
         }
         Ok(Vec::new())
     }
 
-    /// Asks git about the working tree as the machine says, and notes what it answers.
+    /// Reads the git status as required, and records the result.
     async fn refresh_saved(&mut self, sealed: bool) {
         self.saved.advance(self.machine.head());
         let head = &self.saved.machine;
-        // A rule that was changed while the run went on is one that it was asked for.
+        // A rule that changed during the run counts as a rule of the settings.
         self.saved.settings.follow(&head.rules);
         if !self.machine.is_held() {
             self.saved.pause_reason = None;
@@ -167,13 +167,13 @@ impl Runner {
                 seen = git.glance(patient) => {
                     (self.saved.git_commit, self.saved.git_changed) = (seen.commit, seen.changed);
                 }
-                // What was seen last stands.
+                // Keep the last status.
                 () = self.requests.end_wanted() => {}
             }
         }
     }
 
-    /// Asks git what is not committed; nothing is known where it does not say, or a press comes first.
+    /// Returns the uncommitted files; `None` if git fails, or a press comes first.
     pub(super) async fn changed(&mut self) -> Option<Vec<String>> {
         tokio::select! {
             biased;
@@ -182,7 +182,7 @@ impl Runner {
         }
     }
 
-    /// Says which phase begins or goes on, where there are several.
+    /// Reports the phase that begins or resumes, if there are several.
     fn tell_phase(&mut self) {
         let head = self.machine.head();
         let (at, of) = (head.phase, head.rules.phases.len());
@@ -197,12 +197,12 @@ impl Runner {
         &self.saved.settings.phases[self.phase_index()]
     }
 
-    /// Makes a driver for the present attempt.
+    /// Creates a driver for the current attempt.
     pub(super) fn driver(&self) -> Result<Box<dyn Driver>, Error> {
         self.agent_io.drivers.make(self.phase(), self.context(""))
     }
 
-    /// Starts the agent on its prompt. An agent that can't be started is no error of the loop's: the machine decides.
+    /// Starts the agent with its prompt. A failed start is not an error of the loop: the machine decides what follows.
     async fn start_attempt(&mut self, brief: &Brief) -> Result<Option<Happening>, Error> {
         let not_started =
             |why: String| Ok(Some(Happening::TurnEnded(TurnOutcome::NotStarted(why))));
@@ -211,7 +211,7 @@ impl Runner {
             Ok(driver) => driver,
             Err(e) => return not_started(e.to_string()),
         };
-        // Before the agent starts: what it does first must not count as having been there.
+        // Before the agent starts, so that its first changes count as its own.
         let can = driver.capabilities();
         let understands = can.has(Capability::Tools);
         let changed = match brief.cut.is_some() {
@@ -266,7 +266,7 @@ impl Runner {
         Ok(None)
     }
 
-    /// Makes the attempt's transcript, with the prompt as its first record. An attempt without one is better than none.
+    /// Creates the attempt's transcript, with the prompt as its first record. If that fails, the attempt runs without one.
     fn begin_transcript(&mut self, brief: &Brief, text: &str) -> Option<Transcript> {
         let run_dir = self.work_tree.project().run_dir(&self.saved.run);
         let at = self.clock.now();
@@ -275,22 +275,22 @@ impl Runner {
         let made = made.and_then(|mut transcript| {
             if let Some(before) = &brief.predecessor {
                 let name = self.phase().agent.name();
-                let what = format!("{name} goes on for {before}, in a session of its own");
+                let what = format!("{name} continues the work of {before} in its own session");
                 transcript.note(at, "note", &what)?;
             }
             Ok(transcript)
         });
         made.map_err(|e| {
             self.tell(News::Warning(format!(
-                "this attempt has no transcript: {e}"
+                "can't create a transcript for this attempt: {e}"
             )));
         })
         .ok()
     }
 
-    /// What every process of the present attempt carries: its identity, its marker, and a share of the working tree's lock.
+    /// Returns the context that every process of the current attempt carries: its identity, its marker, and a share of the working tree's lock.
     ///
-    /// `role` sets the commands of the loop apart from the agent, whose leftovers live beside them.
+    /// `role` distinguishes the commands of the loop from the agent, whose leftovers may run at the same time.
     pub(super) fn context(&self, role: &str) -> Context {
         let head = self.machine.head();
         let member = format!("{}.{}{}", head.iteration, head.attempt, role);
@@ -315,7 +315,7 @@ impl Runner {
             }),
             hold: Some(self.work_tree.lock()),
             scratch: scratch(self.work_tree.project(), &self.saved.run),
-            // Somebody may have removed the state a moment ago. Until it is put back, only a sweep finds what outlived everything.
+            // Somebody may have just removed the state. Until it is repaired, only a sweep finds the survivors.
             survivors_file: state_dir::is_dir(&run_dir).then(|| run_dir.join(REPORT)),
             stop: self.stop_policy(),
         }
@@ -328,7 +328,7 @@ impl Runner {
         }
     }
 
-    /// Tells what became of leftovers that were kept; returns how many are ended.
+    /// Reports the end of retained leftovers; returns how many were ended.
     pub(super) fn tell_kept_ended(
         &mut self,
         (alive, report): (Vec<ProcessName>, StopReport),
@@ -336,7 +336,7 @@ impl Runner {
         let processes = gone(alive, &report.survivors);
         let ended = processes.len();
         if !processes.is_empty() {
-            let why = "kept running for later attempts".into();
+            let why = "retained for later attempts".into();
             self.tell(News::Ended { why, processes });
         }
         self.ends.ended.extend(report.ended);
@@ -345,7 +345,7 @@ impl Runner {
         ended
     }
 
-    /// Returns what has everything end that runs.
+    /// Returns the shared deadlines of everything that runs.
     pub(super) fn hurries(&self) -> Vec<Hurry> {
         let check = self.agent_io.check.iter().map(|check| check.halt());
         let settling = self
@@ -358,13 +358,13 @@ impl Runner {
         all.chain(self.agent_io.kept.halts()).cloned().collect()
     }
 
-    /// Leaves nothing alive, whatever the end was. A request to stop moves the deadline; any other one is answered with the end.
+    /// Ends everything, however the run ended. A request to stop moves the deadline; each other request gets the end as its answer.
     pub(super) async fn end_everything(&mut self) {
         self.sign(Happening::Ending);
         let hurries = self.hurries();
         let within = |budget| hurries.iter().for_each(|hurry| hurry.within(budget));
         within(self.budget());
-        // From here on it only takes requests to stop, and what ends needs none of them.
+        // From here on only stop requests are taken; the cleanup needs no others.
         let mut requests = std::mem::take(&mut self.requests);
         let (mut machine, mut clock) = (self.machine.clone(), self.clock.clone());
         let listens = async {

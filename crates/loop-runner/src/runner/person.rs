@@ -1,4 +1,4 @@
-//! The requests of people while the run goes on, and the questions of the agent to them.
+//! The requests of people during a run, and the permission requests of the agent.
 
 use std::borrow::Cow;
 
@@ -17,11 +17,11 @@ use crate::runner::Runner;
 use crate::runner::parts::attempt::{deny, freeze};
 use crate::runner::parts::beginning;
 
-/// What the machine must know of a message, or why it makes no sense.
+/// The machine input of a message, or the reason for its rejection.
 type Heard = Result<Option<Happening>, Cow<'static, str>>;
 
 impl Runner {
-    /// Takes a message and says what the machine must know of it.
+    /// Handles a message and returns its machine input.
     pub(super) async fn hear(&mut self, wish: Wish) -> Result<Option<(Happening, Reply)>, Error> {
         let Wish { what, reply } = wish;
         Ok(match self.understand(what).await? {
@@ -38,7 +38,7 @@ impl Runner {
         })
     }
 
-    /// A stop has its deadline from when it is heard: what was requested before it is done first.
+    /// The deadline of a stop begins when the stop arrives, even if earlier requests are carried out first.
     async fn understand(&mut self, message: Control) -> Result<Heard, Error> {
         Ok(Ok(Some(match message {
             Control::Stop(request) => {
@@ -49,7 +49,7 @@ impl Runner {
             Control::Attended(attended) => self.attended(attended).await,
             Control::Freeze { frozen, done } => {
                 let thawed = self.freeze(frozen).await;
-                // Whoever asked may have given up waiting.
+                // The receiver may have stopped waiting.
                 let _gone = done.send(());
                 return Ok(Ok(thawed));
             }
@@ -57,7 +57,8 @@ impl Runner {
         })))
     }
 
-    /// Takes what a person asks, wherever they asked. The machine decides what it means; what is no matter of the run's state is done at once.
+    /// Handles a person's request from any terminal. The machine decides about it; a request that does not concern the run's state is carried out at
+    /// once.
     async fn requested(&mut self, request: Request) -> Result<Heard, Error> {
         match request {
             Request::Answer {
@@ -71,7 +72,7 @@ impl Runner {
                     message,
                 });
                 if effects.contains(&AttemptEffect::RefuseAnswer) {
-                    return Ok(Err("the agent does not ask that any more".into()));
+                    return Ok(Err("the agent withdrew this permission request".into()));
                 }
                 return Ok(Ok(self.carry_out_asks(effects).await.pop()));
             }
@@ -89,17 +90,17 @@ impl Runner {
         Ok(Ok(Some(what)))
     }
 
-    /// Has a run that is taken up again begin with what a person says: it is in the next prompt, and a phase that waits for a review is revised by it.
+    /// Passes a person's message to a resumed run: it is in the next prompt, and a phase that waits for a review is revised by it.
     ///
     /// # Errors
     ///
-    /// [`Error::is_usage`] for an empty text, one that is too long beside what waits already, and a run that is new: it has a prompt.
+    /// [`Error::is_usage`] for an empty text, a text that is too long together with the waiting steers, and a new run, which has its prompt.
     pub fn with_feedback(mut self, text: String) -> Result<Self, Error> {
         beginning::with_feedback(&mut self.first, self.machine.head(), text)?;
         Ok(self)
     }
 
-    /// Begins the deadline of a request that waits for its turn.
+    /// Starts the deadline of a queued request.
     fn foresee(&mut self, request: &Happening) {
         let Some(what) = request.foreseen() else {
             return;
@@ -112,11 +113,11 @@ impl Runner {
         }
     }
 
-    /// Has what runs end by this deadline, as far as it is being ended.
+    /// Moves the deadline of everything that is being ended.
     pub(super) fn stop_by(&mut self, deadline: StopDeadline) {
         let budget = self.budget();
         if deadline.is_abort() {
-            // The time that is over now ends the turn.
+            // A deadline that is over ends the turn.
             let by = Instant::now().into_std() + budget;
             let _none = self.step_attempt(AttemptInput::Abort { by });
             self.hurries().iter().for_each(|it| it.within(budget));
@@ -132,7 +133,7 @@ impl Runner {
         let steers = &self.machine.head().steers;
         let steer = steers.iter().find(|steer| steer.id == id);
         let (Some(steer), Some(attempt)) = (steer, &mut self.agent_io.attempt) else {
-            return Err("the attempt is over".into());
+            return Err("the attempt has ended".into());
         };
         let text = steer.text.clone();
         let input = Input {
@@ -146,7 +147,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Continues in the session of an interrupted turn, in the same process if that lives.
+    /// Continues in the session of an interrupted turn, in the same process if it is alive.
     pub(super) fn go_on(&mut self) -> Vec<Happening> {
         let mut happenings = Vec::new();
         for effect in self.decide(AttemptInput::Continue) {
@@ -172,16 +173,16 @@ impl Runner {
 
     fn send_continue(&mut self) -> Result<(), String> {
         let attempt = self.agent_io.attempt.as_ref();
-        let attempt = attempt.ok_or("the attempt is over")?;
+        let attempt = attempt.ok_or("the attempt has ended")?;
         let sent = attempt.conversation.send(Input::new(prompt::GO_ON));
         sent.map(|_| ()).map_err(|e| e.to_string())
     }
 
-    /// Begins to start a new process in the session of the present attempt. What is sent meanwhile is delivered then.
+    /// Begins to start a new process in the session of the current attempt. The conversation delivers messages after the start.
     fn reconnect(&mut self, replace: bool, session: String) -> Result<(), String> {
         let driver = self.driver().map_err(|e| e.to_string())?;
         let attempt = self.agent_io.attempt.as_mut();
-        let attempt = attempt.ok_or("the attempt is over")?;
+        let attempt = attempt.ok_or("the attempt has ended")?;
         if replace {
             let (conversation, primary) = Conversation::new(driver, Default::default());
             attempt.replace(conversation, primary);
@@ -194,7 +195,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Stops all that runs where it stands, or lets it go on; says for how long it stood.
+    /// Suspends or resumes everything that runs; after a resume, returns the time that it was suspended.
     async fn freeze(&mut self, frozen: bool) -> Option<Happening> {
         if let Some(check) = &self.agent_io.check {
             check.freeze(frozen).await;
@@ -213,20 +214,20 @@ impl Runner {
         }
         let frozen = before?;
         let _is_in_it = self.clock.take_jump();
-        // It only moves deadlines.
+        // This input only moves deadlines.
         let _none = self.step_attempt(AttemptInput::Thawed(frozen));
         Some(Happening::Thawed(frozen))
     }
 
-    /// Takes notice that a person is there who can be asked, or has left.
+    /// Handles the arrival or departure of a person.
     async fn attended(&mut self, attended: bool) -> Happening {
         let effects = self.decide(AttemptInput::Attended(attended));
-        // The denials are reported; that they are not counted harms nobody.
+        // The denials are reported; it doesn't matter that they are not counted.
         let _uncounted = self.carry_out_asks(effects).await;
         Happening::Attended(attended)
     }
 
-    /// Puts the agent's requests for permission to a person and answers them, as the machine of the attempt says.
+    /// Shows the agent's permission requests to a person and answers them, as the attempt machine decides.
     pub(super) async fn carry_out_asks(&mut self, effects: Vec<AttemptEffect>) -> Vec<Happening> {
         let mut happenings = Vec::new();
         for effect in effects {
@@ -251,16 +252,16 @@ impl Runner {
         attempt.heard.asks.iter().find(|ask| ask.id == id)
     }
 
-    /// Answers a request for permission; a denial is counted.
+    /// Answers a permission request; counts a denial.
     async fn answer(&mut self, id: &str, answer: AskAnswer) -> Option<Happening> {
         let decision = match answer {
             AskAnswer::Allow => Decision::Allow,
             AskAnswer::Deny(Denial::Person(message)) => Decision::Deny { message },
-            AskAnswer::Deny(Denial::Unattended) => deny("nobody is there to be asked"),
-            AskAnswer::Deny(Denial::Left) => deny("nobody is there to be asked any more"),
+            AskAnswer::Deny(Denial::Unattended) => deny("no person is attached"),
+            AskAnswer::Deny(Denial::Left) => deny("no person is attached any more"),
             AskAnswer::Deny(Denial::Policy) => deny(match self.phase().permissions {
                 Permissions::Edits => "only file edits are allowed in this loop",
-                _ => "this loop allows nothing that has to be asked for",
+                _ => "this loop allows nothing that needs a permission",
             }),
         };
         let ask = self.asked(id)?.clone();
@@ -271,7 +272,9 @@ impl Runner {
             _ => None,
         };
         if let Err(e) = attempt.conversation.answer(&ask.id, decision).await {
-            self.tell(News::Warning(format!("the agent was not answered: {e}")));
+            self.tell(News::Warning(format!(
+                "can't send the answer to the agent: {e}"
+            )));
         }
         self.sign(Happening::Alive);
         self.note_busy();

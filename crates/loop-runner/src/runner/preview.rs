@@ -1,4 +1,4 @@
-//! A run before it begins, or before it is taken up again: its state, and what its next attempt would be told.
+//! Shows how a run would begin or resume: its state, and the prompt of its next attempt.
 
 use loop_state::{Brief, Command, Head, NoAttempt, Notice};
 use rlm_store::{Loss, Place, Project, PromptSource, RunHead, RunId, Settings, runs};
@@ -8,46 +8,46 @@ use crate::runner::Runner;
 use crate::runner::parts::beginning;
 use crate::{Error, prompt};
 
-/// What stands in a prompt for the output of a command that didn't run.
-const NOT_RUN_YET: &str = "(its output is known only when it has run)";
+/// The text in a prompt in place of the output of a command that didn't run.
+const NOT_RUN_YET: &str = "(the output is not known before it runs)";
 
-/// What a resume would begin with.
+/// How a resume would begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resumption {
-    /// What is saved, with the settings that would hold.
+    /// The saved state, with the settings that would apply.
     pub head: RunHead,
-    /// The number of the save from which it would go on.
+    /// The number of the save from which the run would continue.
     pub save: u64,
-    /// The notices of the first moment, in order: what an attempt is begun for, what is waited for, why it ends at once.
+    /// The run updates of the first step, in order: why an attempt begins, what the run waits for, or why it ends at once.
     pub notices: Vec<Notice>,
-    /// The index of the phase in which it would go on, and the number of the iteration.
+    /// The index of the phase that would continue, and the number of the iteration.
     pub phase: u32,
     /// See [`phase`](Self::phase).
     pub iteration: u32,
-    /// The gate, by its index, with which it would go on.
+    /// The index of the required check that would run first, if any.
     pub gate: Option<u32>,
-    /// Whether it would go on with the check.
+    /// Whether the check would run first.
     pub check: bool,
-    /// What the next attempt would be told, if one begins.
+    /// The prompt of the next attempt, if one begins.
     pub prompt: Option<String>,
     /// The number of the iteration of that attempt.
     pub prompt_iteration: u32,
-    /// What is assumed for that prompt, or why there is none; `None` where the next attempt begins at once.
+    /// The assumption behind that prompt, or the reason why there is none; `None` if the next attempt begins at once.
     pub unknown: Option<String>,
-    /// What it would warn of.
+    /// The warnings of a resume.
     pub warnings: Vec<String>,
 }
 
 impl Runner {
-    /// Returns the state that a new run would begin with, and for each of its phases what its first attempt would be told.
+    /// Returns the state of a new run at its beginning, and for each phase the prompt of its first attempt.
     ///
-    /// Reads the prompt files and asks git, as [`create`](Self::create) does; makes, starts and locks nothing. A later phase is also told what came
-    /// of the one before it, which is not there yet.
+    /// Reads the prompt files and runs git, as [`create`](Self::create) does; creates, starts and locks nothing. The prompt of a later phase will
+    /// also contain the result of the phase before it, which doesn't exist yet.
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create), but for what taking the working tree and saving come to.
+    /// As [`create`](Self::create), without errors of locking the working tree and of saving.
     ///
     /// # Cancel safety
     ///
@@ -83,14 +83,13 @@ impl Runner {
         Ok((RunHead::new(run, machine, settings), told))
     }
 
-    /// Returns what taking up a saved run would come to, by the same arguments as [`open`](Self::open) and
-    /// [`with_feedback`](Self::with_feedback).
+    /// Returns how a saved run would resume, with the same arguments as [`open`](Self::open) and [`with_feedback`](Self::with_feedback).
     ///
-    /// Reads what is saved and the prompt files and asks git; makes, changes, starts and locks nothing.
+    /// Reads the saved state and the prompt files and runs git; creates, changes, starts and locks nothing.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), but for what taking the working tree and saving come to.
+    /// As [`open`](Self::open), without errors of locking the working tree and of saving.
     ///
     /// # Cancel safety
     ///
@@ -162,14 +161,14 @@ impl Runner {
     }
 }
 
-/// Says why no next prompt is known.
+/// Returns why the next prompt is not known.
 fn no_prompt(why: &NoAttempt, assumed: Option<String>) -> String {
     let why = match why {
         NoAttempt::Ends(reason) => format!("the run ends: {reason}"),
-        NoAttempt::Review => "it waits for your review".to_owned(),
-        NoAttempt::Paused => "it is paused".to_owned(),
-        NoAttempt::Waiting => "it waits for the service of its agent".to_owned(),
-        _ => "it depends on what comes before".to_owned(),
+        NoAttempt::Review => "the run waits for your review".to_owned(),
+        NoAttempt::Paused => "the run is paused".to_owned(),
+        NoAttempt::Waiting => "the run waits for the service of its agent".to_owned(),
+        _ => "it depends on earlier results".to_owned(),
     };
     match assumed {
         Some(assumed) => format!("also if {assumed}: {why}"),
@@ -177,7 +176,7 @@ fn no_prompt(why: &NoAttempt, assumed: Option<String>) -> String {
     }
 }
 
-/// Returns what the prompt of a phase says now.
+/// Returns the current text of a phase's prompt.
 fn text(project: &Project, saved: &RunHead, at: usize) -> Result<String, Error> {
     let now = match &saved.settings.phases[at].prompt {
         PromptSource::Text(text) => return Ok(text.clone()),

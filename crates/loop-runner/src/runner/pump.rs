@@ -1,4 +1,4 @@
-//! The loop around the machine: what wakes the run, what the machine makes of it, and what is done then.
+//! The event loop: waits for an input, passes it to the machine, and carries out the effects.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::runner::Runner;
 use crate::runner::parts::attempt::{Attempt, Woken};
 use crate::runner::parts::settling::Settled;
 
-/// What woke the run.
+/// The input that ended a wait.
 enum Wakeup {
     Wish(Wish),
     Agent(Woken),
@@ -73,7 +73,7 @@ impl Runner {
         }
     }
 
-    /// Lets the machine know that the program shuts down, and hears nothing but a request to stop as long as the machine waits for one.
+    /// Reports a shutdown of the program to the machine, and accepts only a stop request while the machine waits for one.
     async fn heed_shutdown(&mut self, inbox: &mut Inbox<Reply>) -> Result<(), Error> {
         if !self.options.gate.is_shutdown() {
             return Ok(());
@@ -100,7 +100,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits for what concerns the machine; queues nothing when something else happened.
+    /// Waits for a machine input; queues nothing for other events.
     async fn next(&mut self, inbox: &mut Inbox<Reply>) -> Result<(), Error> {
         let now = self.clock.now();
         if let Some(due) = self.machine.due(now) {
@@ -142,7 +142,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Time goes before the agent, so that a flood of output can't hold a deadline up.
+    /// Time comes before the agent, so that a flood of output can't delay a deadline.
     async fn wakeup(&mut self, now: Timestamp) -> Wakeup {
         let wait = self.wait_from(now);
         let gate = &self.options.gate;
@@ -157,20 +157,20 @@ impl Runner {
             wish = self.requests.next() => Wakeup::Wish(wish),
             () = rest(gate, wait) => Wakeup::Time,
             end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
-            end = async { settling.as_mut().expect("a tree is ended").ended().await }, if settling.is_some() => Wakeup::Settled(end),
+            end = async { settling.as_mut().expect("a cleanup runs").ended().await }, if settling.is_some() => Wakeup::Settled(end),
             end = async { hooks.as_mut().expect("a hook runs").ended().await }, if notifies => Wakeup::Notified(end),
-            refused = async { socket.as_mut().expect("it is open").refused().await }, if is_open => Wakeup::Refused(refused),
+            refused = async { socket.as_mut().expect("the socket is open").refused().await }, if is_open => Wakeup::Refused(refused),
             event = async { attempt.as_mut().expect("an attempt runs").wake().await },
                 if attempt.as_ref().is_some_and(Attempt::may_speak) => Wakeup::Agent(event),
         }
     }
 }
 
-/// Waits for work, unless the gate was shut before: from then on the only waits are those of the stop, which have their own ends.
+/// Waits for work. If the sleep gate was already shut, only the waits of the stop remain, which have their own ends.
 async fn rest(gate: &SleepGate, wait: Duration) {
     match gate.is_shutdown() {
         true => until(Instant::now() + wait).await,
-        // The caller looks for a shutdown next.
+        // The caller checks for a shutdown next.
         false => drop(gate.sleep(wait).await),
     }
 }

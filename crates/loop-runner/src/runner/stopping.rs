@@ -1,4 +1,4 @@
-//! The ends: of a turn, of an attempt's tree beside everything else, and of the run, with what a stop waits for.
+//! The end of a turn, the cleanup after an attempt, and the waits of a stop.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use crate::runner::parts::settling::{Settled, Settling};
 use crate::{Awaited, Error, Shutdown, View};
 
 impl Runner {
-    /// Flushes what is due, and lets the machine of the attempt know that time passed.
+    /// Flushes due records, and reports the passed time to the attempt machine.
     pub(super) fn time_passed(&mut self) -> Vec<Happening> {
         let now = self.clock.now();
         let flush_at = self.agent_io.attempt.as_ref().and_then(Attempt::flush_at);
@@ -27,9 +27,9 @@ impl Runner {
         self.step_attempt(AttemptInput::Time)
     }
 
-    /// Interrupts the turn for a person; the session stays.
+    /// Interrupts the turn for a person; the session stays open.
     ///
-    /// Where none runs and only tasks are waited for, the wait is over, unless something was said that begins one.
+    /// If only background tasks run, ends the wait for them, unless an input is queued that begins a turn.
     pub(super) fn interrupt_turn(&mut self) -> Vec<Happening> {
         self.step_attempt(AttemptInput::Interrupt)
     }
@@ -46,7 +46,7 @@ impl Runner {
         self.step_attempt(AttemptInput::Stop { at_once })
     }
 
-    /// Takes notice that the tree of the attempt is gone.
+    /// Handles the end of the attempt's process tree.
     pub(super) fn tree_ended(&mut self, report: Option<StopReport>) -> Vec<Happening> {
         self.count_ended(report);
         let happenings = self.step_attempt(AttemptInput::TreeGone);
@@ -54,9 +54,9 @@ impl Runner {
         happenings
     }
 
-    /// Ends the whole tree of the attempt, and waits for it.
+    /// Ends the process tree of the attempt, and waits for it.
     pub(super) async fn stop_tree(&mut self) {
-        // Nobody waits for a turn any more.
+        // No turn is awaited any more.
         let _unheard = self.step_attempt(AttemptInput::End);
         let attempt = self.agent_io.attempt.as_mut();
         if let Some(ending) = attempt.and_then(|attempt| attempt.tasks.ending.take()) {
@@ -75,7 +75,7 @@ impl Runner {
         self.note_survivors(report.survivors);
     }
 
-    /// Returns what a stop of the run has to wait for.
+    /// Returns the part that a stop of the run waits for.
     pub(super) fn awaited(&self) -> Option<Awaited> {
         let check = self
             .agent_io
@@ -101,7 +101,7 @@ impl Runner {
         check.or_else(settling).or_else(agent)
     }
 
-    /// Notes what is waited for, if the run is being stopped.
+    /// Publishes the awaited part, if the run is stopping.
     pub(super) fn show_awaited(&mut self, awaited: Option<Awaited>) {
         if let Some(by) = self.machine.deadline().by() {
             let now = self.clock.now();
@@ -109,7 +109,7 @@ impl Runner {
         }
     }
 
-    /// Notes what the end of the run waits for, also where nobody has stopped it.
+    /// Publishes the part that the end of the run waits for, also without a stop.
     pub(super) fn show_end(&mut self, budget: Duration, awaited: Option<Awaited>) {
         let now = self.clock.now();
         let by = self.machine.deadline().by().unwrap_or(now + budget);
@@ -128,7 +128,7 @@ impl Runner {
                 () = self.requests.end_wanted() => {
                     let at = self.clock.now();
                     let what = self.requests.foreseen();
-                    // It is carried out when the request is heard.
+                    // The effects are carried out when the request is processed.
                     let _later = self.machine.step(Event { at, what });
                     let by = self.machine.deadline().by().unwrap_or(at);
                     note(&self.control.shutdown, &self.control.view, by, Some(Awaited::Save), at);
@@ -140,7 +140,7 @@ impl Runner {
         Ok(saved?)
     }
 
-    /// Begins to end what the attempt left running, or to carry it on. Returns what happened when there is nothing to end.
+    /// Begins to end the attempt's leftovers, or to retain them. Returns the machine input if there is nothing to end.
     pub(super) fn begin_settling(&mut self) -> Option<Happening> {
         let budget = self.budget();
         let commit = self.due_commit();
@@ -202,10 +202,10 @@ impl Runner {
     }
 }
 
-/// Returns how a turn failed, if it did by itself.
+/// Returns how a turn failed, unless it succeeded or was ended from outside.
 pub(super) fn failure(outcome: &TurnOutcome) -> Option<&str> {
     match outcome {
-        TurnOutcome::SessionLost => Some("its session does not exist"),
+        TurnOutcome::SessionLost => Some("the session does not exist"),
         TurnOutcome::Failed(why)
         | TurnOutcome::Transient(why)
         | TurnOutcome::RateLimited { why, .. }
@@ -216,20 +216,20 @@ pub(super) fn failure(outcome: &TurnOutcome) -> Option<&str> {
     }
 }
 
-/// Returns a time of the service's; `None` for one before our clock's beginning.
+/// Converts a time from the service; `None` if it is before 1970.
 pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     u64::try_from(since.as_millis()).ok().map(Timestamp)
 }
 
-/// Says how a turn failed, with the last thing that the agent complained about.
+/// Returns how a turn failed, with the agent's last error message.
 pub(super) fn describe(end: &TurnEnd) -> String {
     let mut text = match (end.reason, end.exit) {
         (EndReason::Interrupted, _) => "the agent was interrupted".to_owned(),
         (reason, _) if !end.detail.is_empty() => format!("{reason}: {}", end.detail),
         (EndReason::Failed | EndReason::Died, Some(exit)) => format!("the agent ended: {exit}"),
         (EndReason::Died, None) => {
-            "the agent is gone and did not say how its turn ended".to_owned()
+            "the agent ended without reporting the end of its turn".to_owned()
         }
         (reason, _) => reason.to_string(),
     };
@@ -244,7 +244,7 @@ pub(super) fn describe(end: &TurnEnd) -> String {
     text
 }
 
-/// Lets the countdown and those who watch the run see it. What is saved of the run stays as they saw it last.
+/// Publishes the progress of the stop to the countdown and the viewers. The view of the saved state does not change.
 fn note(
     shutdown: &watch::Sender<Option<Shutdown>>,
     view: &watch::Sender<Arc<View>>,

@@ -266,6 +266,6 @@ async fn what_a_guard_wrote_and_nobody_can_read_is_told() {
     let [warning] = &warnings[..] else {
         panic!("one warning: {warnings:?}");
     };
-    let told = "what the guard ended when the last process of run r1 died can't be read: ";
+    let told = "can't read which processes the guard ended after the last process of run r1 died: ";
     assert!(warning.starts_with(told), "{warning}");
 }

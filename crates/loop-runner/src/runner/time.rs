@@ -1,4 +1,4 @@
-//! The time of a run, how long it may wait, and its signs of life, which a loop that hangs does not give.
+//! The time of a run: how long it may wait, and its heartbeat, which stops if the loop hangs.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -13,30 +13,30 @@ use crate::news::News;
 use crate::runner::Runner;
 use crate::runner::parts::attempt::Attempt;
 
-/// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed, and whether what
-/// is saved is still there. Less than who asks through the control socket waits.
+/// The longest single wait. After it, the runner checks the wall clock for a suspend or a change, and whether the saved state still exists. Shorter
+/// than the timeout of clients of the control socket.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 impl Runner {
-    /// Takes the time of day from `now` instead of the system: for a test that plays a night in a second.
+    /// Takes the time of day from `now` instead of the system: for a test that simulates hours in a second.
     ///
-    /// Every wait of the run is on tokio's clock, which such a test pauses.
+    /// Every wait of the run uses tokio's clock, which such a test pauses.
     #[must_use]
     pub fn with_wall_clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.clock = Clock::given(now);
         self
     }
 
-    /// Says for how long time went on, since this was last asked, while nothing could be done.
+    /// Returns the time since the last call in which nothing could run, as a machine input.
     pub(super) fn jumped(&mut self) -> Option<Happening> {
         self.clock.now();
         let jumped = self.clock.take_jump();
-        // A thaw says it for all that stands still.
+        // After a freeze, the thaw reports this time.
         let told = !jumped.is_zero() && !self.machine.is_frozen();
         told.then_some(Happening::Thawed(jumped))
     }
 
-    /// Returns how long nothing has to be done, if nothing comes from outside.
+    /// Returns the time until the next action if nothing comes from outside.
     pub(super) fn wait_from(&self, now: Timestamp) -> Duration {
         let deadline = self.machine.next_deadline();
         let deadline = deadline.map(|at| at.since(now));
@@ -58,9 +58,9 @@ impl Runner {
             .fold(LONGEST_WAIT, Duration::min)
     }
 
-    /// Has the file at `path` replaced by what `text` makes of a [`Beat`]: every 10 s, whenever the run comes further, and when it is over.
+    /// Replaces the file at `path` by the result of `text`: every 10 s, whenever the run advances, and when it ends.
     ///
-    /// The loop itself does it, so a file that is older than 30 s says that the loop does not turn. One that can't be written is a warning.
+    /// The loop itself writes the file, so a file older than 30 s means that the loop hangs. A failed write is a warning.
     #[must_use]
     pub fn with_heartbeat(
         mut self,
@@ -71,7 +71,7 @@ impl Runner {
         self
     }
 
-    /// Shows that the loop turns.
+    /// Writes the heartbeat.
     pub(super) async fn beat(&mut self) {
         self.control.pulse.turn();
         let Some(mut heartbeat) = self.heartbeat.take() else {
@@ -84,7 +84,7 @@ impl Runner {
             .for_each(|why| self.tell(News::Warning(why)));
     }
 
-    /// Shows that the loop turns no more, and why.
+    /// Writes the last heartbeat, with the reason for the end.
     pub(super) async fn last_beat(&mut self, reason: &str) {
         let Some(heartbeat) = self.heartbeat.take() else {
             return;

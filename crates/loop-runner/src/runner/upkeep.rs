@@ -1,4 +1,4 @@
-//! The upkeep of the state: processes that earlier ones left, files that somebody removed, older transcripts.
+//! The upkeep of the state: ends processes of earlier runs, restores removed files, prunes transcripts.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::control::Socket;
 use crate::news::News;
 use crate::runner::Runner;
 
-/// Why what a dead process of a run has left is ended.
+/// Why the processes of a dead process of a run are ended.
 const LEFT: &str = "left alive by an earlier process";
 
-/// How many things that are gone are named; the others are counted.
+/// The most missing files that a message names; the others are counted.
 const NAMED: usize = 4;
 
 impl Runner {
-    /// Ends what earlier processes of unfinished runs in this working tree left alive, before anything is spawned.
+    /// Ends the processes that earlier processes of unfinished runs left alive in this working tree, before anything is started.
     pub(super) async fn sweep_before(&mut self) {
         let swept = self.work_tree.take_swept();
         self.tell_swept(LEFT, swept);
@@ -32,7 +32,7 @@ impl Runner {
         let heads = unfinished.into_iter().filter_map(|entry| entry.head.ok());
         let heads: Vec<RunHead> = heads
             .filter(|head| head.run == self.saved.run || head.machine.end.is_none())
-            // Another tree's run may be at work.
+            // A run may be live in another working tree.
             .filter(|head| {
                 head.tree(self.work_tree.project().root()) == self.work_tree.project().tree()
             })
@@ -40,11 +40,11 @@ impl Runner {
         for head in heads {
             match survivors::take_report(self.work_tree.project(), &head.run) {
                 Ok(reported) => self.tell_swept(
-                    "by their guard, when the last process of the run died",
+                    "by their guard, after the last process of the run died",
                     reported,
                 ),
                 Err(e) => self.tell(News::Warning(format!(
-                    "what the guard ended when the last process of run {} died can't be read: {e}",
+                    "can't read which processes the guard ended after the last process of run {} died: {e}",
                     head.run
                 ))),
             }
@@ -55,7 +55,7 @@ impl Runner {
         }
     }
 
-    /// Removes the temporary files that dead processes left in `.rlm`, and reports how many: these and `of_store`, which the store removed.
+    /// Removes the temporary files that dead processes left in `.rlm`, and reports their number, with `of_store`, which the store removed.
     pub(super) fn remove_orphans(&mut self, of_store: usize) {
         let project = self.work_tree.project();
         let run_dir = project.run_dir(&self.saved.run);
@@ -71,22 +71,22 @@ impl Runner {
             many => format!("{many} temporary files"),
         };
         self.tell(News::Warning(format!(
-            "removed {files} that earlier processes left in .rlm"
+            "removed {files} of earlier processes from .rlm"
         )));
     }
 
-    /// Lets what git does for the run be known, and carry the run's marker.
+    /// Registers the git processes of the run, and gives them the run's marker.
     pub(super) fn own_looks(work_tree: &mut WorkTree, scope: &str) -> OwnLooks {
         let looks = Looks::of_run(marker(work_tree, scope));
         work_tree.project_mut().git_mut().known_to(looks.clone());
         OwnLooks(looks)
     }
 
-    /// Ends what git still does for the run, and what it has left running if it had to be ended.
+    /// Ends the git processes of the run, and their leftovers if they had to be ended.
     pub(super) async fn end_looks(&mut self, budget: Duration) {
         let looks = self.agent_io.looks.0.clone();
         let end = tokio::task::spawn_blocking(move || looks.end(budget)).await;
-        let end = end.expect("an end does not panic");
+        let end = end.expect("stopping git does not panic");
         self.ends.ended.extend(end.ended);
         if !end.left.is_empty() {
             self.ends.ended.extend(end.left.iter().cloned());
@@ -96,7 +96,7 @@ impl Runner {
             });
         }
         if end.unproven {
-            // By a group and a marker nothing is proven.
+            // A process group and a marker prove nothing.
             self.ends.proven = false;
             let swept = survivors::sweep(marker(&self.work_tree, &self.saved.scope)).await;
             self.ends.ended.extend(swept.ended);
@@ -126,7 +126,7 @@ impl Runner {
         }
     }
 
-    /// Saves again, once, when the control socket was removed, and probably all that lies beside it, while nothing comes that would be saved.
+    /// Saves once more if the control socket was removed, because everything beside it was probably removed too, and no other save may be due.
     pub(super) async fn notice_removal(&mut self) -> Result<(), Error> {
         if self
             .control
@@ -143,10 +143,10 @@ impl Runner {
         Ok(())
     }
 
-    /// Puts back what lay beside the saves, if these had to be written again, and says what is gone. The lock needs nothing: it is on the
-    /// working tree itself.
+    /// Restores the files beside the saves, if the store had to write the saves again, and reports the lost ones. The lock needs no repair: it is on
+    /// the working tree itself.
     ///
-    /// Only what a later process can't go on without is an error when it can't be put back.
+    /// Only a file that a resume needs is an error if it can't be restored.
     pub(super) async fn heal(&mut self) -> Result<(), Error> {
         let Some(mut healed) = self.journal.take_healed() else {
             return Ok(());
@@ -166,15 +166,15 @@ impl Runner {
         let lost = self.lost(&healed);
         let gone = match lost.len() {
             0 => String::new(),
-            1..=NAMED => format!("; gone for good: {}", lost.join(", ")),
+            1..=NAMED => format!("; lost: {}", lost.join(", ")),
             all => format!(
-                "; gone for good: {}, and {} more",
+                "; lost: {}, and {} more",
                 lost[..NAMED].join(", "),
                 all - NAMED
             ),
         };
         self.tell(News::Warning(format!(
-            "{}; what was saved since the last phase is on disk again, in a new file{gone}",
+            "{}; the saves since the last phase are on disk again, in a new file{gone}",
             healed.what
         )));
         Ok(())
@@ -194,12 +194,12 @@ impl Runner {
         transcripts.into_iter().chain(healed.lost.clone()).collect()
     }
 
-    /// Takes notice that an attempt has a transcript, and has the older ones tended if that is due. Waits for nothing.
+    /// Records that an attempt has a transcript, and prunes the older ones if that is due. Waits for nothing.
     pub(super) async fn tidy(&mut self, iteration: u32, attempt: u32) {
         let tidying = &mut self.tidying;
         tidying.begun.push_back((iteration, attempt));
         if let Some(work) = { &mut tidying.work }.take_if(|work| work.is_finished()) {
-            // One that panicked is not tried again by this process.
+            // A pruning that panicked is not repeated in this process.
             if let Ok((room, tended)) = work.await {
                 self.tidying.room = Some(room);
                 self.tell_tended(tended);
@@ -207,7 +207,7 @@ impl Runner {
         }
         let tidying = &mut self.tidying;
         let Some(mut room) = tidying.room.take() else {
-            // Rather none of them is compressed than that they are remembered without end.
+            // Limit the memory, even if some transcripts stay uncompressed.
             tidying.begun.truncate(usize::from(u16::MAX));
             return;
         };
@@ -229,9 +229,9 @@ impl Runner {
     fn tell_tended(&mut self, tended: Tended) {
         let error = tended
             .error
-            .map(|e| format!("an older transcript stays as it is: {e}"));
+            .map(|e| format!("can't prune an older transcript: {e}"));
         let reduced = tended.reduced.then(|| {
-            "the transcripts take more room than max-transcripts: the oldest ones are reduced to what people read, then to beginning and end".to_owned()
+            "the transcripts exceed max-transcripts: the oldest ones first lose their raw protocol lines, then everything except their beginning and end".to_owned()
         });
         for (told, what) in [error, reduced].into_iter().enumerate() {
             if let Some(what) = what.filter(|_| !self.tidying.told[told]) {
@@ -241,17 +241,17 @@ impl Runner {
         }
     }
 
-    /// Has the tending stop at the next piece.
+    /// Stops the pruning at the next piece.
     pub(super) async fn end_tidying(&mut self) {
         self.tidying.stop.store(true, Ordering::Relaxed);
         if let Some(work) = self.tidying.work.take() {
-            // What it does not come to is done by the next process.
+            // The next process prunes the rest.
             let _late = timeout(times::TRANSCRIPTS_END, work).await;
         }
     }
 }
 
-/// Returns the marker of what git does for the run.
+/// Returns the marker of the run's git processes.
 fn marker(work_tree: &WorkTree, scope: &str) -> String {
     let scope = survivors::scope_in(work_tree.project().tree(), scope);
     format!("{scope}.git")

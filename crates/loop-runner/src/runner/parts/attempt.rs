@@ -1,4 +1,4 @@
-//! The agent's side of an attempt: its conversation, its transcript, and what is heard of it.
+//! The agent's side of an attempt: its conversation, its transcript, and its events.
 
 use std::collections::HashMap;
 
@@ -16,18 +16,18 @@ use crate::view::AgentView;
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) conversation: Conversation,
-    /// `None` once the conversation publishes nothing more.
+    /// `None` after the last event of the conversation.
     pub(crate) primary: Option<Primary>,
-    /// The first answer of the agent, reported once it is saved that the agent answers.
+    /// The first answer of the agent; reported after the save that records that the agent answers.
     pub(crate) first_words: Option<Published>,
-    /// `None` when it could not be written.
+    /// `None` if it could not be written.
     pub(crate) transcript: Option<Transcript>,
     pub(crate) tasks: Tasks,
-    /// The shared deadline for the end of its process tree.
+    /// The shared deadline for the end of the process tree.
     pub(crate) hurry: Hurry,
     pub(crate) machine: AttemptMachine,
     pub(crate) heard: Heard,
-    /// The steers by the receipts of what was sent.
+    /// The steers by the receipts of their messages.
     pub(crate) receipts: HashMap<Uuid, u32>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Attempt {
 pub(crate) struct Tasks {
     /// Starts the agent.
     pub(crate) starting: Option<JoinHandle<Result<(), agent_duplex::Error>>>,
-    /// Closes the agent whose background tasks were given up.
+    /// Closes an agent whose background tasks were given up.
     pub(crate) closing: Option<JoinHandle<()>>,
     /// Ends the whole process tree.
     pub(crate) ending: Option<JoinHandle<StopReport>>,
@@ -53,24 +53,24 @@ impl Tasks {
 pub(crate) struct Heard {
     /// The process id of the agent, once it runs.
     pub(crate) pid: Option<u32>,
-    /// The requests for permission in full; `machine` has those that wait for a person.
+    /// The full permission requests; `machine` has those that wait for a person.
     pub(crate) asks: Vec<Ask>,
 }
 
-/// What was heard of an agent.
+/// An event of the agent or of its tasks.
 #[derive(Debug)]
 pub(crate) enum Woken {
-    /// It was started, or could not be.
+    /// The agent was started, or the start failed.
     Started(Result<(), agent_duplex::Error>),
-    /// It was closed though it has something in the background.
+    /// The agent was closed although it has background tasks.
     Closed,
-    /// Its tree was ended; `None` when that came to no end of its own.
+    /// The process tree was ended; `None` if the task failed.
     Ended(Option<StopReport>),
-    /// What its conversation tells; `None` when that is over.
+    /// An event of the conversation; `None` at its end.
     Published(Option<Published>),
 }
 
-/// Waits for a task that may not be there.
+/// Waits for a task; `None` if there is none.
 async fn joined<T>(task: &mut Option<JoinHandle<T>>) -> Option<Result<T, JoinError>> {
     match task {
         Some(task) => Some(task.await),
@@ -78,7 +78,7 @@ async fn joined<T>(task: &mut Option<JoinHandle<T>>) -> Option<Result<T, JoinErr
     }
 }
 
-/// Waits for what a conversation publishes; `None` where it publishes nothing any more.
+/// Waits for an event of the conversation; `None` if it publishes nothing any more.
 async fn published(primary: &mut Option<Primary>) -> Option<Option<Published>> {
     match primary {
         Some(primary) => Some(primary.next().await),
@@ -131,7 +131,7 @@ impl Attempt {
         }
     }
 
-    /// Waits for the next thing. Cancel safe.
+    /// Waits for the next event. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Published> {
         if self.first_words.is_some() {
             return self.first_words.take();
@@ -139,7 +139,7 @@ impl Attempt {
         published(&mut self.primary).await.flatten()
     }
 
-    /// Waits for the next thing, the start of the agent included. Cancel safe.
+    /// Waits for the next event, including the start of the agent. Cancel safe.
     pub(crate) async fn wake(&mut self) -> Woken {
         if let Some(first) = self.first_words.take() {
             return Woken::Published(Some(first));
@@ -159,7 +159,7 @@ impl Attempt {
                 Woken::Ended(ended.ok())
             }
             Some(published) = published(&mut self.primary) => Woken::Published(published),
-            // Last: the ends of the tasks and of their turn are told first.
+            // Check this last, so that the ends of the tasks and of their turn are reported first.
             Some(_) = joined(closing) => {
                 *closing = None;
                 Woken::Closed
@@ -173,14 +173,13 @@ impl Attempt {
 }
 
 pub(crate) fn deny(why: &str) -> Decision {
-    let message = format!(
-        "Denied: {why}. Find another way, or say at the end what you would have needed and why."
-    );
+    let message =
+        format!("Denied: {why}. Find another way, or state at the end what you needed and why.");
     Decision::Deny { message }
 }
 
-/// Stops an agent where it stands, or lets it go on. One that is being started hears it when that is done, for which nobody waits.
+/// Suspends or resumes an agent. An agent that is being started gets this when the start is done; nobody waits for that.
 pub(crate) async fn freeze(conversation: &Conversation, frozen: bool) {
-    // An agent that is gone needs neither.
+    // Freezing fails if the agent is gone, which is fine.
     let _gone_or_later = timeout(times::FREEZE, conversation.freeze(frozen)).await;
 }

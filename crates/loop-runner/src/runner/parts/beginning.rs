@@ -1,4 +1,4 @@
-//! With what a run begins or goes on: its prompts, its rules, and the source of their changes.
+//! How a run begins or resumes: its first machine input, its prompts, and the source of configuration changes.
 
 use std::fmt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::Error;
 
-/// Returns with what a saved run goes on, by other settings if there are any; these are put in place of its own.
+/// Returns the first machine input of a resumed run. If there are other settings, they replace its own.
 pub(crate) fn first(
     project: &Project,
     saved: &mut RunHead,
@@ -54,13 +54,13 @@ pub(crate) fn first(
     Ok(first)
 }
 
-/// Has a run that is taken up again begin with what a person says.
+/// Adds a person's message to the first input of a resumed run.
 pub(crate) fn with_feedback(first: &mut Happening, head: &Head, text: String) -> Result<(), Error> {
     let added = head.add_feedback(first, text);
     added.map_err(Error::feedback)
 }
 
-/// Returns the agent that has the phase at which the run stands, if `settings` give it to another one.
+/// Returns the agent of the current phase, if `settings` give the phase to another one.
 fn handed_over(saved: &RunHead, settings: &Settings) -> Option<String> {
     let at = saved.machine.phase as usize;
     let before = &saved.settings.phases.get(at)?.agent;
@@ -79,14 +79,14 @@ pub(crate) fn first_prompts(run: &RunId, settings: &Settings) -> Result<Vec<Stri
     Ok(texts?)
 }
 
-/// Keeps a phase's prompt with the run, and returns under which name.
+/// Stores a phase's prompt in the run, and returns its name.
 pub(crate) async fn keep_prompt(
     journal: &mut Journal,
     phase: &mut PhaseSettings,
     text: &str,
 ) -> Result<String, Error> {
     if text.len() as u64 > MAX_PROMPT {
-        let problem = format!("has {} bytes; at most {MAX_PROMPT} are taken", text.len());
+        let problem = format!("has {} bytes; the limit is {MAX_PROMPT}", text.len());
         return Err(rlm_store::Error::prompt(Path::new("the prompt"), problem).into());
     }
     let blob = format!("prompt-{}", Uuid::new_v4().simple());
@@ -97,7 +97,7 @@ pub(crate) async fn keep_prompt(
     Ok(blob)
 }
 
-/// Keeps the texts that settings bring along which replace those of a run, and has a blob for each phase.
+/// Stores the prompt texts of new settings that replace those of a run, so that each phase has a stored prompt.
 pub(crate) async fn keep_new_prompts(
     journal: &mut Journal,
     settings: &mut Settings,
@@ -116,16 +116,16 @@ pub(crate) async fn keep_new_prompts(
 /// The changes in the configuration of a run since the last reload, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
-    /// The rules that are others now; those of a phase with the index of the phase, which is 0 for those of the run.
+    /// The rules that changed, each with the index of its phase; rules of the run have index 0.
     pub changes: Vec<(usize, RuleChange)>,
     /// Warnings for people: settings that can't change during a run, or the reason why the configuration can't be read.
     pub warnings: Vec<String>,
 }
 
-/// Looks at the configuration.
+/// Reads the configuration again.
 pub(crate) type Look = Box<dyn FnMut() -> Reloaded + Send>;
 
-/// Where changes of the configuration come from; nowhere by default.
+/// The source of configuration changes; none by default.
 #[derive(Default)]
 pub(crate) struct Reload(pub(crate) Option<Look>);
 

@@ -11,7 +11,7 @@ use crate::check::{self, CheckEnd, Freeze, Limit};
 
 const STOPPED: &str = "the run was stopped";
 
-/// A commit that is to be made.
+/// A commit to create.
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) about: About,
@@ -20,15 +20,15 @@ pub(crate) struct Commit {
     pub(crate) context: Context,
 }
 
-/// The result.
+/// The result of a commit.
 #[derive(Debug)]
 pub(crate) struct CommitEnd {
     pub(crate) about: About,
     pub(crate) phase: u32,
-    /// Nothing where there is nothing, and never was.
+    /// `None` if there was nothing to commit.
     pub(crate) made: Result<Option<Made>, String>,
     pub(crate) left_out: Vec<String>,
-    /// The commands, if any ran.
+    /// The result of the git commands, if any ran.
     pub(crate) ran: Option<CheckEnd>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Made {
 }
 
 impl Commit {
-    /// Makes it, unless it is halted: then what it has begun is ended within the time that is told.
+    /// Creates the commit. If the shared deadline moves, its processes are ended by that deadline.
     pub(crate) async fn make(
         self,
         mut halted: Hurried,
@@ -76,14 +76,14 @@ impl Commit {
             let commit = git.head_commit().await;
             let is_new = commit != plan.before;
             match (commit, failed) {
-                // A process that is ended after the commit, such as a hook, does not undo it.
+                // A process that is ended after the commit, such as a hook, does not undo the commit.
                 (Some(commit), failed) if is_new || failed.is_none() => Ok(Some(Made {
                     is_new: is_new && !plan.is_empty,
                     commit,
                 })),
                 (_, Some(why)) => Err(why),
                 (_, None) if plan.is_empty => Ok(None),
-                (_, None) => Err("git does not say which commit that is".to_owned()),
+                (_, None) => Err("git does not report the new commit".to_owned()),
             }
         };
         let made = made.await;
@@ -101,7 +101,7 @@ fn failure(result: &CheckResult) -> Option<String> {
     match result {
         CheckResult::Passed => None,
         CheckResult::Failed(text) | CheckResult::NotRun(text) => {
-            // How it ended stands behind what was printed.
+            // The last line states how the command ended; its output is before that line.
             let (said, how) = text.rsplit_once('\n').unwrap_or(("", text));
             Some(match said.trim().is_empty() {
                 true => text.clone(),

@@ -1,4 +1,5 @@
-//! The end of an attempt, beside everything else: of its tree first, then the commit. What it leaves for later attempts is carried to the run's end.
+//! The cleanup after an attempt, in parallel with the loop: ends the process tree, then commits. Leftovers for later attempts are retained until the
+//! run ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,21 +16,21 @@ use crate::runner::parts::attempt::{Attempt, deny, freeze};
 use crate::runner::parts::commit::{Commit, CommitEnd};
 use crate::shutdown::Awaited;
 
-/// A finished attempt whose tree is being ended, and whose work is committed then.
+/// The cleanup of an ended attempt: ends its process tree, then commits its work.
 #[derive(Debug)]
 pub(crate) struct Settling {
     conversation: Option<Conversation>,
-    /// The process id of the agent, where it is known.
+    /// The process id of the agent, if it is known.
     pid: Option<u32>,
-    /// Whether the tree is gone, and the commit is made.
+    /// Whether the process tree is gone, so that the commit has begun.
     commits: Arc<AtomicBool>,
-    /// Has both end; the commit is given up for that. Dropping it gives up the commit too.
+    /// The shared deadline for both. If it moves, the commit is given up. Dropping it also gives up the commit.
     hurry: Hurry,
     freezer: Freezer,
     task: JoinHandle<Box<Settled>>,
 }
 
-/// The result.
+/// The result of a cleanup.
 #[derive(Debug)]
 pub(crate) struct Settled {
     pub(crate) tree: Option<TreeEnd>,
@@ -40,12 +41,12 @@ pub(crate) struct Settled {
 pub(crate) struct TreeEnd {
     pub(crate) attempt: Attempt,
     pub(crate) leftovers: Vec<ProcessName>,
-    /// `None` when the leftovers are to be kept.
+    /// `None` if the leftovers are retained.
     pub(crate) report: Option<StopReport>,
 }
 
 impl Settling {
-    /// Begins it. With `keep`, what the attempt left running lives on.
+    /// Starts the cleanup. With `keep`, the leftovers of the attempt stay alive.
     pub(crate) fn begin(
         attempt: Option<Attempt>,
         commit: Option<Commit>,
@@ -81,7 +82,7 @@ impl Settling {
         }
     }
 
-    /// Stops what runs where it stands, or lets it go on.
+    /// Suspends or resumes everything that runs.
     pub(crate) async fn freeze(&self, frozen: bool) {
         if let Some(conversation) = &self.conversation {
             freeze(conversation, frozen).await;
@@ -89,7 +90,7 @@ impl Settling {
         self.freezer.freeze(frozen).await;
     }
 
-    /// Returns what it has not done yet.
+    /// Returns the part that is not done yet.
     pub(crate) fn awaited(&self) -> Awaited {
         match self.commits.load(Ordering::Relaxed) {
             true => Awaited::Commit,
@@ -97,12 +98,12 @@ impl Settling {
         }
     }
 
-    /// Returns what has it end.
+    /// Returns the shared deadline.
     pub(crate) fn hurry(&self) -> &Hurry {
         &self.hurry
     }
 
-    /// Waits for the end; `None` when it came to none. Cancel safe.
+    /// Waits for the end; `None` if the task failed. Cancel safe.
     pub(crate) async fn ended(&mut self) -> Option<Box<Settled>> {
         (&mut self.task).await.ok()
     }
@@ -117,7 +118,7 @@ async fn settle(
     let conversation = attempt.conversation.clone();
     let closing = conversation.close();
     tokio::pin!(closing);
-    // The agent itself is waited for, as long as nobody is in a hurry; what it says last is for nobody.
+    // Without an abort, wait for the agent itself; its last events are ignored.
     let hurry = loop {
         tokio::select! {
             biased;
@@ -126,7 +127,7 @@ async fn settle(
             Some(published) = attempt.next() => deny_all(&conversation, published).await,
         }
     };
-    // In a hurry nobody asks what was left: the report names what was ended.
+    // An abort has no time to look for leftovers: the report names the ended processes.
     let leftovers = match hurry {
         Some(_) => Vec::new(),
         None => tokio::select! {
@@ -149,14 +150,14 @@ async fn settle(
     }
 }
 
-/// Answers what the agent's background tasks still ask: nobody looks any more.
+/// Denies the permission requests of the agent's background tasks: no person sees them any more.
 async fn deny_all(conversation: &Conversation, published: Published) {
     let What::Observed(seen) = published.what else {
         return;
     };
     for event in seen.events {
         if let Event::PermissionAsked(ask) = event {
-            // An agent that is gone needs no answer.
+            // Answering fails if the agent is gone, which is fine.
             let _gone = conversation
                 .answer(&ask.id, deny("the iteration is over"))
                 .await;
@@ -164,24 +165,24 @@ async fn deny_all(conversation: &Conversation, published: Published) {
     }
 }
 
-/// The most attempts whose leftovers are carried at once: each costs a guard process.
+/// The most attempts with retained leftovers: each one costs a guard process.
 pub(crate) const MOST: usize = 8;
 
-/// The leftovers of the last attempts, oldest first.
+/// The retained leftovers of the last attempts, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(VecDeque<Carried>);
 
 #[derive(Debug)]
 struct Carried {
-    /// Has the leftovers end. Dropping it ends them too.
+    /// The shared deadline of the leftovers. Dropping it ends them.
     halt: Hurry,
     task: JoinHandle<(Vec<ProcessName>, StopReport)>,
 }
 
 impl Kept {
-    /// Takes the connection of a finished attempt. When there are too many the oldest begins to end; returns those that have.
+    /// Takes the connection of an ended attempt. If there are too many, starts to end the oldest; returns the reports of those that have ended.
     ///
-    /// They are not waited for, so that a press is heard meanwhile, unless they take so long that there are twice as many.
+    /// Doesn't wait for the ends, so that a press is handled meanwhile, unless there are twice as many as allowed.
     pub(crate) async fn keep(
         &mut self,
         attempt: Attempt,
@@ -200,7 +201,7 @@ impl Kept {
         ended
     }
 
-    /// Ends the leftovers of the oldest attempt, and returns which were alive and what became of them.
+    /// Ends the leftovers of the oldest attempt, and returns the living processes and the report.
     pub(crate) async fn end_oldest(
         &mut self,
         budget: Duration,
@@ -211,13 +212,13 @@ impl Kept {
         oldest.task.await.ok()
     }
 
-    /// Returns what has each of them end.
+    /// Returns the shared deadline of each.
     pub(crate) fn halts(&self) -> impl Iterator<Item = &Hurry> {
         self.0.iter().map(|attempt| &attempt.halt)
     }
 }
 
-/// Reads what the leftovers still print, so that none of them blocks, until they are to end.
+/// Reads the output of the leftovers, so that none of them blocks, until they must end.
 async fn carry(
     mut attempt: Attempt,
     mut halted: Hurried,
