@@ -36,10 +36,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let settings = settings(project.directory());
     let (runner, news) = Runner::create(work_tree, settings, options.clone()).await?;
     let outcome = carry_out(runner, news, true).await?;
-    println!(
-        "-- {}; a resume needs the run's name and nothing else --",
-        outcome.reason
-    );
+    println!("-- {}; a resume needs only the run id --", outcome.reason);
 
     let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await?;
     let (runner, news) = Runner::open(work_tree, None, None, options).await?;

@@ -181,7 +181,7 @@ async fn play(
     })
 }
 
-/// What a running command reports: its lines, the end of its output, then its exit.
+/// A report of a running command: its lines, the end of its output, then its exit.
 enum Heard {
     Said(Option<Output>),
     Ended(Exit),

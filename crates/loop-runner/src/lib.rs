@@ -3,7 +3,7 @@
 //! The machine of `loop-state` decides what happens next in a run; this crate does it, with real files, real processes and a real agent, and reports
 //! the results to the machine. It is `rlm` without a command line and without a screen.
 //!
-//! # What this crate does not do
+//! # Outside this crate
 //!
 //! This crate has no rules of a run (the machine has them; ARCHITECTURE.md names the few small decisions that are left here). It installs no signal
 //! handlers: the caller sends [`Control`] messages. It prints nothing: it sends [`News`].
@@ -18,7 +18,7 @@
 //! While a process works on the run, the run's directory has a socket. Through it, any program of the same user can read the status, interrupt,
 //! pause, steer and stop the run, and change its limits: see [`control`].
 //!
-//! # What the caller provides
+//! # The caller's part
 //!
 //! - *The guard*: call [`agent_subprocess::guard::run_if_guard`] first in `main`. Without this call, and outside Linux, an agent has only a process
 //!   group: a daemon that it starts may escape, all its processes survive a `kill -9` of this process, and [`Outcome::proven`] is false.

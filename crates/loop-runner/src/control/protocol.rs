@@ -32,7 +32,7 @@ pub enum Message {
     Request(Request),
 }
 
-/// What a client can read from a live run.
+/// The information that a client can read from a live run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! Both ends of the socket, with the real machine and without processes.
+//! Both ends of the control socket, with the real machine and without processes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ mod looking_on;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// A run that is nothing but its machine and its socket.
+/// A run that consists only of its machine and its socket.
 struct Run {
     dir: tempfile::TempDir,
     machine: Machine,
@@ -83,7 +83,7 @@ impl Run {
         run
     }
 
-    /// Returns whether it changed anything.
+    /// Steps the machine; returns whether the input changed anything.
     fn happens(&mut self, what: Happening) -> bool {
         let at = Timestamp(7);
         let effects = self.machine.step(Event { at, what });
@@ -101,16 +101,16 @@ impl Run {
         changed
     }
 
-    /// Takes the next wish as the runner does.
+    /// Takes the next request as the runner does.
     async fn hears(&mut self) {
         let Wish { what, reply } = self.wishes.recv().await.unwrap();
         let what = match what {
             Control::Request(request) => Happening::Requested(request),
-            other => panic!("{other:?} does not come this way"),
+            other => panic!("unexpected message: {other:?}"),
         };
         let changed = self.happens(what);
         let mark = Mark::from(&self.machine);
-        reply.send(changed.then_some(mark).ok_or("it is not so".into()));
+        reply.send(changed.then_some(mark).ok_or("not possible".into()));
     }
 
     fn complete_iteration(&mut self) {
@@ -132,13 +132,13 @@ impl Run {
     }
 }
 
-/// Waits for one answer.
+/// Waits for one response.
 async fn next(mut peer: Answers) -> (Option<Answer>, Answers) {
     let next = spawn_blocking(move || (peer.next(LONG).unwrap(), peer));
     next.await.unwrap()
 }
 
-/// Asks, and returns all that is answered.
+/// Sends a request, and returns all responses.
 fn all(dir: &Path, request: Request) -> Vec<Answer> {
     let mut answers = ask(dir, request).unwrap();
     std::iter::from_fn(|| answers.next(LONG).unwrap()).collect()
@@ -169,7 +169,7 @@ async fn c75a_c75c_c75e_a_pause_is_followed_to_the_boundary_and_taken_back() {
     let mut run = Run::new(false);
     let (first, second) = (run.connects(pause()).await, run.connects(pause()).await);
     run.hears().await;
-    // The second one is refused by the machine: what it wants is so already.
+    // The machine rejects the second request, because it changes nothing.
     run.hears().await;
     let mut told = Vec::new();
     for peer in [first, second] {
@@ -182,7 +182,11 @@ async fn c75a_c75c_c75e_a_pause_is_followed_to_the_boundary_and_taken_back() {
     }
     let again = run.asks(pause());
     run.hears().await;
-    assert_eq!(again.await.unwrap(), [Answer::InEffect], "it is paused");
+    assert_eq!(
+        again.await.unwrap(),
+        [Answer::InEffect],
+        "the run is paused"
+    );
     let woken = run.asks(Request::Continue);
     run.hears().await;
     assert_eq!(woken.await.unwrap(), [Answer::InEffect]);
@@ -224,7 +228,7 @@ async fn j49c_a_turn_that_ended_by_itself_is_not_reported_as_interrupted() {
     assert_eq!(first, Some(Answer::Delivered));
     run.happens(Happening::TurnEnded(TurnOutcome::Completed));
     let last = next(peer).await.0;
-    assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("was over")));
+    assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("turn ended")));
 }
 
 #[tokio::test]
@@ -234,7 +238,7 @@ async fn j49c_an_interrupt_is_for_the_turn_that_it_meets() {
     while run.wishes.is_empty() {
         tokio::task::yield_now().await;
     }
-    // It waits while the run goes over to the next iteration.
+    // The request waits while the run begins the next iteration.
     run.complete_iteration();
     run.happens(Happening::Requested(Request::Skip));
     run.hears().await;
@@ -257,7 +261,7 @@ async fn x109a_a_steer_is_followed_until_it_is_seen() {
     let told = run.asks(steer());
     run.hears().await;
     for state in [SteerState::Delivered, SteerState::Seen] {
-        // As fast as a step may be, no answer says less than the one before.
+        // Even in a fast sequence of steps, no response reports less progress than an earlier one.
         run.happens(Happening::SteerMoved { id: 1, state });
         tokio::task::yield_now().await;
     }
@@ -280,7 +284,7 @@ async fn a_stop_is_told_its_time_and_its_end_and_nobody_is_kept_waiting() {
     let stop = Request::Stop { after: When::Now };
     let told = run.asks(stop.clone());
     run.hears().await;
-    // One more that the run will not take any more, and one that never says what it wants.
+    // One more request that the run never takes, and a client that never sends one.
     let late = run.asks(stop);
     let path = place::socket(run.dir.path());
     let _silent = UnixStream::connect(&path).await.unwrap();
@@ -331,7 +335,7 @@ async fn who_dies_with_the_run_tells_nothing_and_who_hangs_is_silent() {
         drop(listener);
         assert!(
             ask(&dir, Query::Status).unwrap_err().is_nobody(),
-            "it is stale"
+            "the socket is stale"
         );
     })
     .await
@@ -346,11 +350,11 @@ async fn a_peer_that_does_not_come_to_its_point_is_dropped() {
         let mut peer = UnixStream::connect(&path).await.unwrap();
         peer.write_all(half).await.unwrap();
         let mut text = String::new();
-        // The clock goes on by itself as nothing else happens.
+        // The paused clock advances by itself when nothing else happens.
         let end = peer.read_to_string(&mut text).await;
         assert!(end.is_err() || text.is_empty(), "{text}");
     }
-    // The answer is there for one that reads late.
+    // A peer that reads late still gets the response.
     let mut peer = UnixStream::connect(&path).await.unwrap();
     peer.write_all(&protocol::line(&Query::Status))
         .await
@@ -387,7 +391,7 @@ async fn a_peer_that_has_said_all_and_goes_leaves_its_place_to_another() {
         peer.write_all(&protocol::line(&pause())).await.unwrap();
         peer.shutdown().await.unwrap();
         let heard = tokio::time::timeout(LONG, run.hears()).await;
-        heard.expect("there is a place");
+        heard.expect("a slot is free");
         let mut first = vec![0; protocol::line(&recorded(None, None)).len()];
         peer.read_exact(&mut first).await.unwrap();
         drop(peer);

@@ -1,4 +1,4 @@
-//! What becomes of a run that is told to stop before it begins, and by what its processes are known.
+//! Tests of runs that are stopped before they begin, and of the marker of a run's processes.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn settings() -> Settings {
     settings
 }
 
-/// Carries a run out that is told these things before it begins. No agent is ever started.
+/// Runs with these messages, which arrive before the run begins. No agent is ever started.
 async fn carry_out(runner: Runner, told: Vec<Control>) -> Outcome {
     let (control, wishes) = mpsc::channel(8);
     for what in told {
@@ -54,7 +54,7 @@ async fn x110b_a_stop_before_the_run_begins_is_known_by_who_said_it() {
     let work_tree = WorkTree::take(&project, &run, &gate).await.unwrap();
     let made = Runner::create(work_tree, settings(), Options::new(SleepGate::new()));
     let (runner, _news) = made.await.unwrap();
-    // A program that ends the run is no person.
+    // A stop by the program is not a stop by a person.
     let outcome = carry_out(runner, vec![steer.into(), stop(StopCause::Terminated)]).await;
     assert_eq!(outcome.reason, StopReason::Stopped(StopCause::Terminated));
     let entry = project.run(&run).unwrap();
@@ -97,7 +97,7 @@ async fn a_stop_before_a_run_is_taken_up_reports_the_end_that_the_run_has() {
     assert_eq!(saved.stop_reason(), Some(outcome.reason));
 }
 
-/// Who takes a run up or begins it where there is none is sent from neither to the other.
+/// The errors of `open` and `create` must not each suggest the other.
 #[tokio::test]
 async fn a_run_whose_state_is_gone_is_neither_gone_on_with_nor_begun_anew() {
     let dir = tempfile::tempdir().unwrap();
@@ -132,7 +132,7 @@ async fn a_run_whose_state_is_gone_is_neither_gone_on_with_nor_begun_anew() {
     }
     assert_eq!(project.run(&run).unwrap().state, RunState::Empty);
     assert!(open().await.unwrap_err().is_not_found());
-    // With a transcript there is something that must not be mixed with another run's.
+    // If there is a transcript, a new run must not mix with the old one.
     fs_err::create_dir(run_dir.join("transcripts")).unwrap();
     assert_eq!(project.run(&run).unwrap().state, RunState::Damaged);
     for error in [
@@ -144,7 +144,7 @@ async fn a_run_whose_state_is_gone_is_neither_gone_on_with_nor_begun_anew() {
     assert!(create().await.unwrap_err().is_usage());
 }
 
-/// Without a guard, whom a command started is known by its marker.
+/// Without a guard, the marker shows which command started a process.
 #[tokio::test]
 async fn x127d_the_end_of_a_check_is_none_of_the_agents() {
     let dir = tempfile::tempdir().unwrap();
@@ -181,13 +181,17 @@ async fn x127d_the_end_of_a_check_is_none_of_the_agents() {
     let end = check.ended().await;
     let why = loop_state::CheckResult::Failed("(it took longer than 7s)".into());
     assert_eq!(end.result, why);
-    assert_eq!(end.ended.len(), 3, "itself and its two: {end:?}");
-    assert!(agent.try_wait().unwrap().is_none(), "it lives");
+    assert_eq!(
+        end.ended.len(),
+        3,
+        "the command and its two processes: {end:?}"
+    );
+    assert!(agent.try_wait().unwrap().is_none(), "the agent lives");
     agent.kill().unwrap();
     agent.wait().unwrap();
 }
 
-/// How long ago the loop of a run says that it turned.
+/// Returns the time since the last turn of the loop, as the run reports it.
 fn turned(run_dir: &Path) -> Option<u64> {
     let mut answers = control::ask(run_dir, Query::Status).ok()?;
     match answers.next(Duration::from_secs(2)).ok()?? {
@@ -215,14 +219,14 @@ async fn x113d_a_loop_that_hangs_is_seen_though_its_process_answers() {
     let (go_on, hangs) = std::sync::mpsc::channel::<()>();
     let hangs = std::sync::Mutex::new(hangs);
     let drivers: DriverFactory = Box::new(move |_, _| {
-        let _over = hangs.lock().expect("nobody panics with it").recv();
+        let _over = hangs.lock().expect("no thread panics with the lock").recv();
         Err(Error::feedback(loop_state::FeedbackRefusal::Empty))
     });
     let run_dir = project.run_dir(&run);
     let file = beat.clone();
     let seen = tokio::task::spawn_blocking(move || {
         let by = Instant::now() + Duration::from_secs(20);
-        // Another thread of the process answers all the while.
+        // Another thread of the process responds all the time.
         let hangs = || turned(&run_dir).is_some_and(|ms| ms > 1000);
         while !hangs() && Instant::now() < by {
             std::thread::park_timeout(Duration::from_millis(20));
@@ -238,7 +242,7 @@ async fn x113d_a_loop_that_hangs_is_seen_though_its_process_answers() {
         "{outcome:?}"
     );
     let (hung, before) = seen.await.unwrap();
-    assert!(hung, "it never says that it hangs");
+    assert!(hung, "the run never reports that its loop hangs");
     assert_ne!(fs_err::read_to_string(beat).ok(), before);
 }
 

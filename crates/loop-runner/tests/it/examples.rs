@@ -1,4 +1,4 @@
-//! The example runs to its end, with a group in the place of a guard: a test is no program that can be its own.
+//! The example runs to its end with a process group instead of a guard, because a test binary can't be its own guard.
 
 #[expect(dead_code, reason = "its `main` may become a guard")]
 #[path = "../../examples/resume.rs"]

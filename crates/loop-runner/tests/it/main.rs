@@ -1,4 +1,4 @@
-//! What a run does as a whole.
+//! Tests of whole runs.
 
 #![expect(
     clippy::unwrap_used,

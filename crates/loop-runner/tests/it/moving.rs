@@ -1,4 +1,4 @@
-//! Runs that are exported, and what keeps one here.
+//! Exports of runs, and the errors that prevent an export.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,14 +22,14 @@ async fn export(dir: &Path, to: To, again: bool) -> Result<Exported, Error> {
     exported.await
 }
 
-/// Where it was moved, and how often.
+/// Returns where the run was transferred, and the number of transfers.
 fn moved(dir: &Path) -> (Option<String>, u32) {
     let project = Project::find(dir).unwrap();
     let head = project.run(&"r1".parse().unwrap()).unwrap().head.unwrap();
     (head.moved.map(|moved| moved.to), head.moves)
 }
 
-/// A pipe that breaks once the run is sealed.
+/// A pipe that fails once the run is marked as transferred.
 #[derive(Default)]
 struct Breaks {
     is_sealed: bool,
@@ -66,7 +66,7 @@ async fn x112f_an_export_that_fails_behind_its_seal_leaves_the_one_before() {
     assert!(refused.is_moved(), "{refused}");
     export(dir.path(), broken(), true).await.unwrap_err();
     assert_eq!(moved(dir.path()), sealed);
-    // Once more is the same move.
+    // A second export is the same transfer.
     let second = dir.path().join("second");
     export(dir.path(), To::File(second.clone()), true)
         .await
@@ -85,7 +85,7 @@ async fn x112g_what_is_damaged_beside_the_newest_state_is_not_sealed() {
         .collect();
     journals.sort();
     let mut bytes = fs_err::read(&journals[0]).unwrap();
-    // What is behind its end is room for more.
+    // Data after the end of the file is preallocated space.
     let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     bytes[used / 2] ^= 1;
     fs_err::write(&journals[0], bytes).unwrap();

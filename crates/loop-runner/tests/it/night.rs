@@ -1,5 +1,5 @@
-//! A simulated night: eight hours of a run in a moment, with the real runner, the real machine and the real store, and everything that can
-//! happen in a night. The same seed, the same night; see `RLM_NIGHT_SEED` and `RLM_NIGHT_SEEDS`.
+//! Simulates nights: eight hours of a run in a moment, with the real runner, machine and store, and everything that can happen in a night. A seed
+//! determines its night; see `RLM_NIGHT_SEED` and `RLM_NIGHT_SEEDS`.
 
 mod agent;
 mod bent;
@@ -36,11 +36,11 @@ use phases::{Place, Tally};
 use watch::{Crash, Watching, look};
 use world::{Shared, World, lock};
 
-/// How many nights are played unless somebody wants more.
+/// The default number of nights.
 const SEEDS: u64 = 40;
-/// How many processes a run may take in a night.
+/// The most processes of a run in a night.
 const LIVES: u32 = 80;
-/// Within which time a run that was told to stop at once has to be over.
+/// The time limit for the end of a run after a stop.
 const STOP: Duration = Duration::from_secs(12);
 
 /// How a process of the loop ended.
@@ -60,7 +60,7 @@ struct Night {
     judge: Judge,
     dice: Dice,
     crashes: u64,
-    /// What a person says with the resume.
+    /// A person's message with the resume.
     feedback: Option<String>,
     bent: Bent,
 }
@@ -108,7 +108,7 @@ impl Night {
         })
     }
 
-    /// Plays one process of the loop, to its end or to a crash somewhere on the way.
+    /// Simulates one process of the loop, to its end or to a crash.
     async fn live(&mut self, person: &mut Option<Person>) -> End {
         let attended = self.dice.hits(600);
         lock(&self.world).begin(attended);
@@ -138,12 +138,12 @@ impl Night {
                     return ended.map_or_else(|e| End::Failed(e.to_string()), End::Ended);
                 }
                 spins = &mut crash => {
-                    lock(&self.world).holds(!spins, || "it spins".into());
+                    lock(&self.world).holds(!spins, || "the loop spins".into());
                     return End::Crashed;
                 }
                 _ = gate.sleep_until(alarm.into_std()) => {
                     if stop_by.is_some_and(|by| Instant::now() >= by) {
-                        lock(&self.world).break_promise("a stop does not end it");
+                        lock(&self.world).break_promise("a stop does not end the run");
                         return End::Crashed;
                     }
                     let head = watched.as_ref().map(|(_, view)| view.borrow().head.clone());
@@ -155,14 +155,14 @@ impl Night {
                     if lock(&self.world).hurried {
                         stop_by.get_or_insert(Instant::now() + STOP);
                     }
-                    // A run that is over takes nothing any more.
+                    // An ended run accepts no requests.
                     let _over = control.try_send(wish);
                 }
             }
         }
     }
 
-    /// What a process of the loop does.
+    /// The future of one process of the loop.
     fn process(
         &self,
         show: oneshot::Sender<Watching>,
@@ -180,7 +180,7 @@ impl Night {
             let mut tries = 0;
             let work_tree = loop {
                 match WorkTree::take(&project, &run, &SleepGate::new()).await {
-                    // Another night of this process begins a program, which has our lock until it is executed.
+                    // Another night in this test process may be starting a program, which holds a copy of our lock until its exec.
                     Err(e) if e.is_held() && tries < 1000 => tries += 1,
                     taken => break taken?,
                 }
@@ -212,13 +212,13 @@ impl Night {
                     _ => world.now(),
                 }
             });
-            // Who is not there any more has crashed.
+            // A process that is no longer there has crashed.
             let _crashed = show.send((news, runner.watch()));
             runner.run(drivers, controls).await
         }
     }
 
-    /// Decides whether the run is taken up once more, as a scheduler or its person would; it is told after how long.
+    /// Decides whether a scheduler or a person resumes the run; returns the pause before the resume.
     fn resumes(&mut self, end: &End) -> Option<Duration> {
         let entry = self.project.run(&self.run);
         let is_over = lock(&self.world).hour() >= world::NIGHT;
@@ -260,18 +260,18 @@ impl Night {
     }
 }
 
-/// What a night came to.
+/// The result of a night.
 #[derive(Debug, Default)]
 struct Summary {
     lives: u32,
     agents: usize,
     iterations: u32,
-    /// What happened how often.
+    /// How often each thing happened.
     tally: Tally,
     end: String,
 }
 
-/// Plays the night of a seed; the error says which promise was broken, and what happened before.
+/// Simulates the night of a seed; the error names the broken promise and the events before it.
 fn play(seed: u64, bent: Bent) -> Result<Summary, String> {
     let dir = tempfile::tempdir_in(place()).map_err(|e| e.to_string())?;
     let mut night = Night::new(seed, dir.path(), bent);
@@ -281,7 +281,7 @@ fn play(seed: u64, bent: Bent) -> Result<Summary, String> {
         let mut end = String::new();
         while lock(&world).life < LIVES {
             let before = Copy::of(&run_dir);
-            // A process has a runtime of its own, which a crash takes with it.
+            // Each process has its own runtime, which a crash drops.
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .start_paused(true)
@@ -297,9 +297,9 @@ fn play(seed: u64, bent: Bent) -> Result<Summary, String> {
             if let (Bent::Store, End::Crashed) = (bent, &ended) {
                 before.restore(&run_dir);
             }
-            lock(&world).note(format!("the process is over: {ended:?}"));
+            lock(&world).note(format!("the process ended: {ended:?}"));
             if let End::Failed(why) = &ended {
-                lock(&world).break_promise(format!("it fails: {why}"));
+                lock(&world).break_promise(format!("the process fails: {why}"));
             }
             end = format!("{ended:?}");
             if lock(&world).broken.is_some() {
@@ -333,7 +333,7 @@ fn play(seed: u64, bent: Bent) -> Result<Summary, String> {
     ))
 }
 
-/// A place in memory, where there is one.
+/// Returns a directory in memory, if there is one.
 fn place() -> PathBuf {
     let shm = Path::new("/dev/shm");
     match tempfile::tempfile_in(shm) {
@@ -346,7 +346,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Plays the nights of seeds that follow one another, on as many threads as there are cores.
+/// Simulates the nights of consecutive seeds, on as many threads as there are cores.
 fn play_all(first: u64, count: u64, bent: Bent) -> Vec<(u64, Result<Summary, String>)> {
     let (next, results) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -408,7 +408,7 @@ fn x108g_a_night_keeps_every_promise() {
             broken.len()
         );
     }
-    // A night in which nothing happens proves nothing.
+    // A night without events proves nothing.
     let all = [
         "waits",
         "phases",
@@ -420,7 +420,7 @@ fn x108g_a_night_keeps_every_promise() {
     assert!(count < SEEDS || all.iter().all(|what| tally.contains_key(what)));
 }
 
-/// Plays nights until so many are found to have broken a promise with one of these words, or many more were played in vain.
+/// Simulates nights until `wanted` of them break a promise with one of these words, or many nights didn't.
 fn found_out(bent: Bent, wanted: usize, words: &[&str]) -> bool {
     let is_meant = |(_, result): &(u64, Result<Summary, String>)| {
         let why = result.as_ref().err().and_then(|why| why.lines().next());
@@ -436,7 +436,7 @@ fn found_out(bent: Bent, wanted: usize, words: &[&str]) -> bool {
 
 #[test]
 fn c73b_control_a_store_that_forgets_is_found_out() {
-    let words = ["not saved", "state is gone", "told and"];
+    let words = ["not saved", "state is gone", "reported and"];
     assert!(found_out(Bent::Store, 5, &words));
 }
 
@@ -447,7 +447,11 @@ fn x107b_control_a_clock_that_stands_still_over_a_suspend_is_found_out() {
 
 #[test]
 fn x108g_control_a_gate_that_is_not_heeded_is_found_out() {
-    assert!(found_out(Bent::Gates, 5, &["the gates said other things"]));
+    assert!(found_out(
+        Bent::Gates,
+        5,
+        &["the required checks contradict"]
+    ));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Several phases: their names, and the prompts that a resume takes from the saved run.
+//! Runs of several phases: their names, and the prompts that a resume takes from the saved run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use rlm_store::{PhaseSettings, Project, RunHead, Settings, WorkTree};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// The agents of a pipeline's phases, each of which says what it came to.
+/// The agents of a pipeline's phases; each one reports a result.
 pub(crate) struct Agents(Vec<(&'static str, ScriptedDriver)>);
 
 impl Agents {
@@ -30,7 +30,7 @@ impl Agents {
         Self(["plan", "build", "check"].map(agent).into())
     }
 
-    /// Returns the prompts that the agent of a phase got.
+    /// Returns the prompts that the agent of a phase received.
     fn told(&self, phase: &str) -> Vec<String> {
         let mut agents = self.0.iter();
         agents
@@ -59,7 +59,7 @@ pub(crate) fn texts() -> Settings {
     settings(|name| json!({"Text": format!("Do the {name}.")}))
 }
 
-/// Carries the run out, and gives an answer to each question that it asks.
+/// Runs to the end, and answers each review.
 pub(crate) async fn carry_out(
     dir: &Path,
     settings: Option<Settings>,
@@ -87,7 +87,7 @@ pub(crate) async fn carry_out(
         let (_, driver) = agents.find(|(name, _)| *name == phase.name).unwrap();
         Ok(Box::new(driver.clone()) as Box<dyn agent_duplex::Driver>)
     });
-    // A run may be a task of its own.
+    // The run may be its own task.
     let running = tokio::spawn(runner.run(factory, wishes));
     answers.reverse();
     while let Some((_, news)) = news.recv().await {

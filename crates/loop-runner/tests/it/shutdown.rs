@@ -1,4 +1,4 @@
-//! A shutdown wakes a run that waits for work, through the gate that the program gave it, and stops the run before any of that work begins.
+//! A shutdown of the program's sleep gate wakes a waiting run, and stops the run before any work begins.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -27,7 +27,7 @@ fn settings() -> Settings {
     settings
 }
 
-/// A run of a program whose waits all hang on one gate.
+/// A run whose waits all use one sleep gate.
 struct Waits {
     dir: tempfile::TempDir,
     root: SleepGate,
@@ -44,7 +44,7 @@ fn run() -> RunId {
 }
 
 impl Waits {
-    /// Begins a run whose agent ends each turn like this.
+    /// Starts a run whose agent ends each turn like this.
     async fn begin(turn: EndReason, told: Option<Request>) -> Self {
         let script = Script::new().message().begin().say("so far").end(turn);
         Self::play(Capabilities::none(), script, told).await
@@ -83,23 +83,26 @@ impl Waits {
         }
     }
 
-    /// Waits until the run does, and returns since when.
+    /// Waits for this step of the run, and returns the time since the beginning.
     async fn until(&mut self, step: impl Fn(&Step) -> bool) -> Duration {
         let found = self.view.wait_for(|view| step(&view.head.step)).await;
         let is_found = found.map(drop);
         if is_found.is_err() {
-            panic!("it comes to wait: {:?}", (&mut self.running).await);
+            panic!(
+                "the run ended instead of waiting: {:?}",
+                (&mut self.running).await
+            );
         }
         self.began.elapsed()
     }
 
-    /// Returns how the run ended, and its reason as it is saved.
+    /// Returns how the run ended, and the saved reason.
     async fn ended(self) -> (StopReason, RunState, usize) {
         let outcome = self.running.await.unwrap().unwrap();
-        assert!(self.began.elapsed() < HOUR / 2, "nothing was waited for");
+        assert!(self.began.elapsed() < HOUR / 2, "the run waited");
         let entry = Project::find(self.dir.path()).unwrap().run(&run()).unwrap();
         let end = entry.head.unwrap().machine.end;
-        // A run that never began has no end, and is stopped all the same.
+        // A run that never began has no end, but is stopped.
         let saved = end.map_or(outcome.reason.clone(), |end| end.reason);
         assert_eq!(saved, outcome.reason);
         (outcome.reason, entry.state, self.driver.messages().len())
@@ -162,7 +165,7 @@ async fn the_reason_of_a_shutdown_is_that_of_the_stop_that_follows() {
     assert_eq!(reason, StopReason::Stopped(StopCause::HungUp));
 }
 
-/// The shutdown comes first, by the least that there is.
+/// The shutdown is only a moment earlier than the next iteration.
 #[tokio::test(start_paused = true)]
 async fn an_iteration_that_is_due_as_the_program_shuts_down_does_not_begin() {
     let mut waits = Waits::begin(EndReason::Completed, None).await;
@@ -184,7 +187,7 @@ async fn a_run_whose_program_has_shut_down_does_not_begin() {
     assert_eq!((state, turns), (RunState::Stopped, 0));
 }
 
-/// Its turn was interrupted, so its iteration is never complete.
+/// The turn was interrupted, so its iteration is never complete.
 #[tokio::test(start_paused = true)]
 async fn a_stop_after_the_iteration_ends_an_interrupted_turn_as_a_stop_does() {
     let capabilities = Capabilities::none().with(Capability::Interrupt);
@@ -205,7 +208,7 @@ async fn a_stop_after_the_iteration_ends_an_interrupted_turn_as_a_stop_does() {
     while let Some((_, news)) = waits.news.recv().await {
         match news {
             News::Stopping { budget, .. } => budgets.push(budget),
-            News::EndingTurn { why, .. } => panic!("a stop has its own line: {why}"),
+            News::EndingTurn { why, .. } => panic!("a stop has its own event: {why}"),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The lines of the protocol as text, older and newer ones, and what is refused.
+//! The lines of the protocol as text: older ones, newer ones, and rejected ones.
 
 mod lines;
 
@@ -48,7 +48,7 @@ proptest! {
         prop_assert_eq!(message(&text), Ok(Message::from(asked)));
     }
 
-    /// Whatever comes is a request or is answered by a short line that says what is wrong.
+    /// Each line is a request, or gets a short response that names the error.
     #[test]
     fn x117h_whatever_comes_is_answered(text in "(\\PC|[\u{0}-\u{1f}]){0,60}", field in "\\PC{0,60}", number in any::<i64>()) {
         let object = |v: Value, name: &str| serde_json::json!({"v": v, "request": name, "text": field, "after": number}).to_string();

@@ -1,4 +1,4 @@
-//! Both ends of a run that is looked at from elsewhere: who sees what, who is slow, how many there may be.
+//! Both ends of an attached viewer's connection: the events and views, slow viewers, and the limit of their number.
 
 use super::*;
 use crate::control::attach;
@@ -28,7 +28,7 @@ async fn the_run_is_attended_while_a_person_looks_on() {
     assert!(run.wishes.is_empty());
 }
 
-/// Waits for something that another thread brings about.
+/// Waits for a condition that another thread makes true.
 async fn until(is_so: impl Fn() -> bool) {
     tokio::time::timeout(LONG, async {
         while !is_so() {
@@ -36,7 +36,7 @@ async fn until(is_so: impl Fn() -> bool) {
         }
     })
     .await
-    .expect("it comes about");
+    .expect("the condition becomes true");
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn who_does_not_read_holds_nobody_up_and_is_told_what_is_missing() {
     silent.write_all(&asked).await.unwrap();
     let line = "x".repeat(10_000);
     for _ in 0..20_000 {
-        // Far more than sockets and rings hold, and nobody waits.
+        // Send far more than sockets and rings hold; the run never waits.
         run.recent.push(Timestamp(5), &News::Warning(line.clone()));
         tokio::task::yield_now().await;
     }
@@ -95,7 +95,7 @@ async fn who_does_not_read_holds_nobody_up_and_is_told_what_is_missing() {
     assert!(matches!(told.await.unwrap(), Some(Answer::Status(_))));
     run.socket.close(over()).await;
     let mut text = String::new();
-    // It was given up, or had more to read than it wanted.
+    // The run dropped the viewer, or the viewer had more to read than it took.
     let _cut = silent.read_to_string(&mut text).await;
     assert!(text.contains("missed"), "{} bytes", text.len());
 }
@@ -122,7 +122,7 @@ async fn only_so_many_look_on_and_who_leaves_makes_room() {
     }
 }
 
-/// Such a run's first line was never said, and who looked on was told that it babbles.
+/// The first line of such a run was never sent, and the viewer got an error about an invalid response.
 #[tokio::test]
 async fn a_run_that_was_told_a_lot_is_looked_at_all_the_same() {
     let mut run = Run::new(true);

@@ -1,4 +1,4 @@
-//! An agent of the night: it works for minutes, says what it costs, takes what it is told, and fails in every way that agents do.
+//! A simulated agent: it works for minutes, reports its usage, takes messages, and fails in every way that agents fail.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -58,7 +58,7 @@ impl Driver for NightDriver {
             let mut world = lock(&self.world);
             if dice.hits(4) {
                 world.seats[seat].ending = Some(Ending::NotStarted);
-                world.note("it can't be started");
+                world.note("the agent can't be started");
                 return Err(Error::start("the program is being replaced", None));
             }
             let session = match session {
@@ -85,7 +85,7 @@ impl Driver for NightDriver {
     }
 }
 
-/// Something that an agent will do.
+/// A planned action of an agent.
 #[derive(Clone, Debug)]
 enum Act {
     Say,
@@ -96,7 +96,7 @@ enum Act {
     Take(Message),
     Tell(Box<Event>),
     End(Ending),
-    /// It is gone, without a word.
+    /// The agent ends without a report.
     Vanish,
 }
 
@@ -108,16 +108,16 @@ struct Agent {
     named: bool,
     dice: Dice,
     plan: VecDeque<(Instant, Act)>,
-    /// What it was handed and has not looked at.
+    /// The messages that the agent received and has not read yet.
     inbox: Vec<Message>,
-    /// The last thing that it said in its turn.
+    /// The last text of the agent in its turn.
     said: Option<String>,
-    /// What is in its turn, and it has not said a word yet.
+    /// The inputs of the turn, while the agent has not answered yet.
     unread: Vec<Message>,
     tool: Option<u64>,
     in_turn: bool,
     over: bool,
-    /// Since when it stands still.
+    /// Since when the agent is frozen.
     frozen: Option<Instant>,
 }
 
@@ -127,7 +127,7 @@ impl Agent {
         self.plan.push_back((last + time, act));
     }
 
-    /// Makes up what happens in this turn.
+    /// Plans the actions of this turn.
     fn make_plan(&mut self) {
         let outage = lock(&self.driver.world).outage();
         let quick = self.dice.seconds(1, 40);
@@ -169,14 +169,14 @@ impl Agent {
             70..110 => {
                 let told = self.dice.hits(700).then(|| self.dice.seconds(0, 4000));
                 let now = lock(&self.driver.world).now();
-                // Some name a time that is over.
+                // Some limits name a time that is over.
                 self.after(
                     pause,
                     limited(told.map(|it| now + it - Duration::from_secs(100))),
                 );
                 Act::End(Ending::Limited)
             }
-            // It hangs, or works for ever.
+            // The agent hangs, or works forever.
             110..120 => return,
             120..127 => {
                 for _ in 0..200 {
@@ -194,13 +194,13 @@ impl Agent {
         self.after(Duration::from_millis(5), end);
     }
 
-    /// Does it, and says what is to be seen of it.
+    /// Executes an action, and returns its visible events.
     fn act(&mut self, act: Act) -> Vec<Event> {
         let world = self.driver.world.clone();
         let mut world = lock(&world);
         let text = "I work.".to_owned();
         match act {
-            // Who says something has read what it was told; nobody knows that of another one.
+            // An agent that answers has read its messages; for other actions this is unknown.
             Act::Say | Act::Delta | Act::Tool(true) => {
                 for message in self.unread.drain(..) {
                     world.saw(&self.session, &message.text);
@@ -291,7 +291,7 @@ impl Agent {
         }
     }
 
-    /// A turn begins with all that lies there.
+    /// Begins a turn with all messages in the inbox.
     fn begin(&mut self) -> Vec<Event> {
         let messages = std::mem::take(&mut self.inbox);
         let inputs = messages.iter().map(|message| message.id).collect();
@@ -299,9 +299,9 @@ impl Agent {
         let turn = world.seats[self.seat].place.turn();
         let is_first = { world.seats.iter() }.position(|seat| seat.place.turn() == turn);
         let seat = &mut world.seats[self.seat];
-        // Such a turn may be ended before anyone knows that it took notice of anything.
+        // Such a turn may end before anyone knows that the agent saw its messages.
         let in_vain = matches!(seat.ending.take(), Some(it) if !it.is_good());
-        // Who begins a turn for what it was told has taken notice of it; the first one begins for anybody.
+        // An agent that begins a turn for a message has seen it; its first turn begins in any case.
         if std::mem::replace(&mut seat.began, true) {
             world.in_vain += u32::from(in_vain);
             for message in &messages {
@@ -315,7 +315,7 @@ impl Agent {
             let result = world.result_for(turn.0).filter(|_| turn.1 == 1 && !knows);
             for word in [failed, result].into_iter().flatten() {
                 world.holds(told(&word), || {
-                    format!("the agent of {turn:?} is not told of {word}")
+                    format!("the agent of {turn:?} does not get {word}")
                 });
             }
             let prompt = format!("Work for p{}.", turn.0);
@@ -340,7 +340,7 @@ impl Act {
     }
 }
 
-/// Takes its time: nobody shuts this gate.
+/// Takes its time: nobody shuts this sleep gate.
 async fn rest(time: Duration) {
     let _elapsed = SleepGate::new().sleep(time).await;
 }
@@ -383,7 +383,7 @@ impl Connection for Agent {
                     if self.dice.hits(10) {
                         self.over = true;
                         let mut world = lock(&self.driver.world);
-                        world.note("the agent is gone at once");
+                        world.note("the agent ends at once");
                         world.seats[self.seat].ending = Some(Ending::Died);
                         return None;
                     }
@@ -397,7 +397,7 @@ impl Connection for Agent {
                         return pending().await;
                     };
                     rest(at.saturating_duration_since(Instant::now())).await;
-                    let (_, act) = self.plan.pop_front().expect("it was looked at");
+                    let (_, act) = self.plan.pop_front().expect("the plan is not empty");
                     self.act(act)
                 };
                 if !events.is_empty() {
@@ -433,7 +433,7 @@ impl Connection for Agent {
     }
 
     fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
-        lock(&self.driver.world).note(format!("the agent stands still: {frozen}"));
+        lock(&self.driver.world).note(format!("the agent is frozen: {frozen}"));
         if frozen {
             self.frozen.get_or_insert_with(Instant::now);
         } else if let Some(since) = self.frozen.take() {

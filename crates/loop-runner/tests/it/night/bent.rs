@@ -1,23 +1,23 @@
-//! Nights in which something does not work that has to: who plays them must notice.
+//! Nights with a deliberate defect, which the judge must find.
 
 use std::path::Path;
 
-/// What is bent.
+/// The defect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Bent {
     #[default]
     Nothing,
-    /// A crash takes back what was saved.
+    /// A crash loses the last saves.
     Store,
-    /// The run's clock stands still while the machine is suspended.
+    /// The run's clock stops while the machine is suspended.
     Clock,
-    /// The run hears of every gate that it passed.
+    /// The run gets "passed" from every required check.
     Gates,
-    /// A resume goes on by the rules that the run began with.
+    /// A resume uses the first rules of the run.
     Rules,
 }
 
-/// The files of a store as they were once.
+/// A copy of a store's files.
 #[derive(Debug, Default)]
 pub(crate) struct Copy(Vec<(std::ffi::OsString, Vec<u8>)>);
 
@@ -30,7 +30,7 @@ impl Copy {
         Self(there.collect())
     }
 
-    /// Puts them back, and nothing else.
+    /// Restores the files, and removes all others.
     pub(crate) fn restore(&self, dir: &Path) {
         for path in files(dir) {
             fs_err::remove_file(path).unwrap();
@@ -44,6 +44,6 @@ impl Copy {
 fn files(dir: &Path) -> impl Iterator<Item = std::path::PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
-    // The lock is of nobody's memory.
+    // The lock file has no state.
     paths.filter(|path| path.is_file() && !path.ends_with("LOCK"))
 }

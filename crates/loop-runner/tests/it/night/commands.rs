@@ -1,4 +1,4 @@
-//! The gates and the check of the night: they take their time, and come to anything.
+//! The simulated required checks and check: they take their time, and have any result.
 
 use agent_duplex::BoxFuture;
 use agent_subprocess::Context;
@@ -10,18 +10,18 @@ use super::dice::Dice;
 use super::phases::Place;
 use super::world::{Shared, World, lock};
 
-/// What the commands of the loop's own came to.
+/// The results of the loop's own commands.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
-    /// How many gates each phase has.
+    /// The number of required checks of each phase.
     gates: Vec<u32>,
-    /// How many were begun in the night.
+    /// The number of commands that began in the night.
     begun: u64,
-    /// The attempt that was last judged, how many of its gates passed, and what the check said.
+    /// The last checked attempt, the number of its passed required checks, and the result of the check.
     at: Option<Place>,
     passed: u32,
     pub(crate) checked: Option<bool>,
-    /// What the next agent has to be told: what failed, with a word that comes nowhere else, and in which iteration.
+    /// The failure that the next agent must get: the command, a unique word, and the iteration.
     failed: Option<(Command, String, (u32, u32))>,
 }
 
@@ -38,31 +38,31 @@ impl Commands {
         self.at.is_some_and(|at| at.turn() == turn)
     }
 
-    /// Whether all gates passed that an iteration has.
+    /// Whether all required checks of an iteration passed.
     pub(crate) fn let_through(&self, turn: (u32, u32)) -> bool {
         let gates = self.gates[turn.0 as usize];
         gates == 0 || (self.passed == gates && self.is_at(turn))
     }
 
-    /// Which gate stopped an iteration, from 1 on.
+    /// Returns the number of the required check that stopped an iteration, from 1.
     pub(crate) fn stopped_by(&self, turn: (u32, u32)) -> Option<u32> {
         let stopped = self.is_at(turn) && self.passed < self.gates[turn.0 as usize];
         stopped.then_some(self.passed + 1)
     }
 
-    /// What the first agent of an iteration has to be told.
+    /// Returns the word that the first agent of an iteration must get.
     pub(crate) fn word_for(&self, (phase, iteration): (u32, u32)) -> Option<&str> {
         let (_, word, of) = self.failed.as_ref()?;
         ((of.0, of.1 + 1) == (phase, iteration)).then_some(word)
     }
 
-    /// The work is done again from an earlier point: what failed there is of no interest any more.
+    /// Forgets the failure: the work is repeated from an earlier point.
     pub(crate) fn forget(&mut self) {
         self.failed = None;
     }
 }
 
-/// Says what a command comes to, after its time.
+/// Returns the result of a command, after its time.
 pub(crate) fn play(
     world: &Shared,
     command: Command,
@@ -103,7 +103,7 @@ impl World {
         };
         let (begun, ready) = (book.begun, (book.at, book.passed) == (Some(at), due));
         self.holds(ready, || {
-            format!("{command:?} of {at:?} is run before what stands before it passed")
+            format!("{command:?} of {at:?} runs before the previous command passed")
         });
         Dice::new(self.seed, 2_000_000 + begun)
     }

@@ -1,8 +1,8 @@
-//! The one source of chance in a night, so that its seed is enough to play it again.
+//! The only source of chance in a night, so that the seed alone reproduces the night.
 
 use std::time::Duration;
 
-/// Chance from a seed: the same seed, the same night.
+/// Chance from a seed: the same seed gives the same night.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
@@ -26,7 +26,7 @@ impl Dice {
         self.roll() % end
     }
 
-    /// Whether something happens that does so in this many of a thousand cases.
+    /// Returns true in this many of a thousand cases.
     pub(crate) fn hits(&mut self, in_a_thousand: u64) -> bool {
         self.below(1000) < in_a_thousand
     }
@@ -35,7 +35,7 @@ impl Dice {
         of[self.below(of.len() as u64) as usize].clone()
     }
 
-    /// A time of so many seconds, and some milliseconds.
+    /// Returns a time of some seconds and milliseconds.
     pub(crate) fn seconds(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from * 1000 + self.below((to - from) * 1000 + 1))
     }

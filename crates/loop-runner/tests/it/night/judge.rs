@@ -1,4 +1,4 @@
-//! What a run promises, held against what it tells and what it saved.
+//! Compares the promises of a run with its events and its saved state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use rlm_store::RunEntry;
 
 use super::world::{Ending, PIECE, Shared, Wait, lock};
 
-/// What is to be seen of a run from outside.
+/// The events and views that a viewer gets.
 #[derive(Debug)]
 pub(crate) enum Seen {
     News(News),
@@ -24,18 +24,18 @@ pub(crate) enum Seen {
 pub(crate) struct Judge {
     world: Shared,
     head: Option<Head>,
-    /// The steers that were ever seen in the run's state.
+    /// The steers that were ever in the run's state.
     said: BTreeSet<String>,
-    /// How many iterations in a row failed.
+    /// The number of failed iterations in a row.
     streak: u32,
-    /// In which phase the run stands, by what it tells, and whether that has not begun.
+    /// The phase of the run by its events, and whether that phase has not begun yet.
     phase: u32,
     at_boundary: bool,
-    /// Whether the last one that is complete went wrong.
+    /// Whether the last complete iteration failed.
     failed: bool,
-    /// The rules that may be in force, by all that was told.
+    /// The rules that may be in force, by all events.
     rules: Vec<Rules>,
-    /// Whether it was told in this process that it stops because of a person.
+    /// Whether this process reported a stop by a person.
     person: bool,
     crashes: u32,
     processes: u32,
@@ -91,7 +91,7 @@ impl Judge {
                 let gate = failure.as_deref().is_some_and(is_of_gate);
                 self.streak = match failure {
                     Some(_) if !gate => self.streak + 1,
-                    // A check says of a turn that was cut as well that its work is done.
+                    // The check may also pass after an unfinished turn.
                     None if !good => self.streak,
                     _ => 0,
                 };
@@ -106,17 +106,17 @@ impl Judge {
                     Some(_) => true,
                 };
                 world.holds(right, || {
-                    format!("the gates said other things than {failure:?}")
+                    format!("the required checks contradict {failure:?}")
                 });
                 world.holds(good || done || failure.is_some(), || {
-                    format!("{turn:?} counts as done and was not")
+                    format!("{turn:?} counts as done and is not")
                 });
             }
             News::Run(Notice::PhaseEnded { name, .. }) => {
                 let phase = self.phase;
                 (self.phase, self.at_boundary) = (phase + 1, true);
                 world.holds(*name == format!("p{phase}"), || {
-                    format!("{name} is over and not p{phase}")
+                    format!("{name} ended instead of p{phase}")
                 });
                 (world.told, self.streak) = ((phase + 1, 0), 0);
                 let asks = self.rules[0].autonomy == Autonomy::Checkpoint;
@@ -125,7 +125,7 @@ impl Judge {
             News::Run(Notice::AttemptStarted { .. }) => self.at_boundary = false,
             News::Run(Notice::Review(_)) => {
                 let attended = world.review.attended;
-                world.holds(attended, || "nobody is there who could be asked".into());
+                world.holds(attended, || "the run asks without a person".into());
                 (world.review.open, world.review.due) = (attended, false);
             }
             News::Run(Notice::Reviewed(verdict)) => {
@@ -142,21 +142,21 @@ impl Judge {
                     jumped: world.jumped,
                 });
             }
-            // Who resumes a run that does not wait any longer wants it tried at once.
+            // A resume of a run that no longer waits requests a new try at once.
             News::Run(Notice::Again(_) | Notice::Ended(StopReason::RateLimit { .. })) => {
                 world.waits = None;
             }
             News::Run(Notice::RuleSet(change)) => {
                 let sent = world.sets.iter().position(|it| it == change);
-                world.holds(sent.is_some(), || format!("nobody wanted {change}"));
-                // Those before it were refused, or say nothing.
+                world.holds(sent.is_some(), || format!("nobody requested {change}"));
+                // Earlier changes were rejected, or change nothing.
                 world.sets.drain(..sent.map_or(0, |sent| sent + 1));
                 self.rules = changed(&self.rules, change);
             }
             News::Run(Notice::Ended(StopReason::Stopped(by))) => {
                 self.person = *by == StopCause::Person;
             }
-            // Who is ended while it starts sees nothing of that.
+            // An agent that is ended during its start sees no messages.
             News::EndingTurn { .. } => {
                 if let Some(seat) = world.seats.last_mut() {
                     seat.halted = true;
@@ -168,7 +168,7 @@ impl Judge {
                 let asked = &world.asked;
                 self.person = asked.iter().all(|by| *by == StopCause::Person);
             }
-            // Who is asked first counts, and later only whoever wants it at once.
+            // The first stop counts, and later only a stop that is immediate.
             News::Stopping { .. } | News::Run(Notice::StoppingLater) => {
                 let asked = &world.asked;
                 self.person = asked.iter().all(|by| *by == StopCause::Person);
@@ -177,7 +177,7 @@ impl Judge {
         }
     }
 
-    /// Looks at what the run shows of itself; what it shows is on disk.
+    /// Checks the view of the run; its content is on disk.
     fn look(&mut self, head: &Head) {
         let mut world = lock(&self.world);
         for steer in &head.steers {
@@ -190,7 +190,7 @@ impl Judge {
         );
         let used = world.used;
         world.holds(head.usage.cost_microusd <= used, || {
-            format!("{} of {used} was counted", head.usage.cost_microusd)
+            format!("{} of {used} is counted", head.usage.cost_microusd)
         });
         if let Step::Waiting {
             since,
@@ -201,7 +201,7 @@ impl Judge {
         {
             let all = Duration::from_millis(head.waits.limit_ms) + until.since(since);
             let cap = head.rules.limits.wait_on_limit;
-            world.holds(all <= cap, || format!("it waits {all:?} of {cap:?}"));
+            world.holds(all <= cap, || format!("the run waits {all:?} of {cap:?}"));
         }
         if let Some(before) = &self.head {
             let (old, new) = (before.counts, head.counts);
@@ -223,56 +223,56 @@ impl Judge {
             .map(|it| it.name.as_str()));
         let behind = head.finished.len() - usize::from(is_over) == head.phase as usize;
         world.holds(in_order && behind, || {
-            format!("phase {} behind {:?}", head.phase, head.finished)
+            format!("phase {} after {:?}", head.phase, head.finished)
         });
         self.head = Some(head.clone());
     }
 
-    /// Holds what is on disk after a process against what it had told.
+    /// Compares the state on disk after a process with its reports.
     pub(crate) fn compare(&mut self, entry: &RunEntry, made: usize, crashed: bool) {
         self.crashes += u32::from(crashed);
         let person = entry.was_stopped_by_a_person();
         let mut world = lock(&self.world);
         let saved = match &entry.head {
             Ok(saved) => saved.machine.clone(),
-            Err(e) => return world.break_promise(format!("nothing can be read: {e}")),
+            Err(e) => return world.break_promise(format!("the state can't be read: {e}")),
         };
         world.holds(entry.notes.is_empty(), || format!("{:?}", entry.notes));
         let (told, asked) = (
             std::mem::take(&mut self.person),
             std::mem::take(&mut world.asked),
         );
-        // One that was told to stop before it began, or died then, has left all as it was.
+        // A process that was stopped or died before it began has changed nothing.
         let processes = saved.counts.processes;
         let began = std::mem::replace(&mut self.processes, processes) < processes;
         let by_person = asked.contains(&StopCause::Person);
         world.holds(!person || by_person || !began, || {
-            "it was stopped by a person whom nobody saw".into()
+            "a person stopped the run, but no person was there".into()
         });
         let attempts = saved.counts.attempts as usize;
         let known = made <= attempts && attempts <= made + self.crashes as usize;
         world.holds(known, || {
             format!("{made} transcripts of {attempts} attempts")
         });
-        // One that came to an end of its own meanwhile was not stopped.
+        // A run that ended by itself meanwhile was not stopped.
         let own_end = { saved.end.as_ref() }.is_some_and(|end| !end.reason.is_stopped());
         world.holds(!told || person || own_end, || {
-            "a person's stop is forgotten".into()
+            "the saved state lacks a person's stop".into()
         });
         let (told, again, stands) = (world.told, world.again, (saved.phase, saved.iteration));
         let (complete, counted) = (world.complete, saved.counts.iterations);
         world.holds(counted >= complete && (stands >= told || again), || {
-            format!("{complete} to {told:?} are told and {counted} to {stands:?} saved")
+            format!("{complete} to {told:?} are reported and {counted} to {stands:?} saved")
         });
         if let Some(shown) = &self.head {
             let kept = shown.usage.cost_microusd <= saved.usage.cost_microusd
                 && shown.counts.attempts <= saved.counts.attempts
                 && shown.counts.steers <= saved.counts.steers;
-            world.holds(kept, || "what was shown is not saved".into());
+            world.holds(kept, || "the shown state is not saved".into());
         }
         let lost = world.used - saved.usage.cost_microusd;
         let allowed = u64::from(self.crashes + saved.counts.processes) * 2 * PIECE;
-        world.holds(lost <= allowed, || format!("{lost} of the costs is lost"));
+        world.holds(lost <= allowed, || format!("{lost} of the cost is lost"));
         let (usage, floor, rules) = (saved.usage, world.floor, &saved.rules);
         let within = |used, limit: Option<u64>, floor: u64, piece| {
             limit.is_none_or(|limit| used <= limit.max(floor) + 4 * piece)
@@ -299,7 +299,7 @@ impl Judge {
         });
         let settings = entry.head.as_ref().map(|head| head.settings.rules());
         world.holds(settings.is_ok_and(|it| it == saved.rules), || {
-            "a resume would go on by other rules".into()
+            "a resume would use other rules".into()
         });
         self.rules = vec![saved.rules.clone()];
         (self.phase, self.at_boundary) = (saved.phase, saved.iteration == 0 && saved.phase > 0);
@@ -314,19 +314,19 @@ impl Judge {
         }
         let most = world.seen.values().max().copied().unwrap_or_default();
         let repeated = most > 1 + self.crashes + world.in_vain && !world.again;
-        world.holds(!repeated, || "an agent is told the same twice".into());
+        world.holds(!repeated, || "an agent gets the same message twice".into());
         if crashed {
-            // What was not told any more has happened all the same.
+            // Unreported iterations have ended all the same.
             world.told = world.told.max(last_turn(&saved));
             world.complete = world.complete.max(counted);
             self.failed = { saved.last.as_ref() }.is_some_and(|last| last.failure.is_some());
-            // A failure is counted before its iteration is told.
+            // The failure counter increases before the iteration is reported.
             let in_turn = matches!(saved.step, Step::Turn { .. } | Step::Interrupted { .. });
             let failure = saved.failure.as_deref();
             let untold = failure.is_some_and(|it| !is_of_gate(it)) && !in_turn;
             self.streak = saved.streaks.failures - u32::from(untold);
         }
-        // A turn is counted before its gates and told after them.
+        // The turn counter increases before the required checks, and is reported after them.
         let judged = matches!(
             saved.step,
             Step::Gate { .. } | Step::Check | Step::Settling { .. }
@@ -346,14 +346,14 @@ impl Judge {
             drop(world);
             self.justify(&reason, &saved, &asked);
             if !reason.is_stopped() {
-                // Whoever resumes it begins to count anew.
+                // A resume resets the counters.
                 self.streak = 0;
             }
         }
         self.head = None;
     }
 
-    /// Asks whether the run had to end like this.
+    /// Checks whether the run had a reason to end like this.
     fn justify(&self, reason: &StopReason, head: &Head, asked: &[StopCause]) {
         let mut world = lock(&self.world);
         let limits = &head.phase_rules().limits;
@@ -398,7 +398,7 @@ impl Judge {
     }
 }
 
-/// What is counted.
+/// Returns the name under which an event is counted.
 fn counted(news: &News) -> Option<&'static str> {
     Some(match news {
         News::Run(Notice::Waiting { .. }) => "waits",
@@ -411,7 +411,7 @@ fn counted(news: &News) -> Option<&'static str> {
     })
 }
 
-/// The last iteration that is complete, with its phase.
+/// Returns the last complete iteration, with its phase.
 fn last_turn(head: &Head) -> (u32, u32) {
     let Some(last) = &head.last else {
         return (head.phase, 0);
@@ -424,12 +424,12 @@ fn last_turn(head: &Head) -> (u32, u32) {
     }
 }
 
-/// Whether an iteration failed by a gate and not by its turn.
+/// Whether a required check, and not the turn, failed the iteration.
 fn is_of_gate(failure: &str) -> bool {
     failure.starts_with("gate ")
 }
 
-/// The rules that there may be after a change, in whatever phase it came.
+/// Returns the possible rules after a change, whatever its phase.
 fn changed(rules: &[Rules], change: &RuleChange) -> Vec<Rules> {
     let phases = |rules: &Rules| 0..rules.phases.len() as u32;
     let all = rules

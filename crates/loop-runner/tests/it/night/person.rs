@@ -1,4 +1,4 @@
-//! A person who looks in now and then, and a machine that is suspended and set right.
+//! A simulated person who looks at the run now and then, and a machine that is suspended and whose clock is set.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use super::world::{HOUR, NIGHT, Shared, lock};
 pub(crate) struct Person {
     world: Shared,
     dice: Dice,
-    /// How many minutes lie between two looks at most; 0 for a person who sleeps.
+    /// The most minutes between two looks; 0 for a person who sleeps.
     wakes: u64,
-    /// When the next look is, within the present process.
+    /// The time of the next look in the current process.
     pub(crate) next: Instant,
     frozen: bool,
     said: u32,
@@ -41,7 +41,7 @@ impl Person {
         }
     }
 
-    /// Another process of the loop begins.
+    /// Begins another process of the loop.
     pub(crate) fn begin(&mut self) {
         self.frozen = false;
         self.plan();
@@ -54,7 +54,7 @@ impl Person {
         self.next = Instant::now() + pause.min(left);
     }
 
-    /// What is done at a look; whether that ends the run at once.
+    /// Acts on the run; returns the message to it, if any.
     pub(crate) fn act(&mut self, head: &Head) -> Option<Control> {
         self.plan();
         if lock(&self.world).hour() >= NIGHT {
@@ -64,7 +64,7 @@ impl Person {
         if self.frozen {
             return Some(self.freeze(false));
         }
-        // The machine does as it likes, whether somebody is there or not.
+        // The machine does this also while nobody is there.
         if self.dice.hits(60) {
             let by = self.dice.seconds(1, 2 * HOUR);
             let mut world = lock(&self.world);
@@ -134,9 +134,9 @@ impl Person {
         })
     }
 
-    /// Answers what is asked between phases, or goes away.
+    /// Answers a review, or leaves.
     fn review(&mut self) -> Control {
-        // What the run does about it comes before anyone hears of it.
+        // The run may react before its viewers see the answer.
         lock(&self.world).review.open = false;
         let verdict = match self.dice.below(100) {
             0..60 => Verdict::Continue,
@@ -159,7 +159,7 @@ impl Person {
         Request::Review(verdict).into()
     }
 
-    /// Somebody comes, or goes.
+    /// A person comes or leaves.
     fn attend(&mut self) -> Control {
         let mut world = lock(&self.world);
         let attended = !world.review.attended;
@@ -204,7 +204,7 @@ impl Person {
 
     fn freeze(&mut self, frozen: bool) -> Control {
         self.frozen = frozen;
-        // What stands still ends no wait.
+        // A frozen run ends no wait.
         lock(&self.world).waits = None;
         let done = oneshot::channel().0;
         Control::Freeze { frozen, done }

@@ -1,4 +1,4 @@
-//! Where in its phases the run stands, and what is asked between them.
+//! The position of a run in its phases, and the reviews between them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The one that a process is started for.
+    /// Returns the attempt that a process is started for.
     pub(crate) fn of(context: &Context) -> Self {
         let value = |name: &str| {
             let value = context.env.iter().find(|(it, _)| it == name);
@@ -27,30 +27,30 @@ impl Place {
         }
     }
 
-    /// Its iteration.
+    /// Returns the phase and the iteration.
     pub(crate) fn turn(self) -> (u32, u32) {
         (self.phase, self.iteration)
     }
 
-    /// Whether this is the first iteration of the phase behind another one.
+    /// Whether this is the first iteration of the phase after `other`'s.
     pub(crate) fn enters_behind(self, other: Self) -> bool {
         self.phase == other.phase + 1 && self.iteration == 1
     }
 }
 
-/// The questions between phases and after batches.
+/// The reviews between phases and after batches.
 #[derive(Debug, Default)]
 pub(crate) struct Review {
-    /// Whether somebody can be asked, as the present process was told.
+    /// Whether a person is there, as the current process knows it.
     pub(crate) attended: bool,
     /// Whether the run waits for an answer.
     pub(crate) open: bool,
-    /// Whether it has to ask before it begins the next phase.
+    /// Whether the run must ask before it begins the next phase.
     pub(crate) due: bool,
 }
 
-/// What the agents said last in the phases that they completed, by phase: words that come nowhere else.
+/// The last messages of the agents in their complete phases, by phase: unique words.
 pub(crate) type Results = BTreeMap<u32, Option<String>>;
 
-/// What happened how often.
+/// How often each thing happened.
 pub(crate) type Tally = BTreeMap<&'static str, u32>;

@@ -1,4 +1,4 @@
-//! What the run of a night is told to do.
+//! The settings of a simulated run.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn maybe(dice: &mut Dice, from: u64, to: u64, often: u64) -> Option<Duration> {
     dice.hits(often).then(|| time(it))
 }
 
-/// Makes the settings of a run, of one phase or of some.
+/// Creates the settings of a run, with one phase or several.
 pub(crate) fn settings(dice: &mut Dice) -> Settings {
     let count = dice.pick(&[1, 1, 1, 2, 3]);
     let phases = (0..count).map(|index| phase(dice, index, count)).collect();
@@ -66,7 +66,7 @@ fn phase(dice: &mut Dice, index: u64, count: u64) -> PhaseSettings {
     phase
 }
 
-/// Says it for people.
+/// Returns the settings as text, for people.
 pub(crate) fn line(settings: &Settings, capabilities: Capabilities, crashes: u64) -> String {
     let rules = settings.rules();
     let phases = rules.phases.iter().map(|phase| {

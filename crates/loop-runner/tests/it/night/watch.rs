@@ -1,4 +1,4 @@
-//! Who looks on while a process of the loop lives, and what kills it.
+//! The viewer of a process of the loop, and the crash that ends the process.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use tokio::sync::watch;
 
 use super::judge::Seen;
 
-/// More than this often nobody has to look at a run in a night.
+/// More polls than any night needs.
 const POLLS: u64 = 3_000_000;
 
-/// What a screen has of a run.
+/// The input of a viewer.
 pub(crate) type Watching = (NewsReceiver, watch::Receiver<Arc<View>>);
 
-/// Looks on, as a screen does.
+/// Waits for the next event or view, as a screen does.
 pub(crate) async fn look(watched: &mut Option<Watching>) -> Seen {
     let Some((news, view)) = watched else {
         return std::future::pending().await;
@@ -30,7 +30,7 @@ pub(crate) async fn look(watched: &mut Option<Watching>) -> Seen {
     }
 }
 
-/// The end of a process in the midst of whatever it does: so many looks at it after a certain time.
+/// The end of a process at an arbitrary point: a number of polls after a certain time.
 pub(crate) struct Crash {
     at: Option<Pin<Box<Sleep>>>,
     is_due: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Crash {
 }
 
 impl Crash {
-    /// Makes one `after` so much time, if there is to be one.
+    /// Creates a crash at `after`, if any.
     pub(crate) fn new(after: Option<Duration>, left: u64) -> Self {
         Self {
             at: after.map(|after| Box::pin(SleepGate::new().sleep(after))),
@@ -51,7 +51,7 @@ impl Crash {
 }
 
 impl Future for Crash {
-    /// Whether it is because nothing else came to an end.
+    /// Whether the process was polled too often, so that it spins.
     type Output = bool;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<bool> {

@@ -1,4 +1,4 @@
-//! What surrounds the run: the time of day, the service behind the agent, and the book of what the agents saw.
+//! The surroundings of the run: the time of day, the service behind the agent, and the record of what the agents saw.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,17 +12,17 @@ use super::dice::Dice;
 use super::phases::{Place, Results, Review, Tally};
 
 pub(crate) const HOUR: u64 = 3600;
-/// How long a night is.
+/// The length of a night.
 pub(crate) const NIGHT: Duration = Duration::from_secs(8 * HOUR);
-/// When it begins.
+/// The time at which a night begins.
 pub(crate) const EVENING: Duration = Duration::from_secs(1_700_000_000);
-/// The most that an agent says at once that it has used, in millionths of a dollar.
+/// The most usage in one report of an agent, in millionths of a dollar.
 pub(crate) const PIECE: u64 = 90_000;
-/// How many lines of the log are kept, and how many of them are shown of one night among many.
+/// The most stored lines of the log, and the most shown lines of one night among many.
 const LINES: usize = 5000;
 const SHOWN: usize = 60;
 
-/// How the last turn of an agent ended, as that agent sees it.
+/// How the last turn of an agent ended, from the agent's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Completed,
@@ -42,85 +42,85 @@ impl Ending {
     }
 }
 
-/// One agent: what it was started for and what became of it.
+/// One agent: its purpose and its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Seat {
     pub(crate) life: u32,
     pub(crate) place: Place,
-    /// Whether it goes on with a session, which may know its prompt.
+    /// Whether the agent continues a session, which may have its prompt.
     pub(crate) resumes: bool,
-    /// Whether it has begun a turn.
+    /// Whether the agent has begun a turn.
     pub(crate) began: bool,
-    /// `None` while a turn runs, and for good when it was ended from outside.
+    /// `None` while a turn runs, and forever if the turn was ended from outside.
     pub(crate) ending: Option<Ending>,
-    /// Whether the run ended it, or asked it to end its turn.
+    /// Whether the run ended the agent, or asked it to end its turn.
     pub(crate) halted: bool,
-    /// Whether a turn of it ended, other than by a limit.
+    /// Whether a turn of the agent ended other than by a limit.
     pub(crate) judged: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) seed: u64,
-    /// The wall clock when the present process began, and when that was.
+    /// The wall clock at the begin of the current process, and the monotonic time of that.
     morning: (SystemTime, Option<Instant>),
-    /// The latest time of the wall clock that anybody saw in the present process, and when that was.
+    /// The latest wall-clock time that the current process saw, and the monotonic time of that.
     latest: (SystemTime, Option<Instant>),
-    /// The processes of the loop so far.
+    /// The number of processes of the loop so far.
     pub(crate) life: u32,
     pub(crate) seats: Vec<Seat>,
-    /// What the service does to whoever asks, and when.
+    /// The outages of the service, with their times.
     pub(crate) outages: Vec<(Duration, Duration, Outage)>,
-    /// What was said to have been used, by all agents.
+    /// The total reported usage of all agents.
     pub(crate) used: u64,
-    /// The steers that an agent took notice of: how often in which session.
+    /// The steers that agents saw: how often in which session.
     pub(crate) seen: BTreeMap<(String, String), u32>,
-    /// How many turns were begun behind one that went wrong.
+    /// The number of turns that began after a failed one.
     pub(crate) in_vain: u32,
-    /// How far the wall clock jumped so far.
+    /// The sum of the wall clock's jumps so far.
     pub(crate) jumped: Duration,
     pub(crate) set_back: bool,
-    /// What the run has told: the last iteration that is complete, with its phase, and how many are; what was spent, until when it waits.
+    /// The run's reports: the last complete iteration, with its phase; the number of complete ones; the usage; the end of its wait.
     pub(crate) told: (u32, u32),
     pub(crate) complete: u32,
     pub(crate) spent: Usage,
     pub(crate) waits: Option<Wait>,
-    /// What the run may cost, and how many tokens it may use.
+    /// The cost limit and the token limit of the run.
     pub(crate) budgets: (Option<u64>, Option<u64>),
     pub(crate) commands: Commands,
     pub(crate) results: Results,
     pub(crate) review: Review,
-    /// The rules that were to be changed in this process, and what may be spent whatever they say now.
+    /// The requested rule changes in this process, and the usage that is allowed under any rules.
     pub(crate) sets: Vec<RuleChange>,
     pub(crate) floor: Usage,
-    /// Whether a person wanted an iteration done again.
+    /// Whether a person requested a redo.
     pub(crate) again: bool,
-    /// Whether the run was told to stop at once, in this process, and whether it said that it does.
+    /// Whether a stop was requested in this process, and whether the run reported it.
     pub(crate) hurried: bool,
     pub(crate) stopping: bool,
-    /// Who asked for a stop in this process, in order.
+    /// The causes of the requested stops in this process, in order.
     pub(crate) asked: Vec<StopCause>,
     pub(crate) tally: Tally,
     log: Vec<String>,
-    /// The first promise that was broken.
+    /// The first broken promise.
     pub(crate) broken: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outage {
-    /// Nothing works.
+    /// The service is down.
     Down,
-    /// The quota is used up, and the service says until when.
+    /// The quota is used up, and the service reports its reset time.
     Quota,
-    /// The quota is used up, and nobody says until when.
+    /// The quota is used up, and the service reports no reset time.
     SilentQuota,
 }
 
-/// A wait that the run has told of.
+/// A wait that the run reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
     pub(crate) until: SystemTime,
-    /// The process that waits, and how far the clock had jumped.
+    /// The process that waits, and the sum of the clock's jumps at that time.
     pub(crate) life: u32,
     pub(crate) jumped: Duration,
 }
@@ -128,7 +128,7 @@ pub(crate) struct Wait {
 pub(crate) type Shared = Arc<Mutex<World>>;
 
 pub(crate) fn lock(world: &Shared) -> MutexGuard<'_, World> {
-    world.lock().expect("nobody panics with it")
+    world.lock().expect("no thread panics with the lock")
 }
 
 impl World {
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// A process of the loop begins.
+    /// Begins a process of the loop.
     pub(crate) fn begin(&mut self, attended: bool) {
         self.life += 1;
         (self.hurried, self.stopping) = (false, false);
@@ -195,13 +195,13 @@ impl World {
         self.latest = (self.morning.0, None);
     }
 
-    /// It is over, and nothing happens for a while.
+    /// Ends the process, and lets some time pass.
     pub(crate) fn pass(&mut self, down: Duration) {
         let now = self.now();
         self.morning = (now + down, None);
     }
 
-    /// The wall clock as it is.
+    /// Returns the wall clock.
     pub(crate) fn now(&mut self) -> SystemTime {
         let (at, since) = self.morning;
         let now = at + since.map(|since| since.elapsed()).unwrap_or_default();
@@ -211,7 +211,7 @@ impl World {
         now
     }
 
-    /// The wall clock as a process sees it that lets it neither go back nor stand still.
+    /// Returns the wall clock as a process sees it: it never goes back or stops.
     pub(crate) fn latest(&mut self) -> SystemTime {
         self.now().max(self.passed())
     }
@@ -221,19 +221,19 @@ impl World {
         at + since.map(|since| since.elapsed()).unwrap_or_default()
     }
 
-    /// How long the night has lasted.
+    /// Returns the time since the night began.
     pub(crate) fn hour(&mut self) -> Duration {
         let evening = SystemTime::UNIX_EPOCH + EVENING;
         self.now().duration_since(evening).unwrap_or_default()
     }
 
-    /// The machine was suspended, or its clock was set forward.
+    /// Suspends the machine, or sets its clock forward.
     pub(crate) fn jump(&mut self, by: Duration) {
         self.morning.0 += by;
         self.jumped += by;
     }
 
-    /// The clock was set back.
+    /// Sets the clock back.
     pub(crate) fn set_back(&mut self, by: Duration) {
         self.morning.0 -= by;
         self.set_back = true;
@@ -257,16 +257,16 @@ impl World {
         self.log.push(line);
     }
 
-    /// An agent is started for this; whether that may be.
+    /// Checks whether this attempt may begin.
     pub(crate) fn attempt_begins(&mut self, place: Place) {
         let (told, turn, stopping) = (self.told, place.turn(), self.stopping);
         self.holds(!stopping, || "an agent is started after a stop".into());
         let waits = self.review.open;
         self.holds(!waits, || {
-            "an agent is started while a person is asked".into()
+            "an agent is started while the run waits for a review".into()
         });
         self.holds(turn > told || self.again, || {
-            format!("{turn:?} is begun again though {told:?} is complete")
+            format!("{turn:?} begins again although {told:?} is complete")
         });
         let (spent, of) = (self.spent, self.budgets);
         self.holds(!self.is_spent(), || {
@@ -274,7 +274,7 @@ impl World {
         });
         if let Some(wait) = self.waits.take() {
             let latest = self.latest();
-            self.holds(latest >= wait.until, || "a wait was cut short".into());
+            self.holds(latest >= wait.until, || "a wait was too short".into());
             let late = latest.duration_since(wait.until).unwrap_or_default();
             let allowed = Duration::from_secs(6) + (self.jumped - wait.jumped);
             let is_late = wait.life == self.life && late > allowed;
@@ -285,12 +285,12 @@ impl World {
         };
         let same = |seat: &Seat| seat.place == place;
         if same(&last) {
-            // Only what a person interrupted is gone on with under the same number.
+            // Only an interrupted turn continues under the same number.
             let goes_on = last.halted && last.life == self.life;
-            return self.holds(goes_on, || format!("{place:?} is begun twice"));
+            return self.holds(goes_on, || format!("{place:?} begins twice"));
         }
         self.holds(!self.seats.iter().any(same), || {
-            format!("{place:?} is begun twice")
+            format!("{place:?} begins twice")
         });
         let enters = place.enters_behind(last.place);
         let next = enters || turn == (last.place.phase, last.place.iteration + 1);
@@ -305,29 +305,29 @@ impl World {
             format!("{:?} was given up: {last:?}", last.place)
         });
         let due = enters && std::mem::take(&mut self.review.due);
-        self.holds(!due, || "nobody was asked about a phase".into());
+        self.holds(!due, || "a phase had no review".into());
     }
 
-    /// Whether a budget is used up, as far as the run has told.
+    /// Whether a budget is used up, by the run's reports.
     pub(crate) fn is_spent(&self) -> bool {
         let (cost, tokens) = self.budgets;
         cost.is_some_and(|max| self.spent.cost_microusd >= max)
             || tokens.is_some_and(|max| self.spent.tokens() >= max)
     }
 
-    /// What the agents of a phase have to be told of the one before it.
+    /// Returns the result of the previous phase, which the agents of a phase must get.
     pub(crate) fn result_for(&self, phase: u32) -> Option<String> {
         self.results.get(&phase.checked_sub(1)?)?.clone()
     }
 
-    /// The run goes back to work that was done, because a person wants that.
+    /// Records that the run repeats complete work, because a person requested it.
     pub(crate) fn goes_back(&mut self) {
         (self.again, self.waits) = (true, None);
         self.commands.forget();
         self.results.clear();
     }
 
-    /// A promise is broken; the first one counts.
+    /// Records a broken promise; the first one counts.
     pub(crate) fn break_promise(&mut self, what: impl Into<String>) {
         let what = what.into();
         self.note(format!("broken: {what}"));
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// What happened, for people; the last of it only if it is one night among many.
+    /// Returns the log, for people; only its end if this is one night among many.
     pub(crate) fn tail(&self, all: bool) -> String {
         let from = if all {
             0
@@ -350,7 +350,7 @@ impl World {
         self.log[from..].join("\n")
     }
 
-    /// An agent took notice of this.
+    /// Records that an agent saw this text.
     pub(crate) fn saw(&mut self, session: &str, text: &str) {
         for steer in steers(text) {
             self.note(format!("an agent sees {steer}"));
@@ -359,7 +359,7 @@ impl World {
     }
 }
 
-/// The steers in a text; each is a word that comes nowhere else.
+/// Returns the steers in a text; each is a unique word.
 fn steers(text: &str) -> impl Iterator<Item = String> + '_ {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     words

@@ -1,4 +1,4 @@
-//! One full sample of each line that goes through the socket.
+//! A full sample of each line of the control socket.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -281,7 +281,7 @@ fn view() -> Told {
     }))
 }
 
-/// Returns the line of a message, without the saved head, whose form another snapshot has.
+/// Returns the line of a message, without the saved head, which another snapshot covers.
 fn told(message: &impl Serialize) -> String {
     let mut value: Value = serde_json::from_slice(&line(message)).unwrap();
     if let Some(head) = value.get_mut("head") {
@@ -290,7 +290,7 @@ fn told(message: &impl Serialize) -> String {
     value.to_string()
 }
 
-/// A key or a variant that is added, changed or removed is a decision: a program of another version reads these lines.
+/// A new, changed or removed key or variant needs a decision, because programs of other versions read these lines.
 #[test]
 fn each_line_has_this_form() {
     let mut lines = vec![
