@@ -25,16 +25,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 pub(crate) fn run(dir: &Path, steps: u64) -> checkpoint_store::Result<()> {
     let (mut writer, loaded) = Writer::<Head, String>::open(dir, Options::default())?;
     let begun = loaded.head.map_or(0, |head| head.steps);
-    print!("goes on after step {begun}: {}", loaded.report);
+    print!("continues after step {begun}: {}", loaded.report);
     for steps in begun + 1..=begun + steps {
-        let entry = format!("step {steps}: something was learnt that must not be forgotten");
+        let entry = format!("step {steps}: one more entry of the diary");
         let seq = writer.append(&Head { steps }, &[entry])?; // one write and one sync, however long the diary is
-        println!("step {steps} is saved as {seq}");
+        println!("step {steps}: save {seq}");
     }
     // A phase has its own file, and later saves don't change it.
     let steps = begun + steps;
     let phase = writer.save_phase("day", &Head { steps }, Meta::default())?;
-    println!("sealed as {phase}");
+    println!("finished phase {phase}");
 
     // A reader needs no lock. This one loads the save in the middle.
     let mut saves = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn run(dir: &Path, steps: u64) -> checkpoint_store::Result<()> {
     if let Some((seq, steps)) = saves.get(saves.len() / 2) {
         let then = reader::load_at::<Head, String>(dir, *seq, &Options::default())?;
         let entries = then.events.len();
-        println!("at save {seq} there were {entries} entries, step {steps} the last");
+        println!("at save {seq} there were {entries} entries; the last was of step {steps}");
     }
     Ok(())
 }

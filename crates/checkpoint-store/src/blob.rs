@@ -1,4 +1,4 @@
-//! Immutable named blobs in `blobs/`: plain files, for people and other programs too.
+//! Immutable named blobs in `blobs/`. They are plain files that people and other programs can read.
 
 use crate::dir::{Dir, MAX_FILE};
 use crate::error::{Error, Kind, Result};
@@ -29,13 +29,13 @@ pub(crate) fn put(dir: &Dir, epoch: u64, name: &str, bytes: &[u8]) -> Result<()>
         if blobs.read(name)?.as_deref() != Some(bytes) {
             return Err(Error::new(path, Kind::Conflict));
         }
-        // A crash may have come between the name and its being durable.
+        // A crash may have come after the rename and before its sync.
         blobs.sync()?;
     }
     Ok(())
 }
 
-/// How messages and reports call a blob.
+/// Returns the name of a blob in messages and reports.
 pub(crate) fn shown(name: &str) -> String {
     format!("{DIR}/{name}")
 }
@@ -54,7 +54,7 @@ pub(crate) fn get(dir: &Dir, name: &str) -> Result<Vec<u8>> {
     get_within(dir, name, MAX_FILE)
 }
 
-/// Returns a blob of at most `limit` bytes; reads no more of a larger one.
+/// Returns a blob of at most `limit` bytes. Of a larger blob, reads no more than that.
 pub(crate) fn get_within(dir: &Dir, name: &str, limit: u64) -> Result<Vec<u8>> {
     let limit = limit.min(MAX_FILE);
     let path = dir.path().join(DIR).join(name);

@@ -1,4 +1,4 @@
-//! Files with frames that no writer makes: their sizes are checked before anything is unpacked.
+//! Files with frames that no writer makes. A reader must check the sizes before it unpacks anything.
 #![cfg(feature = "zstd")]
 
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use crate::raw_writer::RawWriter;
 use crate::saves::Kept;
 use crate::{Error, Options, Seq, reader, verify};
 
-/// A number.
+/// Encodes a head.
 fn head(n: u64) -> Vec<u8> {
     let mut raw = Vec::new();
     codec::encode(&mut raw, &n).unwrap();
     raw
 }
 
-/// Returns `len` bytes that compress as well as a reader allows: zeros, and at their end noise.
+/// Returns `len` bytes that compress as well as a reader allows: zeros, with noise at the end.
 fn payload(len: u32) -> Vec<u8> {
     let mut state = 1_u64;
     let noise = (0..len / 400).map(|_| {
@@ -33,10 +33,13 @@ fn payload(len: u32) -> Vec<u8> {
     raw
 }
 
-/// A frame with a right checksum that unpacks to `len` bytes.
+/// Returns a frame with a right checksum that unpacks to `len` bytes.
 fn bomb(kind: u8, seq: u64, len: u32, salt: u64) -> Vec<u8> {
     let (flags, stored) = codec::pack(payload(len), Effort::Save);
-    assert!(flags != 0 && stored.len() < len as usize / 100, "a bomb");
+    assert!(
+        flags != 0 && stored.len() < len as usize / 100,
+        "the frame must compress 100 to 1"
+    );
     let frame = Frame {
         kind,
         flags,
@@ -51,7 +54,7 @@ fn bomb(kind: u8, seq: u64, len: u32, salt: u64) -> Vec<u8> {
     bytes
 }
 
-/// Makes a store with one save, and returns its journal without the room behind that.
+/// Makes a store with one save, and returns its journal without the reserved room.
 fn store(dir: &Path) -> (PathBuf, Vec<u8>) {
     let (mut writer, _) = RawWriter::open(dir, Options::default()).unwrap();
     writer.append(head(1), 1).unwrap();
@@ -65,14 +68,14 @@ fn store(dir: &Path) -> (PathBuf, Vec<u8>) {
     (journal, bytes)
 }
 
-/// Expects that nothing reads this file, and that each error names it and the limit.
+/// Checks that no reader accepts this file, and that each error names it and the limit.
 #[track_caller]
 fn expect_refused(dir: &Path, journal: &Path, limit: u32) {
     let before = std::fs::read(journal).unwrap();
     let check = |err: Error| {
         assert!(err.is_corrupt(), "{err}");
         assert_eq!(err.path(), journal, "{err}");
-        let text = format!("no writer makes one of more than {limit}");
+        let text = format!("no writer makes a frame of more than {limit} bytes");
         assert!(err.to_string().contains(&text), "{err}");
     };
     check(reader::load::<u64, u64>(dir).unwrap_err());
@@ -95,7 +98,7 @@ fn expect_refused(dir: &Path, journal: &Path, limit: u32) {
     );
     assert!(
         std::fs::read(journal).unwrap() == before,
-        "it is left as it is"
+        "the file is unchanged"
     );
 }
 
@@ -106,7 +109,7 @@ fn d8_a_save_that_unpacks_to_more_than_a_writer_saves_is_refused_with_the_name_o
     let (journal, good) = store(&dir);
     let salt = decode_header(&good).unwrap();
     for (kind, limit) in [(DELTA, MAX_RAW), (TRUNCATE, max_raw(TRUNCATE))] {
-        // For an undo, more than the noise that it takes to be compressed so well.
+        // For an undo, the payload is larger than the noise that this compression ratio needs.
         let len = limit.max(4 << 20) + 1;
         let bytes = [&good[..], &bomb(kind, 2, len, salt)].concat();
         std::fs::write(&journal, bytes).unwrap();

@@ -1,4 +1,4 @@
-//! CBOR and compression; the only module that names either library.
+//! CBOR and compression. No other module names either library.
 
 use ciborium::de::{self, from_reader_with_recursion_limit};
 use ciborium::ser;
@@ -15,20 +15,19 @@ use crate::frame::MAX_RATIO;
 use crate::frame::{Fault, ZSTD, damaged};
 use crate::sabotage::{self, Sabotage};
 
-/// Deepest nesting that is written. Reading allows twice as much, because a typed
-/// reader counts enums that a plain one does not.
+/// Deepest nesting that is written. A read allows twice as much, because a typed reader counts enums and an untyped one does not.
 const MAX_DEPTH: usize = 128;
 /// Below this many bytes compression costs more than it saves.
 #[cfg(feature = "zstd")]
 const COMPRESS_FROM: usize = 512;
-/// A smaller payload is unpacked into memory of its size. A larger one, which saves rarely have, takes memory as its bytes come.
+/// A payload of up to this size is unpacked into memory of its stated size. A larger one is rare; its memory grows as its bytes arrive.
 #[cfg(feature = "zstd")]
 const AT_ONCE: usize = 8 << 20;
-/// About a tenth smaller than the default, at three times the cost.
+/// Level 7 makes a phase about 10 % smaller than the default level, at three times the cost.
 #[cfg(feature = "zstd")]
 const SEAL_LEVEL: i32 = 7;
 
-/// Appends `value` to `out`, or says why it cannot be encoded so that it can be read again.
+/// Appends `value` to `out`, or returns the reason why it cannot be encoded in a form that can be read again.
 pub(crate) fn encode<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), String> {
     let start = out.len();
     ciborium::into_writer(value, &mut *out).map_err(|err| match err {
@@ -44,17 +43,17 @@ pub(crate) fn decode_next<T: DeserializeOwned>(bytes: &mut &[u8]) -> Result<T, S
     from_reader_with_recursion_limit(bytes, 2 * MAX_DEPTH).map_err(reason)
 }
 
-/// What a person may make of it; the library prints its own names.
+/// Returns a reason that people understand; the library's own messages have its internal names.
 fn reason(err: de::Error<std::io::Error>) -> String {
     match err {
         de::Error::Semantic(_, reason) => reason,
         de::Error::RecursionLimitExceeded => "it is nested too deeply".into(),
-        de::Error::Syntax(at) => format!("byte {at} is no CBOR"),
+        de::Error::Syntax(at) => format!("byte {at} is not valid CBOR"),
         de::Error::Io(_) => "it ends too early".into(),
     }
 }
 
-/// Decodes the value that `bytes` hold, and nothing besides.
+/// Decodes one value from `bytes`, which must contain nothing else.
 pub(crate) fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T, String> {
     let value = decode_next(&mut bytes)?;
     if bytes.is_empty() || sabotage::is_on(Sabotage::IgnoreTrailing) {
@@ -67,9 +66,9 @@ pub(crate) fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T, String>
 /// How hard to compress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// A save, which someone waits for.
+    /// A save, for which the caller waits.
     Save,
-    /// A sealed state, which is kept for long.
+    /// The state of a phase, which stays for long.
     Seal,
 }
 
@@ -88,8 +87,8 @@ pub(crate) fn pack(raw: Vec<u8>, effort: Effort) -> (u8, Vec<u8>) {
     (0, raw)
 }
 
-/// A context that is kept from one frame to the next: making one costs more than packing a small frame with it. There is one a process, not one a
-/// thread: a writer wanders through the threads of a pool, and each would keep up to a megabyte.
+/// A compression context that is reused for the next frame, because making one costs more than compressing a small frame. There is one for each
+/// process, not for each thread: a writer moves between the threads of a pool, and each thread would retain up to 1 MB.
 #[cfg(feature = "zstd")]
 struct Kept<C>(Mutex<Option<C>>);
 
@@ -100,7 +99,7 @@ static UNPACKER: Kept<zstd::bulk::Decompressor<'static>> = Kept(Mutex::new(None)
 
 #[cfg(feature = "zstd")]
 impl<C> Kept<C> {
-    /// Works with it, or with a new one while another thread does.
+    /// Calls `work` with the stored context, or with a new one while another thread uses the stored one.
     fn with<R>(
         &self,
         make: impl FnOnce() -> io::Result<C>,
@@ -127,7 +126,7 @@ fn deflate(raw: &[u8], effort: Effort) -> Option<Vec<u8>> {
     PACKER.with(make, |packer| packer.compress(raw)).ok()
 }
 
-/// Undoes [`pack`]; `offset` is where the frame stands, for the fault.
+/// Reverses [`pack`]; `offset` is the place of the frame, for the fault.
 pub(crate) fn unpack(
     flags: u8,
     stored: &[u8],
@@ -137,7 +136,7 @@ pub(crate) fn unpack(
     let raw = match flags & 0x7f {
         0 => stored.to_vec(),
         ZSTD => inflate(stored, raw_len as usize, offset)?,
-        // The checksum was right, so it is no accident.
+        // The checksum is right, so this is a newer format and not damage.
         found => return Err(Fault::NewerPacking { found }),
     };
     if raw.len() == raw_len as usize {
@@ -158,7 +157,7 @@ fn inflate(stored: &[u8], raw_len: usize, offset: usize) -> Result<Vec<u8>, Faul
     inflated.map_err(|_| damaged(offset, "the frame's payload cannot be decompressed"))
 }
 
-/// Unpacks at most one byte more than `raw_len`, so that its caller notices a payload that is longer.
+/// Unpacks at most one byte more than `raw_len`, so that the caller notices a payload that is too long.
 #[cfg(feature = "zstd")]
 fn inflate_growing(stored: &[u8], raw_len: usize) -> io::Result<Vec<u8>> {
     let mut raw = Vec::new();
@@ -185,14 +184,14 @@ mod tests {
         assert!(decode::<String>(&raw).is_err());
         let mut rest = &raw[..];
         assert_eq!(decode_next::<String>(&mut rest).unwrap(), "a value");
-        assert_eq!(rest, [0], "the reader takes no byte too many");
+        assert_eq!(rest, [0], "the reader consumes only the value");
     }
 
     #[test]
     fn hostile_values_are_errors() {
         let deep = vec![0x81; 1 << 20];
         assert!(decode::<IgnoredAny>(&deep).is_err());
-        // An array that says it has 2^63 elements.
+        // An array with a stated length of 2^63 elements.
         let long = [0x9b, 0x80, 0, 0, 0, 0, 0, 0, 0];
         assert!(decode::<Vec<u64>>(&long).is_err());
     }
@@ -221,7 +220,7 @@ mod tests {
     #[cfg(feature = "zstd")]
     #[test]
     fn d8_a_large_payload_takes_no_more_memory_than_it_has_bytes() {
-        // It claims 100 MiB, has a tenth of that, and compresses badly.
+        // The header claims 100 MiB; the payload has a tenth of that, and compresses badly.
         let raw: Vec<u8> = (0..10_u32 << 20)
             .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
             .collect();

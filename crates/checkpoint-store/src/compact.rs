@@ -1,9 +1,8 @@
-//! Journals without the heads that nobody needs any more. Pure.
+//! Journals without the old heads that nothing can return to. This module does no I/O.
 //!
-//! Each save writes its head whole, so that in a store with large heads and few events most
-//! of a journal is old heads. A compacted one keeps all events and the heads of the newest
-//! saves. The numbers stay: a save without its head leaves an *events* frame, and one that
-//! was undone leaves an empty one.
+//! Each save writes its whole head. So in a store with large heads and few events, most of a journal is old heads. A compacted journal has all
+//! events, but only the heads of the newest saves. The numbers stay: a save without its head becomes an *events* frame, and an undone save becomes an
+//! empty one.
 
 use std::path::Path;
 
@@ -13,10 +12,10 @@ use crate::frame::{DELTA, EVENTS, TRUNCATE};
 use crate::id::Seqs;
 use crate::saves::Kept;
 
-/// How many of the newest saves can still be returned to.
+/// The number of newest saves to which a caller can still return after a compaction.
 pub(crate) const RECENT: u64 = 16;
 
-/// How many stored bytes the head of a frame takes, about.
+/// Returns about how many stored bytes the head of a frame takes.
 fn head_share(kept: &Kept) -> u64 {
     let frame = &kept.frame;
     match (frame.kind, frame.raw_len) {
@@ -27,7 +26,7 @@ fn head_share(kept: &Kept) -> u64 {
     }
 }
 
-/// Old heads and other bytes of the frames of a journal.
+/// The bytes of the old heads, and the other bytes, in the frames of a journal.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Weight {
     heads: u64,
@@ -35,7 +34,7 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
-    /// This weight when all heads are needed.
+    /// Returns this weight, with all current heads counted as needed.
     pub(crate) fn compacted(self) -> Self {
         Self {
             heads: 0,
@@ -49,27 +48,26 @@ impl Weight {
         self.rest += u64::from(kept.frame.stored_len).saturating_sub(head);
     }
 
-    /// Tells whether old heads take more than all else, and than `least`, below which a new
-    /// file is not worth its syncs.
+    /// Returns whether old heads take more than everything else, and more than `least`. Below `least`, a new file is not worth its syncs.
     pub(crate) fn is_due(&self, least: u64) -> bool {
         self.heads > least.max(self.rest)
     }
 }
 
-/// What stays of a journal when the save `first` is to be the oldest that has its head.
+/// A compaction of a journal, after which the save `first` is the oldest save that still has its head.
 #[derive(Debug)]
 pub(crate) struct Compact {
     first: u64,
-    /// The saves up to `first` whose events are part of its state.
+    /// The saves up to `first` whose events are part of the state at `first`.
     alive: Seqs,
-    /// The one of them whose head `first` has.
+    /// The one of them that wrote the head of `first`.
     head_of: u64,
-    /// That head, once its save went by.
+    /// That head, after its save was processed.
     head: Vec<u8>,
 }
 
 impl Compact {
-    /// Looks at the saves of a journal, oldest first.
+    /// Collects the facts of the journal's saves, oldest first.
     pub(crate) fn survey(
         saves: impl Iterator<Item = Result<Kept>>,
         first: u64,
@@ -92,7 +90,7 @@ impl Compact {
                         heads.push(seq);
                     }
                 }
-                // A newer kind that says it may be skipped.
+                // A newer kind whose flags permit readers to skip it.
                 _ => {}
             }
         }
@@ -104,7 +102,7 @@ impl Compact {
         })
     }
 
-    /// Returns what stays of the next save.
+    /// Returns the compacted form of the next save.
     pub(crate) fn next(&mut self, kept: Kept, path: &Path) -> Result<Kept> {
         let frame = kept.frame;
         let is_alive = self.alive.contains(frame.seq);
@@ -170,7 +168,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever was saved and undone: the same state, and the newest saves as before.
+        /// After any saves and undos, the compacted journal has the same state and the same newest saves.
         #[test]
         fn a_compacted_journal_holds_the_same_state(
             ops in proptest::collection::vec((0..4u8, 0..9usize), 1..80)

@@ -1,5 +1,4 @@
-//! A store's directory as a descriptor. Every call is relative to it and follows
-//! no symbolic link, so that nothing outside the directory can be reached.
+//! A store's directory as a descriptor. Every call is relative to it and follows no symbolic link, so no call reaches a file outside the directory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,14 +11,15 @@ use crate::error::{Error, Kind, Result};
 use crate::name::FileName;
 use crate::sabotage::{self, Sabotage};
 
-/// Largest file that is read, and that the writer lets a file become.
+/// Largest file that is read, and largest size to which the writer lets a file grow.
 pub(crate) const MAX_FILE: u64 = 1 << 30;
 
-/// Where a store may belong to anybody.
+/// The directories below which a store of any owner is accepted.
 static ACCEPTED: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 
-/// Accepts stores of other owners below a directory, for the whole process. Without it a store that belongs to another user is refused, also for
-/// root. For volumes and user namespaces whose owners are not the caller; `directory` must come from the user, never from the store's surroundings.
+/// Accepts stores of other owners below a directory, for the whole process. Without this, a store that belongs to another user is refused, also for
+/// root. It is for volumes and user namespaces where the caller is not the owner. `directory` must come from the user, never from the store's
+/// surroundings.
 pub fn accept_any_owner(directory: PathBuf) {
     let mut accepted = ACCEPTED.write().unwrap_or_else(PoisonError::into_inner);
     accepted.push(directory);
@@ -47,13 +47,13 @@ impl Dir {
         )
     }
 
-    /// Opens the directory at `path` and makes it, and those above it, if it is missing.
+    /// Opens the directory at `path`, and makes it and its missing parents first.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         unix::make_all(&plain(path)?).map_err(|err| Error::io(path, "make the directory", err))?;
         Self::open(path)
     }
 
-    /// Puts a directory of any disk to use; `path` is how messages call it.
+    /// Uses a directory of any disk; error messages show `path`.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn on(disk: Box<dyn Directory>, path: &Path) -> Result<Self> {
         Self::checked(path, Ok(disk))
@@ -68,7 +68,7 @@ impl Dir {
             Err(err) if is_link(&err) || err.kind() == io::ErrorKind::NotADirectory => {
                 return Err(Error::new(
                     path,
-                    Kind::Unsafe("it is not a directory, or a link to one"),
+                    Kind::Unsafe("it is not a directory, or it is a symbolic link"),
                 ));
             }
             Err(err) => return Err(Error::io(path, "open the directory", err)),
@@ -79,7 +79,7 @@ impl Dir {
         let unsafe_because = if !stat.is_own && !is_accepted(path) {
             Some("it belongs to another user")
         } else if stat.mode & 0o022 != 0 {
-            Some("others may write to it; make it yours alone with `chmod go-w`")
+            Some("other users can write to it; remove that permission with `chmod go-w`")
         } else {
             None
         };
@@ -109,12 +109,12 @@ impl Dir {
         Error::io(self.path.join(name), doing, err)
     }
 
-    /// Opens the directory that stands at the path now, and makes one if none does.
+    /// Opens the directory that is at the path now, and makes one if there is none.
     pub(crate) fn reopen(&self) -> Result<Self> {
         Self::checked(&self.path, self.disk.reopen(true))
     }
 
-    /// Tells two directories apart, whatever their paths.
+    /// Returns the identity of the directory, whatever its path is.
     pub(crate) fn id(&self) -> Result<(u64, u64)> {
         let stat = self.disk.stat(".");
         stat.map(|stat| stat.id)
@@ -156,8 +156,8 @@ impl Dir {
         Ok(self.id_of(name)?.is_some())
     }
 
-    /// Tells whether `name` stands for the file with this identity. That it has any name does
-    /// not tell: it may have been moved away, or be linked to by a backup.
+    /// Returns whether `name` refers to the file with this identity. The link count of the file is not enough: the file may have been moved away, or
+    /// a backup may have a hard link to it.
     pub(crate) fn leads_to(&self, name: &str, id: (u64, u64)) -> Result<bool> {
         Ok(self.id_of(name)? == Some(id))
     }
@@ -170,7 +170,7 @@ impl Dir {
         }
     }
 
-    /// Fails if `name` does not lead to the open `file` any more.
+    /// Fails if `name` does not refer to the open `file` any more.
     pub(crate) fn confirm_named(&self, name: &str, file: &dyn Handle) -> Result<()> {
         let stat = file
             .stat()
@@ -182,7 +182,7 @@ impl Dir {
         }
     }
 
-    /// Opens a regular file; none if there is none of that name.
+    /// Opens a regular file; returns `None` if there is no file with that name.
     pub(crate) fn open_file(&self, name: &str, how: Open) -> Result<Option<Box<dyn Handle>>> {
         let file = match self.disk.open(name, how) {
             Ok(file) => file,
@@ -194,7 +194,7 @@ impl Dir {
                 ));
             }
             Err(err) => {
-                // A socket can't even be opened, nor a directory that is closed to this user.
+                // Opening a socket fails, and so does opening a directory that this user may not read.
                 let foreign = self.disk.stat(name).is_ok_and(|stat| !stat.is_file);
                 return Err(match foreign {
                     true => Error::new(self.path.join(name), Kind::Foreign),
@@ -211,7 +211,7 @@ impl Dir {
         }
     }
 
-    /// Reads at most `limit` bytes from the start of a file; none if there is no such file.
+    /// Reads at most `limit` bytes from the start of a file; returns `None` if there is no such file.
     pub(crate) fn read_up_to(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let Some(file) = self.open_file(name, Open::Read)? else {
             return Ok(None);
@@ -221,13 +221,13 @@ impl Dir {
             .map_err(|err| self.error(name, "read", err))
     }
 
-    /// Reads a whole file; none if there is no such file.
+    /// Reads a whole file; returns `None` if there is no such file.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let Some(file) = self.open_file(name, Open::Read)? else {
             return Ok(None);
         };
         let failed = |err| self.error(name, "read", err);
-        // The length is checked first: a sparse file of terabytes costs nothing to plant.
+        // The length is checked first, because anybody can make a sparse file of terabytes at no cost.
         let bytes = file.stat().map_err(failed)?.len;
         let read = match bytes > MAX_FILE {
             true => Vec::new(),
@@ -265,7 +265,7 @@ impl Dir {
         Ok(temp)
     }
 
-    /// Creates an empty file; none if the name is taken.
+    /// Creates an empty file; returns `None` if the name is taken.
     pub(crate) fn create_empty(&self, name: &str) -> Result<Option<Box<dyn Handle>>> {
         match self.disk.open(name, Open::MakeNew) {
             Ok(file) => Ok(Some(file)),
@@ -274,7 +274,7 @@ impl Dir {
         }
     }
 
-    /// Moves a file to a name that is free, in one step; false if that name is taken.
+    /// Moves a file to a free name in one step; returns false if that name is taken.
     pub(crate) fn rename_new(&self, from: &str, to: &Self, name: &str) -> Result<bool> {
         match self.disk.rename_new(from, &*to.disk, name) {
             Ok(()) => Ok(true),
@@ -283,7 +283,7 @@ impl Dir {
         }
     }
 
-    /// Removes a file; it is no error if it is gone already.
+    /// Removes a file; succeeds if it is already gone.
     pub(crate) fn remove(&self, name: &str) -> Result<()> {
         match self.disk.unlink(name) {
             Err(err) if err.kind() != io::ErrorKind::NotFound => {
@@ -310,11 +310,11 @@ pub(crate) fn read_up_to(file: &dyn Handle, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     loop {
         let have = bytes.len();
-        // The length is asked for first, so that a file is read in one call where it can be.
+        // The length is requested first, so that one call reads the whole file if possible.
         let want = file.stat()?.len.saturating_sub(have as u64).max(1);
         let room = want.min(limit - have as u64) as usize;
         if have == 0 {
-            // Pages that the system hands out zeroed anyway.
+            // The kernel returns these pages zeroed, so this costs nothing.
             bytes = vec![0; room];
         } else {
             bytes.resize(have + room, 0);
@@ -331,7 +331,7 @@ pub(crate) fn read_up_to(file: &dyn Handle, limit: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Writes all bytes, however many calls the disk makes of them.
+/// Writes all bytes, with as many calls as the disk needs.
 pub(crate) fn write_all_at(file: &dyn Handle, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, at) {
@@ -347,32 +347,35 @@ pub(crate) fn write_all_at(file: &dyn Handle, mut bytes: &[u8], mut at: u64) -> 
     Ok(())
 }
 
-/// A file without its final name. Dropping it removes it, unless it got one.
+/// A file with a temporary name. Dropping it removes the file, unless the file got its final name.
 #[derive(Debug)]
 #[must_use = "dropping it removes the file"]
 pub(crate) struct Temp<'a> {
     dir: &'a Dir,
     name: String,
     len: usize,
-    /// Gone once the file has its final name.
+    /// `None` once the file has its final name.
     file: Option<Box<dyn Handle>>,
 }
 
 impl Temp<'_> {
-    /// Writes further bytes behind those that there are.
+    /// Appends bytes to the file.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let at = self.len as u64;
         self.len += bytes.len();
-        let file = self.file.as_deref().expect("it has no final name yet");
+        let file = self
+            .file
+            .as_deref()
+            .expect("the file has no final name yet");
         write_all_at(file, bytes, at).map_err(|err| self.error("write", err))
     }
 
-    /// Makes the file's contents durable. After a failure nobody knows what is on disk.
+    /// Makes the file's contents durable. After a failure it is unknown what is on disk.
     pub(crate) fn sync(&self) -> Result<()> {
         if sabotage::is_on(Sabotage::DropFileSync) || sabotage::is_on(Sabotage::SyncAfterRename) {
             return Ok(());
         }
-        let file = self.file.as_ref().expect("it has no final name yet");
+        let file = self.file.as_ref().expect("the file has no final name yet");
         file.sync_all().map_err(|err| self.error("sync", err))
     }
 
@@ -380,12 +383,15 @@ impl Temp<'_> {
         Error::write(self.dir.path.join(&self.name), doing, err, self.len)
     }
 
-    /// Gives the file its final name in `to`, durably; none if the name is taken.
+    /// Gives the file its final name in `to`, durably; returns `None` if the name is taken.
     pub(crate) fn persist(mut self, to: &Dir, name: &str) -> Result<Option<Box<dyn Handle>>> {
         if !self.dir.rename_new(&self.name, to, name)? {
             return Ok(None);
         }
-        let file = self.file.take().expect("it has its final name once");
+        let file = self
+            .file
+            .take()
+            .expect("the file gets its final name only once");
         if sabotage::is_on(Sabotage::SyncAfterRename) {
             file.sync_all().map_err(|err| to.error(name, "sync", err))?;
         }
@@ -399,13 +405,13 @@ impl Temp<'_> {
 impl Drop for Temp<'_> {
     fn drop(&mut self) {
         if self.file.is_some() {
-            // A failure leaves a file for the next writer's sweep.
+            // After a failure the next writer removes the file.
             drop(self.dir.remove(&self.name));
         }
     }
 }
 
-/// Returns `path` without a slash at its end, which would follow a symbolic link.
+/// Returns `path` without a slash at its end, because such a slash follows a symbolic link.
 fn plain(path: &Path) -> Result<PathBuf> {
     let bad = |reason| {
         let kind = Kind::Name {
@@ -416,7 +422,7 @@ fn plain(path: &Path) -> Result<PathBuf> {
         Err(Error::new(path, kind))
     };
     match path.file_name().map(|name| name.to_str()) {
-        None => bad("it must end in a name of its own"),
+        None => bad("the path must end in a name, not in `..` or `/`"),
         Some(Some(name)) if name.chars().any(char::is_control) => bad("it has a control character"),
         Some(_) => Ok(path.components().collect()),
     }

@@ -1,9 +1,8 @@
-//! The disk as the store sees it: the few calls that everything else is made of.
+//! The disk as the store sees it: the few calls on which all other modules build.
 //!
-//! `unix.rs` is the real one. Tests bring others, to lose power between any two calls and
-//! to fail any of them; so whatever a run depends on besides the bytes, the time and the
-//! random numbers, is asked of the disk as well. What the calls mean for the store, names,
-//! limits and safety, is decided above them, in `dir.rs`.
+//! `unix.rs` is the real disk. Tests bring other disks that lose power between any two calls, or fail any call. So the time and the random numbers
+//! come from the disk too: they are everything besides the bytes that a run depends on. This module knows no file names, limits or safety rules; they
+//! are in `dir.rs`.
 
 #![cfg_attr(
     not(any(test, feature = "test-util")),
@@ -18,50 +17,49 @@ use std::time::SystemTime;
 #[cfg(unix)]
 pub(crate) mod unix;
 
-/// By how many bytes a journal grows ahead of its saves, at most.
+/// The largest number of bytes by which a journal grows ahead of its saves.
 pub(crate) const AHEAD: u64 = 1 << 20;
 
-/// What a file is opened for. None of them follows a symbolic link or waits for a pipe.
+/// The purpose for which a file is opened. No purpose follows a symbolic link or blocks on a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Open {
     /// An existing file, to read from.
     Read,
-    /// A file to read from and write to, made with mode 0600 if there is none.
+    /// A file to read from and write to. The call makes the file with mode 0600 if it does not exist.
     Make,
-    /// A file to read from and write to that must not exist yet, made with mode 0600.
+    /// A file to read from and write to that must not exist yet. The call makes it with mode 0600.
     MakeNew,
 }
 
-/// What is known about a file or a directory without reading it.
+/// Metadata of a file or a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// Tells two files apart, however they are named.
+    /// Identifies the file, whatever its name is.
     pub id: (u64, u64),
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
     /// Whether it is a regular file.
     pub is_file: bool,
-    /// Whether it belongs to the user that this process acts for.
+    /// Whether it belongs to the effective user of this process.
     pub is_own: bool,
-    /// Its permission bits.
+    /// The permission bits.
     pub mode: u32,
-    /// When its bytes last changed.
+    /// The time when the bytes last changed.
     pub modified: SystemTime,
 }
 
-/// An open directory. Names are single components; none is followed if it is a link.
+/// An open directory. A name is a single component; no call follows a link.
 pub trait Directory: Any + Debug + Send + Sync {
-    /// Returns the names of all entries but `.` and `..`, in any order.
+    /// Returns the names of all entries except `.` and `..`, in any order.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// Describes the entry `name`, a link itself and not what it points to; `.` is the directory.
+    /// Describes the entry `name`; of a link, the link itself and not its target. `.` is the directory.
     fn stat(&self, name: &str) -> io::Result<Stat>;
 
     /// Opens the file `name`.
     fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn Handle>>;
 
-    /// Gives the file `from` the name `name` in `to`, a directory of the same kind, in one
-    /// step; fails with `AlreadyExists` if that name is taken.
+    /// Renames the file `from` to `name` in `to`, a directory of the same kind, in one step; fails with `AlreadyExists` if that name is taken.
     fn rename_new(&self, from: &str, to: &dyn Directory, name: &str) -> io::Result<()>;
 
     /// Removes the name of a file.
@@ -70,7 +68,7 @@ pub trait Directory: Any + Debug + Send + Sync {
     /// Removes an empty directory inside this one.
     fn unlink_sub(&self, name: &str) -> io::Result<()>;
 
-    /// Makes the directory `name` with mode 0700; fails with `AlreadyExists` if it is taken.
+    /// Makes the directory `name` with mode 0700; fails with `AlreadyExists` if the name is taken.
     fn make_sub(&self, name: &str) -> io::Result<()>;
 
     /// Opens the directory `name` inside this one.
@@ -79,22 +77,21 @@ pub trait Directory: Any + Debug + Send + Sync {
     /// Makes the names in this directory durable.
     fn sync(&self) -> io::Result<()>;
 
-    /// Opens what stands at this directory's path now; makes it first, durably and with mode
-    /// 0700, if nothing does and `make` is set.
+    /// Opens the directory that is at this directory's path now. If there is none and `make` is set, makes it first, durably and with mode 0700.
     fn reopen(&self, make: bool) -> io::Result<Box<dyn Directory>>;
 
-    /// Returns whether another directory, or a link, has taken this one's place at its path.
+    /// Returns whether another directory, or a link, is at this directory's path now.
     fn is_replaced(&self) -> bool {
         false
     }
 
-    /// Returns by how many bytes a journal is to grow ahead of its saves at most. Zero where written
-    /// zeros reserve no room because each write goes to a new place.
+    /// Returns the largest number of bytes by which a journal grows ahead of its saves. Zero on a file system where written zeros reserve no room
+    /// because each write goes to a new place.
     fn ahead(&self) -> u64 {
         AHEAD
     }
 
-    /// Returns the same where a journal grows ahead, and what it would be elsewhere: what other amounts are measured by.
+    /// Returns [`ahead`](Self::ahead), or [`AHEAD`] where that is zero. Other amounts are measured by it.
     fn stride(&self) -> u64 {
         match self.ahead() {
             0 => AHEAD,
@@ -112,36 +109,36 @@ pub trait Directory: Any + Debug + Send + Sync {
         uuid::Uuid::new_v4().as_u64_pair().1
     }
 
-    /// Waits an instant for another process to let a lock go.
+    /// Waits 2 ms for another process to release a lock.
     fn pause(&self) {
         std::thread::park_timeout(std::time::Duration::from_millis(2));
     }
 }
 
-/// An open file. Reads and writes say how many bytes they did, as the system calls do.
+/// An open file. Reads and writes return the number of bytes they handled, as the system calls do.
 pub trait Handle: Debug + Send + Sync {
-    /// Reads into `buf` from the byte `at` on; zero at the end of the file.
+    /// Reads into `buf` from byte `at` on; returns zero at the end of the file.
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
 
-    /// Writes from `buf` to the byte `at` and the following ones.
+    /// Writes from `buf` to the bytes from `at` on.
     fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize>;
 
-    /// Cuts or extends the file.
+    /// Truncates or extends the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Makes the bytes durable, and the length if it grew (`fdatasync`).
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Makes the bytes and everything known about the file durable (`fsync`).
+    /// Makes the bytes and the metadata durable (`fsync`).
     fn sync_all(&self) -> io::Result<()>;
 
     /// Describes the file.
     fn stat(&self) -> io::Result<Stat>;
 
-    /// Takes the file's lock, alone or together with others that share it, without waiting;
-    /// false if another open file holds it. It ends with the handle.
+    /// Takes the file's lock, exclusive or shared, without waiting; returns false if another open file holds it. Closing the handle releases the
+    /// lock.
     fn try_lock(&self, shared: bool) -> io::Result<bool>;
 
-    /// Lets the lock go.
+    /// Releases the lock.
     fn unlock(&self) -> io::Result<()>;
 }

@@ -1,17 +1,16 @@
-//! Why a call failed: all messages in one place, and the predicates that callers branch on.
+//! The reasons why a call failed: all messages in one place, and the predicates on which callers branch.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::frame::Fault;
 
-/// A specialised result for the store's calls.
+/// A specialised result for the calls of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Describes why a call failed and which file it concerns.
 ///
-/// The text says what to do next where there is something to do. Callers branch
-/// on the predicates; the kinds themselves are private so that they can grow.
+/// The text names the next step if there is one. Callers branch on the predicates; the kinds are private so that they can grow.
 #[derive(Debug)]
 pub struct Error {
     path: PathBuf,
@@ -26,14 +25,14 @@ pub(crate) enum Kind {
         source: io::Error,
     },
     #[error(
-        "the disk is full, at least {bytes} bytes are needed; make room and save again, what was saved before is intact"
+        "the disk is full, at least {bytes} bytes are needed; free that much and save again (earlier saves are intact)"
     )]
     Full { bytes: u64 },
     #[error("no such {0}")]
     NotFound(&'static str),
     #[error("is in use by another writer ({holder}); stop it, or choose another directory")]
     Locked { holder: String },
-    #[error("is damaged: {reason}; no file was touched")]
+    #[error("is damaged: {reason}; no file was changed")]
     Corrupt { reason: String },
     #[error(
         "was written as {what} version {found}, this program reads up to {supported}; use a newer program"
@@ -46,33 +45,35 @@ pub(crate) enum Kind {
     #[error("holds schema `{found}`, not `{expected}`; choose another directory")]
     OtherSchema { found: String, expected: String },
     #[error(
-        "holds checkpoints of other phases only ({found}), none of `{wanted}`; take one of those"
+        "has checkpoints of other phases only ({found}), none of `{wanted}`; choose one of those"
     )]
     OtherPhase { found: String, wanted: String },
     #[error("{}", fenced(*own, *by))]
     Fenced { own: u64, by: u64 },
-    #[error("was removed while it was open; see who removes it, then open it again")]
+    #[error("was removed while it was open; find out what removes it, then open it again")]
     Vanished,
     #[error(
-        "was replaced by another directory while it was open; see who replaces it, then open it again"
+        "was replaced by another directory while it was open; find out what replaces it, then open it again"
     )]
     Replaced,
     #[error(
-        "durability lost: {first}; then, with a new file: {then}; what was acknowledged before may still be on disk"
+        "cannot save durably: {first}; a second try with a new file failed too: {then}; acknowledged saves may still be on disk"
     )]
     Lost {
         first: String,
         then: String,
         vanished: bool,
     },
-    #[error("an earlier save failed ({first}); open the store again to go on from what is on disk")]
+    #[error(
+        "an earlier save failed ({first}); open the store again to continue from the saves on disk"
+    )]
     Poisoned { first: String },
-    #[error("is not a safe place: {0}")]
+    #[error("is not safe to use: {0}")]
     Unsafe(&'static str),
     #[error("is not a regular file, so the store did not make it; move it away")]
     Foreign,
     #[error(
-        "the last writer number there is, {:x}, is taken, so nobody can take the store over; no writer counts that far: look whose the files of that number are and move them away, or fork the store",
+        "the highest writer epoch, {:x}, is taken, so no writer can open the store; no writer gets that far by counting: find out where the files with this epoch come from and move them away, or fork the store",
         u64::MAX
     )]
     NoEpoch,
@@ -85,27 +86,29 @@ pub(crate) enum Kind {
     #[error("the value cannot be encoded as CBOR: {0}")]
     Encode(String),
     #[error(
-        "cannot read {what} as the asked type: {reason}; load it as the types that it was saved with, or name a migration"
+        "cannot read {what} as the requested type: {reason}; load it as the types that it was saved with, or add a migration"
     )]
     Decode { what: &'static str, reason: String },
-    #[error("cannot bring schema version {from} to the next: {reason}; no file was touched")]
+    #[error("cannot migrate schema version {from} to the next: {reason}; no file was changed")]
     Migrate { from: u32, reason: String },
-    #[error("{what} takes {bytes} bytes, the limit is {limit}; make it smaller")]
+    #[error("too large: {what} takes {bytes} bytes, the limit is {limit}; make it smaller")]
     TooLarge {
         what: &'static str,
         bytes: u64,
         limit: u64,
     },
-    #[error("holds a store already; choose another directory")]
+    #[error("already holds a store; choose another directory")]
     Taken,
-    #[error("exists with other contents; blobs never change, choose another name")]
+    #[error("exists with other contents; blobs never change, so choose another name")]
     Conflict,
     #[error(
-        "save {asked} cannot be returned to: it was undone, it is too old, or a phase was sealed after it"
+        "cannot return to save {asked}: it was undone, it is too old, or a phase was finished after it"
     )]
     UnknownSeq { asked: u64 },
     #[cfg(not(feature = "zstd"))]
-    #[error("holds a compressed frame; build checkpoint-store with its `zstd` feature to read it")]
+    #[error(
+        "contains a compressed frame; build checkpoint-store with its `zstd` feature to read it"
+    )]
     NoZstd,
 }
 
@@ -145,7 +148,7 @@ impl Error {
         Self::io(path, doing, source)
     }
 
-    /// Adds to the bytes that a full disk lacks those which were still to come.
+    /// Adds `rest`, the bytes that were still to be written, to the bytes that a full disk lacks.
     pub(crate) fn with_room_for(mut self, rest: u64) -> Self {
         if let Kind::Full { bytes } = &mut self.kind {
             *bytes += rest;
@@ -153,7 +156,7 @@ impl Error {
         self
     }
 
-    /// Tells whether the same call may succeed with other files.
+    /// Returns whether the same call may succeed with other files.
     pub(crate) fn is_about_files(&self) -> bool {
         matches!(
             self.kind,
@@ -161,7 +164,7 @@ impl Error {
         )
     }
 
-    /// Tells whether a file or directory was not there that had been a moment before.
+    /// Returns whether the error is that a file or directory disappeared.
     pub(crate) fn is_about_removal(&self) -> bool {
         match &self.kind {
             Kind::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
@@ -169,7 +172,7 @@ impl Error {
         }
     }
 
-    /// Turns a fault that no older state can make up for into an error.
+    /// Makes an error of a fault for which no older state can be used instead.
     pub(crate) fn fault(path: impl Into<PathBuf>, fault: Fault) -> Self {
         let kind = match fault {
             Fault::Damaged { offset, reason } => Kind::Corrupt {
@@ -181,7 +184,7 @@ impl Error {
                 limit,
             } => Kind::Corrupt {
                 reason: format!(
-                    "the frame at byte {offset} unpacks to {bytes} bytes, and no writer makes one of more than {limit}; restore the file from a copy"
+                    "the frame at byte {offset} unpacks to {bytes} bytes, but no writer makes a frame of more than {limit} bytes; restore the file from a copy"
                 ),
             },
             Fault::NewerContainer { found } => Kind::UnsupportedVersion {
@@ -210,39 +213,37 @@ impl Error {
         &self.path
     }
 
-    /// Tells whether another live writer holds the store.
+    /// Returns whether another live writer holds the store.
     pub fn is_locked(&self) -> bool {
         matches!(self.kind, Kind::Locked { .. })
     }
 
-    /// Tells whether files exist but no valid state is left in them.
+    /// Returns whether files exist but contain no valid state.
     pub fn is_corrupt(&self) -> bool {
         matches!(self.kind, Kind::Corrupt { .. })
     }
 
-    /// Tells whether a newer program wrote the store.
+    /// Returns whether a newer program wrote the store.
     pub fn is_unsupported_version(&self) -> bool {
         matches!(self.kind, Kind::UnsupportedVersion { .. })
     }
 
-    /// Tells whether a newer writer took the store over. Nothing that failed
-    /// with this was acknowledged.
+    /// Returns whether a newer writer took the store over. A save that failed with this error was not acknowledged.
     pub fn is_fenced(&self) -> bool {
         matches!(self.kind, Kind::Fenced { .. })
     }
 
-    /// Tells whether the store, blob or checkpoint does not exist.
+    /// Returns whether the store, blob or checkpoint does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self.kind, Kind::NotFound(_))
     }
 
-    /// Tells whether checkpoints exist, but of other phases than the asked one.
+    /// Returns whether there are checkpoints, but only of other phases than the requested one.
     pub fn is_other_phase(&self) -> bool {
         matches!(self.kind, Kind::OtherPhase { .. })
     }
 
-    /// Tells whether the store was removed from disk while it was open, and could not be
-    /// put back.
+    /// Returns whether the store was removed from disk while it was open, and could not be restored.
     pub fn is_vanished(&self) -> bool {
         matches!(
             self.kind,
@@ -250,13 +251,12 @@ impl Error {
         )
     }
 
-    /// Tells whether this writer can save nothing more: a write failed, and writing
-    /// everything to a new file failed as well.
+    /// Returns whether this writer can save nothing more: a write failed, and writing everything to a new file failed too.
     pub fn is_poisoned(&self) -> bool {
         matches!(self.kind, Kind::Poisoned { .. } | Kind::Lost { .. })
     }
 
-    /// Tells whether the store cannot be written for lack of permission.
+    /// Returns whether the store cannot be written for lack of permission.
     pub fn is_read_only(&self) -> bool {
         matches!(&self.kind, Kind::Io { source, .. } if matches!(
             source.kind(),
@@ -264,10 +264,9 @@ impl Error {
         ))
     }
 
-    /// Tells whether the disk or the quota is full. The writer stays usable: once there is
-    /// room again, the same save succeeds. The text says how many bytes are needed at least,
-    /// those that have to be written anew included. A phase is written after them, so what it
-    /// needs itself may be told by a second error.
+    /// Returns whether the disk or the quota is full. The writer stays usable: once there is room again, the same save succeeds. The text has the
+    /// smallest number of bytes that are needed, including those that have to be written again. A phase is written after them, so a second error may
+    /// report the bytes of the phase.
     pub fn is_full(&self) -> bool {
         match &self.kind {
             Kind::Full { .. } => true,
@@ -287,7 +286,7 @@ impl std::fmt::Display for Error {
     }
 }
 
-/// Tells whether the disk or the quota has no room left.
+/// Returns whether the error means a full disk or quota.
 pub(crate) fn is_full(err: &io::Error) -> bool {
     matches!(
         err.kind(),
@@ -295,16 +294,16 @@ pub(crate) fn is_full(err: &io::Error) -> bool {
     )
 }
 
-// The text already contains the cause, so there is no source to print twice.
+// The text already contains the cause; a source would print it twice.
 impl std::error::Error for Error {}
 
-/// Each writer that takes a store over has a higher epoch, so that files of no higher one came from elsewhere.
+/// A writer that takes a store over always has a higher epoch. So files of another writer with the same or a lower epoch came from elsewhere.
 fn fenced(own: u64, by: u64) -> String {
     match by > own {
         true => format!(
-            "was taken over by writer epoch {by} (this writer has epoch {own}); open it again to go on"
+            "was taken over by writer epoch {by} (this writer has epoch {own}); open it again to continue"
         ),
-        false => "has the files of another writer, as a copy or a backup in its place has; see who put it there, move it away, then open it again"
+        false => "contains the files of another writer, for example because a copy or a backup was put in its place; find out where they come from, move them away, then open it again"
             .into(),
     }
 }

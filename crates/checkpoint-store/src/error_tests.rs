@@ -1,8 +1,8 @@
-//! All messages as a person sees them, and which predicates hold for which case.
+//! All messages as a person sees them, and the predicates of each case.
 
 use super::*;
 
-/// Every text that a person may see, with what to do next.
+/// Each text that a person may see contains the next step.
 #[test]
 fn texts_tell_what_to_do_next() {
     let io = |kind| Kind::Io {
@@ -23,7 +23,7 @@ fn texts_tell_what_to_do_next() {
             holder: "pid 7 since 2026-01-31T23:59:59Z".into(),
         },
         Kind::Corrupt {
-            reason: "no valid state is left (phase-1: the frame is cut at byte 9)".into(),
+            reason: "no valid state is left (phase-1: the frame is truncated at byte 9)".into(),
         },
         Kind::UnsupportedVersion {
             what: "schema `loop`".into(),
@@ -44,7 +44,7 @@ fn texts_tell_what_to_do_next() {
         Kind::Poisoned {
             first: "/s/progress: cannot sync: input/output error".into(),
         },
-        Kind::Unsafe("others may write to it; make it yours alone with `chmod go-w`"),
+        Kind::Unsafe("other users can write to it; remove that permission with `chmod go-w`"),
         Kind::Name {
             what: "phase name",
             name: "../a".into(),
@@ -83,7 +83,7 @@ fn predicates_tell_the_cases_apart() {
     assert!(io(io::ErrorKind::StorageFull).is_full());
     assert!(
         !io(io::ErrorKind::NotFound).is_not_found(),
-        "a file that vanished is no missing store"
+        "a file that disappeared is not a missing store"
     );
     let fault = Error::fault("/s", Fault::NewerFrame { kind: 9 });
     assert!(fault.is_unsupported_version() && fault.path() == Path::new("/s"));

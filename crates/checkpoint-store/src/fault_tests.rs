@@ -1,4 +1,4 @@
-//! A writer whose calls fail, or that is killed, while it heals and drops old heads.
+//! A writer whose calls fail, or that is killed, during repairs and compactions.
 
 use std::io;
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::raw_writer::RawWriter;
 use crate::test_disk::TestDisk;
 use crate::{Options, reader};
 
-/// So many saves drop old heads once and more.
+/// With this number of saves, old heads are dropped at least once.
 const SAVES: u64 = 36;
 
-/// A head that does not compress, with its number at the front.
+/// Returns a head that does not compress and begins with its number.
 fn head(n: u64) -> Vec<u64> {
     let mut state = n | 1 << 40;
     let mut next = || {
@@ -36,13 +36,13 @@ fn newest(path: &Path) -> u64 {
     let n = loaded.head.as_ref().map_or(0, |head| head[0]);
     assert!(
         n == 0 || loaded.head == Some(head(n)),
-        "a state that was saved"
+        "the loaded state is one of the saved states"
     );
     assert_eq!(loaded.events, (1..=n).collect::<Vec<_>>());
     n
 }
 
-/// Saves with a disk that does what `at` says at each of its calls, by their number.
+/// Saves to a disk that calls `at` before each of its calls, with the number of the call.
 fn run(at: impl Fn(&Path, u64, u64) -> io::Result<()> + Send + Sync + 'static) -> (u64, u64) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
@@ -69,7 +69,7 @@ fn run(at: impl Fn(&Path, u64, u64) -> io::Result<()> + Send + Sync + 'static) -
     (calls.load(Relaxed), epoch)
 }
 
-/// Before each call of a run the process could be killed: what was acknowledged is there.
+/// The process could be killed before each call of a run: every acknowledged save is there.
 #[test]
 fn c60_a_kill_at_any_call_while_old_heads_are_dropped_loses_nothing() {
     let (calls, epoch) = run(|path, _, acknowledged| {
@@ -84,7 +84,7 @@ fn c60_a_kill_at_any_call_while_old_heads_are_dropped_loses_nothing() {
     );
 }
 
-/// Each call of a run fails once; or also the one some calls later, which is in the healing.
+/// In each run, one call fails; with `second`, a later call fails too, during the repair.
 fn with_faults(second: impl Fn(u64) -> u64) {
     let (calls, _) = run(|_, _, _| Ok(()));
     for first in 0..calls {

@@ -1,4 +1,4 @@
-//! A new store out of the past of another one, which is only read.
+//! Forks a store: makes a new store from an earlier state of another one, which is only read.
 
 use std::path::Path;
 
@@ -11,20 +11,18 @@ use crate::options::Options;
 use crate::raw_writer::RawWriter;
 use crate::reader;
 
-/// The phase name under which a fork begins.
+/// The name of the phase with which a fork begins.
 const PHASE: &str = "fork";
 
-/// Begins a new store in `to` with the state that the store in `from` had as of the save
-/// `seq`, and with all its blobs. Returns the id of the sealed phase that it begins with.
+/// Makes a new store in `to` with the state of the store in `from` as of the save `seq`, and with all its blobs. Returns the id of the finished phase
+/// with which the new store begins.
 ///
-/// The new store counts its saves from 1 and knows where it comes from; see
-/// [`PhaseInfo::parent`](crate::PhaseInfo::parent). The old one is only read, and may have
-/// a writer at work. Costs in proportion to the whole state. After a crash `to` is empty or
-/// complete, but for blobs; fork again.
+/// The new store numbers its saves from 1 and records its origin; see [`PhaseInfo::parent`](crate::PhaseInfo::parent). The old store is only read,
+/// and may have a live writer. The cost is proportional to the whole state. After a crash `to` is empty or complete, except for blobs; fork again.
 ///
 /// # Errors
-/// [`is_not_found`](Error::is_not_found) if there is no such save or no longer, and as
-/// [`Writer::open`](crate::Writer::open) for `to`; also if `to` holds a state already.
+/// [`is_not_found`](Error::is_not_found) if that save does not exist or no longer exists, and as [`Writer::open`](crate::Writer::open) for `to`; also
+/// if `to` already holds a state.
 pub fn fork(
     from: impl AsRef<Path>,
     seq: Seq,
@@ -41,7 +39,7 @@ pub fn fork(
     )
 }
 
-/// [`fork`] between directories of any disk; messages call them as the paths say.
+/// [`fork`] between directories of any disk; error messages show the paths.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn fork_on(

@@ -1,5 +1,5 @@
-//! The container: a file header and frames, as bytes. Pure; `journal.rs` and
-//! `seal.rs` write them, `load.rs` reads them.
+//! The container format: a file header and frames, as bytes. This module does no I/O; `journal.rs` and `seal.rs` write the frames, `load.rs` reads
+//! them.
 //!
 //! Every integer is little-endian.
 //!
@@ -12,9 +12,8 @@
 //! | 0 | 24..28 | length of the head in the raw payload | 24..28 |
 //! | CRC32C | 28..32 | CRC32C of salt, header, payload | 28..32 |
 //!
-//! The salt is random for each file, so that blocks of an older file that a
-//! crash brings back never validate. The frame magic is not zero, so a tail of
-//! zeros ends the log.
+//! The salt is random for each file, so an old block that returns in a new file after a crash is never valid. The frame magic is not zero, so a tail
+//! of zeros ends the log.
 
 use crc32c::{crc32c, crc32c_append};
 
@@ -26,17 +25,18 @@ const MINOR: u16 = 0;
 const FILE_MAGIC: [u8; 8] = *b"\x89CKP\r\n\x1a\n";
 const FRAME_MAGIC: [u8; 4] = *b"CKF1";
 
-/// Largest payload as stored, and of a save after decompression. The writer makes no larger one, and the reader checks both before it allocates anything.
+/// Largest payload as stored, and largest payload of a save after decompression. The writer makes no larger one, and the reader checks both before it
+/// allocates memory.
 pub(crate) const MAX_STORED: u32 = 64 << 20;
 pub(crate) const MAX_RAW: u32 = 128 << 20;
-/// Largest encoded provenance.
+/// Largest encoded metadata.
 pub(crate) const MAX_META: u32 = 1 << 20;
-/// Largest payload of an undo and of a seal, which are a few numbers.
+/// Largest payload of an undo and of an end frame, which are a few numbers.
 const MAX_NUMBERS: u32 = 1 << 10;
-/// Largest raw length for one stored byte; the writer stores plainly what would exceed it.
+/// Largest raw length for one stored byte. The writer stores a payload uncompressed if it exceeds this ratio.
 pub(crate) const MAX_RATIO: u64 = 1000;
 
-/// Provenance; the first frame of every file.
+/// The metadata; the first frame of every file.
 pub(crate) const META: u8 = 1;
 /// A head and the events that led to it.
 pub(crate) const DELTA: u8 = 2;
@@ -44,11 +44,11 @@ pub(crate) const DELTA: u8 = 2;
 pub(crate) const TRUNCATE: u8 = 3;
 /// The last frame of a phase file.
 pub(crate) const SEAL: u8 = 4;
-/// The events of a save whose head was dropped, so that it cannot be returned to.
+/// The events of a save whose head was dropped, so that nothing can return to this save.
 pub(crate) const EVENTS: u8 = 5;
 pub(crate) const LAST_KIND: u8 = EVENTS;
 
-/// Returns the largest payload after decompression that a writer makes of this kind.
+/// Returns the largest payload after decompression that a writer makes for this kind.
 pub(crate) fn max_raw(kind: u8) -> u32 {
     match kind {
         META => MAX_META,
@@ -58,17 +58,17 @@ pub(crate) fn max_raw(kind: u8) -> u32 {
 }
 
 pub(crate) const ZSTD: u8 = 1;
-/// A reader that does not know the kind must refuse the file instead of skipping the frame.
+/// A reader that does not know the kind must refuse the file; it must not skip the frame.
 const CRITICAL: u8 = 0x80;
 
-/// Why bytes are not what a writer of this version made.
+/// A reason why this version's reader cannot use bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     Damaged {
         offset: usize,
         reason: &'static str,
     },
-    /// The checksum is right, but no writer of this version makes such a frame.
+    /// The checksum is right, but no writer of this version makes a frame of this size.
     TooLarge {
         offset: usize,
         bytes: u32,
@@ -92,7 +92,7 @@ pub(crate) fn damaged(offset: usize, reason: &'static str) -> Fault {
 }
 
 impl Fault {
-    /// Returns this fault of bytes that stand `before` bytes further on in their file.
+    /// Returns this fault with an offset that is `before` bytes later in the file.
     pub(crate) fn after(self, before: usize) -> Self {
         match self {
             Self::Damaged { offset, reason } => damaged(before + offset, reason),
@@ -131,7 +131,7 @@ impl Frame {
         self.offset + HEADER + self.stored_len as usize
     }
 
-    /// Appends this frame to `out`, the file with `salt`.
+    /// Appends this frame to `out`, the bytes of the file with `salt`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>, salt: u64, stored: &[u8]) {
         let start = out.len();
         out.extend_from_slice(&FRAME_MAGIC);
@@ -186,7 +186,7 @@ pub(crate) fn encode_header(salt: u64) -> Vec<u8> {
 /// Returns the salt of a file.
 pub(crate) fn decode_header(file: &[u8]) -> Result<u64, Fault> {
     let Some(header) = file.get(..HEADER) else {
-        return Err(damaged(file.len(), "the file header is cut"));
+        return Err(damaged(file.len(), "the file header is truncated"));
     };
     if header[..8] != FILE_MAGIC {
         return Err(damaged(0, "the file header has no magic number"));
@@ -201,7 +201,7 @@ pub(crate) fn decode_header(file: &[u8]) -> Result<u64, Fault> {
     Ok(u64_at(header, 16))
 }
 
-/// Returns how long the frame says to be that begins with these bytes, if they suffice.
+/// Returns the frame's length, header included, according to its first bytes. If `first` is too short for that, returns the length of a header.
 pub(crate) fn len(first: &[u8]) -> usize {
     let stored = first.get(8..12).map_or(0, |stored| u32_at(stored, 0));
     HEADER + stored.min(MAX_STORED) as usize
@@ -210,7 +210,7 @@ pub(crate) fn len(first: &[u8]) -> usize {
 /// Returns the frame at `at`, or what is wrong there.
 pub(crate) fn decode(file: &[u8], at: usize, salt: u64) -> Result<Frame, Fault> {
     let Some(header) = file.get(at..at + HEADER) else {
-        return Err(damaged(at, "the frame header is cut"));
+        return Err(damaged(at, "the frame header is truncated"));
     };
     if header[..4] != FRAME_MAGIC {
         return Err(damaged(at, "no frame begins here"));
@@ -228,7 +228,7 @@ pub(crate) fn decode(file: &[u8], at: usize, salt: u64) -> Result<Frame, Fault> 
         return Err(damaged(at, "the frame is larger than allowed"));
     }
     let Some(stored) = file.get(at + HEADER..frame.end()) else {
-        return Err(damaged(at, "the frame is cut"));
+        return Err(damaged(at, "the frame is truncated"));
     };
     if u32_at(header, 28) != checksum(salt, &header[..28], stored)
         && !sabotage::is_on(Sabotage::SkipCrc)
@@ -255,26 +255,25 @@ pub(crate) fn decode(file: &[u8], at: usize, salt: u64) -> Result<Frame, Fault> 
     Ok(frame)
 }
 
-/// What follows the good frames of a file.
+/// The bytes after the good frames of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tail {
     Clean,
-    /// A save that never ended: it was not acknowledged.
+    /// An incomplete save, which was not acknowledged.
     Torn {
         offset: usize,
     },
-    /// Something after an acknowledged save is bad, so acknowledged saves may be lost.
+    /// Damage after an acknowledged save, so acknowledged saves may be lost.
     Damaged {
         offset: usize,
         reason: &'static str,
     },
 }
 
-/// Returns the good frames of a file and what follows them. Frames are numbered
-/// by one from the first on.
+/// Returns the good frames of a file and what follows them. Each frame has the number after that of the frame before it.
 ///
-/// One frame is written and synced at a time, so a bad frame at the end is a save
-/// that was cut, whereas a bad frame with a valid later one means media damage.
+/// The writer writes and syncs one frame at a time. So a bad frame at the end is an incomplete save, and a bad frame with a valid later one means
+/// media damage.
 pub(crate) fn scan(file: &[u8], salt: u64) -> Result<(Vec<Frame>, Tail), Fault> {
     let mut frames: Vec<Frame> = Vec::new();
     let mut at = HEADER;
@@ -294,7 +293,7 @@ pub(crate) fn scan(file: &[u8], salt: u64) -> Result<(Vec<Frame>, Tail), Fault> 
                 at = frame.end();
                 frames.push(frame);
             }
-            // Room that no save has used yet.
+            // Reserved room that no save has used yet.
             Err(Fault::Damaged { .. }) if is_zero(&file[at..]) => break,
             Err(Fault::Damaged { offset, reason }) => {
                 let tail = if valid_later(file, at, salt, expected.unwrap_or(0)) {
@@ -317,18 +316,18 @@ fn is_zero(bytes: &[u8]) -> bool {
         .all(|chunk| *chunk == ZEROS[..chunk.len()])
 }
 
-/// Returns where the zeros at the end of a file begin, if that is after `from`.
+/// Returns where the zeros at the end of a file begin, but at least `from`.
 pub(crate) fn without_zeros(file: &[u8], from: usize) -> usize {
     let last = file[from..].iter().rposition(|&byte| byte != 0);
     from + last.map_or(0, |last| last + 1)
 }
 
-/// Tells whether a valid frame with at least the number `seq` stands anywhere from `from` on.
-/// One with a smaller number is a copy inside someone's data.
+/// Returns whether there is a valid frame with at least the number `seq` at any place from `from` on. A frame with a smaller number is a copy inside
+/// the data of a caller.
 ///
-/// The bytes looked at are bounded: a file made to be expensive counts as damaged.
+/// The number of bytes that this reads is limited: a file that is made to be expensive counts as damaged.
 fn valid_later(file: &[u8], from: usize, salt: u64, seq: u64) -> bool {
-    // No frame begins in the room behind the last byte that was written.
+    // The reserved room after the last written byte contains no frame.
     let last = without_zeros(file, from);
     let mut budget = 4 * file.len() + MAX_STORED as usize;
     let mut at = from;
@@ -337,7 +336,7 @@ fn valid_later(file: &[u8], from: usize, salt: u64, seq: u64) -> bool {
             .position(|window| window == FRAME_MAGIC)
     }) {
         at += found;
-        // What says to be longer than the file is not read, however often somebody's data says so.
+        // A frame whose stated length exceeds the file is not read, so hostile data with many such lengths costs little.
         let read = Some(len(&file[at..])).filter(|len| at + len <= file.len());
         let Some(left) = budget.checked_sub(read.unwrap_or(HEADER)) else {
             return true;

@@ -1,4 +1,4 @@
-//! The container's bytes: a layout that stays, what is damage and what a torn tail, any junk.
+//! The container's bytes: a layout that never changes, damage and torn tails, and arbitrary bytes.
 
 use super::*;
 
@@ -56,14 +56,14 @@ fn zeros_after_the_last_frame_are_room_and_anything_else_there_is_a_torn_tail() 
         assert_eq!(scan(&bytes, 1).unwrap().1, Tail::Torn { offset: end });
         assert_eq!(without_zeros(&bytes, end), end + len);
     }
-    // A frame whose first sectors are missing, with a valid one after it.
+    // A frame whose first sectors are missing, followed by a valid frame.
     let late = file(1, &[b"b"]);
     let mut bytes = bytes[..end + 512].to_vec();
     bytes.extend_from_slice(&late[HEADER..]);
     bytes.resize(1 << 14, 0);
     assert!(
         matches!(scan(&bytes, 1).unwrap().1, Tail::Torn { .. }),
-        "its number is too low"
+        "a frame with a lower number is not a later save"
     );
 }
 
@@ -128,7 +128,7 @@ fn a_frame_that_claims_to_unpack_to_too_much_is_damage() {
 
 #[test]
 fn many_large_claims_cost_bounded_work() {
-    // Each magic claims a frame that reaches far: 4 bytes of input, megabytes to check.
+    // Each magic starts a frame that claims a large size: 4 bytes of input cost megabytes of checking.
     let mut bytes = file(1, &[b"a"]);
     let mut claim = Vec::new();
     claim.extend_from_slice(&FRAME_MAGIC);
@@ -160,7 +160,10 @@ fn a_header_that_is_not_ours_says_why() {
     let header = encode_header(u64::MAX - 7);
     assert_eq!(decode_header(&header), Ok(u64::MAX - 7));
     let cut = decode_header(&header[..HEADER - 1]);
-    assert_eq!(cut, Err(damaged(HEADER - 1, "the file header is cut")));
+    assert_eq!(
+        cut,
+        Err(damaged(HEADER - 1, "the file header is truncated"))
+    );
     for (at, bit) in (0..HEADER).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
         let mut other = header.clone();
         other[at] ^= 1 << bit;
@@ -178,7 +181,7 @@ fn a_header_that_is_not_ours_says_why() {
     assert_eq!(decode_header(&newer), Err(Fault::NewerContainer { found }));
 }
 
-/// Nothing that is in a frame can be another by one bit and still be read.
+/// No bit flip makes one valid frame into another.
 #[test]
 fn a_bit_that_flips_in_a_frame_is_found() {
     let bytes = file(1, &[b"hello"]);
@@ -234,8 +237,8 @@ fn the_limits_of_a_frame_are_what_the_writer_may_use_and_no_more() {
         (of_raw(4, 5), lengths),
         (of_raw(MAX_RAW, 0), lengths),
         (of_raw(MAX_RAW + 1, 0), lengths),
-        (of_stored(5), "the frame is cut"),
-        (of_stored(MAX_STORED), "the frame is cut"),
+        (of_stored(5), "the frame is truncated"),
+        (of_stored(MAX_STORED), "the frame is truncated"),
         (of_stored(MAX_STORED + 1), large),
         (of_stored(3), "the frame has a wrong checksum"),
     ] {
@@ -257,7 +260,7 @@ fn a_fault_is_placed_in_the_file_of_its_bytes() {
 }
 
 proptest::proptest! {
-    /// Wherever it stands in its file.
+    /// At any offset in the file.
     #[test]
     fn a_frame_is_read_as_it_was_written(
         before in proptest::collection::vec(proptest::num::u8::ANY, 0..80),
@@ -279,14 +282,14 @@ proptest::proptest! {
         proptest::prop_assert_eq!(other, Err(damaged(offset, "the frame has a wrong checksum")));
     }
 
-    /// Any bytes at all: no panic, and no frame out of nothing.
+    /// Arbitrary bytes cause no panic and are never a frame.
     #[test]
     fn arbitrary_bytes_never_panic(junk in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
         let mut bytes = file(1, &[b"a", b"b"]);
         bytes.extend_from_slice(&junk);
         let (frames, tail) = scan(&bytes, 1).unwrap();
         proptest::prop_assert_eq!(frames.len(), 2);
-        // Zeros are what was reserved for the next frame.
+        // Zeros are the room that is reserved for the next frame.
         proptest::prop_assert_eq!(tail == Tail::Clean, junk.iter().all(|byte| *byte == 0));
         proptest::prop_assert!(decode_header(&junk).is_err());
     }

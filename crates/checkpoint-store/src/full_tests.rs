@@ -1,4 +1,4 @@
-//! A writer on a disk that others fill.
+//! A writer on a disk that other programs fill.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::{Meta, Options};
 #[derive(Debug, Default)]
 struct Space {
     is_full: AtomicBool,
-    /// Bytes that were asked for in vain, at most.
+    /// The largest number of bytes that a failed write requested.
     wanted: AtomicU64,
 }
 
@@ -34,14 +34,14 @@ fn open(path: &Path, ahead: u64) -> (RawWriter, Arc<Space>) {
     (writer, space)
 }
 
-/// A head of about a hundred bytes.
+/// Returns a head of about 100 bytes.
 fn head(n: u64) -> Vec<u8> {
     let mut raw = Vec::new();
     crate::codec::encode(&mut raw, &(n, "x".repeat(100))).unwrap();
     raw
 }
 
-/// Bytes that hardly compress.
+/// Returns bytes that hardly compress.
 fn noise(len: u64, n: u64) -> Vec<u8> {
     let noise = (0..len).map(|i| ((i + n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
     let mut raw = Vec::new();
@@ -83,23 +83,26 @@ fn c62a_c62b_c62d_saves_into_the_room_ahead_succeed_on_a_full_disk_and_the_next_
             Err(err) => break err,
         }
     };
-    assert!(n > 20, "4 KiB hold more than {n} saves");
+    assert!(n > 20, "4 KiB must hold more than {n} saves");
     assert!(err.is_full() && !err.is_poisoned(), "{err}");
     let needed = space.wanted.load(Ordering::Relaxed);
     assert!(err.to_string().contains("bytes are needed"), "{err}");
-    assert!(needed > 100 * n, "the new file would hold all saves");
+    assert!(
+        needed > 100 * n,
+        "the needed bytes include those of a new file with all saves"
+    );
     assert!(save(&mut writer, n + 1).unwrap_err().is_full());
     let sealed = writer.save_phase("p", head(9), Meta::default());
     assert!(sealed.unwrap_err().is_full());
 
     space.is_full.store(false, Ordering::Relaxed);
     assert_eq!(save(&mut writer, n + 1).unwrap(), n + 1);
-    assert!(writer.healed().is_some(), "by a new file");
+    assert!(writer.healed().is_some(), "the save needed a new file");
     drop(writer);
     assert_eq!(newest(&path), Some(head(n + 1)));
 }
 
-/// Who makes as much room as the error asks for is not asked for more.
+/// If a user frees as many bytes as the error requests, no later error requests more.
 #[test]
 fn c62b_c62d_a_full_disk_is_reported_in_bytes_that_are_enough() {
     let root = tempfile::tempdir().unwrap();
@@ -126,11 +129,11 @@ fn c62b_c62d_a_full_disk_is_reported_in_bytes_that_are_enough() {
     let Kind::Full { bytes } = *err.kind() else {
         panic!("{err}")
     };
-    const LOCK: u64 = 64; // its text is written anew
+    const LOCK: u64 = 64; // its text is written again
     open(bytes + LOCK).unwrap();
 }
 
-/// Opens a store on a disk with as much room as the counter says.
+/// Opens a store on a disk with as much room as the counter has.
 fn open_with_room(path: &Path, ahead: u64) -> (RawWriter, Arc<AtomicU64>) {
     let room = Arc::new(AtomicU64::new(u64::MAX));
     let left = room.clone();
@@ -154,8 +157,8 @@ fn needed(err: &crate::Error) -> u64 {
     }
 }
 
-/// Whether neither the journal nor the save fits into the room that there was, or only the save
-/// does not; and whether the room that is made is a byte too small at first.
+/// Two cases: neither the journal nor the save fits into the room, or only the save does not. In each case, the freed room is also tried with one
+/// byte too few.
 #[test]
 fn c62b_c62d_the_save_that_a_full_disk_failed_fits_into_the_bytes_that_it_asked_for() {
     for ahead in [0, 1 << 12] {
@@ -186,7 +189,7 @@ fn c62b_c62d_the_save_that_a_full_disk_failed_fits_into_the_bytes_that_it_asked_
                 let seq = writer.seq();
                 let why = format!("ahead {ahead}, saves {saves}, lacks {lacks}");
                 save(&mut writer, len).unwrap_or_else(|err| panic!("{err}: {why}"));
-                assert!(writer.healed().is_some(), "by a new file");
+                assert!(writer.healed().is_some(), "the save needed a new file");
                 drop(writer);
                 let loaded = RawWriter::open(&path, Options::default()).unwrap().1;
                 assert_eq!(loaded.seq, seq + 1);
@@ -211,7 +214,10 @@ fn a_save_that_old_heads_wait_for_fits_into_the_bytes_that_it_asks_for() {
     }
     left.store(0, Ordering::Relaxed);
     while let Ok(seq) = writer.truncate_to(writer.seq()) {
-        assert!(seq < 1_000, "so many undos do not fit into the room ahead");
+        assert!(
+            seq < 1_000,
+            "the undos must not all fit into the reserved room"
+        );
     }
     assert!(writer.weight.is_due(1 << 12));
     let err = save(&mut writer).unwrap_err();
@@ -256,7 +262,10 @@ fn a_writer_that_a_full_disk_stopped_removes_what_is_not_needed() {
     let removed = writer.clean(policy).unwrap();
     assert!(removed.len() >= 3, "{removed:?}");
     assert_eq!(phases(&path), 1);
-    assert!(save(&mut writer, 15).unwrap_err().is_full(), "no room yet");
+    assert!(
+        save(&mut writer, 15).unwrap_err().is_full(),
+        "there is no room yet"
+    );
     assert_eq!(loaded_head(&path), Some(head(14)));
     left.store(u64::MAX, Ordering::Relaxed);
     save(&mut writer, 15).unwrap();
@@ -264,7 +273,7 @@ fn a_writer_that_a_full_disk_stopped_removes_what_is_not_needed() {
     assert_eq!(newest(&path), Some(head(15)));
 }
 
-/// Nobody knows whether a phase is on disk whose directory could not be synced.
+/// If the sync of its directory failed, it is uncertain whether a phase is on disk.
 #[test]
 fn a_phase_that_failed_and_looks_newest_makes_nothing_before_it_superfluous() {
     let root = tempfile::tempdir().unwrap();
@@ -272,9 +281,9 @@ fn a_phase_that_failed_and_looks_newest_makes_nothing_before_it_superfluous() {
     let fails = Arc::new(AtomicBool::new(false));
     let (seen, sealed) = (fails.clone(), path.join("phase-0000000000000003.ckpt"));
     let hook = move |call| match call {
-        // All but the phase itself, up to its name.
+        // Everything except the phase itself succeeds, up to its rename.
         Call::Other if seen.load(Ordering::Relaxed) && sealed.exists() => {
-            Err(io::Error::other("the medium fails"))
+            Err(io::Error::other("the medium failed"))
         }
         Call::Make if seen.load(Ordering::Relaxed) && sealed.exists() => {
             Err(io::ErrorKind::StorageFull.into())
@@ -300,7 +309,7 @@ fn a_phase_that_failed_and_looks_newest_makes_nothing_before_it_superfluous() {
     assert_eq!(newest(&path), Some(head(4)));
 }
 
-/// A file that does not fit is nothing to the journal, whose room ahead is there for just this.
+/// A new file that does not fit does not affect the journal, whose reserved room is for this case.
 #[test]
 fn c62b_c62e_no_room_for_a_blob_or_a_phase_leaves_the_journal_its_room() {
     let root = tempfile::tempdir().unwrap();
@@ -317,7 +326,7 @@ fn c62b_c62e_no_room_for_a_blob_or_a_phase_leaves_the_journal_its_room() {
     assert_eq!(newest(&path), Some(head(2)));
 }
 
-/// Where zeros reserve nothing the state on disk is intact all the same.
+/// Where zeros reserve nothing, the state on disk is still intact.
 #[test]
 fn c62a_c62b_control_without_room_ahead_the_first_save_on_a_full_disk_fails() {
     let root = tempfile::tempdir().unwrap();
@@ -330,7 +339,7 @@ fn c62a_c62b_control_without_room_ahead_the_first_save_on_a_full_disk_fails() {
     assert_eq!(newest(&path), Some(head(1)));
 }
 
-/// A disk with room for the saves but not for what is reserved ahead of them.
+/// A disk with room for the saves, but not for the reserved room after them.
 #[test]
 fn room_that_cannot_be_reserved_is_left_to_others() {
     let root = tempfile::tempdir().unwrap();
@@ -351,7 +360,7 @@ fn room_that_cannot_be_reserved_is_left_to_others() {
     assert_eq!(newest(&path), Some(head(3)));
 }
 
-/// A directory that vanishes just while a writer makes up for a full disk.
+/// A directory that disappears while a writer repairs after a full disk.
 #[test]
 fn x128d_a_removal_while_a_full_disk_is_made_up_for_is_tried_again() {
     let root = tempfile::tempdir().unwrap();
@@ -382,7 +391,7 @@ fn x128d_a_removal_while_a_full_disk_is_made_up_for_is_tried_again() {
     assert_eq!(newest(&path), Some(head(2)));
 }
 
-/// The old journal still has room when no file can be made to compact it into.
+/// The old journal still has room when there is no room for a new, compacted one.
 #[test]
 fn a_full_disk_that_takes_no_new_file_does_not_stop_a_save_that_would_compact() {
     for made in 0..2 {
@@ -409,7 +418,7 @@ fn a_full_disk_that_takes_no_new_file_does_not_stop_a_save_that_would_compact() 
         let raw = noise(900, n + 1);
         let head_len = raw.len();
         assert_eq!(writer.append(raw.clone(), head_len).unwrap(), n + 1);
-        assert!(writer.healed().is_none(), "nothing had to be written again");
+        assert!(writer.healed().is_none(), "no repair was necessary");
         drop(writer);
         assert_eq!(newest(&path), Some(raw));
     }

@@ -1,5 +1,5 @@
-//! The journals of a writer, one after the other: each begins with all saves since the last
-//! phase, or with what is needed of them, and none of them is held in memory whole.
+//! The consecutive journals of a writer. Each begins with all saves since the last phase, or with the needed part of them; no journal is held in
+//! memory as a whole.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::sabotage::{self, Sabotage};
 use crate::saves::Kept;
 use crate::saves::{Place, Saves};
 
-/// So many bytes are written at once.
+/// Number of bytes to write at once.
 const PIECE: usize = 64 << 10;
 
 impl RawWriter {
-    /// Replaces the journal by one without old heads, once they outweigh the rest.
+    /// Replaces the journal by one without old heads, once the old heads outweigh the rest.
     pub(crate) fn compact(&mut self) -> Result<()> {
-        // What is to be written again first may have to wait for room, together with the save.
+        // An outstanding repair may have to wait for room, together with the save.
         if !self.weight.is_due(self.dir.disk().stride()) || self.is_unhealed() {
             return Ok(());
         }
         if let Some(first) = self.seqs.before_last(RECENT - 1) {
             self.saving(0, |writer| match writer.replace_journal(first) {
-                // It has no name yet, and the old one still takes saves.
+                // The new journal has no name yet, and the old one still takes saves.
                 Err(err) if matches!(err.kind(), Kind::Full { .. }) => Ok(()),
                 replaced => replaced,
             })?;
@@ -37,12 +37,12 @@ impl RawWriter {
         Ok(())
     }
 
-    /// Goes on in a journal that has no heads before the save `first`.
+    /// Continues in a new journal that has no heads before the save `first`.
     fn replace_journal(&mut self, first: u64) -> Result<()> {
         let path = self.dir.path();
         let mut compact = Compact::survey(self.saves.all(&self.dir), first, path)?;
         match self.epoch.succeed(&self.dir) {
-            // The journal that there is may have room.
+            // The current journal may have room.
             Err(err) if err.is_full() => return Ok(()),
             taken => taken?,
         }
@@ -64,13 +64,13 @@ impl RawWriter {
         Ok(())
     }
 
-    /// Goes on in another journal; returns the weight of what is in it.
+    /// Uses another journal from now on; returns the weight of its contents.
     pub(crate) fn adopt(&mut self, (journal, saves, weight): (Journal, Saves, Weight)) -> Weight {
         (self.journal, self.saves) = (Some(journal), saves);
         weight
     }
 
-    /// Creates this epoch's journal with saves of which the last is `carried`.
+    /// Creates this epoch's journal with the saves up to `carried`.
     pub(crate) fn start_journal_with(
         &self,
         carried: u64,
@@ -107,7 +107,7 @@ impl RawWriter {
             saves.push(kept);
             if image.bytes.len() > PIECE {
                 end += image.bytes.len() as u64;
-                // Whoever makes room wants to know once how much, and not a piece at a time.
+                // The error has the total number of missing bytes, so that the user makes room only once.
                 flush(&image.bytes).map_err(|err| {
                     let rest = all.by_ref().flatten().map(|kept| kept.len());
                     err.with_room_for(rest.sum())
@@ -119,7 +119,7 @@ impl RawWriter {
         end += image.bytes.len() as u64;
         within("the file", end as usize, MAX_FILE as usize).map_err(refused)?;
         flush(&image.bytes)?;
-        let temp = temp.expect("something was written to it");
+        let temp = temp.expect("`flush` made the file");
         if saves.last().is_none() || !sabotage::is_on(Sabotage::CutWithoutSync) {
             temp.sync()?;
         }

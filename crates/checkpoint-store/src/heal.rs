@@ -1,10 +1,9 @@
-//! How a writer goes on after a failed write or sync, or after its files were removed.
+//! Repairs a store after a failed write or sync, or after its files were removed.
 //!
-//! What the kernel has of the failed file proves nothing: it may have dropped the bytes and
-//! call the next sync a success. What is in memory is known, and so is what was synced
-//! before. So the writer takes the next epoch, in a new directory if the old one is gone, and
-//! writes all saves since the last phase to a new file there. The file of that phase and the
-//! journal are held open, so they can be read even when their names are gone.
+//! The kernel's pages of the failed file prove nothing: the kernel may have dropped the bytes and may report success for the next sync. But the
+//! frames in memory are certain, and so are the bytes that an earlier sync made durable. So the writer takes the next epoch, in a new directory if
+//! the old one is gone, and writes all saves since the last phase to a new file there. The writer holds the file of that phase and the journal open,
+//! so it can read them even if their names are gone.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,21 +18,21 @@ use crate::name::FileName;
 use crate::raw_writer::RawWriter;
 use crate::sabotage::{self, Sabotage};
 
-/// An ignore file of this size or less is put back.
+/// An ignore file of up to this size is restored.
 const MAX_IGNORE: u64 = 1 << 16;
 pub(crate) const IGNORE: &str = ".gitignore";
 
-/// Says that a writer wrote everything since the last phase to a new file, and why.
+/// Reports that a writer wrote everything since the last phase to a new file, and why.
 ///
-/// Nothing that was acknowledged is lost, but for what `lost` names.
+/// No acknowledged save is lost; the files in `lost` are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Healed {
-    /// What had failed.
+    /// The failure.
     pub what: String,
-    /// The epoch that the writer has since then.
+    /// The epoch that the writer has had since then.
     pub epoch: u64,
-    /// Files that were there before and are gone: older phases, and blobs as `blobs/name`.
+    /// Files that existed before and are missing now: older phases, and blobs as `blobs/name`.
     pub lost: Vec<String>,
 }
 
@@ -42,11 +41,11 @@ impl fmt::Display for Healed {
         writeln!(f, "wrote the state to a new file, because {}", self.what)?;
         self.lost
             .iter()
-            .try_for_each(|file| writeln!(f, "gone: {file}"))
+            .try_for_each(|file| writeln!(f, "missing: {file}"))
     }
 }
 
-/// What a writer remembers of its directory to tell what is gone, and to put it back.
+/// The contents of a writer's directory, as the writer remembers them to find and restore missing files.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     /// Names of phases, and of blobs with their directory.
@@ -73,8 +72,7 @@ fn files(dir: &Dir) -> Result<BTreeSet<String>> {
 }
 
 impl RawWriter {
-    /// Writes all saves since the last phase to new files. After a failure the writer has no journal,
-    /// and this can be tried again.
+    /// Writes all saves since the last phase to new files. If this fails, the writer has no journal, and the call can be repeated.
     pub(crate) fn heal(&mut self, what: &Error) -> Result<()> {
         self.journal = None;
         if sabotage::is_on(Sabotage::WatermarkAtAck) {
@@ -94,8 +92,7 @@ impl RawWriter {
         {
             self.commit(IGNORE, text)?;
         }
-        // The journal comes first: until its base is back too, a load is an error and not
-        // silently the older state of the base.
+        // The journal comes first. Until its base is restored too, a load then fails; otherwise it would silently return the older state of the base.
         self.start_journal()?;
         self.restore_base()?;
         self.confirm()?;
@@ -111,8 +108,7 @@ impl RawWriter {
         Ok(())
     }
 
-    /// Goes to the directory that stands at the path now, unless another writer's store is in
-    /// it; a removed one is made again.
+    /// Switches to the directory that is at the path now, and makes it if it was removed. Fails if another writer's store is in it.
     fn follow(&mut self) -> Result<()> {
         let there = self.dir.reopen()?;
         if there.id()? != self.dir.id()? {
@@ -124,7 +120,7 @@ impl RawWriter {
         Ok(())
     }
 
-    /// Turns "someone else has the lock now" into "this writer was taken over".
+    /// Makes "this writer was taken over" from "another writer has the lock".
     fn taken_over(&self, err: Error) -> Error {
         if !err.is_locked() {
             return err;
@@ -134,7 +130,7 @@ impl RawWriter {
         Error::new(self.dir.path(), Kind::Fenced { own, by })
     }
 
-    /// Writes the phase that the saves stand on again if its name is gone.
+    /// Writes the base phase again if its name is gone.
     fn restore_base(&mut self) -> Result<()> {
         let Some((base, file)) = self.base.zip(self.base_file.as_deref()) else {
             return Ok(());
@@ -151,7 +147,7 @@ impl RawWriter {
         Ok(())
     }
 
-    /// Keeps the newest journal and the one before, as opening does.
+    /// Keeps the newest journal and the one before it, as opening does.
     pub(crate) fn drop_older_generations(&self) {
         let base = self.base.map_or(0, |base| base.seq);
         let same = |name: &FileName| {
@@ -163,7 +159,7 @@ impl RawWriter {
         old.sort_by_key(|name| name.epoch());
         old.pop();
         for name in old {
-            // A failure leaves a file that the next opening removes.
+            // If this fails, the next writer removes the file when it opens the store.
             drop(self.dir.remove(&name.to_string()));
         }
     }

@@ -1,4 +1,4 @@
-//! Goes through the saves of a store, one after the other.
+//! Iterates over the saves of a store, oldest first.
 
 use std::cmp::Reverse;
 use std::path::Path;
@@ -15,16 +15,14 @@ use crate::load::{Entry, Index, Want};
 use crate::options::Options;
 use crate::replay::{Replay, State};
 
-/// Shows `each` the head of every save that can still be gone back to, oldest first.
+/// Calls `each` with the head of every save to which a caller can still return, oldest first.
 ///
-/// That is what the progress files hold, over all phases whose progress was not removed. It
-/// reads each of them once, so it costs what one load does, where asking
-/// [`load_at`](crate::reader::load_at) for every save costs the square of that. What is
-/// damaged is left out without a word: [`load`](crate::reader::load) and
-/// [`verify`](crate::verify::verify) are there to tell.
+/// These heads are in the progress files of all phases whose progress was not removed. This reads each of the files once, so it costs as much as one
+/// load; calling [`load_at`](crate::reader::load_at) for every save has quadratic costs. Damaged files are skipped without a report;
+/// [`load`](crate::reader::load) and [`verify`](crate::verify::verify) report them.
 ///
 /// # Errors
-/// As [`load_with`](crate::reader::load_with), but for damage.
+/// As [`load_with`](crate::reader::load_with), except for damage.
 pub fn history<H: DeserializeOwned>(
     dir: impl AsRef<Path>,
     options: &Options,
@@ -56,11 +54,11 @@ pub fn history<H: DeserializeOwned>(
     Ok(())
 }
 
-/// Returns the newest of the journals of one phase that is whole, else the one with the most.
+/// Of the journals of one phase, returns the newest complete one; if none is complete, the one with the most saves.
 fn best<'a>(dir: &Dir, generations: &[&'a Entry]) -> Result<Option<(&'a Entry, Replay)>> {
     let mut best: Option<(&Entry, Replay)> = None;
     for &entry in generations {
-        // Its writer may have removed it meanwhile.
+        // Its writer may have removed it since the listing.
         let Some(bytes) = dir.read(&entry.name)? else {
             continue;
         };

@@ -1,5 +1,5 @@
-//! What saves and phases are known by: numbers within a store, ids that outlive copies. A long history has many numbers, and hardly any gap
-//! between them.
+//! The identities of saves and phases: numbers within a store, and ids that stay the same in every copy. A long history has many numbers, and hardly
+//! any gap between them.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-/// Numbers the saves of a store, from 1 on. Zero is the state before the first save.
+/// The number of a save of a store, from 1 on. Zero is the state before the first save.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -35,7 +35,7 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Identifies one sealed phase for ever, over copies and moves. A UUID of version 7.
+/// The permanent id of one finished phase, the same in every copy. It is a UUID of version 7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PhaseId(uuid::Uuid);
 
@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for PhaseId {
     }
 }
 
-/// Numbers that rise, as rows of those that follow one another: only undos leave gaps.
+/// Ascending numbers, as ranges of consecutive ones: only undos leave gaps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seqs(Vec<RangeInclusive<u64>>);
 
@@ -93,7 +93,7 @@ impl Seqs {
         self.0.last().map(|row| *row.end())
     }
 
-    /// Returns the number that so many others are larger than.
+    /// Returns the number that is smaller than exactly `others` of the numbers.
     pub(crate) fn before_last(&self, mut others: u64) -> Option<u64> {
         for row in self.0.iter().rev() {
             let within = row.end() - row.start();
@@ -105,7 +105,7 @@ impl Seqs {
         None
     }
 
-    /// Removes all numbers that are larger.
+    /// Removes all numbers above `seq`.
     pub(crate) fn keep_to(&mut self, seq: u64) {
         self.0.retain(|row| *row.start() <= seq);
         if let Some(row) = self.0.last_mut() {
@@ -113,7 +113,7 @@ impl Seqs {
         }
     }
 
-    /// Removes all numbers that are smaller.
+    /// Removes all numbers below `seq`.
     pub(crate) fn keep_from(&mut self, seq: u64) {
         self.0.retain(|row| seq <= *row.end());
         if let Some(row) = self.0.first_mut() {

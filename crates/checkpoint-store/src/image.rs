@@ -1,4 +1,4 @@
-//! Whole files in memory: what a new phase file or journal contains, and the way back.
+//! Whole files in memory: encodes a new phase file or journal, and reads it back.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,17 +14,17 @@ use crate::replay::{Events, Replay, State};
 use crate::sabotage::{self, Sabotage};
 use crate::saves::Kept;
 
-/// Events are sealed in pieces of about this size; larger ones compress no better.
+/// Events of a phase are packed in pieces of about this size; larger pieces compress no better.
 const PIECE: usize = 4 << 20;
 
-/// Payload of the last frame of a phase file: what stands before it.
+/// Payload of the last frame of a phase file: the counts of the frames and bytes before it.
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
 struct Seal {
     frames: u64,
     bytes: u64,
 }
 
-/// A file that is being made.
+/// A file under construction.
 #[derive(Debug)]
 pub(crate) struct Image {
     pub(crate) salt: u64,
@@ -32,11 +32,11 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Begins a file with its provenance, numbered `seq`; `salt` is random.
+    /// Begins a file with its metadata frame, numbered `seq`; `salt` is random.
     pub(crate) fn new(meta: &FileMeta, seq: u64, salt: u64) -> Result<Self, Kind> {
         let mut raw = Vec::new();
         codec::encode(&mut raw, meta).map_err(Kind::Encode)?;
-        within("the meta data", raw.len(), MAX_META as usize)?;
+        within("the metadata", raw.len(), MAX_META as usize)?;
         let mut image = Self {
             salt,
             bytes: encode_header(salt),
@@ -50,12 +50,12 @@ impl Image {
         Ok(())
     }
 
-    /// Appends a frame; its payload stays as it is.
+    /// Appends a frame without a change of its payload.
     pub(crate) fn carry(&mut self, kept: &Kept) {
         kept.frame.encode(&mut self.bytes, self.salt, &kept.stored);
     }
 
-    /// Appends a whole state and the seal, and returns the finished file.
+    /// Appends a whole state and the end frame, and returns the complete file.
     pub(crate) fn seal(mut self, state: &State) -> Result<Vec<u8>, Kind> {
         let mut seq = 1;
         let mut piece: Vec<u8> = Vec::new();
@@ -69,7 +69,7 @@ impl Image {
         let mut raw = state.head.clone().unwrap_or_default();
         let head_len = raw.len();
         if !piece.is_empty() && head_len + piece.len() > PIECE {
-            // Each was small enough to be saved; together they may not be.
+            // Each part fits into one frame; together they may not.
             self.push(DELTA, seq, 0, std::mem::take(&mut piece))?;
             seq += 1;
         }
@@ -87,30 +87,30 @@ impl Image {
     }
 }
 
-/// How many bytes of a file are needed to read its provenance, if its first bytes are good.
+/// Returns the number of bytes that are needed to read the metadata of a file, if its first bytes are good.
 pub(crate) fn meta_end(first: &[u8]) -> usize {
     HEADER + frame::len(first.get(HEADER..).unwrap_or_default()).min(HEADER + MAX_META as usize)
 }
 
-/// Reads the provenance at the start of a file.
+/// Reads the metadata at the start of a file.
 pub(crate) fn read_meta(file: &[u8]) -> Result<FileMeta, Fault> {
     let salt = decode_header(file)?;
     let frame = decode(file, HEADER, salt)?;
     if frame.kind != META {
-        return Err(damaged(HEADER, "the first frame is not the provenance"));
+        return Err(damaged(HEADER, "the first frame is not the metadata"));
     }
     let raw = codec::unpack(frame.flags, frame.stored(file), frame.raw_len, HEADER)?;
-    codec::decode(&raw).map_err(|_| damaged(HEADER, "the provenance cannot be read"))
+    codec::decode(&raw).map_err(|_| damaged(HEADER, "the metadata cannot be read"))
 }
 
-/// Reads the state that a phase file holds; anything but a perfect file is a fault.
+/// Reads the state of a phase file; anything but a perfect file is a fault.
 pub(crate) fn read_phase(file: &[u8]) -> Result<State, Fault> {
     let (frames, tail) = scan(file, decode_header(file)?)?;
     let ([_, deltas @ .., last], Tail::Clean) = (&frames[..], tail) else {
         let (Tail::Torn { offset } | Tail::Damaged { offset, .. }) = tail else {
-            return Err(damaged(file.len(), "the seal is missing"));
+            return Err(damaged(file.len(), "the end frame is missing"));
         };
-        return Err(damaged(offset, "a frame before the seal is bad"));
+        return Err(damaged(offset, "a frame before the end frame is bad"));
     };
     let sealed = (last.kind == SEAL)
         .then(|| codec::unpack(last.flags, last.stored(file), last.raw_len, last.offset))
@@ -124,11 +124,11 @@ pub(crate) fn read_phase(file: &[u8]) -> Result<State, Fault> {
     {
         return Err(damaged(
             last.offset,
-            "the seal is missing or counts other bytes",
+            "the end frame is missing or has wrong counts",
         ));
     }
     if last.end() != file.len() && !sabotage::is_on(Sabotage::IgnoreTrailing) {
-        return Err(damaged(last.end(), "bytes follow the seal"));
+        return Err(damaged(last.end(), "bytes follow the end frame"));
     }
     let mut replay = Replay::new(0);
     for (frame, raw) in deltas.iter().zip(unpacked(file, deltas)) {
@@ -141,7 +141,7 @@ pub(crate) fn read_phase(file: &[u8]) -> Result<State, Fault> {
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub(crate) bytes: Vec<u8>,
-    /// Without the provenance.
+    /// All frames except the metadata.
     pub(crate) frames: Vec<Frame>,
     pub(crate) replay: Replay,
     pub(crate) tail: Tail,
@@ -151,7 +151,7 @@ pub(crate) struct Journal {
 pub(crate) fn read_journal(bytes: Vec<u8>, meta: &FileMeta, until: u64) -> Result<Journal, Fault> {
     let (mut frames, mut tail) = scan(&bytes, decode_header(&bytes)?)?;
     if frames.is_empty() {
-        return Err(damaged(HEADER, "the provenance is missing"));
+        return Err(damaged(HEADER, "the metadata is missing"));
     }
     frames.remove(0);
     let wanted = frames.partition_point(|frame| frame.seq <= until);

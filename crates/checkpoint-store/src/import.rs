@@ -1,8 +1,7 @@
-//! Reads whole-state checkpoints that other programs wrote: `.json` and `.json.gz`.
+//! Reads whole-state checkpoints of other programs: `.json` and `.json.gz`.
 //!
-//! The file is read into the caller's own type, which need not know more of it than it
-//! wants, or into a `serde_json::Value`; what becomes of that in a store is the caller's
-//! matter. The file is never written to, renamed or removed, and no link is followed.
+//! The file is read into the caller's own type, which needs only the fields that the caller uses, or into a `serde_json::Value`. The caller decides
+//! what to save of it in a store. The file is never changed, renamed or removed, and no link is followed.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -13,19 +12,18 @@ use crate::dir::{Dir, read_up_to};
 use crate::disk::Open;
 use crate::error::{Error, Kind, Result, within};
 
-/// Most bytes that a file may hold, as stored and unpacked.
+/// Largest file, as stored and unpacked.
 const MAX_STORED: u64 = 64 << 20;
 const MAX_RAW: u64 = 128 << 20;
 
-/// Reads the value of a JSON file, compressed by gzip or not: its first bytes tell, not its
-/// name. Like the directories of stores, that of the file must be the user's own.
+/// Reads the value of a JSON file. The first bytes of the file, not its name, show whether it is compressed with gzip. Like the directory of a store,
+/// the directory of the file must belong to the user.
 ///
-/// Takes at most 64 MiB as stored and 128 MiB unpacked.
+/// The limits are 64 MiB as stored and 128 MiB unpacked.
 ///
 /// # Errors
-/// [`is_not_found`](Error::is_not_found) if there is no such file,
-/// [`is_corrupt`](Error::is_corrupt) if it is cut, its checksum is wrong or it is no JSON,
-/// and another error if it is too large or not the asked type.
+/// [`is_not_found`](Error::is_not_found) if there is no such file, [`is_corrupt`](Error::is_corrupt) if it is truncated, has a wrong checksum or is
+/// not JSON, and another error if it is too large or not of the requested type.
 ///
 /// # Examples
 /// ```
@@ -87,7 +85,7 @@ fn unpacked(path: &Path, stored: Vec<u8>) -> Result<Vec<u8>> {
         return Ok(stored);
     }
     let mut raw = Vec::new();
-    // Some programs append a member for each part.
+    // Some programs append one gzip member for each part.
     let mut reader = flate2::read::MultiGzDecoder::new(&stored[..]).take(MAX_RAW + 1);
     reader.read_to_end(&mut raw).map_err(|err| {
         let reason = err.to_string();

@@ -1,4 +1,4 @@
-//! The journal that a writer appends to.
+//! The journal to which a writer appends.
 
 use std::io;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use crate::error::{Error, Result, is_full, within};
 use crate::sabotage::{self, Sabotage};
 use crate::saves::Kept;
 
-/// Room is reserved up to a multiple of this.
+/// The reserved room ends at a multiple of this.
 const BLOCK: u64 = 512;
-/// Never touched and so no memory, where a buffer would stay with each thread that needed one.
+/// A static that is never written takes no memory. A buffer would stay allocated for each thread that used one.
 static ZEROS: [u8; (AHEAD + BLOCK) as usize] = [0; (AHEAD + BLOCK) as usize];
-/// So much stays free of the largest file: the next journal has the same saves behind a
-/// provenance of its own, whose numbers are longer.
+/// Free space that a journal leaves below the largest file size: the next journal has the same saves after its own metadata, whose numbers are
+/// longer.
 const SPARE: u64 = 1 << 10;
 
 /// An open journal with room for more frames.
@@ -23,11 +23,11 @@ pub(crate) struct Journal {
     pub(crate) file: Arc<dyn Handle>,
     pub(crate) name: String,
     salt: u64,
-    /// Where the last frame ends.
+    /// The end of the last frame.
     end: u64,
-    /// Up to where zeros reserve room, so that a full disk takes a few more saves.
+    /// The end of the room that zeros reserve, so that a few more saves succeed on a full disk.
     room: u64,
-    /// By how much the room grows at most; zero where that is of no use.
+    /// The largest number of bytes by which the room grows; zero where reserving is useless.
     ahead: u64,
 }
 
@@ -45,10 +45,9 @@ impl Journal {
         }
     }
 
-    /// Puts frames on disk, one in all but sabotage, with one write and one sync.
+    /// Writes frames to disk with one write and one sync. There is one frame, except in a sabotage test.
     ///
-    /// After a failure nobody knows what is on disk, so the journal is gone: what the
-    /// kernel answers to a second sync of the same file is no proof.
+    /// After a failure it is unknown what is on disk, so this consumes the journal: the result of a second sync of the same file proves nothing.
     pub(crate) fn put(mut self, dir: &Dir, frames: &[Kept]) -> Result<Self> {
         let mut bytes = Vec::new();
         for kept in frames {
@@ -68,19 +67,19 @@ impl Journal {
         Ok(self)
     }
 
-    /// Writes a frame that ends at `end`, and zeros after it if it does not fit into the room.
+    /// Writes a frame that ends at `end`, and zeros after it if the frame does not fit into the reserved room.
     fn write(&mut self, frame: &[u8], end: u64) -> io::Result<u64> {
         write_all_at(&*self.file, frame, self.end)?;
         if end <= self.room || self.ahead == 0 {
             return Ok(self.room.max(end));
         }
-        // As much again as there is, within bounds, so that a short history stays small.
+        // The file doubles within bounds, so that a short history stays small.
         let more = end.clamp(self.ahead / 8, self.ahead);
         let room = (end + more).next_multiple_of(BLOCK).min(MAX_FILE.max(end));
         match write_all_at(&*self.file, &ZEROS[..(room - end) as usize], end) {
             Err(err) if is_full(&err) => {
                 self.ahead = 0;
-                // Others may need what little was left. No save is behind this place.
+                // Other programs may need the little space that is left. No save is after this place.
                 self.file.set_len(end).ok();
                 Ok(end)
             }
@@ -98,7 +97,7 @@ impl Journal {
         }
     }
 
-    /// Refuses a frame that would make the file too large.
+    /// Refuses a frame that makes the file too large.
     pub(crate) fn check_room(&self, dir: &Dir, kept: &Kept) -> Result<()> {
         let end = self.end + kept.len();
         within("the journal", end as usize, (MAX_FILE - SPARE) as usize)

@@ -1,64 +1,57 @@
 //! Durable, incremental, atomic checkpoints with one fenced writer.
 //!
-//! For programs that work for hours, may be killed at any moment, and must go on from
-//! the last thing that they said was saved. [`Store`] keeps one value; [`Writer`] keeps a
-//! small head and a history of events, and a save costs what is new.
+//! For a program that works for hours, may be killed at any moment, and must continue from its last acknowledged save. [`Store`] keeps one value.
+//! [`Writer`] keeps a small head and a history of events; the cost of a save depends only on what is new.
 //!
-//! Not a database: no queries, no transactions over several stores, one writer. Not a
-//! defence against someone who may write to the directory: checksums find accidents.
+//! This crate is not a database: it has no queries, no transactions over several stores, and one writer for each store. It does not protect against a
+//! person who can write to the directory: checksums detect accidents only.
 //!
-//! `examples/diary.rs` goes on where it was, also after `kill -9`; the README says how this crate stands beside others.
+//! `examples/diary.rs` continues where it was, also after `kill -9`. The README compares this crate with others.
 //!
 //! # Theory of operation
 //!
-//! A directory is one store. Its writer holds a lock and an *epoch*, a number that only
-//! grows. Saves are frames of CBOR with a CRC32C and a sequence number, appended to a
-//! *journal* that belongs to one epoch, each with one write and one `fdatasync` before it
-//! is acknowledged. A new writer copies the good frames to a journal of its own instead of
-//! appending after a torn one. A *phase* is a whole state, sealed in a file that never
-//! changes: temporary file, sync, rename to a free name, sync of the directory. A journal
-//! names the phase that it goes on from and is stale once a newer one exists, so sealing
-//! a phase and forgetting the progress before it need not be one step.
+//! A directory is one store. Its writer holds a lock and an *epoch*, a number that only grows. Each save is a frame of CBOR with a CRC32C and a
+//! sequence number. The writer appends it to a *journal* that belongs to one epoch, with one write and one `fdatasync`, before it acknowledges the
+//! save. A new writer never appends after a torn frame: it copies the good frames to its own journal. A *phase* is a whole state in a file that never
+//! changes. The writer makes that file in four steps: temporary file, sync, rename to a free name, sync of the directory. A journal names the phase
+//! that it continues, and is stale as soon as a newer phase exists. So the writer can write a phase and remove the older progress in two separate
+//! steps.
 //!
-//! Loading takes the newest file that is whole. Damage is reported, the file is set
-//! aside, and the good generation before is offered: never a wrong state, never silently
-//! an empty one. The epoch is looked at before each acknowledgement, so that a writer
-//! whose lock was broken learns that it was taken over instead of acknowledging a save
-//! that nobody will see.
+//! A load takes the newest valid file. If a file is damaged, the load reports it and offers the good generation before it; a writer also
+//! sets the file aside. A load never returns a wrong state, and never an empty one without an error. A writer checks its epoch before each
+//! acknowledgement. So a writer whose lock was broken learns that another writer took the store over, and does not acknowledge a save that no load
+//! returns.
 //!
-//! What the kernel has of a file whose sync failed proves nothing, but for what an earlier
-//! sync made durable. The writer therefore keeps its newest frames in memory and the journal
-//! with all of them open, takes the next epoch and writes them to a new file, also when the
-//! files, or the whole directory, were removed under it.
+//! After a failed sync, the kernel's cached pages of the file prove nothing; only the bytes of an earlier successful sync are durable. The writer
+//! therefore keeps its newest frames in memory, and keeps open the journal that contains all frames. After a failure it takes the next epoch and
+//! writes all frames to a new file. It does the same if its files or the whole directory were removed.
 //!
-//! The seal of a phase counts the frames and bytes before it, each frame has a checksum that
-//! is seeded with the file's random salt, and their numbers follow each other. That finds
-//! every accident that a digest of the contents would find, so there is none.
+//! The last frame of a phase counts the frames and bytes before it. Each frame has a checksum seeded with the random salt of the file, and
+//! consecutive frames have consecutive numbers. Together these checks detect every accident that a digest of the contents detects, so there is no
+//! digest.
 //!
 //! # Limits
 //!
-//! A save takes at most 128 MiB (64 MiB compressed), a file 1 GiB, the events of one state
-//! 4 GiB, the nesting of a value 128 levels. Plain serde writes a `Vec<u8>` as a list of numbers, most of them two bytes long; `serde_bytes`
-//! writes the bytes. A writer holds some 100 KiB of its journal in
-//! memory; to open a store and to seal a phase takes memory for the whole state.
-//! Old phases are kept until someone removes them; only [`Store`] removes its own.
-//! Durability is that of `fsync` on the file system: network and memory file systems promise
-//! less. Blobs carry no checksum.
+//! A save takes at most 128 MiB (64 MiB compressed), a file 1 GiB, the events of one state 4 GiB. Values nest at most 128 levels deep. Plain serde
+//! writes a `Vec<u8>` as a list of numbers, most of them two bytes long; `serde_bytes` writes the bytes. A writer holds about 100 KiB of its journal
+//! in memory. To open a store and to write a phase, a writer needs memory for the whole state. Old phases stay until the caller removes them; only
+//! [`Store`] removes its own. Saves are as durable as `fsync` on the file system: network and memory file systems promise less. Blobs have no
+//! checksum.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// The modules in reading order; each takes from those above it:
-//   sabotage, disk, name               mistakes that tests switch on; the calls to the system; names of files
-//   frame, codec, error                frames, CBOR and compression, what can be wrong
+// The modules in reading order; each uses only those above it:
+//   sabotage, disk, name               mistakes that tests switch on; the system calls; names of files
+//   frame, codec, error                frames, CBOR and compression, all errors
 //   dir                                a directory that follows no link
-//   saves                              one save, and those since the last phase
+//   saves                              one save, and the saves since the last phase
 //   id, replay                         from frames to a state
-//   options, meta, image, report       how a store is opened, what a file says of itself, whole files in memory
+//   options, meta, image, report       how to open a store, the metadata of a file, whole files in memory
 //   lock                               one writer at a time
 //   load, history                      what is on disk
-//   retention, blob, import            what goes, what stands beside, what is foreign
-//   journal, compact                   what a writer appends to, and what it begins the next one with
-//   raw_writer, heal, generation, seal the writer without types: opening, after a failure, its journals, its phases
-//   writer, store, fork, reader, list, verify  the same with types, and what only reads
+//   retention, blob, import            removal of old files, blobs, data of other formats
+//   journal, compact                   the file that a writer appends to, and the first contents of the next one
+//   raw_writer, heal, generation, seal the writer without types: opening, repair after a failure, journals, phases
+//   writer, store, fork, reader, list, verify  the same with types, and the read-only calls
 mod blob;
 #[cfg(test)]
 mod bomb_tests;

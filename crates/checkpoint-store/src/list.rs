@@ -11,7 +11,7 @@ use crate::lock;
 use crate::reader::newest;
 use crate::report::LoadReport;
 
-/// How well a listed store is.
+/// The health of a listed store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
@@ -21,7 +21,7 @@ pub enum Health {
     Empty,
     /// The newest state is damaged; an older one is valid.
     Damaged,
-    /// No valid state is left, or a newer program wrote it; the text says which.
+    /// No valid state is left, or a newer program wrote it; the text has the reason.
     Unreadable(String),
 }
 
@@ -37,30 +37,28 @@ pub struct Entry {
     pub health: Health,
     /// Whether a writer has it open.
     pub locked: bool,
-    /// The number of its newest valid save.
+    /// The number of the newest valid save.
     pub seq: Seq,
-    /// When its newest file was last written to, by the clock of that machine.
+    /// The time when its newest file was last written, by the clock of that machine.
     pub modified: Option<SystemTime>,
-    /// Whether the newest state is a sealed phase that says that the work is done.
+    /// Whether the newest state is a finished phase whose metadata has `finished` set.
     pub finished: bool,
-    /// Where the state comes from and what was damaged.
+    /// The origin of the state, and the damage.
     pub report: LoadReport,
 }
 
 impl Entry {
-    /// Tells whether there is a state to go on from and the work is not done.
+    /// Returns whether there is a state from which the work can continue, and the work is not complete.
     pub fn is_resumable(&self) -> bool {
         matches!(self.health, Health::Sound | Health::Damaged) && !self.finished
     }
 }
 
-/// Lists the stores right below `root`, by name. Those that cannot be read are listed as
-/// such, never hidden; names that begin with a dot are passed over. Reads each whole, so
-/// that the health is true.
+/// Lists the stores directly below `root`, by name. A store that cannot be read is listed as unreadable, never hidden; names that begin with a dot
+/// are skipped. To determine the health, this reads each store completely.
 ///
 /// # Errors
-/// [`is_not_found`](Error::is_not_found) if there is no such directory, or one that
-/// cannot be listed.
+/// [`is_not_found`](Error::is_not_found) if there is no such directory; another error if it cannot be listed.
 pub fn list(root: impl AsRef<Path>) -> Result<Vec<Entry>> {
     let root = root.as_ref();
     let failed = |err: std::io::Error| match err.kind() {
@@ -82,13 +80,13 @@ pub fn list(root: impl AsRef<Path>) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Returns none for a directory that is not a store.
+/// Returns `None` for a directory that is not a store.
 fn entry(path: PathBuf) -> Result<Option<Entry>> {
     let dir = Dir::open(&path);
     describe(path, dir)
 }
 
-/// Lists one store in a directory of any disk; messages call it `dir`.
+/// Lists one store in a directory of any disk; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn entry_on(disk: Box<dyn crate::disk::Directory>, dir: &Path) -> Result<Option<Entry>> {

@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::replay::State;
 use crate::report::{LoadReport, Skipped};
 
-/// A phase file or journal whose provenance is good.
+/// A phase file or journal whose metadata is good.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -18,17 +18,17 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Newer files compare greater: a higher epoch wins, whatever a fenced writer
-    /// still left behind; within an epoch the later save; a journal over its base.
+    /// The order of files; newer ones compare greater. A higher epoch wins, whatever a fenced writer left behind; within an epoch the later save
+    /// wins, and a journal wins over its base.
     fn order(&self) -> (u64, u64, bool) {
         (self.meta.epoch, self.meta.seq, self.meta.phase.is_none())
     }
 }
 
-/// Who wants to read a store.
+/// The purpose of a load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Want<'a> {
-    /// Someone who takes what there is.
+    /// Accepts every schema.
     Anything,
     Reader(&'a Options),
     Writer(&'a Options),
@@ -52,11 +52,10 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Reads the provenance of every file.
+    /// Reads the metadata of every file.
     ///
     /// # Errors
-    /// Fails for a file that a newer program wrote, or that holds another schema:
-    /// going on without it would hide newer progress.
+    /// Fails for a file that a newer program wrote, or that holds another schema: to continue without the file would hide newer progress.
     pub(crate) fn read(dir: &Dir, want: Want<'_>) -> Result<Self> {
         let mut index = Self {
             options: want.options().cloned(),
@@ -68,9 +67,9 @@ impl Index {
             }
             let name = file.to_string();
             let path = || dir.path().join(&name);
-            // Between listing and reading the writer may have removed it.
+            // The writer may remove the file between the listing and the read.
             let first = match dir.read_up_to(&name, meta_end(&[]) as u64) {
-                // A pipe or a directory holds no state, so nothing newer is hidden without it.
+                // A pipe or a directory holds no state, so skipping it hides nothing newer.
                 Err(err) if matches!(err.kind(), Kind::Foreign) => {
                     index.skipped.push(Skipped {
                         file: name,
@@ -89,7 +88,7 @@ impl Index {
             };
             match read_meta(&first) {
                 Ok(meta) if !meta.is_named(file) => {
-                    let reason = "its name does not fit its contents".into();
+                    let reason = "its name does not match its contents".into();
                     index.skipped.push(Skipped {
                         file: name,
                         reason,
@@ -109,7 +108,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Brings a state that a file held to the version that is wanted.
+    /// Migrates the state of a file to the requested version.
     pub(crate) fn migrate(&self, dir: &Dir, entry: &Entry, state: State) -> Result<State> {
         match &self.options {
             None => Ok(state),
@@ -156,7 +155,7 @@ fn check_schema(meta: &FileMeta, want: Want<'_>) -> Result<(), Kind> {
     Ok(())
 }
 
-/// Turns damage into a line of the report, and anything else into an error.
+/// Makes a line of the report from damage, and an error from any other fault.
 fn skip(dir: &Dir, name: &str, fault: Fault) -> Result<Skipped> {
     match fault {
         Fault::Damaged { offset, reason } => Ok(Skipped {
@@ -168,21 +167,21 @@ fn skip(dir: &Dir, name: &str, fault: Fault) -> Result<Skipped> {
     }
 }
 
-/// A state and what a writer needs to go on from it.
+/// A state, and the information that a writer needs to continue from it.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     pub(crate) state: State,
     pub(crate) seq: u64,
     pub(crate) base: Option<Base>,
-    /// The saves after the base that can be returned to.
+    /// The saves after the base to which a caller can return.
     pub(crate) seqs: Vec<u64>,
-    /// The journal's file, as far as it is good.
+    /// The good part of the journal's file.
     pub(crate) journal: Option<(Entry, Vec<u8>, Vec<crate::frame::Frame>)>,
     pub(crate) report: LoadReport,
 }
 
 impl Loaded {
-    /// Tells whether the state is that of a sealed phase that says that the work is done.
+    /// Returns whether the state is that of a finished phase whose metadata has `finished` set.
     pub(crate) fn is_finished(&self) -> bool {
         let phase = self.report.phase.as_ref();
         phase.is_some_and(|phase| phase.meta.finished && phase.seq.get() == self.seq)
@@ -209,7 +208,7 @@ pub(crate) fn at(dir: &Dir, index: &Index, seq: u64) -> Result<Option<Loaded>> {
 
 /// Loads the newest valid state. `index` is consumed from the newest file on.
 pub(crate) fn newest(dir: &Dir, mut index: Index) -> Result<Loaded> {
-    // The best journal so far whose good part ends before what its writer began with.
+    // The best journal so far whose good part is shorter than the journal's first contents.
     let mut partial: Option<Loaded> = None;
     let mut whole = None;
     for entry in index.entries.clone() {
@@ -243,7 +242,7 @@ pub(crate) fn newest(dir: &Dir, mut index: Index) -> Result<Loaded> {
             if index.options.is_some_and(|options| options.strict)
                 && let Some(first) = index.skipped.first()
             {
-                let reason = format!("{first}, and the strict mode falls back to nothing older");
+                let reason = format!("{first}; strict mode does not fall back to an older state");
                 return Err(Error::new(dir.path(), Kind::Corrupt { reason }));
             }
             let mut best = best.unwrap_or_default();
@@ -253,7 +252,7 @@ pub(crate) fn newest(dir: &Dir, mut index: Index) -> Result<Loaded> {
     }
 }
 
-/// What came of reading one file: a state, damage, or both.
+/// The result of reading one file: a state, damage, or both.
 #[derive(Debug, Default)]
 struct Attempt {
     loaded: Option<Loaded>,
@@ -274,7 +273,7 @@ fn phase_state(dir: &Dir, index: &Index, entry: &Entry) -> Result<Result<State, 
 fn gone(name: &str) -> Skipped {
     Skipped {
         file: name.into(),
-        reason: "it was removed meanwhile".into(),
+        reason: "it was removed during the load".into(),
         offset: 0,
     }
 }
@@ -317,7 +316,7 @@ fn report(entry: &Entry, phase: Option<crate::meta::PhaseInfo>) -> LoadReport {
     }
 }
 
-/// Reads the state of a journal and what it stands on, as of the save `until` at the latest.
+/// Reads the state of a journal and of the phase that it continues, up to the save `until`.
 fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<Attempt> {
     let unusable = |reason: String| {
         Ok(Attempt {
@@ -339,7 +338,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<Attemp
                 Some((phase, Ok(state))) => (state, phase.meta.phase_info()),
                 _ => {
                     return unusable(format!(
-                        "the phase {} that it goes on from is gone or damaged",
+                        "the phase {} that it continues is missing or damaged",
                         base.id
                     ));
                 }
@@ -368,12 +367,12 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<Attemp
         }
     };
     let mut report = report(entry, info);
-    // What was carried over was durable before the file had its name.
+    // The frames up to `carried` were durable before the file got its name.
     let short = replay.seq < entry.meta.carried.min(until);
     let bad = match tail {
         Tail::Damaged { offset, reason } => Some((offset, reason)),
-        Tail::Torn { offset } if short => Some((offset, "it ends before what it began with")),
-        Tail::Clean if short => Some((len, "it ends before what it began with")),
+        Tail::Torn { offset } if short => Some((offset, "its first saves are incomplete")),
+        Tail::Clean if short => Some((len, "its first saves are incomplete")),
         Tail::Torn { offset } => {
             report.repaired_tail = Some((without_zeros(&bytes, offset) - offset) as u64);
             None
@@ -386,7 +385,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<Attemp
         offset: offset as u64,
     });
     if bad.is_some() && frames.is_empty() && entry.meta.base.is_none() {
-        // Saves were lost and none is left: that is not the same as an empty store.
+        // Saves were lost and none is left: that differs from an empty store.
         return Ok(Attempt { loaded: None, bad });
     }
     let loaded = Loaded {

@@ -1,14 +1,12 @@
-//! One writer at a time: the lock, and epochs, the numbers of the writers that owned a store. They only grow.
+//! One writer at a time: the lock and the epochs. An epoch is the number of a writer that owned the store; epochs only grow.
 //!
-//! The lock decides; the text in its file is for people only. Taking an epoch is creating its marker, which exactly one writer can. The
-//! markers of older epochs are then removed, and before each acknowledgement a
-//! writer looks whether its own is still there. A new holder removes the old
-//! marker *before* it scans what the old writer left, and the old writer looks
-//! *after* its bytes are on disk: so whatever the old one acknowledged is seen by
-//! the scan, even if both believe that they hold the lock.
+//! The lock decides who may write; the text in its file is for people only. To take an epoch is to create its marker file; only one writer can do
+//! that. The writer then removes the markers of older epochs. Before each acknowledgement, a writer checks whether its own marker still exists. A new
+//! writer removes the old marker *before* it scans the files of the old writer, and the old writer checks *after* its bytes are on disk. So the scan
+//! sees every save that the old writer acknowledged, even if both believe that they hold the lock.
 //!
-//! Where all files were removed, numbers begin anew. So the marker itself tells a writer's
-//! own epoch, and not its name: the file is held open, so that no other can pass for it.
+//! If all files were removed, the numbers start again from the beginning. So a writer recognises its own epoch by the marker file itself, not by the
+//! file's name: the writer holds the file open, so no other file can have its identity.
 
 use std::time::SystemTime;
 
@@ -21,19 +19,18 @@ use crate::sabotage::{self, Sabotage};
 const NAME: &str = "LOCK";
 /// Longest text that is read back.
 const TEXT: u64 = 200;
-/// `is_locked` holds the lock for an instant, so a writer tries this often before it gives up.
+/// Number of tries before a writer gives up; `is_locked` of another process holds the lock for a moment.
 const TRIES: u32 = 20;
 
-/// Holds the lock; dropping it, or the end of the process in any way, releases it.
-/// Child processes do not inherit it.
+/// Holds the lock. Dropping it releases the lock, and so does every end of the process. Child processes do not inherit it.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
 pub(crate) struct Lock(Box<dyn Handle>);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing is not enough: a child between its fork and its exec still has a copy of
-        // the descriptor. A failure leaves the release to the close.
+        // Closing is not enough: between its fork and its exec, a child has a copy of the descriptor. If this unlock fails, closing releases the
+        // lock.
         drop(self.0.unlock());
     }
 }
@@ -50,7 +47,7 @@ impl Lock {
                 if lock.is_current(dir)? {
                     let now = utc(dir.disk().now());
                     let text = format!("pid {} since {now}\n", std::process::id());
-                    // The lock holds without its text, which a full disk may not take.
+                    // The lock also holds without this text, which a full disk may refuse.
                     drop(
                         lock.0
                             .set_len(0)
@@ -70,7 +67,7 @@ impl Lock {
         ))
     }
 
-    /// A lock on a file that was removed meanwhile guards nothing.
+    /// Returns whether the lock's file is still the one at its path. A lock on a removed file protects nothing.
     pub(crate) fn is_current(&self, dir: &Dir) -> Result<bool> {
         let failed = |err| dir.error(NAME, "inspect", err);
         match dir.open_file(NAME, Open::Read)? {
@@ -80,7 +77,7 @@ impl Lock {
     }
 }
 
-/// Tells whether a writer holds the lock. Asks by holding it for an instant, shared.
+/// Returns whether a writer holds the lock. To find out, it takes a shared lock for a moment.
 pub(crate) fn is_held(dir: &Dir) -> Result<bool> {
     let Some(file) = dir.open_file(NAME, Open::Read)? else {
         return Ok(false);
@@ -106,13 +103,13 @@ fn holder(dir: &Dir) -> Result<String> {
     })
 }
 
-/// Formats a time as `2026-01-31T23:59:59Z`, in UTC whatever the zone is.
+/// Formats a time as `2026-01-31T23:59:59Z`, in UTC.
 fn utc(time: SystemTime) -> String {
     let secs = time
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs();
-    // Days since 1 March of year 0, in eras of 400 years, so that leap days come last.
+    // Days since 1 March of year 0, in eras of 400 years. Leap days then come last in their year.
     let days = secs / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -124,20 +121,20 @@ fn utc(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// How often another writer may be first before taking an epoch is given up.
+/// Number of tries to take an epoch before giving up, if other writers are faster.
 const EPOCH_TRIES: u64 = 64;
 
 /// An epoch that a writer took.
 #[derive(Debug)]
 pub(crate) struct Epoch {
     pub(crate) number: u64,
-    /// Identifies the marker for as long as that is held open.
+    /// The identity of the marker while it is held open.
     id: (u64, u64),
     _marker: Box<dyn Handle>,
 }
 
 impl Epoch {
-    /// Takes an epoch higher than `floor` and every other one that was ever taken, durably.
+    /// Takes an epoch higher than `floor` and than every epoch that was ever taken, durably.
     pub(crate) fn take(dir: &Dir, floor: u64) -> Result<Self> {
         for _ in 0..EPOCH_TRIES {
             let before = highest_epoch(dir)?.max(floor);
@@ -150,7 +147,7 @@ impl Epoch {
                 continue;
             };
             if highest_epoch(dir)? > epoch.number {
-                // Others came and went between the look and the creation: theirs count.
+                // Other writers took epochs between the check and the creation: theirs are valid.
                 dir.remove(&marker(epoch.number))?;
                 continue;
             }
@@ -165,7 +162,7 @@ impl Epoch {
         Err(Error::new(dir.path(), Kind::Locked { holder }))
     }
 
-    /// Takes the epoch after this one, durably, unless any other writer came meanwhile.
+    /// Takes the epoch after this one, durably. Fails if another writer took the store over.
     pub(crate) fn succeed(&mut self, dir: &Dir) -> Result<()> {
         let own = self.number;
         let fenced = || -> Result<Error> {
@@ -189,12 +186,12 @@ impl Epoch {
             return Err(fenced()?);
         }
         *self = next;
-        // One that stays says nothing: nobody else has this epoch.
+        // A marker that stays does no harm: no other writer has this epoch.
         drop(dir.remove(&marker(own)));
         Ok(())
     }
 
-    /// Creates a marker durably; none if there is one of that number.
+    /// Creates a marker durably; returns `None` if a marker of that number exists.
     fn create(dir: &Dir, number: u64) -> Result<Option<Self>> {
         let name = marker(number);
         let Some(file) = dir.create_empty(&name)? else {
@@ -244,8 +241,8 @@ fn marker(epoch: u64) -> String {
     FileName::Marker { epoch }.to_string()
 }
 
-/// Says why a writer's own marker is gone. Older markers are removed when an epoch is
-/// taken, so one that is there now was made by another writer since.
+/// Returns the reason why a writer's own marker is gone. A writer that takes an epoch removes older markers, so another writer has made any marker
+/// that exists now.
 fn lost(dir: &Dir, own: u64) -> Result<Error> {
     let marked = |name: &FileName| matches!(name, FileName::Marker { .. });
     let by = highest_epoch(dir)?;

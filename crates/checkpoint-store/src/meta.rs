@@ -1,4 +1,4 @@
-//! What each file says of itself in its first frame, and what of it a caller sees or adds.
+//! The metadata in the first frame of each file, and the parts of it that callers see or add.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -10,50 +10,50 @@ use crate::id::{PhaseId, Seq};
 use crate::name::FileName;
 use crate::options::Options;
 
-/// What the caller wants to have said about a sealed phase.
+/// Metadata that the caller adds to a finished phase.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Meta {
-    /// The commit that the work tree was at.
+    /// The commit of the working tree.
     pub git_commit: Option<String>,
-    /// Whether the work tree had changes besides that commit.
+    /// Whether the working tree had changes on top of that commit.
     pub git_dirty: Option<bool>,
-    /// What went wrong on the way, for people.
+    /// Errors that happened during the phase, for people.
     pub errors: Vec<String>,
-    /// Whether the work is done, so that nothing is left to resume. A later save resumes it.
+    /// Whether the work is complete, so that there is nothing to resume. A later save makes the store resumable again.
     pub finished: bool,
     /// Anything else, for people and tools.
     pub extra: BTreeMap<String, String>,
 }
 
-/// Describes one sealed phase.
+/// The description of one finished phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PhaseInfo {
-    /// Identifies it for ever.
+    /// The permanent id of the phase.
     pub id: PhaseId,
     /// The name that the caller gave.
     pub phase: String,
-    /// Its place among the saves.
+    /// The save at which the phase was written.
     pub seq: Seq,
-    /// When it was written, by the clock of that machine. May lie in the future of another.
+    /// The time when it was written, by the clock of that machine. It may be in the future on another machine.
     pub created: SystemTime,
     /// The state of another store that this one was forked from.
     pub parent: Option<Parent>,
-    /// What the caller had to say.
+    /// The metadata that the caller added.
     pub meta: Meta,
 }
 
-/// Where a forked store comes from.
+/// The origin of a forked store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The file that the state was read from: a sealed phase, or the progress after one.
+    /// The file from which the state was read: a finished phase, or the progress after one.
     pub id: PhaseId,
     /// The save in it.
     pub seq: Seq,
 }
 
-/// The phase that a journal stands on.
+/// The phase that a journal continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Base {
     pub(crate) id: PhaseId,
@@ -73,20 +73,20 @@ pub(crate) struct FileMeta {
     /// Set in a phase file only.
     #[serde(default)]
     pub(crate) phase: Option<String>,
-    /// The phase's own sequence; of a journal, the one it begins after.
+    /// The sequence number of the phase; in a journal, the one after which it begins.
     pub(crate) seq: u64,
     pub(crate) epoch: u64,
     #[serde(default)]
     pub(crate) base: Option<Base>,
-    /// Sequence up to which a journal repeats the one before it; a good prefix that
-    /// ends earlier is less than what its writer began with.
+    /// Sequence number up to which a journal repeats the journal before it. A good prefix that ends earlier is shorter than the journal's first
+    /// contents.
     #[serde(default)]
     pub(crate) carried: u64,
     /// Milliseconds since 1970 in UTC.
     pub(crate) created_ms: u64,
     pub(crate) schema: String,
     pub(crate) schema_version: u32,
-    /// Zero stands for `schema_version`.
+    /// Zero means `schema_version`.
     #[serde(default)]
     pub(crate) min_reader: u32,
     pub(crate) writer: String,
@@ -119,7 +119,7 @@ impl FileMeta {
         }
     }
 
-    /// Tells whether a name fits what it is the name of.
+    /// Returns whether this metadata fits the name of its file.
     pub(crate) fn is_named(&self, file: FileName) -> bool {
         match file {
             FileName::Phase { seq } => self.phase.is_some() && self.seq == seq,

@@ -1,20 +1,20 @@
-//! Names: those of the store's own files, and which names callers may choose.
+//! File names: those of the store's own files, and the names that callers may choose.
 
 use std::fmt;
 
-/// The folder for damaged files that were set aside.
+/// The directory for damaged files that were set aside.
 pub(crate) const QUARANTINE: &str = "quarantine";
 
-/// A file that the store owns, told by its name.
+/// The name of a file that belongs to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileName {
-    /// A sealed phase. Named by its sequence alone, so that a second writer of the same one conflicts.
+    /// A finished phase. The name has only the sequence number, so that two writers of the same phase conflict.
     Phase { seq: u64 },
-    /// The journal of one holder on top of the phase with sequence `base`, or of nothing.
+    /// The journal of one writer after the phase with sequence number `base`, or without a phase.
     Progress { epoch: u64, base: u64 },
-    /// Says that `epoch` was taken. The one with the highest number is never removed.
+    /// A writer took `epoch`. The marker with the highest number is never removed.
     Marker { epoch: u64 },
-    /// Not finished; only a writer of a higher epoch may remove it.
+    /// An unfinished file; only a writer of a higher epoch may remove it.
     Temp { epoch: u64, random: u64 },
 }
 
@@ -40,11 +40,11 @@ impl FileName {
                 random: hex(random)?,
             }
         };
-        // Only the one spelling counts, so that no two files stand for the same thing.
+        // Only one spelling is valid, so that no two files have the same meaning.
         (name.to_string() == text).then_some(name)
     }
 
-    /// Returns the epoch that the name proves to have been taken.
+    /// Returns the epoch that the name proves to be taken.
     pub(crate) fn epoch(self) -> Option<u64> {
         match self {
             Self::Progress { epoch, .. } | Self::Marker { epoch } => Some(epoch),
@@ -64,8 +64,8 @@ impl fmt::Display for FileName {
     }
 }
 
-/// Says why `name` may not be that of a blob or of a phase; `None` if it may. Names are rejected,
-/// never escaped, so that what a person types is what is on disk.
+/// Returns the reason why `name` is not allowed for a blob or a phase; `None` if it is allowed. Names are rejected, never escaped: the name on disk
+/// is the name that the person typed.
 ///
 /// # Examples
 ///
@@ -86,13 +86,13 @@ pub fn reject(name: &str) -> Option<&'static str> {
             .is_some_and(|n| n.len() == 1 && n.as_bytes()[0].is_ascii_digit())
     };
     if name.is_empty() || name.len() > 64 {
-        Some("it needs 1 to 64 bytes")
+        Some("it must have 1 to 64 bytes")
     } else if !name.as_bytes()[0].is_ascii_alphanumeric()
         || !name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
     {
-        Some("use letters, digits, `.`, `_` and `-`, and begin with a letter or a digit")
+        Some("use letters, digits, `.`, `_` and `-`; begin with a letter or a digit")
     } else if name.contains("..") {
         Some("it contains `..`")
     } else if DEVICES.contains(&stem.as_str()) || numbered("com") || numbered("lpt") {

@@ -1,5 +1,5 @@
-//! How a store is opened: schema, versions and strictness, with the defaults, and the steps from the values of an older schema version to those
-//! of the present one, in memory.
+//! The options for opening a store: schema, versions and strictness, with their defaults. Also the migrations from the values of an older schema
+//! version to those of the current one, in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,24 +14,22 @@ use crate::frame::{DELTA, EVENTS};
 use crate::replay::{Events, State};
 use crate::saves::Kept;
 
-/// How a store is opened.
+/// The options for opening a store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names the kind of value. A store that holds another kind is refused. Default: empty.
+    /// The name of the kind of value. A store that holds another kind is refused. Default: empty.
     pub schema: String,
     /// Version of that kind. A writer refuses a store with a newer one. Default: 1.
     pub schema_version: u32,
-    /// The oldest version whose programs may still read what this one writes; they ignore
-    /// what they do not know. None may write: they would drop it. Default: 0, which stands
-    /// for `schema_version`.
+    /// The oldest version whose programs may still read what this version writes; they ignore the parts that they don't know. They may not write,
+    /// because they would drop those parts. Default: 0, which means `schema_version`.
     pub min_reader_version: u32,
-    /// What makes values of older versions into those of `schema_version`. Without a step
-    /// they are read as they are, so new fields need `#[serde(default)]`. Default: none.
+    /// The steps that convert values of older versions to those of `schema_version`. A value without a step is read as it is, so new fields need
+    /// `#[serde(default)]`. Default: none.
     pub migrations: Migrations,
-    /// Makes damage an error instead of going on from the good state before it.
-    /// Default: false.
+    /// Whether damage is an error. Otherwise a load continues from the good state before the damage. Default: false.
     pub strict: bool,
-    /// Creates the directory, and those above it, if it is missing. Default: true.
+    /// Whether opening creates the directory and its missing parents. Default: true.
     pub create: bool,
 }
 
@@ -52,10 +50,9 @@ type Step = Arc<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;
 
 /// Steps from one version of a schema to the next.
 ///
-/// A step takes the head, or one event, of the version that it is registered for and
-/// returns that of the version after it. A version without a step is read as the next one
-/// is. Files are never rewritten: what was saved before stays as it is, so that the older
-/// program can still load it, and only new files hold the new version.
+/// A step takes the head, or one event, of the version for which it is registered, and returns that of the next version. If a version has no step,
+/// its values are read as those of the next version. Files are never rewritten: old files stay as they are, so that the older program can still load
+/// them, and only new files have the new version.
 ///
 /// # Examples
 /// ```
@@ -71,7 +68,7 @@ pub struct Migrations {
 }
 
 impl Migrations {
-    /// Adds the step for heads of the version `from`. Its error is the reason for people.
+    /// Adds the step for heads of version `from`. If the step fails, its error is the reason shown to people.
     pub fn head<Old, New>(
         mut self,
         from: u32,
@@ -90,7 +87,7 @@ impl Migrations {
         self
     }
 
-    /// Adds the step for events of the version `from`. Its error is the reason for people.
+    /// Adds the step for events of version `from`. If the step fails, its error is the reason shown to people.
     pub fn event<Old, New>(
         mut self,
         from: u32,
@@ -113,7 +110,7 @@ impl Migrations {
         self
     }
 
-    /// Tells whether anything changes between two versions.
+    /// Returns whether a step changes anything between two versions.
     fn change(&self, from: u32, to: u32) -> bool {
         from < to
             && [&self.heads, &self.events].iter().any(|steps| {
@@ -122,7 +119,7 @@ impl Migrations {
             })
     }
 
-    /// Brings a state from one version to another.
+    /// Converts a state from one version to another.
     pub(crate) fn state(&self, mut state: State, from: u32, to: u32) -> Result<State, Kind> {
         if self.change(from, to) {
             if let Some(head) = &mut state.head {
@@ -137,13 +134,13 @@ impl Migrations {
         Ok(state)
     }
 
-    /// Brings a save from one version to another.
+    /// Converts a save from one version to another.
     pub(crate) fn save(&self, kept: Kept, from: u32, to: u32) -> Result<Kept, Kind> {
         let frame = kept.frame;
         if !matches!(frame.kind, DELTA | EVENTS) || !self.change(from, to) {
             return Ok(kept);
         }
-        let mut head = kept.unpack().expect("a frame that was loaded was unpacked");
+        let mut head = kept.unpack().expect("a loaded frame can be unpacked");
         let mut events = head.split_off(frame.head_len as usize);
         run(&self.heads, &mut head, from, to)?;
         run(&self.events, &mut events, from, to)?;

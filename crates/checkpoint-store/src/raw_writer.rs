@@ -1,5 +1,4 @@
-//! The writer without types: heads and events are encoded bytes. `Writer` and
-//! `Store` put types around it.
+//! The writer without types: heads and events are encoded bytes. `Writer` and `Store` add the types.
 
 use std::path::Path;
 
@@ -25,11 +24,10 @@ use crate::sabotage::{self, Sabotage};
 use crate::saves::Kept;
 use crate::saves::Saves;
 
-/// How often a heal is tried again whose files were removed like those before.
+/// Number of repeated repairs if files disappear again and again.
 const REMOVALS: u32 = 64;
 
-/// Holds the lock and an epoch of a store. Dropping it releases the lock; there is
-/// nothing to flush, because every acknowledged save is on disk.
+/// Holds the lock and an epoch of a store. Dropping it releases the lock. There is nothing to flush, because every acknowledged save is on disk.
 #[derive(Debug)]
 pub(crate) struct RawWriter {
     pub(crate) dir: Dir,
@@ -38,17 +36,17 @@ pub(crate) struct RawWriter {
     pub(crate) epoch: Epoch,
     pub(crate) seq: u64,
     pub(crate) base: Option<Base>,
-    /// The base's file; it can be read even after its name was removed.
+    /// The base's file. It stays readable after its name was removed.
     pub(crate) base_file: Option<Box<dyn Handle>>,
-    /// The saves after the base that can be returned to.
+    /// The saves after the base to which a caller can return.
     pub(crate) seqs: Seqs,
-    /// All of them, to be written again when a file fails.
+    /// All saves since the base, to be written again if a file fails.
     pub(crate) saves: Saves,
-    /// Made with the first save after an open or a seal, so that idle stores stay small.
+    /// Made by the first save after an open or a phase, so that idle stores stay small.
     pub(crate) journal: Option<Journal>,
-    /// At least the size of the events that a load would return.
+    /// An upper limit for the size of the events that a load would return.
     pub(crate) event_bytes: u64,
-    /// How much of the journal old heads take.
+    /// The share of old heads in the journal.
     pub(crate) weight: Weight,
     condition: Condition,
     pub(crate) memory: Memory,
@@ -79,10 +77,10 @@ impl RawWriter {
 
     pub(crate) fn open_on(dir: Dir, options: Options) -> Result<(Self, Loaded)> {
         let lock = Lock::take(&dir)?;
-        // A store that this program cannot read is left as it is.
+        // This fails for a store that this program cannot read, and leaves the store unchanged.
         let before = Index::read(&dir, Want::Writer(&options))?;
         let epoch = Epoch::take(&dir, before.highest_epoch())?;
-        // From here on an older writer acknowledges nothing more, so the scan sees all it did.
+        // From here on an older writer acknowledges nothing more, so the scan sees all its saves.
         let index = match sabotage::is_on(Sabotage::ScanBeforeCreate) {
             true => before,
             false => Index::read(&dir, Want::Writer(&options))?,
@@ -108,15 +106,14 @@ impl RawWriter {
         };
         if let Some(base) = writer.base {
             let file = writer.dir.open_file(&base.file_name(), Open::Read)?;
-            // Without it the next seal would leave out the events before.
+            // Without the base, the next phase would lack the older events.
             let vanished = || Error::new(writer.dir.path(), Kind::Vanished);
             writer.base_file = Some(file.ok_or_else(vanished)?);
         }
         if let Some((entry, bytes, frames)) = &loaded.journal
             && !frames.is_empty()
         {
-            // The good frames go to a file of this epoch. The old one is never
-            // appended to, so no torn tail ever stands before an acknowledged save.
+            // The good frames go to a file of this epoch. The old file is never appended to, so no acknowledged save ever follows a torn tail.
             let (from, to) = (entry.meta.schema_version, writer.options.schema_version);
             let kept = frames.iter().map(|&frame| {
                 let stored = frame.stored(bytes).to_vec();
@@ -137,8 +134,7 @@ impl RawWriter {
         Ok((writer, loaded))
     }
 
-    /// Removes and sets aside what the loaded state no longer needs. Nothing that is
-    /// removed here held the only copy of anything.
+    /// Removes or sets aside the files that the loaded state does not need. No removed file has the only copy of anything.
     fn tidy(&self, loaded: &mut Loaded, entries: &[Entry]) -> Result<()> {
         for skipped in &loaded.report.skipped {
             let aside = self.dir.sub(QUARANTINE, true)?;
@@ -153,8 +149,7 @@ impl RawWriter {
                 loaded.report.removed_temps += 1;
             }
         }
-        // The journal that was carried over stays as the good generation before; those
-        // before it say nothing that both of these do not.
+        // The journal that was copied stays as the good generation before this one. Everything in still older journals is in both of these.
         if let Some((used, ..)) = &loaded.journal
             && self.journal.is_some()
             && loaded.report.is_sound()
@@ -187,7 +182,7 @@ impl RawWriter {
         self.healed.as_ref()
     }
 
-    /// Fails if no save can ever succeed again.
+    /// Fails if no later save can ever succeed.
     fn check_usable(&self) -> Result<()> {
         let kind = match &self.condition {
             Condition::Sound | Condition::Unhealed(_) => return Ok(()),
@@ -206,8 +201,7 @@ impl RawWriter {
         matches!(self.condition, Condition::Unhealed(_))
     }
 
-    /// Fails if no save can succeed, and makes up for what an earlier one left to do before one
-    /// of `len` bytes.
+    /// Fails if no save can succeed. Otherwise, repairs the store if an earlier repair is still to do; `len` is the size of the save that follows.
     pub(crate) fn ready(&mut self, len: u64) -> Result<()> {
         self.check_usable()?;
         match std::mem::replace(&mut self.condition, Condition::Sound) {
@@ -216,8 +210,7 @@ impl RawWriter {
         }
     }
 
-    /// Runs a save of `len` bytes, as far as that is known. If the files fail, writes everything
-    /// to new files and runs it once more.
+    /// Runs a save of `len` bytes (0 if the size is unknown). If the files fail, writes everything to new files and runs the save once more.
     pub(crate) fn saving<T>(
         &mut self,
         len: u64,
@@ -234,7 +227,7 @@ impl RawWriter {
         }
     }
 
-    /// Writes everything to new files after a failure, and then runs a save.
+    /// Writes everything to new files after a failure, and then runs the save.
     fn again<T>(
         &mut self,
         first: Error,
@@ -246,13 +239,13 @@ impl RawWriter {
             let healed = self.heal(&first);
             let is_healed = healed.is_ok();
             match healed.and_then(|()| save(self)) {
-                // Who removes a directory does it file by file, and may not be done.
+                // A program that removes a directory does it file by file, and may not have finished.
                 Err(then) if then.is_about_removal() && tries.next().is_some() => {
                     self.dir.disk().pause();
                 }
                 Err(then) if is_healed && self.is_untouched_by(&then) => return Err(then),
                 Err(then) if then.is_full() => {
-                    // The next try writes everything to a new file once more, and then the save.
+                    // The next try writes everything to a new file again, and then the save.
                     let rest = if is_healed { self.saves.len() } else { len };
                     return Err(self.give_up(first, then.with_room_for(rest)));
                 }
@@ -264,13 +257,13 @@ impl RawWriter {
         }
     }
 
-    /// Tells whether there was no room for a file beside the journal, a blob or a phase. It has no name yet, and the journal, which a
-    /// failed write of its own would have ended, takes saves as before.
+    /// Returns whether the error is only that a new file, a blob or a phase did not fit. That file has no name yet. The journal still takes saves: a
+    /// failed write of its own would have closed it.
     fn is_untouched_by(&self, err: &Error) -> bool {
         matches!(err.kind(), Kind::Full { .. }) && self.journal.is_some()
     }
 
-    /// Makes it final if a newer writer took over.
+    /// Makes the writer fenced for ever if a newer writer took the store over.
     fn fence(&mut self, err: Error) -> Error {
         if let Kind::Fenced { by, .. } = err.kind() {
             self.condition = Condition::Fenced { by: *by };
@@ -278,7 +271,7 @@ impl RawWriter {
         err
     }
 
-    /// Decides what a failure after all tries means for the calls after it.
+    /// Sets the writer's condition after all tries failed.
     fn give_up(&mut self, first: Error, then: Error) -> Error {
         self.journal = None;
         if then.is_fenced() {
@@ -312,14 +305,14 @@ impl RawWriter {
             };
             return Err(Error::new(self.dir.path(), kind));
         }
-        // Not before an undo: it may be to a save whose head would go.
+        // An undo does not compact: it may return to a save whose head a compaction would drop.
         self.compact()?;
         let seq = self.write(DELTA, head_len, raw)?;
         self.event_bytes += events;
         Ok(seq)
     }
 
-    /// Returns to the state of an earlier save, by a frame that says so.
+    /// Returns to the state of an earlier save, by an undo frame.
     pub(crate) fn truncate_to(&mut self, seq: u64) -> Result<u64> {
         let base = self.base.map_or(0, |base| base.seq);
         if seq != base && !self.seqs.contains(seq) {
@@ -355,7 +348,7 @@ impl RawWriter {
         Ok(self.acknowledge(frames))
     }
 
-    /// Puts a frame on disk. It counts only when it is confirmed and acknowledged.
+    /// Writes frames to disk. They count only after `confirm` and `acknowledge`.
     fn put(&mut self, frames: &[Kept]) -> Result<()> {
         let journal = match self.journal.take() {
             Some(journal) => journal,
@@ -384,14 +377,13 @@ impl RawWriter {
         self.seq
     }
 
-    /// Removes what is not needed. It may be what makes room to heal, so it does not wait for that.
+    /// Removes the files that are not needed. It does not repair first, because it may free the room for the repair.
     pub(crate) fn clean(&mut self, policy: Policy) -> Result<Vec<Item>> {
         self.check_usable()?;
         self.epoch
             .confirm(&self.dir)
             .map_err(|err| self.fence(err))?;
-        // A phase that could not be made durable may look like the newest state. What was
-        // acknowledged stands on this one.
+        // A phase that could not be made durable may look like the newest state, but the acknowledged saves continue this base.
         let base = self.base.map_or(0, |base| base.seq);
         let plan = retention::plan_in(&self.dir, policy, base)?;
         let removed = plan.remove_from(&self.dir)?;
@@ -431,7 +423,7 @@ impl RawWriter {
         self.give_name(temp, name)
     }
 
-    /// Gives a durable file its name, and makes that durable.
+    /// Gives a durable file its name, and makes the name durable.
     pub(crate) fn give_name(&self, temp: Temp<'_>, name: &str) -> Result<Box<dyn Handle>> {
         let is_phase = name.starts_with("phase-");
         if !(is_phase && sabotage::is_on(Sabotage::RandomPhaseName)) {
@@ -443,7 +435,7 @@ impl RawWriter {
             self.dir.remove(name)?;
         }
         temp.persist(&self.dir, name)?.ok_or_else(|| {
-            // Only a writer that this one does not know of can have made it.
+            // Only an unknown writer can have made it.
             Error::new(
                 self.dir.path(),
                 Kind::Fenced {
@@ -454,8 +446,7 @@ impl RawWriter {
         })
     }
 
-    /// Looks whether what was written may be acknowledged: the files still have a name
-    /// and the store still belongs to this epoch.
+    /// Fails if the written bytes must not be acknowledged: if a file has lost its name, or the store no longer belongs to this epoch.
     pub(crate) fn confirm(&self) -> Result<()> {
         if self.dir.disk().is_replaced() {
             return Err(Error::new(self.dir.path(), Kind::Replaced));

@@ -1,4 +1,4 @@
-//! A writer that is taken over, fails and goes on, or has a long history behind it.
+//! A writer that is taken over, that repairs after a failure, or that has a long history.
 
 use super::*;
 use crate::codec;
@@ -19,8 +19,7 @@ fn head(n: u64) -> Vec<u8> {
     raw
 }
 
-/// Both orders of a takeover against a save. The lock file is removed, so that two
-/// writers hold a lock at once.
+/// Both orders of a takeover and a save. The test removes the lock file, so that two writers hold a lock at the same time.
 #[test]
 fn a_taken_over_writer_acknowledges_nothing_when_it_wakes_before_its_write() {
     let root = tempfile::tempdir().unwrap();
@@ -34,7 +33,7 @@ fn a_taken_over_writer_acknowledges_nothing_when_it_wakes_before_its_write() {
     assert!(old.append(head(2), 1).unwrap_err().is_fenced());
     assert!(
         old.append(head(2), 1).unwrap_err().is_fenced(),
-        "the error is sticky"
+        "the error is permanent"
     );
     assert!(
         old.save_phase("p", head(2), Meta::default())
@@ -60,14 +59,14 @@ fn a_taken_over_writer_acknowledges_nothing_when_it_wakes_after_its_write() {
     let (new, loaded) = open(&dir);
     assert_eq!(
         loaded.seq, 2,
-        "what is on disk before the takeover is seen by it"
+        "the takeover sees the bytes that were on disk before it"
     );
     assert!(old.confirm().unwrap_err().is_fenced());
     assert!(new.epoch() > old.epoch());
 }
 
-/// A fenced writer that is past its last look can still give a phase file its name.
-/// That must neither hide the newer writer's saves nor block its phases.
+/// A fenced writer that has passed its last check can still rename a phase file. That must neither hide the newer writer's saves nor block its
+/// phases.
 #[test]
 fn a_phase_file_of_a_fenced_writer_does_not_hide_newer_saves() {
     let root = tempfile::tempdir().unwrap();
@@ -97,11 +96,7 @@ fn a_phase_file_of_a_fenced_writer_does_not_hide_newer_saves() {
     let (mut new, loaded) = open(&dir);
     assert_eq!(loaded.state.head, Some(head(4)));
     new.seq = 1;
-    assert_eq!(
-        new.free_phase().unwrap(),
-        3,
-        "taken numbers are passed over"
-    );
+    assert_eq!(new.free_phase().unwrap(), 3, "taken numbers are skipped");
 }
 
 #[test]
@@ -133,7 +128,7 @@ fn c67a_c67c_temporary_files_of_older_epochs_only_are_removed() {
     assert_eq!(open(&dir).1.report.removed_temps, 0);
 }
 
-/// A descriptor that cannot be written to stands for a disk that fails.
+/// A read-only descriptor simulates a disk that fails.
 fn break_journal(writer: &mut RawWriter, dir: &Path) {
     let journal = writer.journal.as_mut().unwrap();
     let dir = Dir::open(dir).unwrap();
@@ -179,7 +174,7 @@ fn a_writer_that_was_taken_over_does_not_heal() {
     assert_eq!(new.epoch(), 2);
 }
 
-/// While a writer is about to take an epoch, two others take theirs and end.
+/// While a writer is about to take an epoch, two other writers take theirs and end.
 #[test]
 fn an_epoch_that_others_passed_meanwhile_is_not_taken() {
     let root = tempfile::tempdir().unwrap();
@@ -188,7 +183,7 @@ fn an_epoch_that_others_passed_meanwhile_is_not_taken() {
     let first = std::sync::atomic::AtomicBool::new(true);
     let hook = move |call| {
         if matches!(call, Call::Make) && first.swap(false, std::sync::atomic::Ordering::Relaxed) {
-            // The second removes the marker of the first, as every writer does.
+            // The second writer removes the marker of the first, as every writer does.
             std::fs::write(others.join("epoch-00000002"), "")?;
         }
         Ok(())
@@ -199,7 +194,7 @@ fn an_epoch_that_others_passed_meanwhile_is_not_taken() {
     assert_eq!(markers, [FileName::Marker { epoch: 3 }]);
 }
 
-/// Each was small enough to be saved, so together they can be sealed.
+/// Each part was small enough to be saved, so a phase must accept both together.
 #[test]
 fn a_large_head_and_large_events_can_be_sealed() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -227,7 +222,7 @@ fn a_large_head_and_large_events_can_be_sealed() {
     assert!(loaded.head == Some(head) && loaded.events[0].bytes() == events);
 }
 
-/// Its own phase stays, however high the numbers are that others left.
+/// A store's own phase stays, however high the numbers of foreign phases are.
 #[test]
 fn the_value_that_was_just_saved_is_not_taken_for_an_old_one() {
     let root = tempfile::tempdir().unwrap();
@@ -243,7 +238,7 @@ fn the_value_that_was_just_saved_is_not_taken_for_an_old_one() {
     assert!(writer.dir.exists(&own).unwrap());
 }
 
-/// The next writer's journal begins with longer numbers, and must fit into a file as well.
+/// The next writer's journal begins with longer numbers, and must also fit into a file.
 #[test]
 fn a_journal_ends_before_the_largest_file_does() {
     let root = tempfile::tempdir().unwrap();
@@ -255,8 +250,7 @@ fn a_journal_ends_before_the_largest_file_does() {
     assert!(journal.check_room(&writer.dir, &kept).is_err());
 }
 
-/// A writer on a disk that keeps 64 KiB in memory, with 3,000 saves of 200 bytes that do not
-/// compress.
+/// Returns a writer on a disk that keeps 64 KiB in memory, with 3,000 saves of 200 bytes that do not compress.
 fn long_history(path: &Path) -> (RawWriter, Vec<u64>) {
     let dir = Dir::on(TestDisk::open(path, 0, |_| Ok(())), path).unwrap();
     let (mut writer, _) = RawWriter::open_on(dir, Options::default()).unwrap();
@@ -291,7 +285,7 @@ fn x116e_a_writer_holds_no_more_of_a_long_history_than_of_a_short_one() {
     let path = root.path().join("s");
     let (mut writer, saved) = long_history(&path);
     assert!(writer.saves.in_memory() <= 64 << 10);
-    // What it does not hold is there when a file fails, when one is removed, and at a seal.
+    // The saves that are not in memory must be there when a file fails, when a file is removed, and when a phase is written.
     break_journal(&mut writer, &path);
     writer.append(head(0), 1).unwrap();
     assert_eq!(writer.healed().map(|healed| healed.epoch), Some(2));
@@ -312,8 +306,7 @@ fn x116e_a_writer_holds_no_more_of_a_long_history_than_of_a_short_one() {
     assert_eq!(events(&open(&path).1), saved[..25]);
 }
 
-/// Nothing puts back what somebody cut off a file that is open. It is said, and no save
-/// succeeds that could not be loaded.
+/// Saves that somebody truncated from an open file cannot be restored. The writer reports that, and no save succeeds that could not be loaded.
 #[test]
 fn older_saves_that_are_gone_when_they_are_needed_are_an_error_and_never_left_out() {
     let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Reading a store without a lock and without writing anything, also while a writer lives.
+//! Reads a store without a lock and without writing, also while a writer is live.
 
 use std::path::Path;
 
@@ -16,13 +16,12 @@ use crate::meta::PhaseInfo;
 use crate::options::Options;
 use crate::writer::Loaded;
 
-/// How often damage is looked at again: a writer at work may have replaced a file, or
-/// been inside a save, between two looks.
+/// Number of reads before damage is final: a live writer may have replaced a file, or may have been inside a save, during the read.
 const LOOKS: usize = 4;
 
 /// Loads the newest valid state.
 ///
-/// A save that a live writer has just begun is left out, as one that a crash cut.
+/// A save that a live writer has just begun is left out, like one that a crash left incomplete.
 /// The schema is not checked; the report names it.
 ///
 /// # Errors
@@ -36,13 +35,12 @@ pub fn load<H: DeserializeOwned, E: DeserializeOwned>(
     Loaded::decode(dir.path(), newest(&dir, Want::Anything)?)
 }
 
-/// Loads the newest valid state of the schema that `options` name, brought to its version.
+/// Loads the newest valid state of the schema that `options` name, migrated to its version.
 ///
-/// A newer version can be read if it says so; see [`Options::min_reader_version`].
+/// A newer version can be read if its writer permits this; see [`Options::min_reader_version`].
 ///
 /// # Errors
-/// As [`load`](fn@load); also for another schema, for damage in strict mode, and if a step of the
-/// migrations fails.
+/// As [`load`](fn@load); also for another schema, for damage in strict mode, and if a step of the migrations fails.
 pub fn load_with<H: DeserializeOwned, E: DeserializeOwned>(
     dir: impl AsRef<Path>,
     options: &Options,
@@ -51,13 +49,13 @@ pub fn load_with<H: DeserializeOwned, E: DeserializeOwned>(
     Loaded::decode(dir.path(), newest(&dir, Want::Reader(options))?)
 }
 
-/// Loads the state as of the save `seq`, whether or not it was undone since.
+/// Loads the state as of the save `seq`, even if that save was undone.
 ///
-/// Every save stays readable at no cost until its journal is replaced by a compacted one,
-/// which keeps the newest saves only, or removed with the phase that it stands on.
+/// Every save stays readable at no cost until a compacted journal, which has only the newest saves, replaces its journal, or until the journal is
+/// removed together with the phase that it continues.
 ///
 /// # Errors
-/// As [`load_with`]; [`is_not_found`](Error::is_not_found) if that save is not kept any more.
+/// As [`load_with`]; [`is_not_found`](Error::is_not_found) if that save no longer exists.
 pub fn load_at<H: DeserializeOwned, E: DeserializeOwned>(
     dir: impl AsRef<Path>,
     seq: Seq,
@@ -79,7 +77,7 @@ pub(crate) fn at(dir: &Dir, seq: Seq, options: &Options) -> Result<load::Loaded>
     }
 }
 
-/// [`load_at`] from a directory of any disk; messages call it `dir`.
+/// [`load_at`] from a directory of any disk; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn load_at_on<H: DeserializeOwned, E: DeserializeOwned>(
@@ -92,7 +90,7 @@ pub fn load_at_on<H: DeserializeOwned, E: DeserializeOwned>(
     Loaded::decode(dir.path(), at(&dir, seq, options)?)
 }
 
-/// [`load`] from a directory of any disk; messages call it `dir`.
+/// [`load`] from a directory of any disk; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn load_on<H: DeserializeOwned, E: DeserializeOwned>(
@@ -103,7 +101,7 @@ pub fn load_on<H: DeserializeOwned, E: DeserializeOwned>(
     Loaded::decode(dir.path(), newest(&dir, Want::Anything)?)
 }
 
-/// [`blob`] from a directory of any disk; messages call it `dir`.
+/// [`blob`] from a directory of any disk; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn blob_on(disk: Box<dyn crate::disk::Directory>, dir: &Path, name: &str) -> Result<Vec<u8>> {
@@ -125,8 +123,7 @@ pub(crate) fn newest(dir: &Dir, want: Want<'_>) -> Result<load::Loaded> {
     }
 }
 
-/// Lists the sealed phases of a store, newest first; of damaged files only those whose
-/// beginning is good.
+/// Lists the finished phases of a store, newest first. A damaged file is listed only if its beginning is good.
 ///
 /// # Errors
 /// As [`load`](fn@load).
@@ -140,10 +137,10 @@ pub fn phases(dir: impl AsRef<Path>) -> Result<Vec<PhaseInfo>> {
         .collect())
 }
 
-/// Loads the newest valid checkpoint that was sealed under the name `phase`.
+/// Loads the newest valid checkpoint with the name `phase`.
 ///
 /// # Errors
-/// As [`load_phase_with`], but for the schema, which is not looked at.
+/// As [`load_phase_with`], except for the schema, which is not checked.
 pub fn load_phase<H: DeserializeOwned, E: DeserializeOwned>(
     dir: impl AsRef<Path>,
     phase: &str,
@@ -151,13 +148,11 @@ pub fn load_phase<H: DeserializeOwned, E: DeserializeOwned>(
     of_phase(dir.as_ref(), phase, Want::Anything)
 }
 
-/// Loads the newest valid checkpoint that was sealed under the name `phase`, of the schema
-/// that `options` name, brought to its version.
+/// Loads the newest valid checkpoint with the name `phase` and the schema that `options` name, migrated to its version.
 ///
 /// # Errors
-/// As [`load_with`]; [`is_not_found`](Error::is_not_found) if no phase was sealed yet,
-/// [`is_other_phase`](Error::is_other_phase) if only others were,
-/// [`is_corrupt`](Error::is_corrupt) if those of this name are all damaged.
+/// As [`load_with`]; [`is_not_found`](Error::is_not_found) if no phase is finished yet, [`is_other_phase`](Error::is_other_phase) if only other
+/// phases are, [`is_corrupt`](Error::is_corrupt) if all files of this name are damaged.
 pub fn load_phase_with<H: DeserializeOwned, E: DeserializeOwned>(
     dir: impl AsRef<Path>,
     phase: &str,
@@ -190,7 +185,7 @@ fn of_phase<H: DeserializeOwned, E: DeserializeOwned>(
         others.dedup();
         let (found, wanted) = (others.join(", "), phase.to_owned());
         let kind = match others.is_empty() {
-            true => Kind::NotFound("sealed phase"),
+            true => Kind::NotFound("finished phase"),
             false => Kind::OtherPhase { found, wanted },
         };
         return Err(Error::new(dir.path(), kind));
@@ -206,31 +201,31 @@ pub fn blob(dir: impl AsRef<Path>, name: &str) -> Result<Vec<u8>> {
     blobs::get(&Dir::open(dir.as_ref())?, name)
 }
 
-/// Returns the bytes of a blob that has at most `limit` of them. A larger one, which somebody else may have put there, is not read.
+/// Returns the bytes of a blob that has at most `limit` bytes. A larger blob, which may come from another user, is not read.
 ///
 /// # Errors
-/// [`is_not_found`](Error::is_not_found) if there is none of that name; another if it is larger.
+/// [`is_not_found`](Error::is_not_found) if there is no blob of that name; another error if it is larger.
 pub fn blob_within(dir: impl AsRef<Path>, name: &str, limit: u64) -> Result<Vec<u8>> {
     blobs::get_within(&Dir::open(dir.as_ref())?, name, limit)
 }
 
-/// Keeps every writer out of a store, for example while its directory is moved away. Dropping it lets them in again.
+/// Locks every writer out of a store, for example while its directory is moved away. Dropping it lets writers in again.
 #[derive(Debug)]
 #[must_use = "dropping it lets writers in again"]
 pub struct KeptOut {
     _lock: Lock,
 }
 
-/// Keeps every writer out of the store. Makes the lock's file if there is none.
+/// Locks every writer out of the store. Makes the lock's file if there is none.
 ///
 /// # Errors
-/// [`is_locked`](Error::is_locked) if a writer has it, [`is_not_found`](Error::is_not_found) if there is no directory.
+/// [`is_locked`](Error::is_locked) if a writer has the store open, [`is_not_found`](Error::is_not_found) if there is no directory.
 pub fn keep_out(dir: impl AsRef<Path>) -> Result<KeptOut> {
     let _lock = Lock::take(&Dir::open(dir.as_ref())?)?;
     Ok(KeptOut { _lock })
 }
 
-/// Tells whether a writer has the store open.
+/// Returns whether a writer has the store open.
 ///
 /// # Errors
 /// [`is_not_found`](Error::is_not_found) if there is no directory.

@@ -1,23 +1,23 @@
-//! From the frames of one file to a state. The frames are unpacked on several threads where that pays; the rest is pure.
+//! Builds a state from the frames of one file. Large files are unpacked on several threads; the rest does no I/O and has no threads.
 
 use std::num::NonZero;
 
 use crate::codec;
 use crate::frame::{self, DELTA, EVENTS, Fault, Frame, SEAL, TRUNCATE, damaged};
 
-/// Most bytes that the events of one state may take, so that hostile files cannot
-/// fill the memory and the writer makes no state that could not be loaded.
+/// Largest number of bytes of the events of one state. It protects the memory from hostile files, and the writer makes no state that could not be
+/// loaded.
 pub(crate) const MAX_STATE: u64 = 4 << 30;
 
 /// A head and the events up to it, as CBOR.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) head: Option<Vec<u8>>,
-    /// Each element is a row of arrays of events, never empty.
+    /// Each element is a sequence of arrays of events, never empty.
     pub(crate) events: Vec<Events>,
 }
 
-/// A row of arrays of events, which may stand behind a head that is of no interest.
+/// A sequence of arrays of events, which may follow a head that nobody needs.
 #[derive(Debug)]
 pub(crate) struct Events {
     raw: Vec<u8>,
@@ -35,7 +35,7 @@ impl Events {
 }
 
 impl State {
-    /// Returns this state with what came after it.
+    /// Returns this state, continued by `after`.
     pub(crate) fn then(mut self, mut after: Self) -> Self {
         self.events.append(&mut after.events);
         self.head = after.head.or(self.head);
@@ -48,13 +48,13 @@ impl State {
     }
 }
 
-/// A save that can be returned to.
+/// A save, and what it adds.
 #[derive(Debug)]
 struct Mark {
     seq: u64,
     /// False for events whose head was dropped.
     has_head: bool,
-    /// None for an undo: its state is that of the mark below it.
+    /// `None` for an undo: its state is that of the mark below it.
     delta: Option<(Vec<u8>, usize)>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Begins after the save `base`, which can be returned to as well.
+    /// Begins after the save `base`, to which an undo can return too.
     pub(crate) fn new(base: u64) -> Self {
         Self {
             base,
@@ -114,23 +114,23 @@ impl Replay {
                 });
             }
             frame::META | SEAL => {
-                return Err(damaged(frame.offset, "the frame stands in the wrong place"));
+                return Err(damaged(frame.offset, "the frame is in the wrong place"));
             }
-            // A newer kind that says it may be skipped.
+            // A newer kind whose flags permit readers to skip it.
             _ => {}
         }
         self.seq = frame.seq;
         Ok(())
     }
 
-    /// Returns the saves that can be returned to, oldest first, without the base.
+    /// Returns the saves to which a caller can return, oldest first, without the base.
     pub(crate) fn seqs(&self) -> Vec<u64> {
         let marks = self.marks.iter().filter(|mark| mark.has_head);
         marks.map(|mark| mark.seq).collect()
     }
 
-    /// Returns the saves that can be returned to with their heads, oldest first. An undo has
-    /// the head of what it went back to; of one to the base that is not known here.
+    /// Returns the saves to which a caller can return, with their heads, oldest first. An undo has the head of the save to which it returned. An undo
+    /// to the base is left out, because the head of the base is not in this file.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let mut last: &[u8] = &[];
         let heads = self.marks.iter().filter(|mark| mark.has_head);
@@ -143,7 +143,7 @@ impl Replay {
         heads.filter(|(_, head)| !head.is_empty())
     }
 
-    /// Returns the state reached, apart from what it stands on.
+    /// Returns the state that was reached, without that of the base.
     pub(crate) fn state(self) -> State {
         let mut state = State::default();
         let last = self.marks.iter().rposition(|mark| {
@@ -172,12 +172,12 @@ impl Replay {
     }
 }
 
-/// So many stored bytes are worth a thread.
+/// Number of stored bytes for which a thread is worth its cost.
 const SHARE: usize = 512 << 10;
 const MOST_THREADS: usize = 4;
 
-/// Returns the payloads of `frames`, in their order. Of frames that together take more
-/// than a state may, the first one too many is a fault and ends the row.
+/// Returns the payloads of `frames`, in their order. If the frames together take more than a state may, the first frame above the limit is a fault
+/// and ends the list.
 pub(crate) fn unpacked(file: &[u8], frames: &[Frame]) -> Vec<Result<Vec<u8>, Fault>> {
     let mut total = 0;
     let within = frames.iter().position(|frame| {
@@ -186,7 +186,7 @@ pub(crate) fn unpacked(file: &[u8], frames: &[Frame]) -> Vec<Result<Vec<u8>, Fau
     });
     let fits = &frames[..within.unwrap_or(frames.len())];
     let stored: usize = fits.iter().map(|frame| frame.stored_len as usize).sum();
-    // Asking for the cores reads files of the system.
+    // `available_parallelism` reads files of the system, so it is called only if needed.
     let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = match stored / SHARE {
         0 | 1 => 1,
@@ -250,6 +250,10 @@ mod tests {
         assert!(unpacked(&file, &frames)[20].is_err());
         frames.iter_mut().for_each(|frame| frame.raw_len = 1 << 28);
         let bomb = unpacked(&file, &frames);
-        assert_eq!(bomb.len(), 17, "4 GiB are 16 times 256 MiB");
+        assert_eq!(
+            bomb.len(),
+            17,
+            "16 frames of 256 MiB take 4 GiB, and the next one is the fault"
+        );
     }
 }

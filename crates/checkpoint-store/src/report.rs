@@ -1,19 +1,19 @@
-//! What a load tells besides the state: where it came from, and what was wrong on the way.
+//! The report of a load: the origin of the state, and the damage that the load found.
 
 use std::fmt;
 
 use crate::id::PhaseId;
 use crate::meta::PhaseInfo;
 
-/// A file that could not be used, and why.
+/// A file that could not be used, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Skipped {
     /// Its name in the store's directory.
     pub file: String,
-    /// What is wrong.
+    /// The problem.
     pub reason: String,
-    /// Where, in bytes from its start; zero also if it is the whole file.
+    /// The place of the problem, in bytes from the start of the file; zero also if the whole file is affected.
     pub offset: u64,
 }
 
@@ -27,35 +27,35 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// Says where a loaded state came from and what was wrong on the way.
+/// The origin of a loaded state, and the damage that the load found.
 ///
-/// Its `Display` is one line for each thing worth a person's attention.
+/// Its `Display` prints one line for each fact that a person may need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// The newest file of the loaded state; none if the store is empty.
+    /// The newest file of the loaded state; `None` if the store is empty.
     pub used: Option<String>,
-    /// Identifies that file for ever, over copies and moves.
+    /// The permanent id of that file, the same in every copy.
     pub file: Option<PhaseId>,
-    /// The sealed phase that the state is, or stands on.
+    /// The finished phase that the state is, or continues.
     pub phase: Option<PhaseInfo>,
     /// Name and version of the schema that the used file was written with.
     pub schema: Option<(String, u32)>,
     /// The epoch of the writer of the used file.
     pub epoch: u64,
-    /// Files that were damaged or are none, newest first. If there are any, an older state
-    /// than the last acknowledged one may have been loaded.
+    /// Files that were damaged, or that are no regular files; newest first. If there are any, the loaded state may be older than the last
+    /// acknowledged one.
     pub skipped: Vec<Skipped>,
-    /// Where writers moved the skipped files to; nothing damaged is ever deleted.
+    /// The new places of the skipped files; a writer never deletes a damaged file.
     pub set_aside: Vec<String>,
-    /// Bytes of a save that a crash cut. It was not acknowledged, so nothing is lost.
+    /// Bytes of a save that a crash left incomplete. It was not acknowledged, so nothing is lost.
     pub repaired_tail: Option<u64>,
     /// Temporary files of earlier writers that were removed.
     pub removed_temps: usize,
 }
 
 impl LoadReport {
-    /// Tells whether the newest state was loaded, as far as can be known.
+    /// Returns whether the load found no damage, so that the state is the newest one as far as the files show.
     pub fn is_sound(&self) -> bool {
         self.skipped.is_empty()
     }
@@ -83,7 +83,7 @@ impl fmt::Display for LoadReport {
         if let Some(bytes) = self.repaired_tail {
             writeln!(
                 f,
-                "left out {bytes} bytes of a save that was cut before it was acknowledged"
+                "ignored {bytes} bytes of an incomplete save, which was never acknowledged"
             )?;
         }
         if self.removed_temps > 0 {

@@ -1,8 +1,7 @@
-//! What of a store may be removed, decided before anything is: old phases, and what was
-//! set aside.
+//! Plans which files of a store may be removed: old phases, and damaged files that were set aside.
 //!
-//! A plan says what would go and what would stay, and why; [`Plan::apply`] then takes the
-//! lock and looks again, so that nothing goes that became needed meanwhile.
+//! A plan lists the files to remove and the files to keep, each with the reason. [`Plan::apply`] then takes the lock and plans again, so that it
+//! removes no file that became necessary since.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,16 +16,16 @@ use crate::name::QUARANTINE;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What to keep.
+/// The rules for keeping files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// How many phases are kept at most. Default: 5.
+    /// The largest number of phases. Default: 5.
     pub keep: usize,
-    /// How old they may get. Default: 30 days.
+    /// The largest age of a phase or of a file that was set aside. Default: 30 days.
     pub max_age: Duration,
-    /// How many bytes damaged files that were set aside may take. Default: 64 MiB.
+    /// The largest size of all damaged files that were set aside. Default: 64 MiB.
     pub quarantine_bytes: u64,
-    /// The present time. A file of a later time counts as new. Default: when this was made.
+    /// The current time. A file with a later time counts as new. Default: the time when this value was made.
     pub now: SystemTime,
 }
 
@@ -42,10 +41,10 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Says why the `index`-th newest thing of some age is not to be kept.
+    /// Returns the reason to remove the phase with `index` newer ones; `None` to keep it.
     fn against(&self, index: usize, created: SystemTime) -> Option<String> {
         match index >= self.keep {
-            true => Some(format!("only the newest {} are kept", self.keep)),
+            true => Some(format!("only the newest {} stay", self.keep)),
             false => self.too_old(created),
         }
     }
@@ -55,32 +54,32 @@ impl Policy {
         let days = |time: Duration| time.as_secs() / DAY.as_secs();
         (age > self.max_age).then(|| {
             let (age, most) = (days(age), days(self.max_age));
-            format!("it is {age} days old, and {most} is the most")
+            format!("it is {age} days old, and the limit is {most} days")
         })
     }
 }
 
-/// A file, and why it goes or stays.
+/// A file, and the reason why it is removed or stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Item {
-    /// Its name in the store.
+    /// The name in the store.
     pub name: String,
-    /// How many bytes it takes.
+    /// The size in bytes.
     pub bytes: u64,
     /// The reason.
     pub why: String,
 }
 
-/// What would be removed. Its `Display` is one line for each thing.
+/// The result of planning. Its `Display` prints one line for each file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a plan removes nothing until it is applied"]
 pub struct Plan {
     dir: PathBuf,
     policy: Policy,
-    /// What goes.
+    /// The files to remove.
     pub remove: Vec<Item>,
-    /// What stays.
+    /// The files to keep.
     pub keep: Vec<Item>,
 }
 
@@ -95,17 +94,16 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Plans the clean-up of one store: phases and the journals that stand on them, and what
-/// was set aside. The newest valid state and all that it needs always stay, and what is no
-/// regular file.
+/// Plans the cleanup of one store: phases, the journals that continue them, and damaged files that were set aside. The newest valid state and all
+/// files that it needs always stay, and so does everything that is not a regular file.
 ///
 /// # Errors
-/// As [`reader::load`](crate::reader::load): a store that cannot be read loses nothing.
+/// As [`reader::load`](crate::reader::load): nothing is removed from a store that cannot be read.
 pub fn plan(dir: impl AsRef<Path>, policy: Policy) -> Result<Plan> {
     plan_in(&Dir::open(dir.as_ref())?, policy, u64::MAX)
 }
 
-/// [`plan`]; what is as new as the phase `base` stays too.
+/// [`plan`]; files that are as new as the phase `base` stay too.
 pub(crate) fn plan_in(dir: &Dir, policy: Policy, base: u64) -> Result<Plan> {
     let index = Index::read(dir, Want::Anything)?;
     let mut entries = index.entries.clone();
@@ -123,7 +121,7 @@ pub(crate) fn plan_in(dir: &Dir, policy: Policy, base: u64) -> Result<Plan> {
             entry.meta.phase.is_none(),
         )
     });
-    // Phases by their number; a journal shares the fate of the one that it stands on.
+    // A journal is removed together with the phase that it continues.
     let mut phases = BTreeSet::new();
     let mut gone = BTreeSet::new();
     for entry in &entries {
@@ -144,10 +142,10 @@ pub(crate) fn plan_in(dir: &Dir, policy: Policy, base: u64) -> Result<Plan> {
             gone.insert(seq);
             plan.remove.push(Item { name, bytes, why });
         } else if orphan && (gone.contains(&seq) || !why.is_empty()) {
-            let why = "the phase that it stands on goes or is gone".into();
+            let why = "the phase that it continues is removed or missing".into();
             plan.remove.push(Item { name, bytes, why });
         } else {
-            let why = "to fall back to, and to go back to".into();
+            let why = "it has earlier states, for a fallback or a return".into();
             plan.keep.push(Item { name, bytes, why });
         }
     }
@@ -163,7 +161,7 @@ fn len(dir: &Dir, name: &str) -> Result<u64> {
 }
 
 impl Plan {
-    /// Adds what was set aside: the newest files up to a size stay, unless they are too old.
+    /// Adds the files that were set aside: the newest ones up to a total size stay, unless they are too old.
     fn quarantine(&mut self, dir: &Dir) -> Result<()> {
         let aside = match dir.sub(QUARANTINE, false) {
             Err(err) if err.is_not_found() => return Ok(()),
@@ -187,11 +185,11 @@ impl Plan {
             total += bytes;
             let most = self.policy.quarantine_bytes;
             let why = if total > most {
-                format!("what was set aside takes more than {most} bytes")
+                format!("the files that were set aside take more than {most} bytes")
             } else if let Some(why) = self.policy.too_old(modified) {
                 why
             } else {
-                let why = "it is damaged, and may be of use".into();
+                let why = "it is damaged, but a repair by hand may need it".into();
                 self.keep.push(Item { name, bytes, why });
                 continue;
             };
@@ -200,7 +198,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Removes what is planned and still not needed, and returns what was removed.
+    /// Removes the planned files that are still not needed, and returns them.
     ///
     /// # Errors
     /// [`is_locked`](crate::Error::is_locked) if a writer has the store open.
@@ -217,7 +215,7 @@ impl Plan {
         now.remove_from(dir)
     }
 
-    /// Removes what is planned, under a lock.
+    /// Removes the planned files; the caller holds a lock.
     pub(crate) fn remove_from(self, dir: &Dir) -> Result<Vec<Item>> {
         for Item { name, .. } in &self.remove {
             match name.split_once('/') {
@@ -225,13 +223,13 @@ impl Plan {
                 Some((sub, name)) => dir.sub(sub, false)?.remove(name)?,
             }
         }
-        // It stays if anything is left in it.
+        // The directory stays if it is not empty.
         drop(dir.disk().unlink_sub(QUARANTINE));
         Ok(self.remove)
     }
 }
 
-/// [`plan`] for a directory of any disk; messages call it `dir`. Applies it as well.
+/// [`plan`] for a directory of any disk, applied at once; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn clean_on(

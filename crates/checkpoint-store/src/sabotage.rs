@@ -1,57 +1,53 @@
-//! Mistakes that a test can switch on, one at a time, to show that it would notice them.
+//! Mistakes that a test can switch on, one at a time, to show that it detects them.
 //!
-//! Without the feature `test-util` none of this is in the program: `is_on` is then a
-//! constant. A switch acts on the thread that sets it.
+//! Without the feature `test-util` none of this is in the program: `is_on` is then a constant. A switch affects only the thread that sets it.
 
 /// One mistake that a store could make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(feature = "test-util"), expect(unreachable_pub))]
 pub enum Sabotage {
-    /// A new file gets its name before its bytes are durable, which they never are made.
+    /// A new file gets its name without being synced; its bytes are never made durable.
     DropFileSync,
     /// The directory is not synced after a file got its name.
     DropDirSync,
-    /// A new file gets its name first and is synced after.
+    /// A new file gets its name first and is synced afterwards.
     SyncAfterRename,
-    /// Checksums are not looked at.
+    /// Checksums are not checked.
     SkipCrc,
-    /// All files share one salt, so that blocks of an older file validate in a newer one.
+    /// All files share one salt, so blocks of an older file are valid in a newer one.
     SkipSalt,
-    /// Frames out of sequence are taken.
+    /// Frames out of sequence are accepted.
     SkipSeq,
-    /// A new writer keeps the torn end. Nothing is ever cut in place here: its place is the
-    /// copy to a journal of the writer's own, which then includes the torn bytes.
+    /// A new writer keeps the torn tail. The store never truncates a file in place; instead a new writer copies the good frames to its own journal.
+    /// With this mistake, the copy includes the torn bytes.
     SkipTailCut,
-    /// The new writer's copy, which stands for cutting the old journal, is not synced.
+    /// The new writer's copy, which replaces truncating the old journal, is not synced.
     CutWithoutSync,
-    /// A failed sync is tried again on the same file and believed.
+    /// A failed sync is repeated on the same file, and its success is trusted.
     RetrySync,
-    /// A save is acknowledged before its sync, which the next save makes up for.
+    /// A save is acknowledged before its sync; the next save syncs it.
     AckBeforeSync,
-    /// What was enqueued counts as saved only when it is acknowledged. Saves name their
-    /// events here, so there is no such mark; the nearest is the memory that heals a store,
-    /// which then lacks the newest acknowledged save.
+    /// In a store with a queue: an enqueued event counts as saved only when it is acknowledged. Here the caller passes the events with each save, so
+    /// there is no such mark. The nearest mistake is a repair from memory that lacks the newest acknowledged save.
     WatermarkAtAck,
     /// The progress is removed before the phase that replaces it is durable.
     DropProgressEarly,
-    /// Bytes behind a value or behind the seal are not looked at.
+    /// Bytes after a value or after the end frame are not checked.
     IgnoreTrailing,
     /// A new journal takes the name of the one before and replaces it.
     ReuseName,
-    /// Phase files of the same number do not conflict, and the epoch is not looked at when
-    /// one is sealed: what a random part in their name would mean.
+    /// Phase files of the same number do not conflict, and the epoch is not checked when a phase is written. A random part in their name would have
+    /// this effect.
     RandomPhaseName,
-    /// A writer counts as taken over only when a newer one's journal is there.
+    /// A writer counts as taken over only when the journal of a newer writer exists.
     EpochByPresence,
-    /// A new writer looks at the files before it takes its epoch, and not after.
+    /// A new writer reads the files before it takes its epoch, and not after.
     ScanBeforeCreate,
-    /// One save is two frames under one sync.
+    /// One save is two frames with one sync.
     TwoFrames,
-    /// What is written again is what the memory holds, without the older saves, which only the
-    /// journal has.
+    /// A repair writes only the saves in memory, without the older saves, which only the journal has.
     HealFromMemory,
-    /// That the name of a journal, or of the phase that it stands on, leads to another file or
-    /// to none any more is not noticed.
+    /// A writer does not notice that the name of its journal or of its base phase refers to another file or to none.
     SkipNameCheck,
 }
 
@@ -60,7 +56,7 @@ thread_local! {
     static NOW: std::cell::Cell<Option<Sabotage>> = const { std::cell::Cell::new(None) };
 }
 
-/// Switches a mistake on, on this thread, or the one before off.
+/// Switches a mistake on, on this thread, or the current one off.
 #[cfg(feature = "test-util")]
 pub fn set(sabotage: Option<Sabotage>) {
     NOW.set(sabotage);

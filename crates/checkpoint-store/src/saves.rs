@@ -1,9 +1,7 @@
-//! The saves since the last phase, as a writer has them for the day that a file fails: the
-//! newest in memory, and all before them in the journal that took them.
+//! The saves since the last phase, which a writer needs again if a file fails: the newest in memory, and all older ones in the journal that has them.
 //!
-//! What is in that journal was acknowledged, so it is on disk whatever became of a later
-//! write, and the descriptor leads to it also when its name is gone. Only a page that the
-//! failed write touched may not be as the kernel shows it: what is there is in memory.
+//! Every save in that journal was acknowledged. So it is on disk, whatever happened to a later write, and the open descriptor still reads it if the
+//! name is gone. Only a page that the failed write touched may differ from what the kernel shows; the saves on that page are in memory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,10 +14,9 @@ use crate::error::{Error, Kind, Result, within};
 use crate::frame::{self, Fault, Frame, HEADER, MAX_STORED, damaged, max_raw};
 use crate::sabotage::{self, Sabotage};
 
-/// A frame apart from its file, compressed as it is stored.
+/// A frame separate from its file, compressed as it is stored.
 ///
-/// A writer keeps the newest ones, so that it can write them to a new file when nobody knows
-/// any more what is in the old one.
+/// A writer keeps the newest frames, so that it can write them to a new file when the contents of the old file are uncertain.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) frame: Frame,
@@ -38,7 +35,7 @@ impl Kept {
         let raw_len = raw.len();
         within("one save", raw_len, max_raw(kind) as usize)?;
         let (flags, stored) = codec::pack(raw, effort);
-        within("one save, compressed,", stored.len(), MAX_STORED as usize)?;
+        within("one compressed save", stored.len(), MAX_STORED as usize)?;
         let frame = Frame {
             kind,
             flags,
@@ -51,7 +48,7 @@ impl Kept {
         Ok(Self { frame, stored })
     }
 
-    /// Returns how many bytes it takes in a file.
+    /// Returns the number of bytes of the frame in a file.
     pub(crate) fn len(&self) -> u64 {
         HEADER as u64 + u64::from(self.frame.stored_len)
     }
@@ -61,23 +58,23 @@ impl Kept {
         codec::unpack(self.frame.flags, &self.stored, self.frame.raw_len, 0)
     }
 
-    /// Returns the save that an undo went back to.
+    /// Returns the save to which an undo returned.
     pub(crate) fn undo_to(&self) -> std::result::Result<u64, Fault> {
         codec::decode(&self.unpack()?).map_err(|_| damaged(0, "the undo cannot be read"))
     }
 }
 
-/// So many bytes are read at once.
+/// Number of bytes to read at once.
 const WINDOW: usize = 64 << 10;
 
 /// All saves since the last phase, oldest first.
 #[derive(Debug)]
 pub(crate) struct Saves {
     place: Option<Place>,
-    /// How many bytes from the first frame of `place` on are not in memory.
+    /// The number of bytes after the first frame of `place` that are not in memory.
     older: u64,
     newest: VecDeque<Kept>,
-    /// How many bytes `newest` takes in a file, and how many it may.
+    /// The number of bytes of `newest` in a file, and its limit.
     bytes: u64,
     most: u64,
 }
@@ -93,7 +90,7 @@ pub(crate) struct Place {
 }
 
 impl Saves {
-    /// None yet. How many stay in memory depends on the disk.
+    /// Returns an empty list. The number of saves that stay in memory depends on the disk.
     pub(crate) fn new(disk: &dyn Directory) -> Self {
         Self {
             place: None,
@@ -104,7 +101,7 @@ impl Saves {
         }
     }
 
-    /// Adds a save that is in the place, or will be before anyone asks for it.
+    /// Adds a save that is in the journal `place`, or will be before `all` reads it.
     pub(crate) fn push(&mut self, kept: Kept) {
         self.bytes += kept.len();
         self.newest.push_back(kept);
@@ -115,18 +112,18 @@ impl Saves {
         }
     }
 
-    /// Says where all these saves are.
+    /// Sets the journal that contains all these saves.
     pub(crate) fn at(self, place: Place) -> Self {
         let place = Some(place);
         Self { place, ..self }
     }
 
-    /// Forgets the newest save.
+    /// Removes the newest save.
     pub(crate) fn pop(&mut self) {
         self.bytes -= self.newest.pop_back().map_or(0, |kept| kept.len());
     }
 
-    /// Returns how many bytes a journal takes that has all of them.
+    /// Returns the number of bytes of a journal that contains all of them.
     pub(crate) fn len(&self) -> u64 {
         self.place.as_ref().map_or(0, |place| place.from) + self.older + self.bytes
     }
@@ -136,7 +133,7 @@ impl Saves {
         self.newest.back().map(|kept| kept.frame.seq)
     }
 
-    /// Returns all of them, one after the other. An error ends the row.
+    /// Returns all saves in order. An error ends the iteration.
     pub(crate) fn all(&self, dir: &Dir) -> impl Iterator<Item = Result<Kept>> {
         let older = match sabotage::is_on(Sabotage::HealFromMemory) {
             true => 0,
@@ -166,13 +163,13 @@ impl Saves {
     }
 }
 
-/// A pass over the frames of a file, in bounded memory.
+/// A pass over the frames of a file with limited memory.
 struct Reading<'a> {
     place: &'a Place,
     /// The bytes from `at` on.
     window: Vec<u8>,
     at: u64,
-    /// How many of them are behind, and how many bytes from there on are ahead.
+    /// The number of bytes of the window that were consumed, and the number of bytes of the file that are still to come.
     used: usize,
     left: u64,
 }
@@ -180,7 +177,7 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn next(&mut self, dir: &Dir) -> Result<Kept> {
         let path = dir.path().join(&self.place.name);
-        let io = |err| Error::io(&path, "read the saves before", err);
+        let io = |err| Error::io(&path, "read the earlier saves", err);
         self.fill(HEADER).map_err(io)?;
         self.fill(frame::len(&self.window[self.used..]))
             .map_err(io)?;
@@ -192,7 +189,7 @@ impl Reading<'_> {
         Ok(Kept { frame, stored })
     }
 
-    /// Makes the window reach `len` bytes ahead, or as far as there are any.
+    /// Extends the window to `len` bytes ahead, or to the end of the saves.
     fn fill(&mut self, len: usize) -> io::Result<()> {
         let mut have = self.window.len() - self.used;
         let want = len.min(self.left as usize);

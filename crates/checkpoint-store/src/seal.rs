@@ -1,4 +1,4 @@
-//! Sealing a whole state in a file of its own, which never changes.
+//! Writes a whole state to its own file, a phase, which never changes.
 
 use crate::compact::Weight;
 use crate::dir::{MAX_FILE, read_up_to};
@@ -14,11 +14,11 @@ use crate::replay::{Events, Replay, State};
 use crate::sabotage::{self, Sabotage};
 use crate::saves::Saves;
 
-/// How many taken phase numbers are passed over. A fenced writer leaves at most one behind.
+/// Number of taken phase numbers that are skipped. A fenced writer leaves at most one.
 const TAKEN: u64 = 64;
 
 impl RawWriter {
-    /// Seals the state with `head` and all its events in a file of its own.
+    /// Writes `head` and all events to a phase file.
     pub(crate) fn save_phase(&mut self, phase: &str, head: Vec<u8>, meta: Meta) -> Result<PhaseId> {
         if let Some(reason) = name::reject(phase) {
             let kind = Kind::Name {
@@ -36,7 +36,7 @@ impl RawWriter {
         self.save_state(phase, state, meta, None)
     }
 
-    /// Seals a whole state, which the store has from then on.
+    /// Writes a whole state to a phase file; from then on, it is the state of the store.
     pub(crate) fn save_state(
         &mut self,
         phase: &str,
@@ -86,7 +86,7 @@ impl RawWriter {
         Ok((Base { id, seq }, file))
     }
 
-    /// Removes all phases but the newest `keep` and the one that holds the present state.
+    /// Removes all phases except the newest `keep` and the one of the current state.
     pub(crate) fn keep_phases(&mut self, keep: usize) -> Result<()> {
         let mut seqs: Vec<u64> = Vec::new();
         for name in self.dir.own()? {
@@ -105,8 +105,7 @@ impl RawWriter {
         })
     }
 
-    /// Returns the events of the current state: those of the base, read back from disk, and
-    /// those of the saves since then.
+    /// Returns the events of the current state: those of the base, read from disk, and those of the saves since then.
     fn events(&self) -> Result<Vec<Events>> {
         if self.event_bytes == 0 {
             return Ok(Vec::new());
@@ -116,7 +115,7 @@ impl RawWriter {
             None => State::default(),
             Some(file) => {
                 let bytes = read_up_to(&**file, MAX_FILE)
-                    .map_err(|err| self.dir.error("", "read the phase before", err))?;
+                    .map_err(|err| self.dir.error("", "read the base phase", err))?;
                 let meta = read_meta(&bytes).map_err(corrupt)?;
                 let state = read_phase(&bytes).map_err(corrupt)?;
                 let (from, to) = (meta.schema_version, self.options.schema_version);

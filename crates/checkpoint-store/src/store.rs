@@ -1,4 +1,4 @@
-//! One value instead of a history: the writer below is the same.
+//! A store of one value, without a history; it uses the same writer.
 
 use std::path::Path;
 
@@ -15,15 +15,14 @@ use crate::raw_writer::RawWriter;
 use crate::report::LoadReport;
 use crate::writer::Loaded;
 
-/// The phase name under which values are sealed.
+/// The name of the phases that hold the values.
 const PHASE: &str = "value";
-/// The newest value and the one to fall back to.
+/// The newest value, and the one for a fallback.
 const KEEP: usize = 2;
 
-/// Keeps one value in a directory, replaced as a whole and atomically.
+/// A directory that holds one value. Each save replaces the value as a whole, atomically.
 ///
-/// The value before the last stays on disk, to fall back to when the newest file is
-/// damaged. For a state that grows, [`Writer`](crate::Writer) costs less.
+/// The previous value stays on disk as a fallback if the newest file is damaged. For a state that grows, [`Writer`](crate::Writer) costs less.
 ///
 /// Dropping the store releases its lock and writes nothing.
 #[derive(Debug)]
@@ -33,8 +32,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in the directory `dir`, made with mode 0700 if it is missing,
-    /// and takes its lock.
+    /// Opens the store in the directory `dir` and takes its lock. Makes the directory with mode 0700 if it is missing.
     ///
     /// # Errors
     /// As [`Writer::open`](crate::Writer::open).
@@ -42,7 +40,7 @@ impl Store {
         RawWriter::open(dir.as_ref(), Options::default()).map(Self::opened)
     }
 
-    /// Opens the store in a directory of any disk; messages call it `dir`.
+    /// Opens the store in a directory of any disk; error messages show `dir`.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
     pub fn open_on(disk: Box<dyn crate::disk::Directory>, dir: &Path) -> Result<Self> {
@@ -57,13 +55,12 @@ impl Store {
         }
     }
 
-    /// Saves a value. It is durable when this returns; costs in proportion to its size.
+    /// Saves a value. It is durable when this returns; the cost is proportional to its size.
     ///
     /// # Errors
-    /// A value that cannot be encoded fails before anything is written;
-    /// [`is_full`](Error::is_full) if there is no room for it yet,
-    /// [`is_fenced`](Error::is_fenced) if a newer writer took over,
-    /// [`is_poisoned`](Error::is_poisoned) if it could be written nowhere.
+    /// A value that cannot be encoded fails before anything is written; [`is_full`](Error::is_full) if there is no room for it yet,
+    /// [`is_fenced`](Error::is_fenced) if a newer writer took over, [`is_poisoned`](Error::is_poisoned) if the value could not be written to a new
+    /// file either.
     pub fn save<T: Serialize>(&mut self, value: &T) -> Result<()> {
         let mut raw = Vec::new();
         codec::encode(&mut raw, value)
@@ -72,7 +69,7 @@ impl Store {
         self.raw.keep_phases(KEEP)
     }
 
-    /// Loads the newest valid value; none if nothing was saved yet.
+    /// Loads the newest valid value; `None` if nothing was saved yet.
     ///
     /// # Errors
     /// [`is_corrupt`](Error::is_corrupt) if there are files but no valid value; another
@@ -83,13 +80,12 @@ impl Store {
         Ok(Loaded::<T, ()>::decode(dir.path(), loaded)?.head)
     }
 
-    /// Returns what was last written again to a new file; see
-    /// [`Writer::last_heal`](crate::Writer::last_heal).
+    /// Returns the last repair; see [`Writer::last_heal`](crate::Writer::last_heal).
     pub fn last_heal(&self) -> Option<&Healed> {
         self.raw.healed()
     }
 
-    /// Returns what was found when the store was opened: which files were damaged, if any.
+    /// Returns the report of opening the store, with the damaged files, if any.
     pub fn report(&self) -> &LoadReport {
         &self.report
     }

@@ -1,5 +1,4 @@
-//! The real disk with a test's word in some of its calls. It syncs nothing: tests with it
-//! lose no power, and syncs are slow.
+//! The real disk, except for calls that a test changes. It syncs nothing: tests with it lose no power, and syncs are slow.
 
 use std::fmt;
 use std::io;
@@ -8,16 +7,16 @@ use std::sync::Arc;
 
 use crate::disk::{Directory, Handle, Open, Stat, unix};
 
-/// A call that a test may fail, or hold up.
+/// A call that a test may fail or delay.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Call {
-    /// A write that makes its file larger, with its length.
+    /// A write that makes its file larger, with the length of the write.
     Grow(u64),
     /// The sync of a save.
     SyncData,
-    /// The creation of a new file, before it.
+    /// The creation of a new file, before it happens.
     Make,
-    /// A write that stays within its file, another sync, a new name or a removal.
+    /// A write within the file's length, another sync, a rename or a removal.
     Other,
 }
 
@@ -35,7 +34,7 @@ struct TestHandle {
 }
 
 impl TestDisk {
-    /// Opens the directory at `path`, made if it is missing.
+    /// Opens the directory at `path`, and makes it if it is missing.
     pub(crate) fn open(
         path: &Path,
         ahead: u64,
@@ -119,7 +118,7 @@ impl Handle for TestHandle {
         if at + buf.len() as u64 > self.stat()?.len
             && let Err(err) = (self.hook)(Call::Grow(buf.len() as u64))
         {
-            // A disk that fills takes what it can of a large write, and then no more.
+            // A disk that becomes full accepts a part of a large write, and nothing after it.
             return match buf.starts_with(b"CKF1") && buf.len() > 4096 {
                 true => self.real.write_at(&buf[..700], at),
                 false => Err(err),

@@ -1,4 +1,4 @@
-//! Reads every byte of a store and says what is safe to do next. Changes nothing.
+//! Reads every byte of a store and determines the next safe step. Changes nothing.
 
 use std::fmt;
 use std::path::Path;
@@ -14,19 +14,19 @@ use crate::lock;
 use crate::name::{FileName, QUARANTINE};
 use crate::reader::newest;
 
-/// What was found in a store.
+/// The result of verifying a store.
 ///
-/// Its `Display` is for people: a line for each file, then what to do.
+/// Its `Display` is for people: a line for each file, then the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verification {
     /// The phases and journals, sorted by name.
     pub files: Vec<File>,
-    /// How many blobs there are. They carry no checksum, so only their names are known.
+    /// The number of blobs. They have no checksum, so only their names are checked.
     pub blobs: usize,
-    /// How many damaged files earlier writers set aside.
+    /// The number of damaged files that earlier writers set aside.
     pub set_aside: usize,
-    /// What is safe to do next.
+    /// The next safe step.
     pub next: Next,
 }
 
@@ -40,12 +40,12 @@ pub struct File {
     pub bytes: u64,
     /// The first and the last save that can be read from it, if any.
     pub saves: Option<(Seq, Seq)>,
-    /// How well it is.
+    /// The condition of the file.
     pub condition: Condition,
 }
 
 impl File {
-    /// Returns a file of no bytes and no saves, for programs that test how they show one.
+    /// Returns a file of no bytes and no saves, for programs that test their output.
     pub fn new(name: impl Into<String>, condition: Condition) -> Self {
         Self {
             name: name.into(),
@@ -56,63 +56,61 @@ impl File {
     }
 }
 
-/// How well a file is.
+/// The condition of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Condition {
     /// Every byte is as it was written.
     Whole,
-    /// It ends in a save that was cut before it was acknowledged. Nothing is lost.
+    /// It ends in an incomplete save, which was never acknowledged. Nothing is lost.
     Torn {
-        /// How many bytes of that save there are.
+        /// The number of bytes of that save.
         bytes: u64,
     },
-    /// Something that was acknowledged is damaged.
+    /// An acknowledged save is damaged.
     Damaged {
-        /// Where, in bytes from its start.
+        /// The place of the damage, in bytes from the start of the file.
         offset: u64,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// A newer program wrote it, or it cannot be read; the text says which.
+    /// A newer program wrote it, or it cannot be read; the text has the reason.
     Unreadable(String),
 }
 
-/// What is safe to do next.
+/// The next safe step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Next {
     /// Start: nothing was saved yet.
     Start,
-    /// Resume: the newest state is whole.
+    /// Resume: the newest state is valid.
     Resume {
         /// The newest save.
         seq: Seq,
     },
-    /// Resuming is safe, but goes on from an older state. The damaged files are set aside
-    /// then; copy the directory before if they may be worth mending.
+    /// Resuming is safe, but continues from an older state and sets the damaged files aside. Copy the directory first if the files may be worth a
+    /// repair.
     ResumeOlder {
         /// The newest save that can be read.
         seq: Seq,
     },
-    /// Look again when the writer is done: it is at work, and only the beginning of what it
-    /// is writing may be on disk.
+    /// Verify again when the writer has closed the store: it is live, and a save may be only partly on disk.
     Wait,
-    /// Use a newer program, or bring a copy back: there are files, but this program can read
-    /// no state from them; the text says why. Removing them would lose what is in them.
+    /// Use a newer program, or restore a copy: there are files, but this program can read no state from them; the text has the reason. To remove the
+    /// files would lose their contents.
     Restore(String),
 }
 
 /// Reads every byte of the store in `dir`, without a lock, and changes nothing.
 ///
 /// # Errors
-/// [`is_not_found`](Error::is_not_found) if there is no directory, and others if a file or
-/// the directory cannot be read. Damage is no error.
+/// [`is_not_found`](Error::is_not_found) if there is no directory, and others if a file or the directory cannot be read. Damage is not an error.
 pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
     verify_in(&Dir::open(dir.as_ref())?)
 }
 
-/// [`verify`] for a directory of any disk; messages call it `dir`.
+/// [`verify`] for a directory of any disk; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn verify_on(disk: Box<dyn crate::disk::Directory>, dir: &Path) -> Result<Verification> {
@@ -150,14 +148,14 @@ fn verify_in(dir: &Dir) -> Result<Verification> {
     })
 }
 
-/// Reads one file; none if its writer removed it meanwhile.
+/// Reads one file; returns `None` if its writer removed it since the listing.
 fn check(dir: &Dir, file: FileName) -> Result<Option<File>> {
     let name = file.to_string();
     let bytes = match dir.read(&name) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => return Ok(None),
         Err(err) if err.is_about_files() => return Err(err),
-        // A pipe, a link, a giant: no reason to say nothing of the others.
+        // A pipe, a link or a huge file must not hide the other files.
         Err(err) => {
             let condition = Condition::Unreadable(err.to_string());
             return Ok(Some(File::new(name, condition)));
@@ -187,7 +185,7 @@ type Found = (Option<(Seq, Seq)>, Condition);
 fn inspect(file: FileName, bytes: Vec<u8>) -> std::result::Result<Found, Fault> {
     let meta = read_meta(&bytes)?;
     if !meta.is_named(file) {
-        let reason = "its name does not fit its contents".into();
+        let reason = "its name does not match its contents".into();
         return Ok((None, Condition::Damaged { offset: 0, reason }));
     }
     if meta.phase.is_some() {
@@ -207,8 +205,8 @@ fn inspect(file: FileName, bytes: Vec<u8>) -> std::result::Result<Found, Fault> 
     let is_short = journal.replay.seq < meta.carried;
     let condition = match journal.tail {
         Tail::Damaged { offset, reason } => damaged(offset, reason),
-        Tail::Torn { offset } if is_short => damaged(offset, "it ends before what it began with"),
-        Tail::Clean if is_short => damaged(end, "it ends before what it began with"),
+        Tail::Torn { offset } if is_short => damaged(offset, "its first saves are incomplete"),
+        Tail::Clean if is_short => damaged(end, "its first saves are incomplete"),
         Tail::Torn { offset } => Condition::Torn {
             bytes: (without_zeros(&journal.bytes, offset) - offset) as u64,
         },
@@ -220,9 +218,9 @@ fn inspect(file: FileName, bytes: Vec<u8>) -> std::result::Result<Found, Fault> 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Whole => f.write_str("whole"),
+            Self::Whole => f.write_str("valid"),
             Self::Torn { bytes } => {
-                write!(f, "whole, then {bytes} bytes of a save that was cut")
+                write!(f, "valid, then {bytes} bytes of an incomplete save")
             }
             Self::Damaged { offset, reason } => write!(f, "damaged: {reason} at byte {offset}"),
             Self::Unreadable(why) => write!(f, "unreadable: {why}"),
@@ -233,18 +231,18 @@ impl fmt::Display for Condition {
 impl fmt::Display for Next {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Start => f.write_str("nothing was saved yet; it is safe to start"),
-            Self::Resume { seq } => write!(f, "it is safe to resume, from save {seq}"),
+            Self::Start => f.write_str("nothing was saved yet: it is safe to start"),
+            Self::Resume { seq } => write!(f, "it is safe to resume from save {seq}"),
             Self::ResumeOlder { seq } => write!(
                 f,
-                "it is safe to resume, from the older save {seq}; damaged files are set aside \
-                 then, so copy the directory first if they may be worth mending"
+                "it is safe to resume, but only from the older save {seq}; resuming sets the damaged files \
+                 aside, so copy the directory first if they may be worth a repair"
             ),
-            Self::Wait => f.write_str("a writer is at work; look again when it is done"),
+            Self::Wait => f.write_str("a writer has the store open; verify again later"),
             Self::Restore(why) => write!(
                 f,
-                "no state can be read; bring a copy back or use a newer program, and remove \
-                 nothing before ({why})"
+                "no state can be read ({why}); restore a copy or use a newer program, and until then \
+                 remove nothing"
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! The writer with types: it encodes and decodes, and leaves the rest to `raw_writer.rs`.
+//! The writer with types: it encodes and decodes, and `raw_writer.rs` does everything else.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -20,17 +20,17 @@ use crate::replay::Events;
 use crate::report::LoadReport;
 use crate::retention::{Item, Policy};
 
-/// A state as it was saved, and where it came from.
+/// A saved state, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loaded<H, E> {
-    /// The head of the newest save; none before the first one.
+    /// The head of the newest save; `None` before the first save.
     pub head: Option<H>,
-    /// All events that were ever saved and not undone, oldest first, over all phases.
+    /// All events that were saved and not undone, oldest first, of all phases.
     pub events: Vec<E>,
     /// The number of the newest save.
     pub seq: Seq,
-    /// Where this came from and what was damaged.
+    /// The origin of the state, and the damage.
     pub report: LoadReport,
 }
 
@@ -58,22 +58,19 @@ impl<H: DeserializeOwned, E: DeserializeOwned> Loaded<H, E> {
     }
 }
 
-/// Saves heads and events of one store; the only one to do so at a time.
+/// Saves heads and events of one store. A store has at most one writer at a time.
 ///
-/// A *head* is small and is written whole with each save; *events* are only added, so
-/// a save costs what is new and not what is there. When a call returns, what it saved
-/// is on disk and a crash at any later moment does not lose it.
+/// A *head* is small, and each save writes the whole head. *Events* are only added, so the cost of a save depends on the new data, not on the
+/// existing data. When a call returns, its save is on disk, and a crash at any later moment does not lose it.
 ///
-/// When a write or a sync fails, or the files were removed, the writer takes the next epoch
-/// and writes everything since the last phase to a new file before the call returns;
-/// [`last_heal`](Self::last_heal) tells. For that it keeps the newest saves, some 100 KiB, in
-/// memory, and reads those before from the journal that took them, which it holds open.
-/// Only if that fails too, the call and every later one fail. On a full disk the call fails, what was
-/// saved before is intact, and the same save succeeds once there is room. A writer that was
-/// taken over stays so: open the store again to go on from what is on disk.
+/// If a write or a sync fails, or the files were removed, the writer takes the next epoch and writes everything since the last phase to a new file
+/// before the call returns; [`last_heal`](Self::last_heal) reports this. For this purpose it keeps the newest saves, about 100 KiB, in memory, and
+/// reads the older ones from their journal, which it holds open. Only if that fails too, the call and every later call fail. On a full disk the call
+/// fails, all earlier saves are intact, and the same save succeeds once there is room. A writer that was taken over stays so: open the store again to
+/// continue from the saves on disk.
 ///
-/// A journal grows by zeros, 128 KiB to 1 MiB at a time, where that reserves room, so that
-/// saves go on for a while on a disk that others filled.
+/// A journal grows by zeros, 128 KiB to 1 MiB at a time, on file systems where that reserves room. So a number of saves still succeed after other
+/// programs filled the disk.
 ///
 /// Dropping the writer releases the lock and writes nothing.
 #[derive(Debug)]
@@ -85,24 +82,21 @@ pub struct Writer<H, E> {
 impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H, E> {
     /// Opens the store in the directory `dir` for writing, and loads its state.
     ///
-    /// Takes the lock and the next epoch, which ends every older writer, even one
-    /// that has the lock of a deleted file. Damaged files are moved to `quarantine/`
-    /// and the state before them is loaded; look at the report before going on.
+    /// Takes the lock and the next epoch, which fences every older writer, even one that has the lock of a deleted file. Moves damaged files to
+    /// `quarantine/` and loads the state before the damage; check the report before you continue.
     ///
     /// # Errors
-    /// [`is_locked`](Error::is_locked) if another writer lives,
-    /// [`is_not_found`](Error::is_not_found) if the directory is missing and not to be
-    /// created, [`is_unsupported_version`](Error::is_unsupported_version) if a newer
-    /// program wrote it, [`is_corrupt`](Error::is_corrupt) if there are files but no
-    /// valid state, and others for a directory that is unsafe or holds other types.
+    /// [`is_locked`](Error::is_locked) if another writer is live, [`is_not_found`](Error::is_not_found) if the directory is missing and `create` is
+    /// not set, [`is_unsupported_version`](Error::is_unsupported_version) if a newer program wrote it, [`is_corrupt`](Error::is_corrupt) if there are
+    /// files but no valid state, and others for a directory that is unsafe or holds other types.
     ///
     /// # Platform
-    /// On Unix the directory must be the user's own and nobody else may write to it.
+    /// On Unix the directory must belong to the user, and no other user may write to it.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<(Self, Loaded<H, E>)> {
         Self::opened(RawWriter::open(dir.as_ref(), options)?)
     }
 
-    /// Opens the store in a directory of any disk; messages call it `dir`.
+    /// Opens the store in a directory of any disk; error messages show `dir`.
     #[cfg(any(test, feature = "test-util"))]
     #[doc(hidden)]
     pub fn open_on(
@@ -122,19 +116,18 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     /// Saves `head` and the events since the last save: one write, one sync.
     ///
     /// # Errors
-    /// A value that cannot be encoded, or is too large, fails before anything is
-    /// written, and the writer stays usable. [`is_fenced`](Error::is_fenced) if a newer
-    /// writer took over, [`is_full`](Error::is_full) if there is no room for it yet,
-    /// [`is_poisoned`](Error::is_poisoned) if it could be written nowhere.
+    /// A value that cannot be encoded, or is too large, fails before anything is written, and the writer stays usable.
+    /// [`is_fenced`](Error::is_fenced) if a newer writer took over, [`is_full`](Error::is_full) if there is no room for it yet,
+    /// [`is_poisoned`](Error::is_poisoned) if the save could not be written to a new file either.
     pub fn append(&mut self, head: &H, events: &[E]) -> Result<Seq> {
         let (raw, head_len) = encode_save(self.path(), head, events)?;
         self.raw.append(raw, head_len).map(Seq::new)
     }
 
-    /// Returns to the state of the save `seq`. What came after it stays on disk, but is
-    /// no part of the state any more. The undo is a save of its own and gets a number.
+    /// Returns to the state of the save `seq`. Later saves stay on disk, but are no part of the state any more. The undo is itself a save with its
+    /// own number.
     ///
-    /// The last sealed phase is as far as one can go back; without one, [`Seq::ZERO`].
+    /// A caller can return at most to the last finished phase, or to [`Seq::ZERO`] if there is none.
     ///
     /// # Errors
     /// As [`append`](Self::append); also if there is no such save.
@@ -142,33 +135,31 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
         self.raw.truncate_to(seq.get()).map(Seq::new)
     }
 
-    /// Seals `head` and all events so far under the name of a phase, in a file that
-    /// never changes. Costs in proportion to the whole state.
+    /// Writes `head` and all events so far as a finished phase, in a file that never changes. The cost is proportional to the whole state.
     ///
-    /// The saves before it are stale from then on, but stay as the generation to fall
-    /// back to. Phases of one name may follow each other; the older ones stay readable.
+    /// The earlier saves are stale from then on, but stay as a generation for a fallback. Several phases may have the same name; the older ones stay
+    /// readable.
     ///
     /// # Errors
-    /// As [`append`](Self::append); also for a name that is not 1 to 64 letters,
-    /// digits, `.`, `_` and `-`, and if the history on disk was damaged meanwhile.
+    /// As [`append`](Self::append); also for a name that is not 1 to 64 letters, digits, `.`, `_` and `-`, and if the history on disk was damaged
+    /// since it was loaded.
     pub fn save_phase(&mut self, phase: &str, head: &H, meta: Meta) -> Result<PhaseId> {
         let (head, _) = encode_save::<H, E>(self.path(), head, &[])?;
         self.raw.save_phase(phase, head, meta)
     }
 
-    /// Stores bytes under a name in `blobs/`, for ever. The same bytes again are fine.
+    /// Stores bytes permanently under a name in `blobs/`. To store the same bytes again is no error.
     ///
     /// # Errors
-    /// If the name is taken by other bytes, or not allowed as a phase's would not be.
+    /// If the name has other bytes, or is not allowed; the rules are those for the name of a phase.
     pub fn put_blob(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.raw.put_blob(name, bytes)
     }
 
-    /// Removes old phases and what was set aside, and returns what was removed. The newest
-    /// valid state and all that it needs stay. See [`plan`](crate::retention::plan) for a look before.
+    /// Removes old phases and damaged files that were set aside, and returns them. The newest valid state and all files that it needs stay. See
+    /// [`plan`](crate::retention::plan) for a preview.
     ///
-    /// This takes no room, so it may be what a writer goes on with after
-    /// [`is_full`](Error::is_full).
+    /// This needs no room on disk, so it can free the room that a writer needs after [`is_full`](Error::is_full).
     ///
     /// # Errors
     /// As [`reader::load`](crate::reader::load); if a file cannot be removed; and
@@ -178,12 +169,12 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
         self.raw.clean(policy)
     }
 
-    /// Returns what this writer last had to write again to a new file, if it ever had to.
+    /// Returns the last repair of this writer, if there was one.
     pub fn last_heal(&self) -> Option<&Healed> {
         self.raw.healed()
     }
 
-    /// Returns the number of this writer. Every later writer of the store has a higher one.
+    /// Returns the epoch of this writer. Every later writer of the store has a higher one.
     pub fn epoch(&self) -> u64 {
         self.raw.epoch()
     }
@@ -199,7 +190,7 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     }
 }
 
-/// Encodes a save; returns the length of the head in it, too.
+/// Encodes a save; also returns the length of its head.
 pub(crate) fn encode_save<H: Serialize, E: Serialize>(
     path: &Path,
     head: &H,

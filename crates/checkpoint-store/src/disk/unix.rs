@@ -1,4 +1,4 @@
-//! The real disk, by calls relative to a directory's descriptor.
+//! The real disk. Each call is relative to the descriptor of a directory.
 
 use std::any::Any;
 use std::fs::{File, TryLockError};
@@ -17,7 +17,7 @@ const ENTER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// To pass through a directory: needs no right to list it, where the system knows the difference.
+/// Flags to pass through a directory. On Linux this needs no permission to list it.
 #[cfg(target_os = "linux")]
 const PASS: OFlags = ENTER.union(OFlags::PATH);
 #[cfg(not(target_os = "linux"))]
@@ -29,14 +29,14 @@ const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 pub(crate) struct UnixDirectory {
     file: File,
     path: PathBuf,
-    /// Whether no component of `path` was a link when it was opened: then none may be when it is opened again.
+    /// Whether no component of `path` was a link when the directory was opened. If so, none may be a link when it is reopened.
     is_plain: bool,
 }
 
 impl UnixDirectory {
-    /// Opens the directory at `path`, which must not end in a slash: that follows a link.
+    /// Opens the directory at `path`, which must not end in a slash: a path with a slash at its end follows a link.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        // Found again when the program has another working directory by then.
+        // `reopen` must find the directory even if the program changed its working directory.
         let absolute = std::path::absolute(path)?;
         let is_plain = descend(&absolute, false).is_ok();
         Self::open_at(CWD, path, absolute, is_plain)
@@ -61,7 +61,7 @@ impl Directory for UnixDirectory {
             entries => entries?,
         };
         for entry in entries {
-            // A name that is not UTF-8 is none of ours.
+            // A name that is not UTF-8 does not belong to the store.
             if let Ok(name) = entry?.file_name().to_str()
                 && name != "."
                 && name != ".."
@@ -74,7 +74,7 @@ impl Directory for UnixDirectory {
 
     fn stat(&self, name: &str) -> io::Result<Stat> {
         let stat = match name {
-            // Also works after the directory was removed.
+            // `fstat` also works after the directory was removed.
             "." => rustix::fs::fstat(&self.file)?,
             name => rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW)?,
         };
@@ -95,7 +95,7 @@ impl Directory for UnixDirectory {
             Open::Make => OFlags::RDWR | OFlags::CREATE,
             Open::MakeNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
         };
-        // Without NONBLOCK a pipe in the place of a file would block for ever.
+        // Without NONBLOCK, opening a pipe in the place of a file would block for ever.
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = rustix::fs::openat(&self.file, name, flags, PRIVATE_FILE)?;
         Ok(Box::new(UnixHandle(File::from(file))))
@@ -109,7 +109,7 @@ impl Directory for UnixDirectory {
         let flags = RenameFlags::NOREPLACE;
         let renamed = rustix::fs::renameat_with(&self.file, from, &to.file, name, flags);
         match renamed {
-            // Some file systems know no such rename; a hard link conflicts just as well.
+            // Some file systems don't support this rename; a hard link fails in the same way if the name is taken.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 rustix::fs::linkat(&self.file, from, &to.file, name, AtFlags::empty())
                     .and_then(|()| rustix::fs::unlinkat(&self.file, from, AtFlags::empty()))
@@ -162,7 +162,8 @@ impl Directory for UnixDirectory {
         let id = |file: &File| file.metadata().map(|meta| (meta.dev(), meta.ino()));
         match descend(&self.path, false) {
             Ok(there) => id(&there).ok() != id(&self.file).ok(),
-            // A link, or no directory. What is gone may have been moved with all that is around it, and is still written to.
+            // A link, or no directory. A missing path is not a replacement: somebody may have moved the directory together with its parents, and the
+            // writer continues to write to it.
             Err(err) => matches!(err.kind(), io::ErrorKind::NotADirectory) || is_link(&err),
         }
     }
@@ -194,8 +195,8 @@ fn is_link(err: &io::Error) -> bool {
     err.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
-/// Opens the directory at an absolute path, component by component and through no link. With `make` it makes those that are missing, private from
-/// the start and their names durable.
+/// Opens the directory at an absolute path, component by component, without following a link. With `make` it makes each missing component, private
+/// from the start and with a durable name.
 fn descend(path: &Path, make: bool) -> io::Result<File> {
     let mut at = rustix::fs::openat(CWD, "/", PASS, Mode::empty())?;
     let sync =
@@ -208,7 +209,7 @@ fn descend(path: &Path, make: bool) -> io::Result<File> {
         let mut next = rustix::fs::openat(&at, name, PASS, Mode::empty());
         if make && matches!(next, Err(Errno::NOENT)) {
             match rustix::fs::mkdirat(&at, name, PRIVATE_DIR) {
-                // Made anew after a failed sync, as in `make_all`.
+                // Removed after a failed sync, as in `make_all`.
                 Ok(()) => sync(&at).inspect_err(|_| {
                     rustix::fs::unlinkat(&at, name, AtFlags::REMOVEDIR).ok();
                 })?,
@@ -227,7 +228,7 @@ fn descend(path: &Path, make: bool) -> io::Result<File> {
     Ok(rustix::fs::openat(&at, ".", ENTER, Mode::empty())?.into())
 }
 
-/// Makes a directory and those above it, private from the start, their names durable.
+/// Makes a directory and its missing parents, private from the start and with durable names.
 pub(crate) fn make_all(path: &Path) -> io::Result<()> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -235,12 +236,12 @@ pub(crate) fn make_all(path: &Path) -> io::Result<()> {
     };
     let sync_parent = || fs_err::File::open(parent)?.sync_all();
     match rustix::fs::mkdirat(CWD, path, PRIVATE_DIR) {
-        // After a failed sync the kernel may call the next one a success, unless there is
-        // something new to write: so the directory is made anew then.
+        // After a failed sync, the kernel may report success for the next sync unless there is something new to write. So the directory is removed
+        // here, and made anew by the next call.
         Ok(()) => sync_parent().inspect_err(|_| {
             rustix::fs::rmdir(path).ok();
         }),
-        // Whoever made it may not have come to the sync.
+        // The process that made it may have died before its sync.
         Err(Errno::EXIST) => match sync_parent() {
             Err(err) if err.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             synced => synced,

@@ -1,4 +1,4 @@
-//! Blobs: what is stored never changes, and no name leads elsewhere.
+//! Blobs: a stored blob never changes, and no name leads outside the directory.
 
 use checkpoint_store::reader;
 

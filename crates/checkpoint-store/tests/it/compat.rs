@@ -1,4 +1,4 @@
-//! Newer and older versions: golden files load for ever, what is too new is refused by name.
+//! Newer and older versions: golden files load for ever; files that are too new are refused with their version.
 
 use std::path::Path;
 
@@ -35,10 +35,7 @@ fn c64a_c64c_a_newer_schema_is_an_error_that_names_both_versions() {
         "{err}"
     );
     let after: Vec<_> = files(&dir.path).into_keys().collect();
-    assert_eq!(
-        before, after,
-        "a store that cannot be read is left as it is"
-    );
+    assert_eq!(before, after, "a store that cannot be read is unchanged");
 
     let (_, loaded) = Log::open(&dir.path, options("loop", 8)).unwrap();
     assert_eq!(loaded.head, Some(2));
@@ -95,7 +92,7 @@ fn new_fields_may_come_and_go() {
 }
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
-/// The newest format; those before it stay and are loaded for ever.
+/// The newest format. Older formats stay, and are loaded for ever.
 const NEWEST: &str = "container-1-room";
 
 fn write_golden(dir: &Path) {
@@ -120,7 +117,7 @@ fn write_golden(dir: &Path) {
     writer.append(&6, &["six".into()]).unwrap();
 }
 
-/// Run with `--ignored` after a change of the format, with a new name for the newest.
+/// Run this with `--ignored` after a change of the format, with a new name for the newest format.
 #[test]
 #[ignore = "writes the golden files"]
 fn write_golden_files() {
@@ -130,7 +127,7 @@ fn write_golden_files() {
     std::fs::create_dir(&golden).unwrap();
     for (name, mut bytes) in files(&dir.path) {
         if name.ends_with(".ckj") {
-            // Less room than a writer leaves, so that the repository stays small.
+            // Less reserved room than a writer leaves, so that the repository stays small.
             bytes.truncate(crate::support::without_room(&bytes).len() + 700);
         }
         if name != "LOCK" {
@@ -139,12 +136,12 @@ fn write_golden_files() {
     }
 }
 
-/// Each format that there ever was, in a directory of its own.
+/// Every format that ever existed, each in its own directory.
 fn golden() -> Vec<Dir> {
     let formats = std::fs::read_dir(GOLDEN).unwrap();
     let copy = |format: std::io::Result<std::fs::DirEntry>| {
         let dir = Dir::new();
-        // Makes the directory, so that its mode is right whatever the checkout's is.
+        // Makes the directory, so that its mode is right whatever mode the checkout has.
         drop(Log::open(&dir.path, Options::default()).unwrap());
         for (name, bytes) in files(&format.unwrap().path()) {
             std::fs::write(dir.path.join(name), bytes).unwrap();
@@ -152,7 +149,7 @@ fn golden() -> Vec<Dir> {
         dir
     };
     let copies: Vec<Dir> = formats.map(copy).collect();
-    assert!(copies.len() >= 2, "no format is forgotten");
+    assert!(copies.len() >= 2, "every format must be tested");
     copies
 }
 

@@ -1,4 +1,4 @@
-//! Files that were cut or changed: an exact state or an error, and never silently an old one.
+//! Files that were truncated or changed: a load returns an exact state or an error, and never an old state without a report.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -32,8 +32,7 @@ fn history(dir: &Dir) -> Vec<State> {
     states
 }
 
-/// Checks what a load of a damaged store gave: an exact state or an error, and the
-/// newest state unless something is reported.
+/// Checks the result of loading a damaged store: an exact state or an error, and the newest state unless the load reports something.
 fn check(what: &str, loaded: Result<Loaded<u64, u64>, Error>, states: &[State]) -> Option<usize> {
     match loaded {
         Ok(loaded) => {
@@ -42,9 +41,13 @@ fn check(what: &str, loaded: Result<Loaded<u64, u64>, Error>, states: &[State]) 
             let Some(index) = states.iter().rposition(|known| *known == state) else {
                 panic!("{what}: {state:?} was never saved")
             };
-            // A cut right between two saves leaves no trace; any other loss must be told.
+            // A cut exactly between two saves leaves no trace; any other loss must be reported.
             if !what.starts_with("cut") && report.is_sound() && report.repaired_tail.is_none() {
-                assert_eq!(index, states.len() - 1, "{what}: lost without a word");
+                assert_eq!(
+                    index,
+                    states.len() - 1,
+                    "{what}: a save was lost without a report"
+                );
             }
             Some(index)
         }
@@ -55,7 +58,7 @@ fn check(what: &str, loaded: Result<Loaded<u64, u64>, Error>, states: &[State]) 
     }
 }
 
-/// A store with one file changed, in a directory of its own.
+/// A copy of a store with one changed file, in its own directory.
 fn with(original: &BTreeMap<String, Vec<u8>>, name: &str, bytes: &[u8]) -> Dir {
     let dir = Dir::new();
     std::fs::create_dir(&dir.path).unwrap();
@@ -81,8 +84,8 @@ fn every_truncation_of_a_journal_gives_an_exact_state_or_an_error() {
         file.set_len(len).unwrap();
         let loaded = reader::load(&dir.path);
         if let Ok(loaded) = &loaded {
-            assert!(loaded.seq <= seen, "a shorter file gives no newer state");
-            assert!(loaded.seq.get() + 1 >= seen.get(), "no save is passed over");
+            assert!(loaded.seq <= seen, "a shorter file has no newer state");
+            assert!(loaded.seq.get() + 1 >= seen.get(), "no save is skipped");
             seen = loaded.seq;
         }
         check(&format!("cut to {len}"), loaded, &states);
@@ -110,11 +113,7 @@ fn every_bit_flip_in_a_journal_gives_an_exact_state_or_an_error() {
     let path = dir.only("progress-");
     with_flips(&path, |bit| {
         let index = check(&format!("bit {bit}"), reader::load(&dir.path), &states);
-        assert_ne!(
-            index,
-            Some(states.len() - 1),
-            "bit {bit} is not covered by a check"
-        );
+        assert_ne!(index, Some(states.len() - 1), "no check detects bit {bit}");
     });
 }
 
@@ -133,7 +132,7 @@ fn every_bit_flip_in_a_phase_falls_back_to_the_state_before_it() {
     });
 }
 
-/// A writer that opens a damaged store offers an exact state and can go on from it.
+/// A writer that opens a damaged store loads an exact state and can continue from it.
 #[test]
 fn c63a_c63b_c63c_writers_continue_from_the_good_state_before_the_damage() {
     let source = Dir::new();
@@ -151,7 +150,7 @@ fn c63a_c63b_c63c_writers_continue_from_the_good_state_before_the_damage() {
             assert_eq!(
                 files(&dir.path)[&name],
                 damaged,
-                "a lost store is left as it is"
+                "a lost store is unchanged"
             );
             continue;
         };
@@ -161,7 +160,7 @@ fn c63a_c63b_c63c_writers_continue_from_the_good_state_before_the_damage() {
             assert_eq!(
                 std::fs::read(aside).unwrap(),
                 damaged,
-                "damaged bytes are kept"
+                "damaged bytes are set aside, not deleted"
             );
         }
         let mut events = loaded.events.clone();
@@ -196,7 +195,7 @@ fn c63a_c63d_nothing_valid_is_an_error_and_not_an_empty_store() {
     }
 }
 
-/// Flips a bit in the n-th frame of a file, counting the provenance as 0.
+/// Flips a bit in the n-th frame of a file; the metadata is frame 0.
 fn flip_in_frame(path: &Path, n: usize) {
     let mut bytes = std::fs::read(path).unwrap();
     let mut frames = bytes
@@ -226,7 +225,7 @@ fn c63a_c63d_saves_that_are_all_lost_are_an_error_and_not_an_empty_store() {
     dir.only("progress-");
 }
 
-/// The generation before stands in when the one that was carried over is damaged.
+/// If the copied journal is damaged, the generation before it is used.
 #[test]
 fn c63c_a_damaged_copy_falls_back_to_what_it_was_copied_from() {
     let dir = Dir::new();
@@ -240,7 +239,7 @@ fn c63c_a_damaged_copy_falls_back_to_what_it_was_copied_from() {
     assert_eq!(again.report.skipped.len(), 1);
 }
 
-/// The report shows what a person needs to know. The names are the same in every run.
+/// The report has the facts that a person needs. The names are the same in every run.
 #[test]
 fn reports_are_lines_for_people() {
     let dir = Dir::new();
@@ -260,8 +259,8 @@ fn reports_are_lines_for_people() {
     insta::assert_snapshot!(Dir::new().open().1.report, @"nothing was saved yet");
 }
 
-/// What the design forbids, by hand: a writer that appends after a torn tail. Its
-/// acknowledged save is lost, which shows that leaving the tail is what would hurt.
+/// Simulates a writer that appends after a torn tail, which the design forbids. Its acknowledged save is lost. So this shows why a tail must not
+/// stay.
 #[test]
 fn c60_control_a_writer_that_appends_after_a_torn_tail_loses_its_save() {
     let dir = Dir::new();
@@ -280,11 +279,11 @@ fn c60_control_a_writer_that_appends_after_a_torn_tail_loses_its_save() {
     assert_eq!(
         loaded.head,
         Some(1),
-        "the second save is not found behind the torn one"
+        "no load finds the second save after the torn one"
     );
-    assert!(!loaded.report.is_sound(), "but the loss is seen");
+    assert!(!loaded.report.is_sound(), "the load reports the loss");
 
-    // The same tail under the real writer: nothing is lost.
+    // With the same tail, the real writer loses nothing.
     std::fs::write(&path, [&before[..], &frame[..20]].concat()).unwrap();
     let (mut writer, loaded) = dir.open();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! System calls that fail, by injection into a traced child.
+//! Failing system calls, injected into a traced child.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ fn describe(result: Result<(), Error>) -> &'static str {
     }
 }
 
-/// Saves until it fails, then twice more; nothing by itself.
+/// The body of a child: saves until a save fails, then saves twice more. Without a parent it does nothing.
 #[test]
 fn appender() {
     let Some(dir) = child_dir() else { return };
@@ -53,14 +53,14 @@ fn a_failed_write_or_sync_costs_no_save_and_no_file_is_synced_again() {
     if !crate::order::can_trace() {
         return;
     }
-    // The lock's text and the journal's beginning are writes before the first save's, and the room behind that is one after it.
+    // Two writes come before the first save: the lock's text and the journal's beginning. One write after the save reserves room.
     for fault in ["fdatasync:error=EIO:when=3", "pwrite64:error=EIO:when=6"] {
         let dir = Dir::new();
         let told = injected(fault, "fault::appender", &dir);
         let expected = ["1 ok", "2 ok", "3 ok", "4 ok", "5 ok", "phase ok"];
         assert_eq!(told, expected, "{fault}");
         let (_, loaded) = dir.open();
-        assert_eq!(loaded.report.epoch, 2, "a new generation was written");
+        assert_eq!(loaded.report.epoch, 2, "the writer wrote a new generation");
         assert!(loaded.head == Some(6) && loaded.report.is_sound());
     }
 }
@@ -85,7 +85,7 @@ fn a_disk_that_stays_broken_ends_the_writer() {
     }
 }
 
-/// No failed descriptor is ever synced again: the trace tells them apart by their path.
+/// A failed descriptor is never synced again; the trace shows the path of each descriptor.
 #[test]
 fn a_failed_inode_is_never_synced_again() {
     if !crate::order::can_trace() {
@@ -119,8 +119,8 @@ fn c62a_c62b_c62c_a_full_disk_leaves_the_old_value_and_no_temporary_file() {
     if !crate::order::can_trace() {
         return;
     }
-    // The directory is synced when it is made, and with its marker: the file of the
-    // second save is the fifth sync. All of one save's tries fail.
+    // There is a sync of the directory when it is made, and one with its marker; so the file of the second save is the fifth sync. All tries of one
+    // save fail.
     let dir = Dir::new();
     let told = injected("fsync:error=ENOSPC:when=5..6", "fault::valuer", &dir);
     assert_eq!(told, ["1 ok", "2 full", "3 ok"]);

@@ -1,4 +1,4 @@
-//! Writers whose files are removed under them.
+//! Writers whose files are removed while they are open.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,10 +7,10 @@ use checkpoint_store::{Healed, Meta, Options};
 use crate::support::{Dir, Log, files};
 
 fn healed(writer: &Log) -> &Healed {
-    writer.last_heal().expect("it had to write a new file")
+    writer.last_heal().expect("the writer repaired its store")
 }
 
-/// Two phases, a blob and progress, with an ignore file beside them.
+/// Makes two phases, a blob and progress, with an ignore file beside them.
 fn filled(dir: &Dir) -> Log {
     let (mut writer, _) = dir.open();
     std::fs::write(dir.path.join(".gitignore"), "*\n").unwrap();
@@ -55,10 +55,13 @@ fn x128b_x128c_x128d_a_store_that_is_removed_whole_is_written_again_and_what_is_
     drop(writer);
     let (writer, loaded) = dir.open();
     assert_eq!((loaded.head, loaded.events), (Some(5), vec![1, 2, 3, 4]));
-    assert!(writer.last_heal().is_none(), "that was another writer's");
+    assert!(
+        writer.last_heal().is_none(),
+        "the repair belongs to another writer"
+    );
 }
 
-/// All files, but not the directory, as `git clean -fdx` does where others are kept in it.
+/// Removes all files, but not the directory, as `git clean -fdx` does if the directory holds files of others.
 #[test]
 fn x128b_x128d_a_store_that_is_emptied_is_filled_again() {
     let dir = Dir::new();
@@ -87,10 +90,10 @@ fn x128f_control_without_the_look_at_the_names_the_save_is_lost() {
     sabotage::set(Some(Sabotage::SkipNameCheck));
     writer.append(&4, &[4]).unwrap();
     sabotage::set(None);
-    assert_eq!(dir.load().head, Some(2), "acknowledged, and gone");
+    assert_eq!(dir.load().head, Some(2), "the acknowledged save is lost");
 }
 
-/// Any single file, and each of the calls that save.
+/// Any single file is removed, before each of the calls that save.
 #[test]
 fn x128b_x128d_any_file_that_is_removed_is_noticed_before_the_next_acknowledgement() {
     type Save = fn(&mut Log);
@@ -122,7 +125,7 @@ fn x128b_x128d_any_file_that_is_removed_is_noticed_before_the_next_acknowledgeme
             std::fs::remove_file(dir.path.join(&name)).unwrap();
             save(&mut writer);
             let what = format!("{name} before save {index}");
-            // A seal replaces the journal and its base.
+            // A phase replaces the journal and its base.
             let needed = name.starts_with("epoch-")
                 || index != 1 && (name.ends_with("4.ckj") || name.ends_with("4.ckpt"));
             assert_eq!(writer.last_heal().is_some(), needed, "{what}");
@@ -135,7 +138,7 @@ fn x128b_x128d_any_file_that_is_removed_is_noticed_before_the_next_acknowledgeme
     }
 }
 
-/// Who removes a directory does it file by file, and may be in the midst of it.
+/// A program that removes a directory does it file by file, and may be only half done.
 #[test]
 fn x128d_a_removal_that_is_still_going_on_is_outlived() {
     let dir = Dir::new();
@@ -143,7 +146,7 @@ fn x128d_a_removal_that_is_still_going_on_is_outlived() {
     let path = dir.path.clone();
     let remover = std::thread::spawn(move || {
         for _ in 0..50 {
-            // It fails when files come while it works, as `rm -r` does.
+            // The removal fails if new files appear during it, as `rm -r` does.
             drop(std::fs::remove_dir_all(&path));
         }
     });
@@ -160,7 +163,7 @@ fn x128d_a_removal_that_is_still_going_on_is_outlived() {
     assert!(loaded.events.iter().eq(&(1..=last + 1).collect::<Vec<_>>()));
 }
 
-/// The path belongs to another store now: that one is not touched.
+/// The path belongs to another store now, and that store stays unchanged.
 #[test]
 fn x128e_a_store_that_was_replaced_by_another_fences_the_writer() {
     for ended in [true, false] {
@@ -175,11 +178,15 @@ fn x128e_a_store_that_was_replaced_by_another_fences_the_writer() {
         assert!(writer.append(&4, &[4]).unwrap_err().is_fenced());
         assert_eq!(files(&dir.path), before);
         drop(other);
-        assert_eq!(dir.open().1.head, Some(9), "it is not locked either");
+        assert_eq!(
+            dir.open().1.head,
+            Some(9),
+            "the other store is not locked either"
+        );
     }
 }
 
-/// What stands at the path is not safe to write to: nothing is acknowledged.
+/// The path is not safe for writing: nothing is acknowledged.
 #[test]
 fn a_store_that_cannot_be_put_back_is_lost_for_its_writer() {
     let dir = Dir::new();
@@ -191,7 +198,7 @@ fn a_store_that_cannot_be_put_back_is_lost_for_its_writer() {
     assert!(writer.append(&4, &[4]).unwrap_err().is_poisoned());
 }
 
-/// The other store counts its epochs from one on as well.
+/// The other store also numbers its epochs from one on.
 #[test]
 fn x128e_a_store_that_was_replaced_by_one_of_the_same_epoch_fences_the_writer() {
     type Removal = fn(&std::path::Path);
@@ -229,7 +236,7 @@ fn x128e_a_store_that_was_replaced_by_one_of_the_same_epoch_fences_the_writer() 
     }
 }
 
-/// The file lives on under another name, where no load looks for it.
+/// The file still exists under another name, where no load searches for it.
 #[test]
 fn x128b_x128d_a_file_that_was_moved_away_or_is_in_a_backup_only_is_noticed() {
     for prefix in [

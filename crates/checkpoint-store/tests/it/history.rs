@@ -1,4 +1,4 @@
-//! Going back, forking, migrating, compacting.
+//! Returns to older saves, forks, migrations and compactions.
 
 use checkpoint_store::{Meta, Migrations, Options, Seq, Writer, fork, reader};
 
@@ -67,10 +67,7 @@ fn a_fork_begins_with_an_old_state_and_knows_where_it_comes_from() {
 fn fork_of_missing(dir: &Dir) -> checkpoint_store::Error {
     let to = Dir::new();
     let err = fork(&dir.path, Seq::new(7), &to.path, &Options::default()).unwrap_err();
-    assert!(
-        !to.path.exists(),
-        "nothing is made for a save that is not there"
-    );
+    assert!(!to.path.exists(), "no store is made for a missing save");
     err
 }
 
@@ -118,7 +115,7 @@ fn c64a_c64b_older_versions_are_migrated_in_memory_and_their_files_stay_as_they_
     let mut is_kept = 0;
     for (name, bytes) in before.iter().filter(|(name, _)| name.starts_with("p")) {
         let now = files(&dir.path);
-        assert_eq!(now.get(name), Some(bytes), "{name} is as it was");
+        assert_eq!(now.get(name), Some(bytes), "{name} is unchanged");
         is_kept += 1;
     }
     assert_eq!(is_kept, 3, "a phase and two journals: {:?}", before.keys());
@@ -186,7 +183,7 @@ fn c64d_a_newer_version_may_let_older_programs_read_but_never_write() {
     Log::open(&dir.path, of(6)).unwrap();
 }
 
-/// Large heads and few events: most of the journal is heads that nobody needs.
+/// With large heads and few events, most of the journal is heads that nothing can return to.
 #[test]
 fn old_heads_are_dropped_when_they_outweigh_the_rest_and_the_newest_saves_are_not() {
     let dir = Dir::new();
@@ -202,7 +199,7 @@ fn old_heads_are_dropped_when_they_outweigh_the_rest_and_the_newest_saves_are_no
     let size: usize = files(&dir.path).values().map(Vec::len).sum();
     assert!(
         size < 8 << 20,
-        "two generations of at most 3 MiB, not {size} of 7 MiB"
+        "two generations take at most 3 MiB, but these take {size} bytes"
     );
     assert!(writer.last_heal().is_none());
     let load = |seq| {
@@ -223,7 +220,7 @@ fn old_heads_are_dropped_when_they_outweigh_the_rest_and_the_newest_saves_are_no
     assert_eq!(loaded.events, (1..=95).collect::<Vec<_>>());
 }
 
-/// An undo that comes just when old heads are due to be dropped still finds its save.
+/// An undo at the moment when old heads are due to be dropped still finds its save.
 #[test]
 fn an_undo_is_never_to_a_save_whose_head_was_dropped() {
     let mut random = Random(7);
@@ -240,7 +237,7 @@ fn an_undo_is_never_to_a_save_whose_head_was_dropped() {
         drop(writer);
         let loaded = reader::load::<(u64, Vec<u64>), u64>(&dir.path).unwrap();
         if kept.is_err() {
-            // A save came after it, which dropped the head of the first.
+            // A later save dropped the head of the first.
             assert_eq!(loaded.head.unwrap().0, saves);
             continue;
         }
@@ -252,7 +249,7 @@ fn an_undo_is_never_to_a_save_whose_head_was_dropped() {
             "{saves}"
         );
     }
-    assert!((1..10).contains(&undone), "both were tried");
+    assert!((1..10).contains(&undone), "both cases were tried");
 }
 
 #[test]

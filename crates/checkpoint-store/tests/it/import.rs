@@ -1,4 +1,4 @@
-//! Whole-state files of other programs: read, never touched, refused when they are damaged.
+//! Whole-state files of other programs: they are read, never changed, and refused if they are damaged.
 
 use std::io::Write;
 
@@ -44,10 +44,10 @@ fn old_files_that_are_cut_or_changed_are_an_error() {
     for len in 0..whole.len() {
         assert!(
             read(&whole[..len]).unwrap_err().is_corrupt(),
-            "cut to {len}"
+            "truncated to {len} bytes"
         );
     }
-    // The header and some padding say nothing about the value; all else is checked.
+    // The header and the padding do not affect the value; everything else is checked.
     for bit in 0..whole.len() * 8 {
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -59,7 +59,7 @@ fn old_files_that_are_cut_or_changed_are_an_error() {
     std::fs::write(&path, "[1]").unwrap();
     let err = import::json::<String>(&path).unwrap_err();
     assert!(
-        !err.is_corrupt() && err.to_string().contains("asked type"),
+        !err.is_corrupt() && err.to_string().contains("requested type"),
         "{err}"
     );
     let missing = import::json::<Value>(root.path().join("other"));

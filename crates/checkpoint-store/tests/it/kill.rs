@@ -1,17 +1,17 @@
-//! Writers that are killed with SIGKILL at random points.
+//! Writers that SIGKILL ends at random points.
 
 use checkpoint_store::{Meta, Options, Store, reader};
 
 use crate::effort::Effort;
 use crate::support::{self, Dir, Log, Random, child_dir, spawn, tell};
 
-/// How many writers each test kills.
+/// The number of writers that each test kills.
 const C60_KILLS: Effort = Effort {
     ci: 100,
     nightly: 1000,
 };
 
-/// Saves for ever; nothing by itself. Head n always comes with the events 1 to n.
+/// The body of a child: saves for ever. Head n always comes with the events 1 to n.
 #[test]
 fn writer() {
     let Some(dir) = child_dir() else { return };
@@ -31,8 +31,7 @@ fn writer() {
     }
 }
 
-/// Acknowledges each save before it writes it, as a write-behind cache does: what the
-/// design forbids.
+/// The body of a child that acknowledges each save before it writes it, as a write-behind cache does. The design forbids this.
 #[test]
 fn hasty_writer() {
     let Some(dir) = child_dir() else { return };
@@ -88,7 +87,7 @@ fn c60_after_a_kill_at_any_point_every_acknowledged_save_is_there() {
         acknowledged = killed("kill::writer", &dir, &mut random).max(acknowledged);
         let loaded = match reader::load::<u64, u64>(&dir.path) {
             Ok(loaded) => loaded,
-            // It was killed before it made the directory.
+            // The writer was killed before it made the directory.
             Err(err) if err.is_not_found() && acknowledged == 0 => continue,
             Err(err) => panic!("round {round}: {err}"),
         };
@@ -99,7 +98,7 @@ fn c60_after_a_kill_at_any_point_every_acknowledged_save_is_there() {
             "round {round}: {head} of {acknowledged}"
         );
         let mut events = loaded.events;
-        // Every seventh number is saved twice and undone; a kill may come between.
+        // Every seventh number is saved twice and undone; a kill may come in between.
         events.dedup();
         assert_eq!(events, (1..=head).collect::<Vec<_>>(), "round {round}");
     }
@@ -125,7 +124,7 @@ fn c60_after_a_kill_at_any_point_the_old_or_the_new_value_is_there() {
         };
         assert!(
             value.len() == 1000 && value.iter().all(|n| *n == value[0]),
-            "torn"
+            "the value is torn"
         );
         assert!(
             value[0] >= acknowledged,
@@ -144,10 +143,10 @@ fn c60_control_a_writer_that_acknowledges_first_loses_saves() {
         let loaded = reader::load::<u64, u64>(&dir.path);
         loaded.ok().and_then(|loaded| loaded.head).unwrap_or(0) < acknowledged
     });
-    assert!(lost, "the test would not have noticed");
+    assert!(lost, "this test would not detect lost saves");
 }
 
-/// A reader beside a writer that saves, seals and opens again always finds a sound state.
+/// While a writer saves, writes phases and reopens the store, a reader always finds a valid state.
 #[test]
 fn readers_beside_a_writer_see_whole_states_only() {
     let dir = Dir::new();
@@ -173,7 +172,7 @@ fn readers_beside_a_writer_see_whole_states_only() {
             let head = loaded.head.unwrap_or(0);
             assert!(loaded.report.is_sound(), "{}", loaded.report);
             assert_eq!(loaded.events, (1..=head).collect::<Vec<_>>());
-            assert!(head >= seen, "time does not go back");
+            assert!(head >= seen, "a later load has no older state");
             seen = head;
         }
     });

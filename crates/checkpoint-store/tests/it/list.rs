@@ -1,4 +1,4 @@
-//! All stores of a directory, those that cannot be read among them.
+//! All stores of a directory, including unreadable ones.
 
 use checkpoint_store::{Seq, reader, reader::Health};
 

@@ -1,4 +1,4 @@
-//! One writer at a time, among real processes: who gets the lock, and who must not keep it.
+//! One writer at a time, among real processes: which process gets the lock, and which processes must not hold it.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -24,12 +24,12 @@ fn a_held_lock_names_its_holder() {
     dir.open();
 }
 
-/// Opens a store and starts a process that outlives it; nothing by itself.
+/// The body of a child: opens a store and starts a process that outlives it.
 #[test]
 fn parent() {
     let Some(dir) = child_dir() else { return };
     let _held = Store::open(dir).unwrap();
-    // It reads from the pipe to this process's own parent, so it ends with that pipe.
+    // The process reads from the pipe to this process's parent, so it ends with that pipe.
     let mut outliving = Command::new("cat").stdout(Stdio::null()).spawn().unwrap();
     tell("started");
     outliving.wait().unwrap();
@@ -64,7 +64,7 @@ fn asking_for_the_lock_never_keeps_a_writer_out() {
     });
 }
 
-/// A racer of the test below; nothing by itself.
+/// The body of a child that races in the test below.
 #[test]
 fn racer() {
     let Some(dir) = child_dir() else { return };
@@ -73,7 +73,7 @@ fn racer() {
         Ok(mut store) => {
             store.save(&std::process::id()).unwrap();
             tell("won");
-            // Holds the lock until the parent has heard from all.
+            // Holds the lock until the parent has the results of all racers.
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         }
         Err(err) if err.is_locked() => tell("locked"),
@@ -95,7 +95,7 @@ fn c61a_c61b_c65b_of_processes_that_race_one_wins_and_the_others_get_an_error() 
         let winner = told
             .iter()
             .position(|text| text == "won")
-            .expect("one wins");
+            .expect("one process wins");
         let pid = racers[winner].child.id();
         for (index, text) in told.iter().enumerate() {
             assert_eq!(text, if index == winner { "won" } else { "locked" });
@@ -105,11 +105,7 @@ fn c61a_c61b_c65b_of_processes_that_race_one_wins_and_the_others_get_an_error() 
         }
         let store = Store::open(&dir.path).unwrap();
         assert_eq!(store.load::<u32>().unwrap(), Some(pid));
-        assert_eq!(
-            store.report().removed_temps,
-            0,
-            "no temporary file is left behind"
-        );
+        assert_eq!(store.report().removed_temps, 0, "no temporary file is left");
     }
 }
 

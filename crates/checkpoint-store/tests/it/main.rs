@@ -1,8 +1,5 @@
 //! Integration tests: real files, real processes, real kills.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
+#![expect(clippy::unwrap_used, reason = "a failing helper fails its test")]
 
 mod blob;
 mod compat;

@@ -1,4 +1,4 @@
-//! Random histories against a plain model.
+//! Random histories, compared with a simple model.
 
 use checkpoint_store::{Loaded, Meta, Options, Seq, Writer, reader};
 use proptest::prelude::*;
@@ -10,12 +10,12 @@ type Head = (u32, String);
 #[derive(Debug, Clone)]
 enum Op {
     Append(String, Vec<String>),
-    /// Undo to the n-th save that can be returned to.
+    /// Undo to the n-th save to which a caller can return.
     Undo(usize),
     Phase,
     /// Crash and start again: nothing is flushed or closed in any case.
     Reopen,
-    /// Crash inside a save: this many bytes of it are on disk.
+    /// Crash inside a save: this many bytes of the save are on disk.
     Torn(usize),
     /// Crash with junk after the end.
     Junk(Vec<u8>),
@@ -39,7 +39,7 @@ struct State {
     events: Vec<String>,
 }
 
-/// All saves that can be returned to, oldest first; the last is the present.
+/// All saves to which a caller can return, oldest first; the last one is the current state.
 struct Model(Vec<(Seq, State)>);
 
 impl Model {

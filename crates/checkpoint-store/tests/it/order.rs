@@ -1,4 +1,4 @@
-//! The order of system calls, as the kernel sees it.
+//! The order of the system calls, as the kernel sees it.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use checkpoint_store::{Options, Store};
 
 use crate::support::{self, Dir, Log, child_dir, files, spawn, tell};
 
-/// One of each kind of save; nothing by itself.
+/// The body of a child: one save of each kind.
 #[test]
 fn saver() {
     let Some(dir) = child_dir() else { return };
@@ -24,26 +24,26 @@ fn saver() {
     tell("end blob");
 }
 
-/// Whether tracing works here; says so where it does not.
-#[expect(clippy::print_stdout, reason = "a skipped test says so")]
+/// Returns whether tracing works here, and prints a line if it does not.
+#[expect(clippy::print_stdout, reason = "a skipped test reports it")]
 pub(crate) fn can_trace() -> bool {
     let works = std::process::Command::new("strace")
         .args(["-o", "/dev/null", "true"])
         .output()
         .is_ok_and(|output| output.status.success());
     if !works {
-        println!("skipped: strace is not installed or may not trace here");
+        println!("skipped: strace is not installed, or has no permission to trace here");
     }
     works
 }
 
-/// The calls between the two lines that the child told about `what`.
+/// Returns the calls between the two lines that the child printed about `what`.
 fn between<'a>(trace: &'a [String], what: &str) -> &'a [String] {
     let find = |text: String| trace.iter().position(|line| line.contains(&text)).unwrap();
     &trace[find(format!("@ begin {what}"))..=find(format!("@ end {what}"))]
 }
 
-/// Finds lines that contain all words of each needle, in this order.
+/// Checks that there are lines with all words of each needle, in this order.
 fn assert_order(trace: &[String], needles: &[&[&str]]) {
     let mut rest = trace.iter();
     for needle in needles {
@@ -123,7 +123,7 @@ fn c59a_c59b_contents_are_durable_before_the_name_and_the_name_before_the_acknow
     assert_eq!(
         (count("pwrite64("), count("sync(")),
         (1, 1),
-        "one write, one sync"
+        "a save is one write and one sync"
     );
     assert_order(
         between(&trace, "blob"),

@@ -1,4 +1,4 @@
-//! Sealed phases: kept apart, told from absent ones, and as far back as an undo goes.
+//! Finished phases: each is separate, an absent one gives a different error, and the last one limits an undo.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ fn s21a_checkpoints_of_the_same_phase_have_names_of_their_own() {
     let dir = Dir::new();
     let mut ids = BTreeSet::new();
     for n in 0..6 {
-        // Every second one is saved by another writer.
+        // Every second checkpoint is saved by another writer.
         let (mut writer, _) = dir.open();
         for _ in 0..2 {
             assert!(ids.insert(writer.save_phase("p", &n, Meta::default()).unwrap()));
@@ -103,7 +103,10 @@ fn undo_reaches_to_the_last_phase_and_no_further() {
     let back = writer.truncate_to(one).unwrap();
     assert_eq!((dir.load().head, dir.load().events), (Some(1), vec![1]));
     let three = writer.append(&3, &[3]).unwrap();
-    assert!(writer.truncate_to(two).is_err(), "it was undone");
+    assert!(
+        writer.truncate_to(two).is_err(),
+        "an undone save cannot be the target of an undo"
+    );
     writer.truncate_to(back).unwrap();
     assert_eq!((dir.load().head, dir.load().events), (Some(1), vec![1]));
     assert!(writer.truncate_to(three).is_err());
@@ -173,5 +176,8 @@ fn c69_a_sealed_transcript_is_no_larger_than_gzip_makes_it() {
         .iter()
         .for_each(|event| gzip.write_all(event.as_bytes()).unwrap());
     let gzip = gzip.finish().unwrap().len() as u64;
-    assert!(sealed <= gzip, "{sealed} bytes, gzip {gzip}");
+    assert!(
+        sealed <= gzip,
+        "the phase takes {sealed} bytes, gzip {gzip}"
+    );
 }

@@ -1,4 +1,4 @@
-//! What is removed and what never is.
+//! Which files retention removes, and which it never removes.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +14,7 @@ fn names(plan: &Plan) -> Vec<&str> {
     plan.remove.iter().map(|item| item.name.as_str()).collect()
 }
 
-/// Four phases with progress between them and after the last.
+/// Makes four phases with progress between them and after the last one.
 fn phases(dir: &Dir) -> Log {
     let (mut writer, _) = dir.open();
     for n in 1..=4 {
@@ -41,7 +41,7 @@ fn s20b_s20f_the_newest_phases_stay_and_what_the_state_needs_always_does() {
             !names(&plan).contains(&"phase-0000000000000008.ckpt"),
             "{plan}"
         );
-        assert_eq!(files(&dir.path), before, "a plan removes nothing");
+        assert_eq!(files(&dir.path), before, "planning must remove nothing");
     }
     let policy = Policy {
         keep: 0,
@@ -54,7 +54,7 @@ fn s20b_s20f_the_newest_phases_stay_and_what_the_state_needs_always_does() {
     assert!(plan(&dir.path, policy).unwrap().remove.is_empty());
 }
 
-/// The same by age; a clock that runs ahead makes nothing old, whatever the zone.
+/// The same by age. A clock that runs ahead makes nothing old, whatever the time zone.
 #[test]
 fn s20a_s21c_age_is_counted_in_utc_and_the_future_is_new() {
     let dir = Dir::new();
@@ -72,7 +72,7 @@ fn s20a_s21c_age_is_counted_in_utc_and_the_future_is_new() {
     assert_eq!(plan.remove.len(), 7, "{plan}");
     assert!(
         plan.to_string()
-            .contains("it is 31 days old, and 30 is the most"),
+            .contains("it is 31 days old, and the limit is 30 days"),
         "{plan}"
     );
 }
@@ -89,7 +89,10 @@ fn a_store_in_use_is_cleaned_by_its_writer_only() {
     assert!(plan.apply().unwrap_err().is_locked());
     assert_eq!(writer.clean(policy).unwrap().len(), 7);
     writer.append(&6, &[6]).unwrap();
-    assert!(writer.last_heal().is_none(), "nothing counts as gone");
+    assert!(
+        writer.last_heal().is_none(),
+        "a cleaned file is not a missing file"
+    );
     assert_eq!(dir.load().events, [1, 2, 3, 4, 5, 6]);
 }
 
@@ -166,7 +169,7 @@ fn s20f_a_listed_store_says_whether_it_can_be_resumed() {
     assert_eq!(Vec::from_iter(listed), wanted);
 }
 
-/// Each condition of a store with the advice that is safe for it.
+/// Each condition of a store, with the next step that is safe for it.
 #[test]
 fn a_verified_store_says_what_is_safe_to_do_next() {
     let dir = Dir::new();
@@ -209,5 +212,9 @@ fn a_verified_store_says_what_is_safe_to_do_next() {
     insta::assert_snapshot!(found);
     std::fs::write(dir.path.join("progress-00000002-0000000000000000.ckj"), "").unwrap();
     assert!(matches!(verify(&dir.path).unwrap().next, Next::Restore(_)));
-    assert_eq!(files(&dir.path).len(), before.len(), "nothing was changed");
+    assert_eq!(
+        files(&dir.path).len(),
+        before.len(),
+        "verifying changes nothing"
+    );
 }

@@ -1,4 +1,4 @@
-//! Places and files that others could have changed: refused, not followed, set aside.
+//! Directories and files that other users could have changed: refused, not followed, or set aside.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -54,7 +54,7 @@ fn places_that_others_can_change_are_refused() {
         let err = Log::open(&dir.path, Options::default()).unwrap_err();
         assert!(err.to_string().contains("another user"), "{err}");
     } else {
-        println!("skipped: only root can give a directory to another user");
+        println!("skipped: only root can change the owner of a directory");
     }
 }
 
@@ -67,7 +67,7 @@ fn links_are_not_followed() {
     assert!(Store::open(&link).is_err());
     assert!(
         Store::open(link.join("")).is_err(),
-        "not with a slash at the end either"
+        "a slash at the end changes nothing"
     );
     assert!(reader::load::<u64, u64>(&link).is_err());
 
@@ -83,7 +83,7 @@ fn links_are_not_followed() {
     assert_eq!(std::fs::read(&secret).unwrap(), b"x");
 }
 
-/// Things that the store did not make, under names that it could give to a file.
+/// Foreign entries, under names that the store could use for its files.
 #[test]
 fn c63b_c63c_what_is_no_file_is_skipped_and_set_aside_and_the_rest_is_loaded() {
     let dir = Dir::new();
@@ -115,7 +115,7 @@ fn c63b_c63c_what_is_no_file_is_skipped_and_set_aside_and_the_rest_is_loaded() {
         foreign.map(|name| format!("{name}: it is not a regular file"))
     );
     for name in foreign {
-        assert!(dir.path.join(name).exists(), "reading moves nothing");
+        assert!(dir.path.join(name).exists(), "a load moves no file");
     }
     let strict = Options {
         strict: true,
@@ -149,7 +149,7 @@ fn c63b_c63c_what_is_no_file_is_skipped_and_set_aside_and_the_rest_is_loaded() {
     );
 }
 
-/// The number of a writer that nobody ever was.
+/// An epoch that no writer can have reached.
 #[test]
 fn a_store_whose_last_number_is_taken_says_what_to_do() {
     let dir = Dir::new();
@@ -159,7 +159,7 @@ fn a_store_whose_last_number_is_taken_says_what_to_do() {
     let marker = dir.path.join("epoch-ffffffffffffffff");
     std::fs::write(&marker, "").unwrap();
     let err = Log::open(&dir.path, Options::default()).unwrap_err();
-    assert!(!err.is_locked(), "nobody else is there: {err}");
+    assert!(!err.is_locked(), "there is no other writer: {err}");
     assert!(err.to_string().contains("ffffffffffffffff"), "{err}");
     assert!(err.to_string().contains("move them away, or fork"), "{err}");
     std::fs::remove_file(marker).unwrap();

@@ -1,4 +1,4 @@
-//! Every save that can be gone back to, in one reading.
+//! Every save to which a caller can return, in one pass.
 
 use checkpoint_store::verify::{Condition, verify};
 use checkpoint_store::{Options, Seq, reader};
@@ -17,7 +17,7 @@ fn history_shows_each_save_once_over_phases_and_writers_without_what_was_undone(
     let dir = Dir::new();
     let _writer = dir.with_history();
     let expected = [(1, 1), (3, 1), (4, 4), (6, 6), (7, 7)];
-    assert_eq!(heads(&dir), expected, "also while a writer lives");
+    assert_eq!(heads(&dir), expected, "this works while a writer is live");
     for (seq, head) in heads(&dir) {
         let options = Options::default();
         let loaded = reader::load_at::<u64, u64>(&dir.path, Seq::new(seq), &options).unwrap();
@@ -45,7 +45,7 @@ fn history_of_a_damaged_journal_is_what_stands_before_the_damage() {
             .zip(1..)
             .all(|(&it, number)| it == (number, number))
     );
-    std::fs::write(path, "no journal").unwrap();
+    std::fs::write(path, "not a journal").unwrap();
     assert_eq!(heads(&dir), []);
 }
 

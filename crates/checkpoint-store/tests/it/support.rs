@@ -1,4 +1,4 @@
-//! What the tests share: stores in directories of their own, and children that are killed.
+//! Helpers of the tests: stores in their own directories, and children that are killed.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use checkpoint_store::{Loaded, Meta, Options, Seq, Writer};
 use rustix::fs::{CWD, FileType, Mode};
 
-/// Head and event of most tests: the n-th save has head n and events that end in n.
+/// The types of most tests: the n-th save has head n and events that end in n.
 pub(crate) type Log = Writer<u64, u64>;
 
 pub(crate) struct Dir {
@@ -27,7 +27,7 @@ impl Dir {
         Log::open(&self.path, Options::default()).unwrap()
     }
 
-    /// Seven saves: an undone one, a phase, and the last by a second writer, which is returned.
+    /// Makes seven saves: an undone one, a phase, and the last one by a second writer, which this returns.
     pub(crate) fn with_history(&self) -> Log {
         let (mut writer, _) = self.open();
         writer.append(&1, &[1]).unwrap();
@@ -46,7 +46,7 @@ impl Dir {
         checkpoint_store::reader::load(&self.path).unwrap()
     }
 
-    /// The only file that begins with `prefix`.
+    /// Returns the only file that begins with `prefix`.
     pub(crate) fn only(&self, prefix: &str) -> PathBuf {
         let mut found = files(&self.path)
             .into_keys()
@@ -57,13 +57,13 @@ impl Dir {
     }
 }
 
-/// Cuts the room that a journal has for more saves, so that a test sees its last byte.
+/// Removes the reserved room of a journal, so that a test sees its last byte.
 pub(crate) fn cut_room(path: &Path) {
     let bytes = std::fs::read(path).unwrap();
     std::fs::write(path, without_room(&bytes)).unwrap();
 }
 
-/// The bytes up to the end of the last frame, as far as their lengths are true.
+/// Returns the bytes up to the end of the last frame, as far as their lengths are right.
 pub(crate) fn without_room(bytes: &[u8]) -> &[u8] {
     let mut end = 32;
     while let Some(header) = bytes.get(end..end + 32)
@@ -74,7 +74,7 @@ pub(crate) fn without_room(bytes: &[u8]) -> &[u8] {
     &bytes[..end.min(bytes.len())]
 }
 
-/// How many bytes there are without the zeros at the end.
+/// Returns the number of bytes without the zeros at the end.
 pub(crate) fn torn_len(bytes: &[u8]) -> usize {
     bytes
         .iter()
@@ -82,7 +82,7 @@ pub(crate) fn torn_len(bytes: &[u8]) -> usize {
         .map_or(0, |last| last + 1)
 }
 
-/// The regular files of a directory with their contents.
+/// Returns the regular files of a directory with their contents.
 pub(crate) fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     std::fs::read_dir(dir)
         .unwrap()
@@ -102,19 +102,19 @@ pub(crate) fn pipe(path: &Path) {
 
 const CHILD: &str = "CHECKPOINT_STORE_TEST_DIR";
 
-/// The directory to work in, if this process is a child that [`spawn`] started.
+/// Returns the directory to work in, if this process is a child that [`spawn`] started.
 pub(crate) fn child_dir() -> Option<PathBuf> {
     std::env::var_os(CHILD).map(PathBuf::from)
 }
 
-/// Says something to the parent in one write.
+/// Prints a line for the parent in one write.
 pub(crate) fn tell(text: &str) {
     std::io::stdout()
         .write_all(format!("@ {text}\n").as_bytes())
         .unwrap();
 }
 
-/// This test program again, to run the one test `name` as a child would; `wrap` goes before it.
+/// Returns a command that starts this test program again as a child, for the one test `name`; `wrap` goes before it.
 pub(crate) fn command(wrap: &[&str], name: &str, dir: &Path) -> Command {
     let exe = std::env::current_exe().unwrap();
     let mut command = match wrap.split_first() {
@@ -140,11 +140,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// The next thing that the child told, if it told any before its end.
+    /// Returns the next line that the child printed, or `None` at its end.
     pub(crate) fn next(&mut self) -> Option<String> {
         let mut line = String::new();
         while self.lines.read_line(&mut line).unwrap() > 0 {
-            // The test harness writes to the same pipe, also in front on a line.
+            // The test harness writes to the same pipe, also at the start of a line.
             if let Some((_, told)) = line.trim_end().split_once("@ ") {
                 return Some(told.to_owned());
             }
@@ -153,13 +153,13 @@ impl Running {
         None
     }
 
-    /// Kills the child with SIGKILL and returns everything that it had told.
+    /// Kills the child with SIGKILL and returns all lines that it printed.
     pub(crate) fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
         self.rest()
     }
 
-    /// Waits for the child's end and returns everything that it told.
+    /// Waits for the end of the child and returns all lines that it printed.
     pub(crate) fn rest(mut self) -> Vec<String> {
         drop(self.child.stdin.take());
         let told = std::iter::from_fn(|| self.next()).collect();
@@ -174,7 +174,7 @@ pub(crate) fn spawn(mut command: Command) -> Running {
     Running { child, lines }
 }
 
-/// A generator of small numbers; which ones does not matter, only that they vary.
+/// A generator of small numbers. Their values don't matter, but they must vary.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! Single values in a `Store`: what can be saved, how much stays, and what comes back.
+//! Single values in a `Store`: which can be saved, how many stay, and what a load returns.
 
 use checkpoint_store::{Options, Store, Writer};
 use serde::ser::Error as _;
@@ -56,7 +56,7 @@ fn c63b_c63c_the_value_before_is_offered_when_the_newest_is_damaged() {
     assert_eq!(
         std::fs::read(aside).unwrap(),
         bytes,
-        "damaged bytes are kept"
+        "damaged bytes are set aside, not deleted"
     );
     store.save(&"newer").unwrap();
     assert_eq!(store.load::<String>().unwrap().unwrap(), "newer");
@@ -67,7 +67,7 @@ struct Unencodable;
 
 impl Serialize for Unencodable {
     fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
-        Err(S::Error::custom("a thing without a form"))
+        Err(S::Error::custom("this value has no encoding"))
     }
 }
 
@@ -85,16 +85,19 @@ fn c79_a_value_that_cannot_be_encoded_is_an_error_at_write() {
     store.save(&1).unwrap();
     let before = files(&dir.path);
     let err = store.save(&Unencodable).unwrap_err();
-    assert!(err.to_string().contains("a thing without a form"), "{err}");
-    // What could be written but not read again counts as well.
+    assert!(
+        err.to_string().contains("this value has no encoding"),
+        "{err}"
+    );
+    // A value that could be written but not read again is also refused.
     assert!(store.save(&nested(1000)).is_err());
-    assert_eq!(files(&dir.path), before, "nothing was written");
+    assert_eq!(files(&dir.path), before, "no file was written");
     store.save(&2).unwrap();
     assert_eq!(store.load::<i32>().unwrap(), Some(2));
     store.save(&nested(100)).unwrap();
     assert!(
         store.load::<Nested>().unwrap().is_some(),
-        "what is accepted can be read"
+        "every accepted value can be read"
     );
 
     let (mut writer, _) =
@@ -113,7 +116,7 @@ fn another_type_is_an_error_and_not_an_older_value() {
     assert!(!err.is_corrupt() && !err.is_not_found(), "{err}");
 }
 
-/// The depth of a typed value is counted otherwise than that of a plain one.
+/// The depth of a typed value is counted differently from that of an untyped one.
 #[derive(Serialize, Deserialize)]
 enum Deep {
     End,
@@ -139,7 +142,7 @@ fn nesting_that_is_accepted_can_be_read_as_its_type() {
 fn large_and_repetitive_values_come_back() {
     let dir = Dir::new();
     let mut store = Store::open(&dir.path).unwrap();
-    // Compresses by more than the reader allows, so it must be stored plainly.
+    // This compresses by more than the reader allows, so it must be stored uncompressed.
     let zeros = vec![0u8; 1 << 20];
     store.save(&zeros).unwrap();
     assert_eq!(store.load::<Vec<u8>>().unwrap().unwrap(), zeros);

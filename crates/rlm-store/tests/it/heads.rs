@@ -196,7 +196,7 @@ fn a_head_whose_parts_do_not_fit_each_other_is_refused() {
         let mut head = sound.clone();
         change(&mut head);
         let why = planted(&head).unwrap_err();
-        let (_, why) = why.split_once("as the asked type: ").unwrap();
+        let (_, why) = why.split_once("as the requested type: ").unwrap();
         let (why, _) = why.split_once("; load it as").unwrap();
         why.to_owned()
     };
