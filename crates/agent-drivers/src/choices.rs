@@ -8,21 +8,21 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
-/// The options of one conversation that all drivers share, beside the agent's own options.
+/// The options of one conversation that all drivers share. The agent's own options are separate.
 ///
-/// `Debug` counts arguments and does not show them: they may be secret.
+/// `Debug` shows only the number of arguments, because they may be secret.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Choices {
-    /// The permissions that the agent has without asking; see each driver.
+    /// The permissions of the agent; see each driver.
     pub permissions: Permissions,
-    /// The MCP servers that the agent is handed.
+    /// The MCP servers that the agent gets.
     pub mcp_servers: McpServers,
-    /// Locks sessions against other processes that use the same directory; without it nothing is locked. Codex locks its
-    /// sessions itself and leaves this alone.
+    /// Locks sessions against other processes that use the same directory; `None` locks nothing. Codex locks its sessions itself and ignores this
+    /// option.
     ///
-    /// Where another agent writes the session, `connect` fails with an error for which
-    /// [`is_held`](agent_duplex::Error::is_held) is true, and whose source is a [`SessionHeld`](crate::SessionHeld).
+    /// If another agent uses the session, `connect` fails with an error for which [`is_held`](agent_duplex::Error::is_held) is true, and whose source
+    /// is a [`SessionHeld`](crate::SessionHeld).
     pub session_locks: Option<SessionLocks>,
     pub(crate) timeouts: Timeouts,
     pub(crate) model: Option<String>,
@@ -30,8 +30,8 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Sets how long the agent may take to answer its introduction, and any other request; 60 s each by default. A late
-    /// answer means nothing. A turn may take for ever, and so may what the agent asks.
+    /// Sets the time for the answer to the initialization request and to any other request; 60 s each by default. A late answer is ignored. A turn
+    /// has no time limit, and neither has a permission request of the agent.
     #[must_use]
     pub fn request_timeouts(mut self, initialize: Duration, others: Duration) -> Self {
         self.timeouts = Timeouts { initialize, others };
@@ -39,13 +39,13 @@ impl Choices {
     }
 }
 
-/// A driver that tells early what it could not start.
+/// A driver that can check its options before it starts the agent.
 pub(crate) trait CheckedDriver: Driver {
-    /// Names the first option or argument that could not be started, and what to write instead.
+    /// Returns an error for the first invalid option or argument; the error says what to write instead.
     fn check(&self) -> Result<(), Error>;
 }
 
-/// The methods of a driver whose options are the same for every agent. The documentation of two of them names what each agent makes of it.
+/// The methods for options that are the same for every agent. The documentation of two of them differs per agent, so the caller passes it.
 macro_rules! shared_options {
     (
         $driver:ident, $options:ident;
@@ -90,8 +90,7 @@ macro_rules! shared_options {
             }
 
             $(
-                /// Locks sessions against other processes that use the same directory: see
-                /// [`Choices::session_locks`](crate::Choices::session_locks).
+                /// Locks sessions against other processes that use the same directory: see [`Choices::session_locks`](crate::Choices::session_locks).
                 #[must_use]
                 pub fn $session_locks(mut self, locks: $crate::SessionLocks) -> Self {
                     self.choices.session_locks = Some(locks);
@@ -99,23 +98,21 @@ macro_rules! shared_options {
                 }
             )?
 
-            /// Names the model; by default the agent's own settings do.
+            /// Sets the model; by default the agent's own settings choose it.
             #[must_use]
             pub fn model(mut self, model: impl Into<String>) -> Self {
                 self.choices.model = Some(model.into());
                 self
             }
 
-            /// Adds arguments at the end. The driver refuses an argument that repeats one of its own, such as one for
-            /// permissions, if it knows the agent's arguments.
+            /// Adds arguments at the end. If the driver knows the agent's arguments, it refuses one that it sets itself, such as one for permissions.
             #[must_use]
             pub fn args(mut self, args: Vec<std::ffi::OsString>) -> Self {
                 self.choices.args.extend(args);
                 self
             }
 
-            /// Sets how long the agent may take to answer: see
-            /// [`Choices::request_timeouts`](crate::Choices::request_timeouts).
+            /// Sets the time for answers of the agent: see [`Choices::request_timeouts`](crate::Choices::request_timeouts).
             #[must_use]
             pub fn request_timeouts(
                 mut self,

@@ -1,12 +1,11 @@
-//! The `command` driver: any program as a one-shot agent. It gets the prompt, runs, and its exit is the end of the turn.
+//! The `command` driver: any program as an agent for one turn. The program gets the prompt and runs; its exit ends the turn.
 //!
-//! The prompt comes on standard input. An argument that holds `{prompt_file}` gets the path of a file with the prompt
-//! instead (mode 0600, removed at the end of the turn), and one that holds `{prompt}` the prompt itself. With either,
-//! standard input is `/dev/null`. Mind that `{prompt}` shows the prompt to everybody who may list processes, and that
-//! the system bounds one argument (128 KiB on Linux).
+//! By default the prompt is on standard input. An argument with `{prompt_file}` gets the path of a file with the prompt instead (mode 0600, removed
+//! at the end of the turn). An argument with `{prompt}` gets the prompt itself. With either, standard input is `/dev/null`. Every user who can list
+//! processes can read a prompt that `{prompt}` passes, and the system limits the size of one argument (128 KiB on Linux).
 //!
-//! What the program writes is handed on as lines without a meaning, [`Observation::raw`](agent_duplex::Observation::raw): there are no
-//! messages, deltas or tools. A turn has one [`TurnEnd`], by the exit.
+//! The driver passes the program's output through as uninterpreted lines, [`Observation::raw`](agent_duplex::Observation::raw): there are no
+//! messages, deltas or tools. A turn has one [`TurnEnd`], at the exit.
 
 mod prompt;
 
@@ -26,14 +25,14 @@ use std::time::Duration;
 
 pub(crate) const NAME: &str = "command";
 
-/// The longest line that comes out whole. Nothing here is parsed, so a longer one loses only its middle to the reader.
+/// The longest line that is passed through complete. Nothing is parsed here, so a longer line only loses its middle for the reader.
 const MAX_LINE: usize = 2 << 20;
 
-/// Runs a program as a one-shot agent. See the [module](self) for how the prompt gets there.
+/// Runs a program as an agent for one turn. See the [module](self) for the ways to pass the prompt.
 ///
-/// A turn is completed when the program exits with 0, failed with another code, and died when it was killed by a signal;
-/// after an interrupt or a stop it counts as interrupted, whatever the exit says: some agents exit with 0 then. Two codes of a
-/// program that is called `gemini` say more: 42 that it refused its input, and 53 that it reached its limit of model calls.
+/// A turn is completed when the program exits with 0, failed when it exits with another code, and died when a signal killed it. After an interrupt or
+/// a stop it counts as interrupted with any exit code, because some agents then exit with 0. For a program that is called `gemini`, two codes mean
+/// more: 42 means that it refused its input, and 53 that it reached its limit of model calls.
 #[derive(Clone, Debug)]
 pub struct CommandDriver {
     argv: Vec<OsString>,
@@ -41,7 +40,7 @@ pub struct CommandDriver {
 }
 
 impl CommandDriver {
-    /// Names the program and its arguments. An empty `argv` is answered with an error when a connection is opened.
+    /// Sets the program and its arguments. With an empty `argv`, `connect` returns an error.
     pub fn new(argv: Vec<OsString>, context: Context) -> Self {
         CommandDriver { argv, context }
     }
@@ -65,11 +64,12 @@ impl Driver for CommandDriver {
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
         Box::pin(async move {
             if session != SessionChoice::Fresh {
-                let mend = "start it fresh, or say in its own arguments what it shall resume";
-                return Err(Error::unsupported(NAME, "go on with a session", mend));
+                let mend =
+                    "start a fresh session, or pass the agent's own resume option in its arguments";
+                return Err(Error::unsupported(NAME, "continue a session", mend));
             } else if self.argv.is_empty() {
                 return Err(Error::start(
-                    "no command was given: name the program to run",
+                    "no command given: name the program to run",
                     None,
                 ));
             }
@@ -88,9 +88,9 @@ impl Driver for CommandDriver {
 #[derive(Debug)]
 struct CommandConnection {
     driver: CommandDriver,
-    /// The program is started by the first input, because its arguments may hold that.
+    /// The first input starts the program, because its arguments may contain the prompt.
     turn: Option<Turn>,
-    /// Whether no program is to be started any more.
+    /// Whether no further program starts.
     closed: bool,
     stopped: Option<StopReport>,
 }
@@ -98,9 +98,9 @@ struct CommandConnection {
 #[derive(Debug)]
 struct Turn {
     agent: Agent,
-    /// Removed with this value.
+    /// The file of the prompt, removed when this value is dropped.
     prompt_file: Option<ScratchFile>,
-    /// Whether the exit codes are those of the Gemini CLI.
+    /// Whether the exit codes are those of Gemini CLI.
     is_gemini: bool,
     announced: bool,
     interrupted: bool,
@@ -113,11 +113,11 @@ impl Turn {
         let prompt =
             Prompt::place(&driver.argv, text.as_bytes(), &context.scratch).map_err(|e| {
                 let what = format!(
-                    "the prompt can't be kept in {}: {e}",
+                    "can't write the prompt to {}: {e}",
                     context.scratch.display()
                 );
                 Error::start(
-                    format!("{what}; make room there or correct its permissions"),
+                    format!("{what}; free space there or fix its permissions"),
                     Some(e.into()),
                 )
             })?;
@@ -176,7 +176,7 @@ impl Turn {
 
     async fn stop(&mut self, driver: &CommandDriver, budget: Duration) -> StopReport {
         let policy = driver.context.stop.clone().within(budget);
-        // Who was interrupted before has had its time for that.
+        // An earlier interrupt has already used its time.
         let policy = if self.interrupted {
             policy.without_interrupt()
         } else {
@@ -206,7 +206,7 @@ impl Connection for CommandConnection {
             match &mut self.turn {
                 Some(turn) => turn.next().await,
                 None if self.closed => None,
-                // Who sends a message has to borrow the connection, and so drops this wait.
+                // `send` needs the connection mutably, so its caller drops this future first.
                 None => std::future::pending().await,
             }
         })
@@ -233,7 +233,7 @@ impl Connection for CommandConnection {
         })
     }
 
-    /// The program is its turn: it has ended by itself, or was never started.
+    /// Does nothing else: the program has ended by itself, or was never started.
     fn close(&mut self) -> BoxFuture<'_, ()> {
         self.closed = true;
         Box::pin(async {})

@@ -1,4 +1,4 @@
-//! An agent as a person configures it: saved with a run, and enough to make its driver.
+//! The configuration of an agent, which a run saves and which makes the driver.
 
 use crate::acp::{AcpDriver, AcpOptions, AcpPreset};
 use crate::choices::{CheckedDriver, Choices};
@@ -12,19 +12,19 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// One agent: its program, and what it is told for every conversation.
+/// One agent: its program, and its options for every conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentConfig {
-    /// Which driver speaks with it, and the options that only this agent has.
+    /// The driver of this agent, and the options that only this agent has.
     pub options: AgentOptions,
-    /// The program, and arguments that come before the driver's own. For a command, all of it.
+    /// The program, and arguments before the driver's own. For a command, the whole command line.
     #[serde(with = "words")]
     pub program: Vec<OsString>,
-    /// The model; the agent's own choice when there is none. A command has none.
+    /// The model; `None` leaves the choice to the agent. A command has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Arguments that come behind the driver's own. A command has none.
+    /// Arguments after the driver's own. A command has none.
     #[serde(with = "words", default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<OsString>,
 }
@@ -33,7 +33,7 @@ pub struct AgentConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentOptions {
-    /// Any program, one process a turn, with the prompt on its standard input.
+    /// Any program: one process per turn, with the prompt on its standard input.
     Command,
     /// Claude Code.
     Claude(Box<ClaudeOptions>),
@@ -41,9 +41,9 @@ pub enum AgentOptions {
     Codex(Box<CodexOptions>),
     /// An agent that speaks the Agent Client Protocol.
     Acp {
-        /// Which one.
+        /// The preset of the agent.
         preset: AcpPreset,
-        /// What it is told.
+        /// The options of the agent.
         options: Box<AcpOptions>,
     },
 }
@@ -66,7 +66,7 @@ impl AgentConfig {
         Self::new(AgentOptions::Command, argv)
     }
 
-    /// Returns the agent's short name, as its driver has it.
+    /// Returns the agent's short name, which is the name of its driver.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match &self.options {
@@ -77,13 +77,13 @@ impl AgentConfig {
         }
     }
 
-    /// Tells whether a driver speaks its protocol, so that it has permissions, a model, sessions and MCP servers.
+    /// Whether a driver speaks the agent's protocol, so that the agent has permissions, a model, sessions and MCP servers.
     #[must_use]
     pub fn is_driven(&self) -> bool {
         self.options != AgentOptions::Command
     }
 
-    /// Tells whether both are one agent, perhaps of another version, so that one knows the sessions of the other.
+    /// Whether both configurations are of the same agent, perhaps in different versions, so that one can continue sessions of the other.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let preset = AcpPreset::Other;
@@ -91,8 +91,7 @@ impl AgentConfig {
         self.name() == other.name() && (!unknown(self) || self.program == other.program)
     }
 
-    /// Returns the names of the chosen options that may keep the agent from something, which no other agent would
-    /// understand.
+    /// Returns the names of the set options that may restrict the agent, and that no other agent understands.
     #[must_use]
     pub fn restrictions(&self) -> Vec<&'static str> {
         match &self.options {
@@ -103,7 +102,7 @@ impl AgentConfig {
         }
     }
 
-    /// Tells whether it reports what it costs, and whether it counts its tokens, so that budgets can be kept.
+    /// Returns whether the agent reports its cost, and whether it reports its tokens; a budget needs one of them.
     #[must_use]
     pub fn reports(&self) -> (bool, bool) {
         match &self.options {
@@ -114,7 +113,7 @@ impl AgentConfig {
         }
     }
 
-    /// Returns what its options hand on.
+    /// Returns the options that may start programs or hold secrets.
     #[must_use]
     pub fn handed_on(&self) -> HandedOn<'_> {
         match &self.options {
@@ -125,7 +124,7 @@ impl AgentConfig {
         }
     }
 
-    /// Returns the directories that it may work in besides its own.
+    /// Returns the extra directories in which the agent can work.
     pub fn directories_mut(&mut self) -> &mut [PathBuf] {
         match &mut self.options {
             AgentOptions::Claude(options) => &mut options.add_dirs,
@@ -133,7 +132,7 @@ impl AgentConfig {
         }
     }
 
-    /// Likewise, to be read.
+    /// Returns the extra directories in which the agent can work.
     #[must_use]
     pub fn directories(&self) -> &[PathBuf] {
         match &self.options {
@@ -152,23 +151,23 @@ impl AgentConfig {
         }
     }
 
-    /// Makes its driver, which holds configuration only: nothing is started.
+    /// Makes the driver, which holds only configuration and starts nothing.
     #[must_use]
     pub fn driver(&self, choices: Choices, context: Context) -> Box<dyn Driver> {
         self.made(choices, context)
     }
 
-    /// Returns what it can do, as its driver declares it.
+    /// Returns the capabilities that the driver declares.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         let driver = self.driver(Choices::default(), Context::new("", ""));
         driver.capabilities()
     }
 
-    /// Refuses what could not be started.
+    /// Checks the options before a start.
     ///
     /// # Errors
-    /// Names the first such option or argument, and what to write instead.
+    /// Names the first invalid option or argument, and what to write instead.
     pub fn check(&self, choices: Choices) -> Result<(), Error> {
         self.made(choices, Context::new("", "")).check()
     }
@@ -201,7 +200,7 @@ impl AgentConfig {
     }
 }
 
-/// Arguments as text where they are text, so that people can read saved settings, and as bytes where they are not.
+/// Serialises arguments as text if they are valid UTF-8, so that people can read saved settings, and else as bytes.
 mod words {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;

@@ -1,4 +1,4 @@
-//! What the drivers share: the words of this crate in those of `agent-duplex`.
+//! Functions that all drivers share: translations from types of `agent-subprocess` to types of `agent-duplex`.
 
 use agent_duplex::{
     Error, ExitStatus, Line, Observation, ProcessName, StopReport, StopStage, Stream,
@@ -6,19 +6,18 @@ use agent_duplex::{
 use agent_subprocess::{Agent, AgentCommand, Exit, Output, Stage};
 use std::io;
 
-/// Starts what was composed.
 pub(crate) async fn start(command: AgentCommand) -> Result<Agent, Error> {
     command.spawn().await.map_err(not_started)
 }
 
-/// Says that a conversation can't begin; the reason says what to do.
+/// Makes the error of a conversation that can't begin; `why` includes the next step.
 pub(crate) fn not_started(why: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::start(why.to_string(), Some(why.into()))
 }
 
-/// Says that a conversation can't begin because the held descriptor can't be duplicated.
+/// Makes the error of a conversation that can't begin because the descriptor of its lock can't be duplicated.
 pub(crate) fn no_descriptor(error: io::Error) -> Error {
-    let what = format!("the lock can't be handed on: {error}; raise the limit of open files");
+    let what = format!("can't pass the lock to the guard: {error}; raise the limit of open files");
     Error::start(what, Some(error.into()))
 }
 
@@ -72,7 +71,7 @@ pub(crate) fn stop_report(report: agent_subprocess::StopReport) -> StopReport {
     }
 }
 
-/// The report of a stop before anything was started.
+/// Returns the report of a stop before any program was started.
 pub(crate) fn nothing_to_stop() -> StopReport {
     StopReport {
         stage: StopStage::AlreadyEnded,
@@ -82,7 +81,7 @@ pub(crate) fn nothing_to_stop() -> StopReport {
     }
 }
 
-/// Puts a text on one line of at most `limit` characters; `…` marks what was left out.
+/// Puts `text` on one line of at most `limit` characters; `…` marks an omission.
 pub(crate) fn one_line(text: &str, limit: usize) -> String {
     let mut line = String::new();
     let (mut count, mut gap) = (0, false);

@@ -1,4 +1,4 @@
-//! The environment of an agent that converses: what it may inherit of the host's, and what was set for it.
+//! The environment of an agent: the inherited variables of the host, and the configured ones.
 
 use crate::duplex::no_descriptor;
 use agent_duplex::Error;
@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
-/// Longer lines lose their middle and with it their meaning. One message may come whole on one line, twice.
+/// The longest line of an agent. A longer line would lose its middle and then can't be parsed. One line can hold a whole message twice.
 const MAX_LINE: usize = 64 << 20;
 
-/// What no agent can do without; a name that ends with `*` stands for all that begin so.
+/// The variables that every agent needs. A name that ends with `*` stands for all names that begin so.
 const NEEDED: [&str; 23] = [
     "PATH",
     "HOME",
@@ -37,16 +37,17 @@ const NEEDED: [&str; 23] = [
     "NODE_EXTRA_CA_CERTS",
 ];
 
-/// What was chosen of an agent's environment. Values are not shown.
+/// The configured environment of an agent. `Debug` shows no values.
 #[derive(Clone, Default)]
 pub(crate) struct Environment {
     set: Vec<(OsString, OsString)>,
-    /// What may be inherited; all if nothing was said.
+    /// The host's variables that the agent inherits; `None` means all.
     allowed: Option<Vec<String>>,
 }
 
 impl Environment {
-    /// Sets the variables of `env`. The agent inherits those of the host that `allowed` names; all without a list.
+    /// Makes an environment that sets the variables of `env`. The agent inherits the host's variables that `allowed` names; without a list, it
+    /// inherits all.
     pub(crate) fn new(env: &BTreeMap<String, String>, allowed: Option<&[String]>) -> Self {
         let set = env.iter().map(|(name, value)| (name.into(), value.into()));
         Environment {
@@ -59,21 +60,21 @@ impl Environment {
         self.set.push((name.into(), value.into()));
     }
 
-    /// Refuses what the system would divide in another way.
+    /// Refuses a variable name that the system would split differently.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let mut names = self.set.iter().map(|(name, _)| name.to_string_lossy());
         match names.find(|name| name.is_empty() || name.contains(['=', '\0'])) {
             None => Ok(()),
             Some(name) => {
                 let name = name.escape_debug();
-                let what = format!("`{name}` is no name of a variable: write one without `=`");
+                let what = format!("`{name}` is not a variable name: write one without `=`");
                 Err(Error::start(what, None))
             }
         }
     }
 
-    /// Begins the command of an agent that converses: `program` is its name and its leading arguments. Its environment is what
-    /// it may inherit of the host's, `more` being what it needs of that, the context's over it, and what was set on top.
+    /// Begins the command of an agent. `program` is the program and its leading arguments. The agent inherits the allowed variables of the host and
+    /// those that `more` names. The variables of the context replace inherited ones, and configured variables replace both.
     pub(crate) fn command(
         &self,
         program: &[OsString],
@@ -81,7 +82,7 @@ impl Environment {
         context: &Context,
     ) -> Result<AgentCommand, Error> {
         let Some((program, words)) = program.split_first() else {
-            let what = "no agent was given: name the program to run";
+            let what = "no agent given: name the program to run";
             return Err(Error::start(what, None));
         };
         let command = AgentCommand::new(program)
@@ -93,7 +94,7 @@ impl Environment {
         for (name, value) in &self.set {
             command = command.env(name, value);
         }
-        // What cannot be made absolute can't be entered either, and that is said by the spawn.
+        // If the path can't be made absolute, the agent can't start there either, and the spawn reports that.
         if let Ok(cwd) = std::path::absolute(&context.cwd) {
             command = command.env("PWD", cwd);
         }
@@ -120,8 +121,7 @@ impl Environment {
         })
     }
 
-    /// Looks up what an MCP server wants of the environment, also of what the agent may not inherit: whoever names a variable
-    /// wants its value handed on.
+    /// Looks up a variable for an MCP server, also one that the agent can't inherit: an explicit name is consent.
     pub(crate) fn variable(&self, name: &str, context: &Context) -> Option<String> {
         let named = |list: &[(OsString, OsString)]| {
             let mut newest_first = list.iter().rev();
@@ -193,7 +193,7 @@ mod tests {
             let mut environment = environment.clone();
             environment.set(name, "hush");
             let error = environment.check().unwrap_err().to_string();
-            assert!(error.contains("no name of a variable"), "{error}");
+            assert!(error.contains("not a variable name"), "{error}");
             assert!(!error.contains("hush"));
         }
     }

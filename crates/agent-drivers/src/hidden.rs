@@ -1,4 +1,4 @@
-//! Values that may be secrets: what is shown or printed has their names only.
+//! Values that may be secret: output shows only their names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What stands for a value that is not shown.
+/// The text that replaces a redacted value.
 const HIDDEN: &str = "…";
 
-/// Values by name of which `Debug` shows the names only.
+/// Values by name. `Debug` shows only the names.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Hidden<T>(pub T);
@@ -49,21 +49,21 @@ where
     }
 }
 
-/// The parts of an agent's options that may start programs or be secret, so that a caller can show or check them.
+/// The options of an agent that may start programs or hold secrets, so that a caller can show or check them.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct HandedOn<'a> {
-    /// Variables of its environment.
+    /// Variables of the agent's environment.
     pub env: Option<&'a BTreeMap<String, String>>,
-    /// Settings in the agent's own words.
+    /// Settings under the agent's own names.
     pub settings: Option<&'a Map<String, Value>>,
-    /// The settings whose value is a command, or has one in it; a key counts up to its first `.`.
+    /// The keys of settings whose value is a command or contains one. The part of a key before its first `.` is compared.
     pub commands: &'static [&'static str],
-    /// The sources of settings whose hooks run, if hooks run.
+    /// The sources of the settings whose hooks run, if hooks run.
     pub hooks: Option<String>,
 }
 
-/// Shows names only: values may be secret.
+/// Shows only names: values may be secret.
 impl fmt::Debug for HandedOn<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let env = self.env.map(|env| env.keys().collect::<Vec<_>>());

@@ -1,11 +1,11 @@
-//! MCP servers as drivers hand them to their agents: what to start or where to reach it, by name and in order.
+//! MCP servers that drivers give to their agents: a program to start or a URL, by name and in order.
 //!
-//! The texts may hold `${VARIABLE}` and `${VARIABLE:-default}`, which are filled in when an agent is started and not before,
-//! so that what is kept of a run names secrets and does not hold them. [`Debug`](std::fmt::Debug) shows no value either:
-//! arguments are counted, of variables and headers there are the names, and of an address there is the host.
+//! The texts may contain `${VARIABLE}` and `${VARIABLE:-default}`. A driver expands them only when it starts an agent, so that the saved state of a
+//! run names secrets but does not contain them. [`Debug`](std::fmt::Debug) shows no value: it shows the number of arguments, the names of variables
+//! and headers, and the host of a URL.
 //!
 //! # Limits
-//! 64 servers, 1 MiB of text.
+//! At most 64 servers and 1 MiB of text.
 //!
 //! # Examples
 //! ```
@@ -15,7 +15,7 @@
 //! let mut servers = McpServers::default();
 //! let tracker = McpServer::stdio("tracker-mcp").env("TRACKER_TOKEN", "${TRACKER_TOKEN}");
 //! servers.insert("tracker", tracker)?;
-//! // Where both have a name, that of `servers` counts.
+//! // If both lists have a name, the server of `servers` is used.
 //! let servers = servers.over(project);
 //! assert_eq!(servers.names().collect::<Vec<_>>(), ["docs", "tracker"]);
 //! # Ok::<(), agent_drivers::mcp::Error>(())
@@ -32,21 +32,21 @@ use serde::ser::{Serialize, Serializer};
 
 pub use server::McpServer;
 
-/// How many servers an agent may be handed.
+/// The largest number of servers for one agent.
 const SERVERS: usize = 64;
-/// How large their description may be.
+/// The largest description of all servers, in bytes.
 const TEXT: usize = 1 << 20;
 
-/// MCP servers by name, in the order in which they were named.
+/// MCP servers by name, in the order of insertion.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct McpServers(Vec<(String, McpServer)>);
 
 impl McpServers {
-    /// Reads the servers of a file in the shape of a project's `.mcp.json`: an object whose `mcpServers` has a member a
-    /// server. One without `type` is a program, or at a URL one that speaks HTTP.
+    /// Reads the servers of a file in the format of a project's `.mcp.json`: an object whose `mcpServers` has one member per server. A server without
+    /// `type` is a program, or an HTTP server if it has a URL.
     ///
     /// # Errors
-    /// When it is no such file, or a server is not described well. No value stands in the error.
+    /// When the format is wrong or the description of a server is invalid. The error contains no value.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         #[derive(serde::Deserialize)]
         #[serde(expecting = "an object with `mcpServers`")]
@@ -66,10 +66,10 @@ impl McpServers {
         })
     }
 
-    /// Adds a server, or replaces the one of that name where it stands.
+    /// Adds a server, or replaces the server of the same name in its position.
     ///
     /// # Errors
-    /// When the name is not 1 to 64 letters, digits, `_` and `-`, the server is not described well, or there are too many.
+    /// When the name is not 1 to 64 letters, digits, `_` and `-`, the description of the server is invalid, or there are too many servers.
     pub fn insert(&mut self, name: impl Into<String>, server: McpServer) -> Result<(), Error> {
         let name = name.into();
         let is_good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -87,7 +87,7 @@ impl McpServers {
         Ok(())
     }
 
-    /// Puts these over those of a file: a server of the same name takes the place of the file's, the others follow it.
+    /// Merges these servers over those of a file: a server replaces the file's server of the same name; the others follow at the end.
     #[must_use]
     pub fn over(self, mut file: Self) -> Self {
         for (name, server) in self.0 {
@@ -99,7 +99,7 @@ impl McpServers {
         file
     }
 
-    /// Tells whether there are none.
+    /// Whether there are no servers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -114,8 +114,7 @@ impl McpServers {
         self.0.iter().map(|(name, server)| (name.as_str(), server))
     }
 
-    /// Fills in what `${VARIABLE}` stands for. A driver does it when an agent is started; done before, it tells early what
-    /// would be missing then.
+    /// Expands `${VARIABLE}` in all texts. A driver does this when it starts an agent; an earlier call reports missing variables early.
     ///
     /// # Errors
     /// [`Error::missing_variable`] names the variable that is not set.
@@ -135,8 +134,8 @@ impl McpServers {
             .map(Self)
     }
 
-    /// Returns these servers as they may be shown to anybody: `…` stands for each argument and for each value of a variable or
-    /// a header, and for what of an address comes behind its host.
+    /// Returns these servers without their values, so that they can be shown: `…` replaces each argument, each value of a variable or header, and the
+    /// part of a URL after its host.
     #[must_use]
     pub fn without_values(mut self) -> Self {
         self.0
@@ -145,10 +144,10 @@ impl McpServers {
         self
     }
 
-    /// Returns the content of a file in the shape of `.mcp.json`.
+    /// Returns the content of a file in the format of `.mcp.json`.
     ///
     /// # Errors
-    /// When it would be larger than 1 MiB.
+    /// When the file would be larger than 1 MiB.
     pub fn to_json(&self) -> Result<String, Error> {
         #[derive(serde::Serialize)]
         struct File<'a> {
@@ -156,7 +155,7 @@ impl McpServers {
             servers: &'a McpServers,
         }
         let json = serde_json::to_string(&File { servers: self });
-        let json = json.expect("names and texts make JSON");
+        let json = json.expect("server descriptions are valid JSON");
         match json.len() > TEXT {
             true => Err(Kind::TooLarge { limit: TEXT }.into()),
             false => Ok(json),
@@ -164,7 +163,7 @@ impl McpServers {
     }
 }
 
-/// Takes the value out of what serde says about one of a wrong type: it may be a secret in the wrong place.
+/// Removes the value from serde's error about a wrong type: the value may be a secret in the wrong place.
 #[must_use]
 pub fn without_value(message: &str) -> String {
     const MARKS: [&str; 2] = ["invalid type: ", "invalid value: "];
@@ -227,7 +226,7 @@ impl<'de> Deserialize<'de> for McpServers {
     }
 }
 
-/// Says what is wrong with the description of an MCP server, and what to do about it. It holds no value of one.
+/// An error in the description of an MCP server, with the fix. It contains no value of the description.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(#[from] Kind);
@@ -235,14 +234,14 @@ pub struct Error(#[from] Kind);
 #[derive(Debug, thiserror::Error)]
 enum Kind {
     #[error(
-        "`{}` is no name of an MCP server: use 1 to 64 letters, digits, `_` or `-`",
+        "`{}` is not an MCP server name: use 1 to 64 letters, digits, `_` or `-`",
         .name.escape_debug()
     )]
     Name { name: String },
     #[error("MCP server `{server}`: {what}")]
     Server { server: String, what: String },
     #[error(
-        "MCP server `{server}` needs the environment variable `{variable}` for {place}, which is not set: set it, or write \
+        "MCP server `{server}` needs the environment variable `{variable}` for {place}, but it is not set: set it, or write \
          `${{{variable}:-DEFAULT}}`"
     )]
     Missing {
@@ -251,17 +250,17 @@ enum Kind {
         place: String,
     },
     #[error(
-        "line {line}: {what}; it should look like {{\"mcpServers\": {{\"NAME\": {{\"command\": \"…\"}}}}}}"
+        "line {line}: {what}; the format is {{\"mcpServers\": {{\"NAME\": {{\"command\": \"…\"}}}}}}"
     )]
     File { line: usize, what: String },
-    #[error("at most {limit} MCP servers can be handed on: name fewer")]
+    #[error("more than {limit} MCP servers: remove some")]
     TooMany { limit: usize },
     #[error("the description of the MCP servers is larger than {limit} bytes: shorten it")]
     TooLarge { limit: usize },
 }
 
 impl Error {
-    /// Returns the name of the environment variable that is not set, if that is what is wrong.
+    /// Returns the name of the environment variable that is not set, if that is the error.
     pub fn missing_variable(&self) -> Option<&str> {
         match &self.0 {
             Kind::Missing { variable, .. } => Some(variable),

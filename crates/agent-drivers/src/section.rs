@@ -1,32 +1,32 @@
-//! The section of an agent in a configuration file: each options struct lists its keys beside its fields, and a program that reads such files makes its
-//! schema, its help and what it shows of the list.
+//! The keys of an agent's section in a configuration file. Each options struct lists its keys next to its fields. A program that reads such files
+//! makes its schema, its help and its output from this list.
 
 /// A key of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OptionKey {
-    /// Its name, as it is read.
+    /// The name of the key in the file.
     pub name: &'static str,
-    /// The kind of its value.
+    /// The type of its value.
     pub kind: OptionKind,
-    /// The description, for people.
+    /// The description for users.
     pub what: &'static str,
 }
 
-/// The kinds of values that a key can have.
+/// The types that the value of a key can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionKind {
-    /// A text.
+    /// A string.
     Text,
-    /// A list of texts.
+    /// A list of strings.
     Texts,
-    /// On or off.
+    /// A boolean.
     Switch,
-    /// A whole number from this one on.
+    /// An integer that is at least this number.
     Count(u32),
-    /// Texts by name.
+    /// A table of strings.
     Named,
-    /// Anything by name, in words of the agent's own.
+    /// A table of any values, under the agent's own names.
     Free,
 }
 
@@ -39,27 +39,30 @@ impl OptionKey {
 }
 
 // Keys that several agents have.
-pub(crate) const ENV: OptionKey =
-    OptionKey::new("env", OptionKind::Named, "Variables of its environment.");
+pub(crate) const ENV: OptionKey = OptionKey::new(
+    "env",
+    OptionKind::Named,
+    "Variables of the agent's environment.",
+);
 pub(crate) const ENV_ALLOW: OptionKey = OptionKey::new(
     "env-allow",
     OptionKind::Texts,
-    "The only variables that it inherits, besides those that it needs.",
+    "The only variables that the agent inherits, besides those that it needs.",
 );
 pub(crate) const EFFORT: OptionKey = OptionKey::new(
     "effort",
     OptionKind::Text,
-    "How hard the model shall think, in the agent's words.",
+    "The reasoning effort of the model, as the agent names it.",
 );
 pub(crate) const SYSTEM: OptionKey = OptionKey::new(
     "system-prompt",
     OptionKind::Text,
-    "A text in place of its own instructions.",
+    "A text that replaces the agent's own system prompt.",
 );
 pub(crate) const APPEND: OptionKey = OptionKey::new(
     "append-system-prompt",
     OptionKind::Text,
-    "A text behind its own instructions.",
+    "A text after the agent's own system prompt.",
 );
 
 #[cfg(test)]
@@ -68,10 +71,10 @@ mod tests {
     use crate::{acp::AcpOptions, claude::ClaudeOptions, codex::CodexOptions};
     use serde::de::DeserializeOwned;
 
-    /// Compares the list with the names that the reader itself gives when it refuses another.
+    /// Compares the list with the names in the error that the parser returns for an unknown key.
     fn check<T: DeserializeOwned>(keys: &[OptionKey]) {
         let Err(error) = serde_json::from_str::<T>(r#"{"no-such-key": 1}"#) else {
-            panic!("it takes any key")
+            panic!("an unknown key was accepted")
         };
         let error = error.to_string();
         let mut read: Vec<&str> = error.split('`').skip(1).step_by(2).skip(1).collect();

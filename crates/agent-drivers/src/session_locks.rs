@@ -1,7 +1,7 @@
-//! One process at a time goes on with an agent's session.
+//! Locks by which only one process at a time uses a session of an agent.
 //!
-//! Agents let two processes write one session, and afterwards one of the two turns is gone. So a driver takes an advisory lock (`flock`) on a
-//! file a session, and has the guard hold it until the agent's tree is gone: the death of whoever took it frees nothing too early.
+//! Agents let two processes write one session, and then one of the two turns is lost. So a driver takes an advisory lock (`flock`) on one file per
+//! session. The guard holds the lock until the agent's process tree is gone, so the lock outlives the death of the process that took it.
 
 use crate::duplex::no_descriptor;
 use agent_duplex::Error;
@@ -19,32 +19,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How many files of sessions may lie there before those that nobody holds are removed.
+/// The number of lock files in the directory from which unused ones are removed.
 const FILES: usize = 256;
-/// How often a file that was replaced while it was being locked is tried again.
+/// The number of tries if the file is replaced while it is being locked.
 const TRIES: u32 = 16;
-/// How long a name of a file may be.
+/// The longest name of a lock file, in bytes.
 const NAME: usize = 200;
 
-/// The locks of one user's sessions, in a directory of their own; clones share them.
+/// The locks of one user's sessions, in their own directory; clones share them.
 ///
-/// Within a process the locks know each other: a connection whose agent has ended gives its session to the next one, also
-/// while what that agent left running lives.
+/// Within one process the locks are shared: a connection whose agent has ended gives its session to the next connection, even while leftovers of the
+/// agent are alive.
 #[derive(Clone, Debug)]
 pub struct SessionLocks {
     directory: Arc<Path>,
     known: Arc<Mutex<HashMap<String, Weak<Lock>>>>,
 }
 
-/// Says that another process, or another connection of this one, goes on with a session.
+/// An error: another process, or another connection of this process, uses the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionHeld {
     /// The session's id.
     pub session: String,
-    /// Who took the lock. When it is gone, what its agent left behind still ends.
+    /// The process that took the lock. If it is gone, the leftovers of its agent are about to end.
     pub pid: Option<u32>,
-    /// Since when.
+    /// The time at which the process took the lock.
     pub since: Option<SystemTime>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for SessionHeld {
         if let Some(age) = self.since.and_then(|since| since.elapsed().ok()) {
             write!(f, " for {} s", age.as_secs())?;
         }
-        f.write_str("; wait for that or stop it, or start a fresh session")
+        f.write_str("; wait for it, stop it, or start a fresh session")
     }
 }
 
@@ -66,16 +66,16 @@ impl std::error::Error for SessionHeld {}
 #[derive(Debug)]
 struct Lock {
     descriptor: OwnedFd,
-    /// Whether an agent writes the session.
+    /// Whether an agent uses the session now.
     busy: AtomicBool,
     since: SystemTime,
 }
 
-/// A session that is taken; given back when it is dropped, and to other processes when its descriptor is closed everywhere.
+/// A session that one connection has until it drops the lease. Other processes can lock the session when its descriptor is closed everywhere.
 #[derive(Debug)]
 pub(crate) struct Lease {
     lock: Arc<Lock>,
-    /// Whether it was given back: the next one may have it by now.
+    /// Whether the session was given back; another lease may have it now.
     is_idle: bool,
 }
 
@@ -85,10 +85,10 @@ impl Lease {
         Lease { lock, is_idle }
     }
 
-    /// Takes a session for an agent that is about to be started; `None` without locks or an id.
+    /// Takes a session for an agent that is about to start; returns `None` without locks or an id.
     ///
     /// # Errors
-    /// [`Error::is_held`] at once when the session is in use: this never waits. [`Error::is_start`] when it can't be locked.
+    /// [`Error::is_held`] if the session is in use; the function never waits. [`Error::is_start`] if the session can't be locked.
     pub(crate) fn of(
         locks: Option<&SessionLocks>,
         session: Option<&str>,
@@ -105,14 +105,14 @@ impl Lease {
                 Err(Error::held(by.to_string(), Some(by.into())))
             }
             Err(Refusal::Io(e)) => {
-                let what = format!("the session can't be locked: {e}");
-                let mend = "correct the directory of its locks, or do without";
+                let what = format!("can't lock the session: {e}");
+                let mend = "fix the lock directory, or run without session locks";
                 Err(Error::start(format!("{what}; {mend}"), Some(e.into())))
             }
         }
     }
 
-    /// Has the agent's guard hold the session, if one was taken.
+    /// Makes the agent's guard hold the lock, if there is a lease.
     pub(crate) fn hold(lease: Option<&Self>, command: AgentCommand) -> Result<AgentCommand, Error> {
         let Some(lease) = lease else {
             return Ok(command);
@@ -121,12 +121,12 @@ impl Lease {
         Ok(command.hold(descriptor))
     }
 
-    /// Returns the descriptor for a guard to hold.
+    /// Returns the descriptor that the guard holds.
     fn descriptor(&self) -> io::Result<OwnedFd> {
         self.lock.descriptor.try_clone()
     }
 
-    /// Says that nobody writes the session any more, though the lock is still held for what was left running.
+    /// Gives the session back within this process. Other processes stay locked out while leftovers hold the descriptor.
     pub(crate) fn idle(&mut self) {
         if !std::mem::replace(&mut self.is_idle, true) {
             self.lock.busy.store(false, Ordering::Release);
@@ -140,18 +140,18 @@ impl Drop for Lease {
     }
 }
 
-/// Why a session could not be taken.
+/// The reason why a session can't be taken.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Held {
         by: SessionHeld,
-        /// Whether only what an agent left behind can still hold it, which ends by itself.
+        /// Whether only leftovers of an agent can hold the lock, so that it becomes free without help.
         passing: bool,
     },
     Io(io::Error),
 }
 
-/// Who holds a lock, as it stands in its file.
+/// The holder of a lock, as its file names it.
 #[derive(Serialize, Deserialize)]
 struct Holder {
     #[serde(flatten)]
@@ -161,7 +161,7 @@ struct Holder {
 }
 
 impl SessionLocks {
-    /// Names the directory; it is made with mode 0700 when it is needed. All of a user's programs should name the same one.
+    /// Sets the directory, which is created with mode 0700 when it is needed. All programs of a user should use the same directory.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         SessionLocks {
             directory: Arc::from(directory.into()),
@@ -169,11 +169,11 @@ impl SessionLocks {
         }
     }
 
-    /// Makes the directory, and looks whether its owner may write there and nobody else; done before each session is
-    /// taken, and early by who has another place.
+    /// Creates the directory, and checks that only its owner can write to it. Each lock calls this; a caller with an alternative directory can call
+    /// it earlier.
     ///
     /// # Errors
-    /// When it can't be made or written to, belongs to somebody else, or is open to others. The error names it.
+    /// When the directory can't be created or written, has another owner, or is writable by others. The error names the directory.
     pub fn prepare(&self) -> io::Result<()> {
         let directory = &*self.directory;
         let refuse =
@@ -184,10 +184,10 @@ impl SessionLocks {
             .mode(0o700)
             .create(directory)
             .map_err(refuse)?;
-        // Whoever may write here may make us wait for ever, or hand us a file of another kind.
+        // Another user who can write here could block us forever, or place a file of another type.
         let meta = std::fs::metadata(directory).map_err(refuse)?;
         if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
-            let what = "it belongs to somebody else, or others may write there";
+            let what = "it has another owner, or is writable by others";
             return Err(refuse(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 what,
@@ -196,7 +196,6 @@ impl SessionLocks {
         access(directory, Access::WRITE_OK).map_err(|e| refuse(e.into()))
     }
 
-    /// Takes a session.
     pub(crate) fn take(&self, session: &str) -> Result<Lease, Refusal> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, lock| lock.strong_count() > 0);
@@ -244,11 +243,11 @@ impl SessionLocks {
                 return Ok(file);
             }
         }
-        let what = "its file is being replaced over and over";
+        let what = "its lock file is replaced again and again";
         Err(io(io::Error::other(what)))
     }
 
-    /// Removes what nobody holds, when there is much of it. What can't be removed stays; it harms nobody.
+    /// Removes unheld lock files if there are many. A file that can't be removed stays, which is harmless.
     fn prune(&self) {
         let Ok(entries) = std::fs::read_dir(&*self.directory) else {
             return;
@@ -286,7 +285,7 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Whether a file is still the one of that name; one that was removed locks nobody out.
+/// Whether the open file is still the one at `path`; the lock of a removed file excludes nobody.
 fn is_at(file: &File, path: &Path) -> bool {
     let ids = (file.metadata(), std::fs::symlink_metadata(path));
     matches!(ids, (Ok(ours), Ok(there)) if (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
@@ -310,7 +309,7 @@ fn refused(session: &str, file: &mut File) -> Refusal {
     let holder = read
         .ok()
         .and_then(|_| serde_json::from_str::<Holder>(&text).ok());
-    // Where nothing stands yet, somebody is about to say who he is.
+    // An empty file means that another process has just taken the lock and is about to write its id.
     let passing = { holder.as_ref() }.is_none_or(|holder| is_past(holder.process));
     let by = SessionHeld {
         session: session.to_owned(),
@@ -320,8 +319,8 @@ fn refused(session: &str, file: &mut File) -> Refusal {
     Refusal::Held { by, passing }
 }
 
-/// Whether nothing of this process but what it left behind can hold a lock: it is gone, though nobody may have reaped it
-/// and its pid may be another's by now, or it is this one, which would know.
+/// Whether only leftovers of this process can hold a lock. That is true if the process is gone, even if it is a zombie or its pid is reused. It is
+/// also true for this process itself, which has all its locks in `known`.
 fn is_past(process: ProcessId) -> bool {
     #[cfg(target_os = "linux")]
     let is_alive = process.is_alive();
@@ -333,7 +332,7 @@ fn is_past(process: ProcessId) -> bool {
     process.pid == std::process::id() || !is_alive
 }
 
-/// Makes the name of a session's file: its id, with what could mean something in a path written in hexadecimal.
+/// Makes the name of a session's lock file: the id, with bytes that are special in a path in hexadecimal.
 fn file_name(session: &str) -> io::Result<String> {
     let mut name = String::new();
     for byte in session.bytes() {
@@ -375,7 +374,7 @@ mod tests {
             std::fs::metadata(path.join("one.lock")).unwrap().mode() & 0o777,
             0o600
         );
-        // A table of its own is like another process: `flock` belongs to the open file.
+        // A separate table acts like another process: `flock` belongs to the open file.
         for locks in [locks.clone(), SessionLocks::new(&path)] {
             let held = held_by(locks.take("one"));
             assert_eq!(held.pid, Some(std::process::id()));
@@ -404,7 +403,7 @@ mod tests {
         let stranger = SessionLocks::new(directory.path());
         assert!(
             stranger.take("one").is_err(),
-            "the guard's descriptor counts"
+            "the guard's descriptor holds the lock"
         );
         drop(guard);
         stranger.take("one").unwrap();
@@ -428,7 +427,7 @@ mod tests {
         assert!(count <= FILES + 1, "{count} files");
         assert!(
             SessionLocks::new(directory.path()).take("kept").is_err(),
-            "what is held stays"
+            "a held lock file stays"
         );
         drop(kept);
     }
@@ -470,7 +469,7 @@ mod tests {
                     .unwrap();
             }
             let Err(Refusal::Held { passing, .. }) = locks.take("one") else {
-                panic!("it is locked")
+                panic!("the file is locked")
             };
             assert_eq!(passing, expected, "{holder:?}");
         }
@@ -497,7 +496,7 @@ mod tests {
         let mut first = locks.take("one").unwrap();
         first.idle();
         let second = locks.take("one").unwrap();
-        // Its agent had ended; now what that left behind is stopped too, and the connection goes.
+        // The first agent had ended; now its leftovers are stopped too, and the connection is dropped.
         first.idle();
         drop(first);
         held_by(locks.take("one"));

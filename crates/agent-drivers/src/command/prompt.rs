@@ -1,4 +1,4 @@
-//! Where the prompt goes: into a word of the command line, into a file, or neither.
+//! Puts the prompt into an argument, into a file, or leaves it for standard input.
 
 use agent_subprocess::ScratchFile;
 use std::ffi::{OsStr, OsString};
@@ -9,11 +9,11 @@ use std::path::Path;
 const TEXT: &[u8] = b"{prompt}";
 const FILE: &[u8] = b"{prompt_file}";
 
-/// A command line with the prompt in its place.
+/// A command line that contains the prompt.
 #[derive(Debug)]
 pub(super) struct Prompt {
     pub(super) argv: Vec<OsString>,
-    /// Whether a word took it; else it belongs on standard input.
+    /// Whether an argument or the file has the prompt; else it goes to standard input.
     pub(super) placed: bool,
     pub(super) file: Option<ScratchFile>,
 }
@@ -50,7 +50,7 @@ impl Prompt {
     }
 }
 
-/// Fills in one word, in one pass: what the prompt itself holds is not looked at.
+/// Expands one argument in one pass: placeholders in the prompt itself are not expanded.
 fn fill(word: &[u8], text: &[u8], path: &[u8]) -> Vec<u8> {
     let mut filled = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -76,7 +76,8 @@ mod tests {
     #[test]
     fn words_are_filled_in_one_pass() {
         let fill = |word: &str| {
-            String::from_utf8(fill(word.as_bytes(), b"say {prompt_file}", b"/f")).expect("text")
+            String::from_utf8(fill(word.as_bytes(), b"say {prompt_file}", b"/f"))
+                .expect("valid UTF-8")
         };
         assert_eq!(fill("{prompt}"), "say {prompt_file}");
         assert_eq!(

@@ -1,16 +1,16 @@
-//! One server: a program that the agent starts, or a place that it connects to.
+//! One MCP server: a program that the agent starts, or a URL to which it connects.
 
 use super::{Error, Kind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How an agent gets at an MCP server.
+/// The way in which an agent reaches an MCP server.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase", try_from = "Flat")]
 #[non_exhaustive]
 pub enum McpServer {
-    /// A program that the agent starts and speaks to on its standard input and output.
+    /// A program that the agent starts, and with which it communicates over standard input and output.
     Stdio {
         /// The program.
         command: String,
@@ -23,23 +23,23 @@ pub enum McpServer {
     },
     /// A server that speaks HTTP.
     Http {
-        /// Where it is.
+        /// Its URL.
         url: String,
-        /// What stands in the head of each request.
+        /// The headers of each request.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         headers: BTreeMap<String, String>,
     },
-    /// A server that sends events over HTTP, as was usual once.
+    /// A server that sends events over HTTP (SSE), the older transport.
     Sse {
-        /// Where it is.
+        /// Its URL.
         url: String,
-        /// What stands in the head of each request.
+        /// The headers of each request.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         headers: BTreeMap<String, String>,
     },
 }
 
-/// A server as it is written, in which all may be missing.
+/// A server as the file describes it; each key is optional.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a server with `command` or `url`")]
 struct Flat {
@@ -140,7 +140,7 @@ impl McpServer {
         self
     }
 
-    /// Refuses what no agent could do anything with, or would take for something else.
+    /// Refuses a description that no agent could use, or that an agent would misread.
     pub(super) fn check(&self, server: &str) -> Result<(), Error> {
         let refuse = |what: String| {
             let server = server.to_owned();
@@ -158,10 +158,10 @@ impl McpServer {
                     .chain(env.values())
                     .any(|t| t.contains('\0'))
                 {
-                    return refuse("a NUL byte stands in its description; remove it".to_owned());
+                    return refuse("its description contains a NUL byte; remove it".to_owned());
                 } else if let Some(name) = env.keys().find(bad) {
                     let name = name.escape_debug();
-                    return refuse(format!("`{name}` is no name of a variable; correct it"));
+                    return refuse(format!("`{name}` is not a variable name; correct it"));
                 }
             }
             Self::Http { url, headers } | Self::Sse { url, headers } => {
@@ -172,16 +172,16 @@ impl McpServer {
                     .any(|begin| url.starts_with(begin));
                 if !is_url || url.contains(char::is_whitespace) || has_control(url) {
                     return refuse(
-                        "its url does not begin with http:// or https://, or has spaces in it"
+                        "its url must begin with http:// or https:// and contain no spaces"
                             .to_owned(),
                     );
                 } else if let Some(name) = headers.keys().find(bad) {
                     let name = name.escape_debug();
-                    return refuse(format!("`{name}` is no name of a header; correct it"));
+                    return refuse(format!("`{name}` is not a header name; correct it"));
                 } else if let Some((name, _)) = headers.iter().find(|(_, value)| has_control(value))
                 {
                     return refuse(format!(
-                        "the header `{name}` has a control character in it; remove it"
+                        "the header `{name}` contains a control character; remove it"
                     ));
                 }
             }
@@ -267,8 +267,7 @@ impl fmt::Debug for McpServer {
     }
 }
 
-/// Returns a URL without what may be secret in it: who asks, and what is asked for. Services that hand out an address a
-/// user write their secret into its path.
+/// Returns a URL without its possible secrets: the user, and everything after the host. Some services put the user's secret into the path.
 fn place(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let (host, asked) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -282,7 +281,8 @@ fn place(url: &str) -> String {
     format!("{scheme}{mark}{host}{asked}")
 }
 
-/// Fills `${VARIABLE}` and `${VARIABLE:-default}` in a text in, in one pass: what a variable holds is not looked at. What is no name between the braces stays as it is.
+/// Expands `${VARIABLE}` and `${VARIABLE:-default}` in one pass: a value is not expanded again. If the text between the braces is not a variable
+/// name, it stays unchanged.
 pub(super) fn expand(
     text: &str,
     variable: impl Fn(&str) -> Option<String>,

@@ -1,4 +1,4 @@
-//! Descriptions of servers: their order, what is filled in, and that no message or `Debug` shows a value.
+//! Tests of server descriptions: their order, the expansion of variables, and that no message and no `Debug` output contains a value.
 
 use super::server::expand;
 use super::*;
@@ -119,21 +119,21 @@ fn l95h_what_is_wrong_is_named_without_its_value() {
         "{errors:#?}"
     );
     insta::assert_snapshot!(errors.join("\n"), @r#"
-    line 1: invalid length 0, expected an object with `mcpServers`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: missing field `mcpServers`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: `a b` is no name of an MCP server: use 1 to 64 letters, digits, `_` or `-`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: unknown field `tokn`, expected one of `type`, `command`, `args`, `env`, `url`, `headers`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: invalid type: string, expected a sequence; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: invalid type: integer, expected a string; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: invalid type: string, expected a map; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: a server of type stdio has `command`, `args` and `env`, and nothing else; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: MCP server `a`: its command is empty; name the program to start; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: MCP server `a`: its url does not begin with http:// or https://, or has spaces in it; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: MCP server `a`: `a b` is no name of a header; correct it; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: MCP server `a`: the header `a` has a control character in it; remove it; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: unknown variant `carrier-pigeon`, expected one of `stdio`, `http`, `sse`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: invalid type: integer, expected a server with `command` or `url`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
-    line 1: two servers are named `a`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: invalid length 0, expected an object with `mcpServers`; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: missing field `mcpServers`; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: `a b` is not an MCP server name: use 1 to 64 letters, digits, `_` or `-`; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: unknown field `tokn`, expected one of `type`, `command`, `args`, `env`, `url`, `headers`; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: invalid type: string, expected a sequence; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: invalid type: integer, expected a string; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: invalid type: string, expected a map; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: a server of type stdio has `command`, `args` and `env`, and nothing else; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: MCP server `a`: its command is empty; name the program to start; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: MCP server `a`: its url must begin with http:// or https:// and contain no spaces; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: MCP server `a`: `a b` is not a header name; correct it; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: MCP server `a`: the header `a` contains a control character; remove it; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: unknown variant `carrier-pigeon`, expected one of `stdio`, `http`, `sse`; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: invalid type: integer, expected a server with `command` or `url`; the format is {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: two servers are named `a`; the format is {"mcpServers": {"NAME": {"command": "…"}}}
     "#);
 }
 
@@ -144,11 +144,11 @@ fn l95h_a_variable_that_is_not_set_is_named() {
     servers.insert("docs", server).unwrap();
     let error = servers.expanded(set).unwrap_err();
     assert_eq!(error.missing_variable(), Some("NO_SUCH"));
-    insta::assert_snapshot!(error, @"MCP server `docs` needs the environment variable `NO_SUCH` for its header `Authorization`, which is not set: set it, or write `${NO_SUCH:-DEFAULT}`");
+    insta::assert_snapshot!(error, @"MCP server `docs` needs the environment variable `NO_SUCH` for its header `Authorization`, but it is not set: set it, or write `${NO_SUCH:-DEFAULT}`");
     let evil = |name: &str| (name == "NO_SUCH").then(|| "x\r\nHost: y".to_owned());
     assert!(
         servers.expanded(evil).is_err(),
-        "what is filled in is checked too"
+        "an expanded value is checked too"
     );
 }
 

@@ -176,7 +176,7 @@ async fn a_start_that_fails_says_what_to_do() {
     the agent says: Session ID 0 is already in use; start a fresh session, or resume that one
     `sh` ended at once (exit status 1), saying: a stack trace; try it by hand
     `sh` ended at once (exit status 1); try it by hand
-    no agent was given: name the program to run
+    no agent given: name the program to run
     `no-such-agent` was not found on PATH: install it, or name it by its full path
     ");
 }
