@@ -1,20 +1,19 @@
-//! The `acp` driver: any agent that speaks the Agent Client Protocol, version 1, over its standard input and output.
+//! The `acp` driver: any agent that implements the Agent Client Protocol, version 1, over its standard input and output.
 //!
-//! One process carries many turns of one session. A turn is a request, and the answer to it is the turn's end. The protocol
-//! has no way to say something while a turn runs (one agent queues a second request, another ends its first turn for it),
-//! so the driver never does; an input waits for the end of the turn.
+//! One process handles many turns of one session. A turn is a request, and the answer to it ends the turn. The protocol has no message that joins a
+//! running turn (one agent queues a second request, another ends its first turn for it). So the driver never sends one; an input waits for the end of
+//! the turn.
 //!
-//! An interrupt is a notification that agents answer in different ways: as cancelled, as finished, with an error. What ends
-//! after the driver asked for it was interrupted, whatever the agent calls it.
+//! An interrupt is a notification. Agents answer it in different ways: as cancelled, as finished, or with an error. A turn that ends after the driver
+//! requested an interrupt counts as interrupted, whatever the answer.
 //!
-//! What the agent says is taken as it comes: methods, kinds and fields that are not known pass as raw lines. It is offered
-//! neither files nor terminals, and a request that can't be met is answered with an error, once.
+//! The parser is tolerant: it passes unknown methods, kinds and fields on as raw lines. The driver offers the agent neither files nor terminals, and
+//! answers an unsupported request once with an error.
 //!
 //! # Limits
-//! 64 questions that wait, 1024 open tools a turn, lines of 64 MiB. What a denial says does not reach the agent: the
-//! protocol has no place for it. Agents tell the money that a session has cost, not a turn: of a session that is gone on
-//! with, what is told first is taken for what it had cost before, except of the adapter for Claude Code, which begins again
-//! with each process.
+//! 64 open permission requests, 1024 open tool calls per turn, lines of 64 MiB. The explanation of a denial does not reach the agent, because the
+//! protocol has no field for it. Agents report the total cost of a session, not the cost of a turn. For a resumed session, the driver takes the first
+//! report as the earlier cost. The adapter for Claude Code is the exception: its total begins at zero with each process.
 //!
 //! # Examples
 //! ```no_run
@@ -43,10 +42,9 @@ mod driver;
 pub(crate) mod gemini;
 mod options;
 mod preset;
-// Messages are taken by their fields and not by the types of `agent-client-protocol-schema` (1.15 was looked at). In those,
-// updates, stop reasons and kinds of options are closed: one word of a newer agent loses the whole message, and with a
-// question its answer, for which the agent then waits for ever. They do not have the models that agents still offer. And
-// they switch `preserve_order` of `serde_json` on, for whoever builds with this crate.
+// The parser reads fields directly instead of using the types of `agent-client-protocol-schema` (checked: 1.15). Its enums of updates, stop reasons
+// and option kinds are closed: one new value loses the whole message, and with a permission request also its answer, for which the agent then waits
+// forever. It lacks the models that agents still offer. It also enables `preserve_order` of `serde_json` for every crate in the build.
 mod protocol;
 
 pub use driver::AcpDriver;

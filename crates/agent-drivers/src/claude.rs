@@ -1,18 +1,17 @@
-//! The `claude` driver: Claude Code in duplex, over line-delimited JSON on its standard input and output.
+//! The `claude` driver: Claude Code in duplex mode, over lines of JSON on its standard input and output.
 //!
-//! One process carries many turns. A message that is sent while a turn runs joins it at its next request, or makes the
-//! turn after it; an interrupt ends the turn and leaves the process, its session and its context as they are. The
-//! session's id is chosen by the driver, so that a later process can go on with it whatever happens to this one.
+//! One process handles many turns. A message that is sent while a turn runs joins the turn at its next model request, or begins the next turn. An
+//! interrupt ends the turn and keeps the process, its session and its context. The driver chooses the session's id, so that a later process can
+//! resume the session even if this one crashes.
 //!
-//! What the agent says is taken as it comes: types, subtypes and fields that are not known pass as raw lines, and one
-//! field of a wrong type does not lose the line that it stands in.
+//! The parser is tolerant: it passes unknown types, subtypes and fields on as raw lines, and one field of a wrong type does not lose its line.
 //!
-//! What it may not do by its [permissions](ClaudeDriver::permissions) it asks where these say so, and then it waits for ever: answer each
+//! If the [permissions](ClaudeDriver::permissions) require it, the agent asks before it uses a tool, and then it waits without a limit. Answer each
 //! [`PermissionAsked`](agent_duplex::Event::PermissionAsked), or choose permissions that never ask.
 //!
 //! # Examples
-//! One connection by itself; a [`Conversation`](agent_duplex::Conversation) over it, which most programs want, is in the README and, with a person who
-//! types, in `examples/duplex.rs`.
+//! A single connection. Most programs use a [`Conversation`](agent_duplex::Conversation) on top of it: see the README, and `examples/duplex.rs` for a
+//! program with a person at the keyboard.
 //! ```no_run
 //! use agent_duplex::{Driver as _, Event, Message, SessionChoice};
 //! use agent_drivers::claude::ClaudeDriver;

@@ -1,21 +1,21 @@
-//! The `codex` driver: Codex in duplex, over the JSON lines of its app server on standard input and output.
+//! The `codex` driver: Codex in duplex mode, over the JSON lines of its app server on standard input and output.
 //!
-//! One process carries many turns. A message that is sent while a turn runs is pushed into it, or begins the turn after it
-//! where the agent does not take it. What the agent forgets of such messages at an interrupt is handed to it again.
+//! One process handles many turns. The driver sends a message into the running turn; if the agent refuses it there, it begins the next turn. If the
+//! agent loses such messages at an interrupt, the driver sends them again.
 //!
-//! An interrupt ends the turn and leaves the process and its context as they are. Codex leaves the turn's commands
-//! running; the driver ends them before it tells the end of the turn, and a warning names them. What runs longer than a
-//! turn because the agent wanted it is left alone and counted ([`Event::BackgroundTasks`](agent_duplex::Event)).
+//! An interrupt ends the turn and keeps the process and its context. Codex leaves the turn's commands running. The driver ends them before it reports
+//! the end of the turn, and names them in a warning. Background tasks that the agent started to outlive a turn continue, and the driver counts them
+//! ([`Event::BackgroundTasks`](agent_duplex::Event)).
 //!
-//! Settings, instructions and MCP servers go by standard input, never by arguments that everybody may read. The program's
-//! other way to be driven, `codex exec`, is not used: for one turn it starts the same process, and it tells less, asks
-//! nothing and loses the end of what is interrupted.
+//! Settings, instructions and MCP servers go through standard input, never through arguments, which every user can read. The driver doesn't use
+//! `codex exec`: for one turn that starts the same process, but it reports less, sends no permission requests, and loses the end of an interrupted
+//! turn.
 //!
-//! What the agent says is taken as it comes: methods, kinds and fields that are not known pass as raw lines, requests that
-//! are not known are answered with an error, and a message that was written on several lines is put together.
+//! The parser is tolerant: it passes unknown methods, kinds and fields on as raw lines, answers unknown requests with an error, and joins a message
+//! that is spread over several lines.
 //!
 //! # Platform
-//! The commands of an interrupted turn are found and ended on Linux only.
+//! The driver finds and ends the commands of an interrupted turn on Linux only.
 //!
 //! # Examples
 //! ```no_run

@@ -112,12 +112,11 @@ impl Turn {
         let context = &driver.context;
         let prompt =
             Prompt::place(&driver.argv, text.as_bytes(), &context.scratch).map_err(|e| {
-                let what = format!(
-                    "can't write the prompt to {}: {e}",
-                    context.scratch.display()
-                );
+                let what = format!("{}: {e}", context.scratch.display());
                 Error::start(
-                    format!("{what}; free space there or fix its permissions"),
+                    format!(
+                        "can't write the prompt to {what}; free space there or fix its permissions"
+                    ),
                     Some(e.into()),
                 )
             })?;

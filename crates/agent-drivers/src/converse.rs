@@ -1,4 +1,4 @@
-//! What the drivers share whose agents converse over lines of JSON.
+//! The shared parts of connections to agents that exchange lines of JSON.
 
 mod dialogue;
 mod json;
@@ -25,12 +25,12 @@ pub(crate) use live::Live;
 pub(crate) use patience::Means;
 pub(crate) use process::last_line;
 
-/// How many characters of a call are shown.
+/// The longest shown summary of a tool call, in characters.
 pub(crate) const SUMMARY: usize = 400;
-/// How many bytes of a tool's result are handed on.
+/// The longest reported result of a tool, in bytes.
 const RESULT: usize = 4096;
 
-/// How long the agent may take to answer.
+/// The times in which the agent has to answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     pub(crate) initialize: Duration,
@@ -47,7 +47,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Cuts what a tool returned to its beginning.
+/// Truncates the result of a tool to its beginning.
 pub(crate) fn beginning(mut text: String) -> String {
     let mut ends = (0..=RESULT.min(text.len())).rev();
     let end = ends.find(|end| text.is_char_boundary(*end));
@@ -60,12 +60,12 @@ pub(crate) fn beginning(mut text: String) -> String {
 pub(crate) struct Change(Option<oneshot::Sender<Result<(), Error>>>);
 
 impl Change {
-    /// Makes what the answer comes by, if it comes within `limit`.
+    /// Returns the future for the answer, which fails after `limit`.
     pub(crate) fn begin(&mut self, limit: Duration) -> Changing {
         let (done, answer) = oneshot::channel();
         if let Some(older) = self.0.replace(done) {
-            let what = "another change was asked for before it answered this one";
-            // Who asked may have stopped waiting.
+            let what = "a newer change replaced this one before the agent answered";
+            // The caller may have dropped its future.
             let _nobody = older.send(Err(Error::refused(what)));
         }
         Box::pin(async move {
@@ -74,14 +74,15 @@ impl Change {
                     answer.unwrap_or_else(|_| Err(Error::gone("it ended before it answered")))
                 }
                 Err(_) => {
-                    let what = format!("it did not answer within {} s", limit.as_secs());
+                    let what = format!("no answer within {} s", limit.as_secs());
                     Err(Error::refused(what))
                 }
             }
         })
     }
 
-    /// Tells what came of it, as soon as the agent is not asked any more. What nobody waits for any more is forgotten, and its `answer` taken too.
+    /// Sends the answer to the waiting caller once no request is pending. If the caller waits no longer, drops the change, and takes its `answer`
+    /// too.
     pub(crate) fn tell(
         &mut self,
         is_asking: bool,
@@ -96,7 +97,7 @@ impl Change {
         }
     }
 
-    /// The agent has ended.
+    /// Drops the change, because the agent has ended.
     pub(crate) fn forget(&mut self) {
         self.0 = None;
     }

@@ -1,4 +1,4 @@
-//! The live end: an agent's process, and the waits that its protocol needs.
+//! The live connection: an agent's process, and the waits that its protocol needs.
 
 use super::protocol::Session;
 use crate::SessionLocks;
@@ -13,12 +13,12 @@ use std::future::ready;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a connection knows of its agent besides the process and the session.
+/// The state that a connection has besides the process and the session.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) lease: Option<Lease>,
     pub(super) locks: Option<SessionLocks>,
-    /// How long a change may take.
+    /// The time limit of a change.
     pub(super) answer: Duration,
 }
 
@@ -46,7 +46,7 @@ impl AcpConnection {
         }
     }
 
-    /// Asks for a change. What comes of it is waited for if that matters.
+    /// Requests a change. The returned future waits for the answer only if the agent must obey.
     async fn ask_change(&mut self, line: Option<Vec<u8>>) -> Result<Changing, Error> {
         let is_asked = line.is_some();
         if let Some(line) = line {
@@ -58,7 +58,7 @@ impl AcpConnection {
         })
     }
 
-    /// Takes a session whose id is known now.
+    /// Locks the session, once its id is known.
     fn lock(&mut self) -> Option<Event> {
         let id = self.session.id()?;
         let locks = self.locks.take();
@@ -109,7 +109,7 @@ impl Dialogue for AcpConnection {
     async fn send(&mut self, message: Message) -> Result<(), Error> {
         self.begin().await?;
         if self.session.is_leaving() {
-            return Err(Error::gone("it was asked to end"));
+            return Err(Error::gone("it is being ended"));
         } else if let Some(events) = self.session.fail(&message) {
             self.keep_events(events);
             self.link.dismiss();
@@ -146,7 +146,7 @@ impl Dialogue for AcpConnection {
     async fn set_model(&mut self, model: Option<String>) -> Result<Changing, Error> {
         self.begin().await?;
         if self.session.is_leaving() || self.link.over {
-            return Err(Error::gone("it was asked to end, or has ended"));
+            return Err(Error::gone("it is being ended, or has ended"));
         }
         let line = self.session.set_model(model)?;
         self.ask_change(line).await
@@ -185,7 +185,7 @@ impl Dialogue for AcpConnection {
         self.session.leave();
     }
 
-    /// Closes the session, where the agent knows how to; with an answer the next means follows at once.
+    /// Closes the session, if the agent supports that; after its answer the next method follows immediately.
     fn take_leave(&mut self) {
         if let Some(line) = self.session.close() {
             self.push(line);
@@ -219,8 +219,8 @@ impl Dialogue for AcpConnection {
             return None;
         }
         let (program, said) = (&self.link.program, last_line(stderr));
-        let what = format!("`{program}` ended before it opened a session ({how}){said}");
-        let mend = "try it by hand, and whether it speaks the Agent Client Protocol";
+        let what = format!("`{program}` exited before it opened a session ({how}){said}");
+        let mend = "run it by hand, and check that it supports the Agent Client Protocol";
         Some(Error::start(format!("{what}; {mend}"), None))
     }
 
@@ -236,7 +236,7 @@ impl Dialogue for AcpConnection {
         }
     }
 
-    /// Its session.
+    /// Gives the session back.
     fn release(&mut self) {
         self.lease.iter_mut().for_each(Lease::idle);
     }

@@ -1,4 +1,4 @@
-//! How agents that speak the protocol are started.
+//! The `Driver` of agents that implement the protocol.
 
 use super::connection::{AcpConnection, Setup};
 use super::gemini;
@@ -17,16 +17,15 @@ use agent_subprocess::Context;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Drives any agent that speaks the Agent Client Protocol. See the [module](super).
+/// The driver of any agent that implements the Agent Client Protocol. See the [module](super).
 ///
-/// The program is started as `PROGRAM [its leading arguments] [what makes it speak the protocol] [extra arguments]`, without
-/// a shell. `CLAUDECODE` is removed from its environment, and `PWD` names its working directory.
+/// It starts the program as `PROGRAM [its leading arguments] [arguments that enable the protocol] [extra arguments]`, without a shell. It removes
+/// `CLAUDECODE` from the environment, and sets `PWD` to the working directory.
 ///
-/// [`ready`](agent_duplex::Connection::ready) waits until the session is open, which takes some agents ten seconds; the
-/// first message waits for it too. An agent that wants a person to log in, and a session that does not exist, are told as
-/// the end of the first turn ([`EndReason::NotLoggedIn`](agent_duplex::EndReason::NotLoggedIn),
-/// [`EndReason::SessionNotFound`](agent_duplex::EndReason::SessionNotFound)), and then the agent is ended. What an agent
-/// turns out not to be able to do is answered with an error for which
+/// [`ready`](agent_duplex::Connection::ready) waits until the session is open, which takes some agents ten seconds; the first message waits for it
+/// too. If a person must log in, or the session does not exist, the first turn ends with
+/// [`EndReason::NotLoggedIn`](agent_duplex::EndReason::NotLoggedIn) or [`EndReason::SessionNotFound`](agent_duplex::EndReason::SessionNotFound), and
+/// the driver ends the agent. If the running agent lacks a capability, the driver returns an error for which
 /// [`is_unsupported`](agent_duplex::Error::is_unsupported) is true.
 #[derive(Clone, Debug)]
 pub struct AcpDriver {
@@ -38,40 +37,39 @@ pub struct AcpDriver {
 }
 
 impl AcpDriver {
-    /// Names the program and all the arguments that it needs to speak the protocol. An empty `program` is answered with an
-    /// error when a connection is opened.
+    /// Sets the program and all arguments that it needs to use the protocol. With an empty `program`, `connect` returns an error.
     ///
-    /// What the agent can do is known only when it runs, so
-    /// [`capabilities`](agent_duplex::Driver::capabilities) holds all that the protocol has.
+    /// Only the running agent reports what it can do, so [`capabilities`](agent_duplex::Driver::capabilities) returns everything that the protocol
+    /// has.
     pub fn new(program: Vec<OsString>, context: Context) -> Self {
         Self::of(AcpPreset::Other, program, context)
     }
 
-    /// Names the Gemini CLI's program (`gemini`), which gets `--acp`. It is kept from starting itself anew with more memory,
-    /// because the process in between ignores signals.
+    /// Sets the program of Gemini CLI (`gemini`), which gets `--acp`. The driver disables its restart with more memory, because the process in
+    /// between ignores signals.
     ///
-    /// It trusts no folder by itself and has no mode that allows edits there, so that the driver allows them one by one; to
-    /// have it trust the folder, add `--skip-trust` to its [`args`](Self::args). As of 0.61.0 it loses sessions that
-    /// it goes on with, at once or the next time; the session's file gets another name before, in the CLI's own folder.
+    /// Gemini CLI trusts no folder by default, and has no edit mode in an untrusted one, so the driver allows edits one by one. To make it trust the
+    /// folder, add `--skip-trust` to its [`args`](Self::args). Version 0.61.0 loses sessions that it resumes, immediately or at the next time. So the
+    /// driver first renames the session's file in the folder of Gemini CLI.
     pub fn gemini(program: Vec<OsString>, context: Context) -> Self {
         Self::of(AcpPreset::Gemini, program, context)
     }
 
-    /// Names OpenCode's program (`opencode`), which gets `acp`.
+    /// Sets the program of OpenCode (`opencode`), which gets `acp`.
     ///
-    /// By itself it does everything without a question. Unless its permissions are [`Permissions::All`] it is made to ask for
-    /// what may do harm, by `OPENCODE_PERMISSION`, which stands over its other settings; a variable of that name that is set
-    /// already counts instead. What was started under [`Permissions::All`] can't be made to ask while it runs.
+    /// By default OpenCode does everything without a permission request. Unless its permissions are [`Permissions::All`], the driver makes it ask
+    /// before calls that can do harm, by `OPENCODE_PERMISSION`, which overrides its other settings. If a variable of that name is already set, the
+    /// driver keeps it. An agent that was started under [`Permissions::All`] can't be made to ask while it runs.
     pub fn opencode(program: Vec<OsString>, context: Context) -> Self {
         Self::of(AcpPreset::Opencode, program, context)
     }
 
-    /// Names the program of the adapter for Claude Code (`claude-agent-acp`).
+    /// Sets the program of the adapter for Claude Code (`claude-agent-acp`).
     pub fn claude(program: Vec<OsString>, context: Context) -> Self {
         Self::of(AcpPreset::Claude, program, context)
     }
 
-    /// Makes the driver of an agent of which this is known.
+    /// Makes the driver for a preset.
     pub(crate) fn of(preset: AcpPreset, program: Vec<OsString>, context: Context) -> Self {
         AcpDriver {
             kind: preset.kind(),
@@ -82,7 +80,7 @@ impl AcpDriver {
         }
     }
 
-    /// Returns the environment that the agent gets: what it needs, and over that what was chosen.
+    /// Returns the environment of the agent: the preset's variables, overridden by the configured ones.
     fn environment(&self) -> Environment {
         let mut environment = self.options.environment();
         for (name, value) in self.kind.env {
@@ -93,33 +91,33 @@ impl AcpDriver {
         environment
     }
 
-    /// Tells early what could not be started: an argument that says what the driver says, or a variable that is none. What the agent
-    /// can do of what was chosen is known only when it runs.
+    /// Checks the options before a start: refuses an argument that the driver sets itself, and an invalid variable name. Whether the agent supports
+    /// the options is known only when it runs.
     ///
     /// # Errors
-    /// Names the first of them, and what to write instead.
+    /// Names the first invalid one, and what to write instead.
     pub fn check(&self) -> Result<(), Error> {
         self.environment().check()?;
         for arg in &self.choices.args {
             let arg = arg.to_string_lossy();
             let flag = arg.split('=').next().unwrap_or_default();
             let mend = if self.kind.permissions.contains(&flag) {
-                "say --permissions instead of it"
+                "use --permissions instead"
             } else if self.kind.ours.contains(&flag) {
-                "take it out of the agent's extra arguments"
+                "remove it from the agent's extra arguments"
             } else if ["-m", "--model"].contains(&flag) && self.choices.model.is_some() {
-                "say it once, by the driver's own option"
+                "use only the driver's own option"
             } else {
                 continue;
             };
             let flag = flag.escape_debug();
-            let what = format!("`{flag}` is chosen by the driver: {mend}");
+            let what = format!("the driver sets `{flag}` itself: {mend}");
             return Err(Error::start(what, None));
         }
         Ok(())
     }
 
-    /// Returns the variable that the agent needs to be told to ask.
+    /// Returns the variable that makes the agent send permission requests.
     fn asking(&self) -> Option<(&'static str, &'static str)> {
         let env = self.environment();
         let unset = |(name, _): &(&str, &str)| env.variable(name, &self.context).is_none();
@@ -130,14 +128,14 @@ impl AcpDriver {
         let servers = &self.choices.mcp_servers;
         let env = self.environment();
         let cwd = std::path::absolute(&self.context.cwd).map_err(|e| {
-            let what = format!("the working directory has no absolute path: {e}; name another");
+            let what = format!("the working directory has no absolute path: {e}; use another one");
             Error::start(what, Some(e.into()))
         })?;
-        // Agents may name it by either path.
+        // Agents may use either path.
         let real = std::fs::canonicalize(&cwd).unwrap_or_else(|_| cwd.clone());
         let texts = [cwd, real].map(|path| path.into_os_string().into_string());
         let [Ok(cwd), Ok(real)] = texts else {
-            let what = "the path of the working directory is no UTF-8, which the protocol needs; work in another";
+            let what = "the path of the working directory is not UTF-8, which the protocol requires; use another one";
             return Err(Error::start(what, None));
         };
         Ok(Wishes {
@@ -158,7 +156,7 @@ impl AcpDriver {
 }
 
 impl AcpDriver {
-    /// Does what it can for the session; what can't be kept is told as lost when it is loaded.
+    /// Protects the session's file if possible; if that fails, the agent reports a lost session when it loads it.
     fn keep_session(&self, id: &str) {
         let homes = ["GEMINI_CLI_HOME", "HOME"];
         let env = self.environment();
@@ -172,16 +170,15 @@ impl AcpDriver {
 shared_options! {
     AcpDriver, AcpOptions;
 
-    /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
+    /// Sets what the agent can do without a permission request ([`Permissions::Edits`] by default).
     ///
-    /// An agent that has a mode for it is put into that mode. What it asks all the same is allowed by the driver under
-    /// [`Permissions::All`], and under [`Permissions::Edits`] where it is an edit of files that the agent says are below its
-    /// working directory. Everything else is [asked](agent_duplex::Event::PermissionAsked) and wants an answer, under
-    /// [`Permissions::Deny`] too.
+    /// If the agent has a mode for these permissions, the driver sets that mode. The driver allows other requests itself under [`Permissions::All`].
+    /// Under [`Permissions::Edits`] it allows an edit of files that the agent reports to be below its working directory. It reports everything else
+    /// as an [event](agent_duplex::Event::PermissionAsked), which needs an answer, under [`Permissions::Deny`] too.
     permissions;
 
-    /// Hands MCP servers on when a session is opened. One over HTTP, or over events, needs an agent that takes such; with
-    /// another the start is answered with an error for which [`is_unsupported`](agent_duplex::Error::is_unsupported) is true.
+    /// Passes MCP servers to the agent when a session is opened. If the agent doesn't support a server's transport (HTTP or SSE), the start returns
+    /// an error for which [`is_unsupported`](agent_duplex::Error::is_unsupported) is true.
     mcp_servers;
 
     session_locks;
@@ -214,7 +211,7 @@ impl Driver for AcpDriver {
                 _ => command,
             };
             let command = command.env_remove("CLAUDECODE");
-            // The id of a fresh session, or of a copy, is known only later.
+            // The id of a fresh or forked session is known only later.
             let resumed = match &session {
                 SessionChoice::Resume(id) => Some(id.as_str()),
                 _ => None,

@@ -1,22 +1,22 @@
-//! The parts that only the Gemini CLI needs: its exit codes, and another name for the file of a session, so that a resume does not lose it.
+//! The special cases of Gemini CLI: its exit codes, and a new name for the file of a session, so that a resume does not lose the session.
 //!
-//! The CLI (as of 0.61.0) keeps a session in a file that is named after the minute in which its record begins and the beginning of
-//! its id. Asked to load a session, it begins a new record of it first. In the minute in which the session itself began that is the
-//! same file, and what was said before counts for nothing from then on; otherwise it is a file beside it, in which nothing is said, and
-//! when the CLI is started the next time it takes that away with all that are named after the same id. It finds sessions by what
-//! is in their files, though, so that one with another name is found, and neither written over nor taken away.
+//! The CLI (as of 0.61.0) stores a session in a file. The name of the file has the minute in which the record begins, and the beginning of the
+//! session's id. When the CLI loads a session, it first begins a new record. In the minute in which the session itself began, that is the same file,
+//! and everything before is lost. In a later minute it is a new, empty file, and at its next start the CLI deletes it together with all files that
+//! have the same id in their names. But the CLI finds sessions by the content of their files. So it finds a file with another name, and neither
+//! overwrites nor deletes it.
 
 use agent_duplex::{EndReason, ExitStatus};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The name of its program.
+/// The name of the program of Gemini CLI.
 pub(crate) const NAME: &str = "gemini";
 
-/// How much of an id a file is named after.
+/// The number of id characters in the name of a file.
 const SHORT: usize = 8;
 
-/// Returns the meaning of its exit code; `None` for a code that only reports a failure.
+/// Returns the meaning of an exit code; `None` for a code that only reports a failure.
 pub(crate) fn exit_code(exit: Option<ExitStatus>) -> Option<(EndReason, String)> {
     let Some(ExitStatus::Code(code)) = exit else {
         return None;
@@ -29,7 +29,7 @@ pub(crate) fn exit_code(exit: Option<ExitStatus>) -> Option<(EndReason, String)>
     Some((reason, format!("{meaning} (exit status {code})")))
 }
 
-/// Gives the file of a session such a name, unless it has one. `home` is where the CLI has its folder; what is not there is no failure.
+/// Renames the file of a session, unless that was done. `home` is the directory with the CLI's folder; missing folders and files are no error.
 pub(super) fn keep(home: &Path, id: &str) -> io::Result<()> {
     let is_plain = |c: char| c.is_ascii_alphanumeric();
     let Some(short) = id.get(..SHORT).filter(|short| short.chars().all(is_plain)) else {
@@ -43,7 +43,7 @@ pub(super) fn keep(home: &Path, id: &str) -> io::Result<()> {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with("session-") && name.ends_with(&begun)
         };
-        // The oldest record is the session; what is beside it came of loading it.
+        // The oldest record is the session; later ones come from loading it.
         if let Some(record) = entries(&chats)?.into_iter().filter(is_record).min()
             && !kept.exists()
         {

@@ -7,40 +7,39 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What can be said to an agent that speaks the Agent Client Protocol besides its model and what it may do.
+/// The options of an agent that implements the Agent Client Protocol, besides its model and its permissions.
 ///
-/// It is saved as it is, with values that may be secret; `Debug` shows neither those nor texts of people. An option that this version does not know is an error rather than nothing.
+/// A run saves all values, also those that may be secret. `Debug` shows neither those nor prompts. An unknown option is an error.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct AcpOptions {
-    /// The agent's id of the way in which it logs in before it begins, one that needs no person.
+    /// The id of the agent's login method, which must need no person. The driver logs in with it before the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_method: Option<String>,
-    /// Variables of its environment.
+    /// Variables of the agent's environment.
     #[serde(skip_serializing_if = "Hidden::is_empty")]
     pub env: Hidden<BTreeMap<String, String>>,
-    /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
-    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale,
-    /// proxies, certificates, what begins with `XDG_`, and what a known agent calls its own: `GEMINI_*`, `GOOGLE_API_KEY`,
-    /// `GOOGLE_GEMINI_*` and `GOOGLE_GENAI_*`; `OPENCODE_*`; or `ANTHROPIC_*`, `CLAUDE_*` and `IS_SANDBOX`. The keys of the services that
-    /// OpenCode can use are not among that. By default it inherits all.
+    /// The only variables of the host that the agent inherits; a name can end with `*`. `None` means all. With a list, the agent also inherits the
+    /// variables that it needs: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, those for locale, proxies and certificates, and
+    /// names that begin with `XDG_`. A preset adds the variables of its agent: `GEMINI_*`, `GOOGLE_API_KEY`, `GOOGLE_GEMINI_*` and `GOOGLE_GENAI_*`;
+    /// `OPENCODE_*`; or `ANTHROPIC_*`, `CLAUDE_*` and `IS_SANDBOX`. The API keys of OpenCode's model providers are not among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env_allow: Option<Vec<String>>,
 }
 
 impl AcpOptions {
-    /// Lists what a section of a configuration file may say of them.
+    /// The keys of the agent's section in a configuration file.
     pub const KEYS: &'static [OptionKey] = &[
         OptionKey::new(
             "auth-method",
             OptionKind::Text,
-            "The agent's id of the way in which it logs in.",
+            "The id of the agent's login method.",
         ),
         ENV,
         ENV_ALLOW,
     ];
 
-    /// Takes all options apart: a new one doesn't compile here until somebody decides whether it starts a program or may be secret.
+    /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or may be secret.
     pub(crate) fn handed_on(&self) -> HandedOn<'_> {
         let Self {
             env,
@@ -65,14 +64,14 @@ impl fmt::Debug for AcpOptions {
 }
 
 impl AcpOptions {
-    /// Returns the names of what is chosen here that may keep the agent from something.
+    /// Returns the names of the set options that may restrict the agent.
     pub(crate) fn restrictions(&self) -> Vec<&'static str> {
-        // OpenCode and Gemini have variables for that.
+        // OpenCode and Gemini CLI have variables that restrict them.
         let env = ["env"].into_iter();
         env.filter(|_| !self.env.is_empty()).collect()
     }
 
-    /// Returns the environment that the agent gets.
+    /// Returns the environment of the agent.
     pub(super) fn environment(&self) -> Environment {
         Environment::new(&self.env.0, self.env_allow.as_deref())
     }

@@ -1,4 +1,4 @@
-//! The agents that speak the Agent Client Protocol and of which more is known.
+//! The presets: known agents that implement the Agent Client Protocol.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 
 use super::gemini;
 
-/// Which agent it is that speaks the Agent Client Protocol.
+/// A known agent that implements the Agent Client Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AcpPreset {
-    /// The Gemini CLI.
+    /// Gemini CLI.
     Gemini,
     /// OpenCode.
     Opencode,
     /// The adapter for Claude Code.
     Claude,
-    /// One of which nothing is known before it runs.
+    /// An unknown agent.
     Other,
 }
 
 impl AcpPreset {
-    /// Returns what is known of an agent of this name or path.
+    /// Returns the preset for a program's name or path.
     #[must_use]
     pub fn of_program(program: &OsStr) -> Self {
         match Path::new(program).file_name().and_then(OsStr::to_str) {
@@ -45,7 +45,7 @@ impl AcpPreset {
         }
     }
 
-    /// Returns whether it says what it costs, and whether it counts its tokens.
+    /// Returns whether the agent reports its cost, and whether it reports its tokens.
     pub(crate) const fn reports(self) -> (bool, bool) {
         match self {
             Self::Claude | Self::Opencode => (true, true),
@@ -59,22 +59,22 @@ impl AcpPreset {
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    /// What makes the program speak the protocol.
+    /// The arguments that enable the protocol.
     pub(super) args: &'static [&'static str],
     pub(super) env: &'static [(&'static str, &'static str)],
-    /// The host's variables that this agent needs, besides those that every agent needs.
+    /// The variables of the host's environment that this agent needs besides those that every agent needs.
     pub(super) needs: &'static [&'static str],
-    /// Arguments that say what it may do, and what else the driver says; said again, they would count and nobody would know.
+    /// The arguments for permissions, and the other arguments that the driver sets itself. A second one would override the driver's without a notice.
     pub(super) permissions: &'static [&'static str],
     pub(super) ours: &'static [&'static str],
-    /// The capabilities of this agent, besides those that every agent has.
+    /// The capabilities of this agent besides those that every agent has.
     pub(super) more: &'static [Capability],
     pub(super) cost_restarts: bool,
-    /// The variable that makes it ask at all, unless everything is allowed.
+    /// The variable that enables permission requests; it is set unless everything is allowed.
     pub(super) asks: Option<(&'static str, &'static str)>,
 }
 
-/// What OpenCode asks for: all but what it does by itself with its own settings and harms nobody.
+/// The calls for which OpenCode asks: all except harmless ones that it allows by default.
 const OPENCODE_PERMISSION: &str = r#"{"*":"ask","read":{"*":"allow","*.env":"ask","*.env.*":"ask","*.env.example":"allow"},"glob":"allow","grep":"allow","list":"allow","lsp":"allow","skill":"allow","task":"allow","todoread":"allow","todowrite":"allow","question":"deny","plan_enter":"deny","plan_exit":"deny"}"#;
 
 const ANY: Kind = Kind {

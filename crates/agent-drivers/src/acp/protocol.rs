@@ -1,5 +1,4 @@
-//! The agent's side of the conversation as a machine without I/O and without a clock: lines in, neutral events and lines
-//! to write out.
+//! The Agent Client Protocol as a state machine without I/O and without a clock: it takes lines, and returns neutral events and lines to write.
 
 mod asks;
 mod choices;
@@ -28,53 +27,53 @@ use tokio::time::Instant;
 use turn::Cost;
 use turn::Turn;
 
-/// What is wanted of a session.
+/// The requested properties of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Wishes {
-    /// The agent's name for people.
+    /// The agent's name for users.
     pub(super) agent: &'static str,
     pub(super) session: SessionChoice,
-    /// The working directory as it was named, and as it is.
+    /// The working directory as configured, and its canonical path.
     pub(super) roots: [String; 2],
     pub(super) servers: McpServers,
     pub(super) model: Option<String>,
     pub(super) permissions: Permissions,
     pub(super) auth_method: Option<String>,
     pub(super) timeouts: Timeouts,
-    /// Whether the agent counts money by process, and not by session.
+    /// Whether the agent's total cost begins at zero with each process.
     pub(super) cost_restarts: bool,
-    /// Whether the agent was started so that it never asks.
+    /// Whether the agent was started without permission requests.
     pub(super) never_asks: bool,
 }
 
-/// How long no history may come before a session counts as open.
+/// The time without history after which a session counts as open.
 const QUIET: Duration = Duration::from_millis(250);
 
-/// A request of ours that waits for its answer.
+/// A request of the driver that waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     Initialize,
     Authenticate,
     Open,
-    /// A turn, which may take for ever.
+    /// A turn, which has no time limit.
     Prompt,
     Mode,
     Model,
-    /// None at all: the wait for the end of a session's history.
+    /// Not a real request: the wait for the end of a session's history.
     History,
     Close,
 }
 
-/// How far a session is.
+/// The stage of opening a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Opening,
-    /// It is there, and is being put into the mode and to the model that are wanted.
+    /// The session exists, and the driver is setting its mode and model.
     Settling,
     Open,
 }
 
-/// What an agent says that it can do.
+/// The capabilities that the agent announced.
 #[derive(Debug, Default)]
 struct Abilities {
     load: bool,
@@ -83,46 +82,46 @@ struct Abilities {
     close: bool,
     http: bool,
     sse: bool,
-    /// The ways to log in, with their names.
+    /// The login methods: id and name.
     auth_methods: Vec<(String, String)>,
 }
 
-/// A question that waits for its answer.
+/// A permission request that waits for its answer.
 #[derive(Debug)]
 struct Asked {
-    /// The request's id as it came, to be echoed.
+    /// The unchanged id of the request, which the answer repeats.
     id: Value,
     call: String,
     allow: Answer,
     deny: Answer,
 }
 
-/// What can be answered, of what the agent offers.
+/// An answer to a permission request, from the options that the agent offers.
 #[derive(Clone, Debug)]
 enum Answer {
     Option(String),
-    /// An answer that also holds for later questions: the agent offers no narrower one.
+    /// An answer that also holds for later requests, because the agent offers no narrower one.
     Always(String),
     Cancelled,
 }
 
-/// What became of a change that is waited for.
+/// A pending change, and its result.
 #[derive(Debug)]
 struct Change {
     request: u64,
-    /// As which the model is known when it was made; `None` for a mode.
+    /// The requested model; `None` for a change of the mode.
     model: Option<String>,
     answer: Option<Result<(), String>>,
 }
 
-/// Why there is no session: told at the start, or as the end of the first turn.
+/// The reason why there is no session, reported at the start or as the end of the first turn.
 #[derive(Clone, Debug)]
 enum Failure {
     Start(Error),
     Turn(TurnEnd),
 }
 
-/// What is known of the agent's conversation.
+/// The state of the conversation.
 #[derive(Debug)]
 pub(super) struct Session {
     wishes: Wishes,
@@ -131,20 +130,20 @@ pub(super) struct Session {
     agent: String,
     abilities: Abilities,
     choices: Choices,
-    /// Whether the agent tells the history of the session that it opens.
+    /// Whether the agent replays the history of the session that it opens.
     tells_history: bool,
-    /// The number of our last request.
+    /// The number of the driver's last request.
     last: u64,
-    /// Our requests, and until when they are waited for, once that is known.
+    /// The driver's requests, each with its deadline once that is set.
     pending: BTreeMap<u64, (Request, Option<Instant>)>,
     failure: Option<Failure>,
     change: Option<Change>,
     turn: Option<Turn>,
     asks: BTreeMap<String, Asked>,
-    /// Whether an interrupt was asked for.
+    /// Whether an interrupt was requested.
     interrupting: bool,
     cost: Cost,
-    /// Whether we asked the agent to end.
+    /// Whether the driver requested the end of the agent.
     leaving: bool,
 }
 
@@ -171,17 +170,17 @@ impl Session {
         }
     }
 
-    /// Tells whether it is not yet known if there will be a session.
+    /// Whether the session is still being opened.
     pub(super) fn is_opening(&self) -> bool {
         self.stage != Stage::Open && self.failure.is_none()
     }
 
-    /// Returns the session's id, once the agent has told it.
+    /// Returns the session's id, once the agent has reported it.
     pub(super) fn id(&self) -> Option<&str> {
         Some(self.id.as_str()).filter(|id| !id.is_empty())
     }
 
-    /// Returns why the agent can't be used, if that is known and is not to be told as the end of a turn.
+    /// Returns the reason why the agent can't be used, unless the end of a turn reports it.
     pub(super) fn refusal(&self) -> Option<Error> {
         match &self.failure {
             Some(Failure::Start(error)) => Some(error.clone()),
@@ -189,22 +188,21 @@ impl Session {
         }
     }
 
-    /// Tells whether the agent owes the end of a turn.
+    /// Whether the end of a turn is still to come.
     pub(super) fn owes_turn(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// Tells whether an interrupt was asked for and the turn has not ended.
+    /// Whether an interrupt was requested and the turn has not ended.
     pub(super) fn is_interrupting(&self) -> bool {
         self.interrupting && self.owes_turn()
     }
 
-    /// Tells whether we asked the agent to end.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving
     }
 
-    /// Takes a line of standard output.
+    /// Handles a line of standard output.
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Heard {
         let mut heard = Heard::default();
         if let Some(line) = json::parse(bytes) {
@@ -233,7 +231,7 @@ impl Session {
         }
     }
 
-    /// Tells whether something is about our session, and not about one that the agent opened for itself.
+    /// Whether `params` belong to this session, and not to one that the agent opened for itself.
     fn is_ours(&self, params: &Value) -> bool {
         let id = text(params, "sessionId");
         id == self.id || id.is_empty()
@@ -249,7 +247,7 @@ impl Session {
             "current_mode_update" => self.choices.mode_is(text(update, "currentModeId")),
             "usage_update" => events.extend(self.cost.advance(&update["cost"]).map(Event::Used)),
             kind => {
-                // What comes without a turn is the history of a session, or too late.
+                // An update without a turn is history of the session, or too late.
                 if let Some(turn) = &mut self.turn {
                     turn.updated(kind, update, self.interrupting, events);
                 }
@@ -260,7 +258,7 @@ impl Session {
         }
     }
 
-    /// Takes the answer to a request of ours.
+    /// Handles the answer to a request of the driver.
     fn answered(&mut self, (id, request): (u64, Request), line: &Value, heard: &mut Heard) {
         let answer = match line.get("error").filter(|error| !error.is_null()) {
             Some(error) => Err(error),
@@ -298,7 +296,7 @@ impl Session {
         self.end(end, heard);
     }
 
-    /// Ends the turn that runs, with everything in it that is still open.
+    /// Ends the running turn, and closes everything open in it.
     fn end(&mut self, end: TurnEnd, heard: &mut Heard) {
         let Some(turn) = self.turn.take() else { return };
         turn.close(end.reason, &mut heard.events);
@@ -307,7 +305,7 @@ impl Session {
         heard.events.push(Event::TurnCompleted(end));
     }
 
-    /// Takes the end of the process: what it still owes, or that it ended while it owed nothing.
+    /// Handles the end of the process: returns the open ends of the turn and its requests, and the exit.
     pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
         let mut heard = Heard::default();
         if self.turn.is_none() {
@@ -330,7 +328,7 @@ impl Session {
         heard.events
     }
 
-    /// Answers a message with why there is no session, if that is so.
+    /// Returns a failed turn for a message, if there is no session.
     pub(super) fn fail(&self, message: &Message) -> Option<Vec<Event>> {
         let Some(Failure::Turn(end)) = &self.failure else {
             return None;
@@ -342,7 +340,7 @@ impl Session {
         ])
     }
 
-    /// Returns until when the next answer is waited for. The time of what was asked since the last look begins now.
+    /// Returns the deadline of the next answer. For a request without a deadline, the time begins now.
     pub(super) fn answers_due(&mut self, now: Instant) -> Option<Instant> {
         let timeouts = self.wishes.timeouts;
         let due = self.pending.values_mut().filter_map(|(request, until)| {
@@ -357,14 +355,14 @@ impl Session {
         due.min()
     }
 
-    /// Begins the time of all that is waited for again.
+    /// Restarts the time limits of all pending requests.
     pub(super) fn renew(&mut self) {
         self.pending
             .values_mut()
             .for_each(|(_, until)| *until = None);
     }
 
-    /// Gives up what was waited for until now; a late answer means nothing.
+    /// Drops the overdue requests; their late answers are ignored.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<Event> {
         let is_late = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
         let late = self.pending.values().filter(|(_, until)| is_late(until));
@@ -378,7 +376,7 @@ impl Session {
             }
             let what = format!("the agent did not answer the {} in time", request.name());
             if self.is_opening() {
-                let mend = "try it by hand, or give it more time";
+                let mend = "run it by hand to see why, or give it more time";
                 self.failure = Some(Failure::Start(Error::start(
                     format!("{what}; {mend}"),
                     None,
@@ -395,10 +393,10 @@ impl Session {
 }
 
 impl Request {
-    /// What it is called for people.
+    /// Returns the name of the request for users.
     fn name(self) -> &'static str {
         match self {
-            Self::Initialize => "introduction",
+            Self::Initialize => "initialization",
             Self::Authenticate => "login",
             Self::Open => "request for a session",
             Self::Prompt => "message",

@@ -1,5 +1,4 @@
-//! The command line of an agent, out of what was chosen. No text of a person's and no secret stands
-//! in a word: those go by private files.
+//! The command line of an agent, made from its options. No argument contains a user's text or a secret: private files hold those.
 
 use super::options::ClaudeOptions;
 use super::protocol::mode;
@@ -11,10 +10,10 @@ use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The longest word that Linux takes, with the byte that ends it.
+/// The longest argument that Linux accepts, with its final zero byte.
 const WORD: usize = 128 << 10;
 
-/// What the driver says by itself. Said again, it would be said twice, and the agent's own rule would decide.
+/// The arguments that the driver sets itself. A second one would make the agent's own rule decide.
 const OURS: [&str; 8] = [
     "--session-id",
     "--resume",
@@ -26,7 +25,7 @@ const OURS: [&str; 8] = [
     "--output-format",
 ];
 
-/// What the agent may do is said by `permissions`; said here, it would count and nobody would know.
+/// The arguments for permissions. `permissions` replaces them: an argument would override it without a notice.
 const PERMISSIONS: [&str; 5] = [
     "--dangerously-skip-permissions",
     "--allow-dangerously-skip-permissions",
@@ -35,10 +34,10 @@ const PERMISSIONS: [&str; 5] = [
     "--permission-prompts",
 ];
 
-/// What the agent needs of the host's environment besides what every agent needs.
+/// The variables of the host's environment that this agent needs besides those that every agent needs.
 pub(super) const NEEDED: [&str; 3] = ["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"];
 
-/// The driver's words, and the files that they name.
+/// The driver's arguments, and the files that they name.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     pub(super) words: Vec<OsString>,
@@ -46,8 +45,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Composes the words, and writes the files into `scratch`. `variable` fills in what MCP servers want of the
-    /// environment.
+    /// Composes the arguments, and writes the files into `scratch`. `variable` looks up the environment variables of MCP servers.
     pub(super) fn compose(
         options: &ClaudeOptions,
         choices: &Choices,
@@ -147,7 +145,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Takes the caller's own words, unless they say what is said already.
+    /// Appends the caller's own arguments, unless one repeats an argument of the driver.
     fn more(&mut self, args: &[OsString]) -> Result<(), Error> {
         let said: Vec<String> = { self.words.iter() }
             .filter_map(|word| flag(word))
@@ -155,16 +153,16 @@ impl Arguments {
         for arg in args {
             let given = flag(arg).unwrap_or_default();
             let mend = if PERMISSIONS.contains(&given.as_str()) {
-                "say --permissions instead of it"
+                "use --permissions instead"
             } else if given == "--settings" && said.contains(&given) {
-                "say it by the driver's own settings, or let hooks run"
+                "use the `settings` option, or enable hooks"
             } else if OURS.contains(&given.as_str()) || said.contains(&given) {
-                "take it out of the agent's extra arguments"
+                "remove it from the agent's extra arguments"
             } else {
                 continue;
             };
             let arg = given.escape_debug();
-            let what = format!("`{arg}` is chosen by the driver: {mend}");
+            let what = format!("the driver sets `{arg}` itself: {mend}");
             return Err(Error::start(what, None));
         }
         self.words.extend_from_slice(args);
@@ -172,8 +170,8 @@ impl Arguments {
             None => Ok(()),
             Some(word) => {
                 let name = flag(word).unwrap_or_else(|| "an argument".to_owned());
-                let what = format!("{name} of the agent has {} bytes", word.len());
-                let mend = "the system takes less than 128 KiB in one; pass it in a file";
+                let what = format!("{name} of the agent is {} bytes long", word.len());
+                let mend = "one argument must be shorter than 128 KiB; pass it in a file";
                 Err(Error::start(format!("{what}: {mend}"), None))
             }
         }
@@ -183,7 +181,7 @@ impl Arguments {
         self.words.push(word.into());
     }
 
-    /// Binds a value to its flag, so that it is never taken for another flag.
+    /// Joins a value to its flag with `=`, so that the agent never reads it as another flag.
     fn bind(&mut self, flag: &str, value: impl AsRef<OsStr>) {
         let mut word = OsString::from(flag);
         word.push("=");
@@ -202,8 +200,8 @@ impl Arguments {
         let file = ScratchFile::write(scratch, what, extension, text.as_bytes());
         let file = file.map_err(|e| {
             let place = scratch.display();
-            let what = format!("the agent's {what} can't be written in {place}: {e}");
-            let mend = "make room there or correct its permissions";
+            let what = format!("can't write the agent's {what} to {place}: {e}");
+            let mend = "free space there or fix its permissions";
             Error::start(format!("{what}; {mend}"), Some(e.into()))
         })?;
         self.bind(flag, file.path());
@@ -216,7 +214,7 @@ fn some(list: &[String]) -> Option<&[String]> {
     (!list.is_empty()).then_some(list)
 }
 
-/// Returns the name of the flag that a word is, if it is one.
+/// Returns the name of the flag, if the argument is a flag.
 fn flag(word: &OsStr) -> Option<String> {
     let word = word.to_string_lossy();
     let flag = word.split('=').next().unwrap_or_default();
@@ -224,7 +222,7 @@ fn flag(word: &OsStr) -> Option<String> {
 }
 
 impl ClaudeOptions {
-    /// Refuses lists whose parts the agent would divide in another way, at commas and spaces, and variables that the system would.
+    /// Refuses tools, rules and other names that the agent would split at commas and spaces, and variable names that the system would split.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.environment().check()?;
         let rules = [
@@ -248,14 +246,21 @@ impl ClaudeOptions {
                 "name one tool, or a rule such as Bash(git log:*)",
             )
         } else if let Some(source) = source {
-            ("source of settings", source, "say user, project or local")
+            ("setting source", source, "use user, project or local")
         } else if let Some(effort) = effort {
-            ("effort", effort, "use the agent's own word, such as high")
+            (
+                "effort",
+                effort,
+                "use one of the agent's levels, such as high",
+            )
         } else {
             return Ok(());
         };
         let text = text.escape_debug();
-        Err(Error::start(format!("`{text}` is no {what}: {mend}"), None))
+        Err(Error::start(
+            format!("`{text}` is not a valid {what}: {mend}"),
+            None,
+        ))
     }
 }
 
@@ -264,7 +269,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && text.chars().all(is_good)
 }
 
-/// A tool's name, or one with what it may be called with in parentheses.
+/// Whether `text` is a tool's name, perhaps with a pattern for its arguments in parentheses.
 fn is_rule(text: &str) -> bool {
     let (name, inside) = match text.split_once('(') {
         Some((name, rest)) => (name, rest.strip_suffix(')')),
@@ -335,17 +340,17 @@ mod tests {
             }),
         ];
         insta::assert_snapshot!(errors.join("\n"), @r"
-        `Edit,Write` is no tool: name one tool, such as Bash
-        `` is no tool: name one tool, such as Bash
-        `--dangerously-skip-permissions` is no tool: name one tool, such as Bash
-        `Bash(ls) Bash` is no allowed tool: name one tool, or a rule such as Bash(git log:*)
-        `Bash(a),Write(b)` is no disallowed tool: name one tool, or a rule such as Bash(git log:*)
-        `Bash(ls` is no allowed tool: name one tool, or a rule such as Bash(git log:*)
-        `usr` is no source of settings: say user, project or local
-        `high low` is no effort: use the agent's own word, such as high
-        `--settings` is chosen by the driver: say it by the driver's own settings, or let hooks run
-        --betas of the agent has 131080 bytes: the system takes less than 128 KiB in one; pass it in a file
-        `--tools` is chosen by the driver: take it out of the agent's extra arguments
+        `Edit,Write` is not a valid tool: name one tool, such as Bash
+        `` is not a valid tool: name one tool, such as Bash
+        `--dangerously-skip-permissions` is not a valid tool: name one tool, such as Bash
+        `Bash(ls) Bash` is not a valid allowed tool: name one tool, or a rule such as Bash(git log:*)
+        `Bash(a),Write(b)` is not a valid disallowed tool: name one tool, or a rule such as Bash(git log:*)
+        `Bash(ls` is not a valid allowed tool: name one tool, or a rule such as Bash(git log:*)
+        `usr` is not a valid setting source: use user, project or local
+        `high low` is not a valid effort: use one of the agent's levels, such as high
+        the driver sets `--settings` itself: use the `settings` option, or enable hooks
+        --betas of the agent is 131080 bytes long: one argument must be shorter than 128 KiB; pass it in a file
+        the driver sets `--tools` itself: remove it from the agent's extra arguments
         ");
     }
 
@@ -372,7 +377,7 @@ mod tests {
     proptest! {
         #[test]
         fn p31c_a_rule_stays_one_rule(rule: String) {
-            // As the agent divides: at commas and spaces outside of parentheses.
+            // The agent splits at commas and spaces outside of parentheses.
             let mut depth = 0_i32;
             let parts = rule.split(|c: char| {
                 depth += i32::from(c == '(') - i32::from(c == ')');

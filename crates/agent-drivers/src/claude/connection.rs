@@ -1,4 +1,4 @@
-//! The live end: an agent's process, and the waits that its protocol needs.
+//! The live connection: an agent's process, and the waits that its protocol needs.
 
 use super::failure;
 use super::protocol::{Session, mode};
@@ -13,19 +13,19 @@ use std::future::ready;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// How long to wait for the first word of an agent that may be failing to start.
+/// The time to wait for the first output of an agent, which may be failing to start.
 const FIRST_WORD: Duration = Duration::from_secs(3);
 
-/// What a connection knows of its agent besides the process.
+/// The state that a connection has besides the process.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) session: String,
-    /// Whether the session was there before.
+    /// Whether the session existed before.
     pub(super) has_past: bool,
-    /// Whether everything may be permitted while it runs; that must be said at the start.
+    /// Whether [`Permissions::All`] can be set while the agent runs; only a flag at its start allows that.
     pub(super) may_all: bool,
     pub(super) timeouts: Timeouts,
-    /// Removed when the agent has ended.
+    /// The private files, removed when the agent has ended.
     pub(super) files: Vec<ScratchFile>,
     pub(super) lease: Option<Lease>,
 }
@@ -36,7 +36,7 @@ pub(super) struct ClaudeConnection {
     link: Link,
     session: Session,
     may_all: bool,
-    /// How long a change may take.
+    /// The time limit of a change.
     answer: Duration,
     files: Vec<ScratchFile>,
     lease: Option<Lease>,
@@ -75,8 +75,8 @@ impl Dialogue for ClaudeConnection {
         &mut self.link
     }
 
-    /// Waits until the agent said a word: what can't start says so within moments, and only by its exit. An agent that takes its time, or never
-    /// answers, gets its first message all the same.
+    /// Waits for the agent's first output: an agent that can't start exits within moments, and gives no other sign. If the agent is slow or never
+    /// answers, it gets its first message anyway.
     async fn begin(&mut self) -> Result<(), Error> {
         if self.link.introduce() {
             let line = self.session.initialize();
@@ -98,7 +98,7 @@ impl Dialogue for ClaudeConnection {
             self.begin().await?;
         }
         if self.session.is_leaving() {
-            return Err(Error::gone("it was asked to end"));
+            return Err(Error::gone("it is being ended"));
         } else if let Some(events) = self.session.fail(&message) {
             self.keep_events(events);
             return Ok(());
@@ -121,7 +121,7 @@ impl Dialogue for ClaudeConnection {
     async fn set_permissions(&mut self, permissions: Permissions) -> Result<Changing, Error> {
         if permissions == Permissions::All && !self.may_all {
             let (what, mend) = (
-                "be permitted everything now",
+                "switch to all permissions while it runs",
                 "start it with all permissions",
             );
             return Err(Error::unsupported(self.link.name, what, mend));
@@ -133,11 +133,11 @@ impl Dialogue for ClaudeConnection {
 
     async fn set_model(&mut self, model: Option<String>) -> Result<Changing, Error> {
         if self.session.is_leaving() || self.link.over {
-            return Err(Error::gone("it was asked to end, or has ended"));
+            return Err(Error::gone("it is being ended, or has ended"));
         }
         let line = self.session.set_model(model.as_deref());
         self.write(line).await?;
-        // The agent asks the service whether there is such a model.
+        // The agent asks its service whether the model exists.
         Ok(self.change.begin(self.answer))
     }
 
@@ -214,7 +214,7 @@ impl Dialogue for ClaudeConnection {
 
     fn urge(&mut self, n: usize) -> Option<Signal> {
         if n > 0 && self.session.is_refused() {
-            // It obeyed as far as it can, and is asking a service that does not know it.
+            // The agent obeyed as far as it can: it still sends requests to a service that rejects its login.
             let events = self.session.give_up();
             self.keep_events(events);
             self.watch();
@@ -231,12 +231,12 @@ impl Dialogue for ClaudeConnection {
         let mut line = self.session.stop_tasks();
         line.extend(self.session.end_session());
         if let Ok(written) = self.link.writer.push(line) {
-            // Written or not, its input is closed next.
+            // The caller closes the input next, whether the request is written or not.
             let _late = timeout(times::CLAUDE_REQUEST.min(budget / 16), written).await;
         }
     }
 
-    /// Its private files, and its session.
+    /// Removes the private files, and gives the session back.
     fn release(&mut self) {
         self.files.clear();
         self.lease.iter_mut().for_each(Lease::idle);

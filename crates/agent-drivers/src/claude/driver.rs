@@ -1,4 +1,4 @@
-//! How Claude Code is started: its description, which is the `Driver`, up to the first connection.
+//! The `Driver` of Claude Code, from its options up to a connection.
 
 use super::arguments::{Arguments, NEEDED};
 use super::connection::{ClaudeConnection, Setup};
@@ -16,16 +16,14 @@ use uuid::Uuid;
 
 pub(crate) const NAME: &str = "claude";
 
-/// Drives Claude Code. See the [module](super).
+/// The driver of Claude Code. See the [module](super).
 ///
-/// The program is started as `PROGRAM [its leading arguments] <the driver's own flags> [extra arguments]`, without a
-/// shell. `CLAUDECODE` is removed from its environment, because it refuses to run inside of itself, and `PWD` names its
-/// working directory.
+/// It starts the program as `PROGRAM [its leading arguments] <the driver's own flags> [extra arguments]`, without a shell. It removes `CLAUDECODE`
+/// from the environment, because Claude Code refuses to run inside itself, and sets `PWD` to the working directory.
 ///
-/// [`ready`](agent_duplex::Connection::ready) waits for the agent's first word, 3 s at most, because what can't start
-/// tells it by its exit only; the first message waits for it too.
-/// A session that does not exist is told as the end of the first turn
-/// ([`EndReason::SessionNotFound`](agent_duplex::EndReason::SessionNotFound)).
+/// [`ready`](agent_duplex::Connection::ready) waits up to 3 s for the agent's first output, because an agent that can't start only exits. The first
+/// message waits for it too. If a session does not exist, the first turn ends with
+/// [`EndReason::SessionNotFound`](agent_duplex::EndReason::SessionNotFound).
 #[derive(Clone, Debug)]
 pub struct ClaudeDriver {
     program: Vec<OsString>,
@@ -35,8 +33,7 @@ pub struct ClaudeDriver {
 }
 
 impl ClaudeDriver {
-    /// Names the program and its leading arguments. An empty `program` is answered with an error when a connection is
-    /// opened.
+    /// Sets the program and its leading arguments. With an empty `program`, `connect` returns an error.
     pub fn new(program: Vec<OsString>, context: Context) -> Self {
         ClaudeDriver {
             program,
@@ -46,11 +43,10 @@ impl ClaudeDriver {
         }
     }
 
-    /// Tells early what could not be started: a tool, a rule, an effort, a source of settings or a variable that is none. Whether the agent
-    /// knows them is another matter.
+    /// Checks the syntax of tools, rules, effort, setting sources and variables before a start. It doesn't check whether the agent knows them.
     ///
     /// # Errors
-    /// Names the first of them, and what to write instead.
+    /// Names the first invalid one, and what to write instead.
     pub fn check(&self) -> Result<(), Error> {
         self.options.check()
     }
@@ -59,13 +55,13 @@ impl ClaudeDriver {
 shared_options! {
     ClaudeDriver, ClaudeOptions;
 
-    /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
+    /// Sets what the agent can do without a permission request ([`Permissions::Edits`] by default).
     ///
-    /// The agent asks for everything else: answer each [`Event::PermissionAsked`](agent_duplex::Event::PermissionAsked),
-    /// under [`Permissions::Edits`] and [`Permissions::Deny`] too. [`Permissions::All`] is refused as root.
+    /// The agent sends a permission request for everything else. Answer each [`Event::PermissionAsked`](agent_duplex::Event::PermissionAsked), under
+    /// [`Permissions::Edits`] and [`Permissions::Deny`] too. The agent refuses [`Permissions::All`] as root.
     permissions;
 
-    /// Hands MCP servers on, by a private file that is removed when the agent has ended.
+    /// Passes MCP servers to the agent in a private file, which is removed when the agent has ended.
     mcp_servers;
 
     session_locks;
@@ -95,7 +91,7 @@ impl Driver for ClaudeDriver {
                 SessionChoice::Resume(id) => id.clone(),
                 _ => Uuid::new_v4().to_string(),
             };
-            // First: a refusal must have started and written nothing, since the conversation asks again.
+            // The lease comes first: a refusal must have no side effects, because the conversation tries again.
             let lease = Lease::of(self.choices.session_locks.as_ref(), Some(&id))?;
             let env = self.options.environment();
             let variable = |name: &str| env.variable(name, &self.context);

@@ -1,10 +1,10 @@
-//! What the agent's start fails with: an exit code of 1 and a line of standard error, nothing else.
+//! Failures of the agent's start, which show only as exit code 1 and a line on standard error.
 
 use crate::converse::last_line;
 use crate::duplex::one_line;
 use agent_duplex::Error;
 
-/// Returns what to do about a failure that is known by what stands on standard error.
+/// Returns the fix for a known failure, which is recognised by its text on standard error.
 pub(super) fn known(stderr: &str) -> Option<String> {
     let line = |mark: &str| stderr.lines().find(|line| line.contains(mark));
     let shown = |line: &str| {
@@ -15,9 +15,7 @@ pub(super) fn known(stderr: &str) -> Option<String> {
     };
     if line("cannot be used with root").is_some() {
         let mend = "run as another user, or set IS_SANDBOX=1 in a container";
-        return Some(format!(
-            "the agent refuses to skip permissions as root: {mend}"
-        ));
+        return Some(format!("the agent refuses all permissions as root: {mend}"));
     }
     let known = [
         ("No conversation found", "start a fresh session"),
@@ -27,20 +25,21 @@ pub(super) fn known(stderr: &str) -> Option<String> {
         ),
         (
             "unknown option",
-            "correct the agent's extra arguments, or update the agent",
+            "fix the agent's extra arguments, or update the agent",
         ),
-        ("argument missing", "correct the agent's extra arguments"),
-        ("is invalid", "correct the agent's extra arguments"),
+        ("argument missing", "fix the agent's extra arguments"),
+        ("is invalid", "fix the agent's extra arguments"),
     ];
     let mut known = known.into_iter();
-    known.find_map(|(mark, mend)| Some(format!("the agent says: {}; {mend}", shown(line(mark)?))))
+    known
+        .find_map(|(mark, mend)| Some(format!("the agent reports: {}; {mend}", shown(line(mark)?))))
 }
 
-/// The error for an agent that ended before it said a word.
+/// Returns the error for an agent that ended before its first output.
 pub(super) fn at_start(program: &str, how: &str, stderr: &str) -> Error {
     let what = known(stderr).unwrap_or_else(|| {
         let said = last_line(stderr);
-        format!("`{program}` ended at once ({how}){said}; try it by hand")
+        format!("`{program}` exited immediately ({how}){said}; run it by hand to see why")
     });
     Error::start(what, None)
 }

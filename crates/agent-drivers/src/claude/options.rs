@@ -10,7 +10,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-/// The settings whose value is a command, or has one in it.
+/// The settings whose value is a command or contains one.
 const COMMANDS: [&str; 6] = [
     "apiKeyHelper",
     "awsAuthRefresh",
@@ -20,59 +20,59 @@ const COMMANDS: [&str; 6] = [
     "statusLine",
 ];
 
-/// What can be said to Claude Code besides its model and what it may do.
+/// The options of Claude Code besides its model and its permissions.
 ///
-/// It is saved as it is, with values that may be secret; `Debug` shows neither those nor texts of people. An option that this version does not know is an error rather than nothing: it could
-/// be one that forbids something.
+/// A run saves all values, also those that may be secret. `Debug` shows neither those nor prompts. An unknown option is an error, because a newer
+/// version may use it to forbid something.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ClaudeOptions {
-    /// The model that is used while the first one is overloaded.
+    /// The model to use while the first one is overloaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback_model: Option<String>,
-    /// How hard the model shall think, in the agent's words.
+    /// The reasoning effort of the model, as the agent names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,
-    /// The most requests to the model in one turn.
+    /// The limit of model requests in one turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<NonZeroU32>,
-    /// The only tools of its own that it has; all if there is no list.
+    /// The only built-in tools that the agent has; `None` means all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// Rules for calls that need no permission.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_tools: Vec<String>,
-    /// Rules for calls that are never permitted.
+    /// Rules for calls that are always denied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disallowed_tools: Vec<String>,
-    /// The text in place of its system prompt.
+    /// A text that replaces the agent's own system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// A text behind its system prompt.
+    /// A text after the agent's own system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub append_system_prompt: Option<String>,
-    /// The settings that it reads, of `user`, `project` and `local`; all if there is no list.
+    /// The setting sources that the agent reads: `user`, `project` and `local`; `None` means all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub setting_sources: Option<Vec<String>>,
-    /// Settings over those, in its own words.
+    /// Settings that override those sources, under the agent's own names.
     #[serde(skip_serializing_if = "Hidden::is_empty")]
     pub settings: Hidden<Map<String, Value>>,
-    /// Whether the hooks of its settings run.
+    /// Whether the hooks of the settings run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hooks: bool,
-    /// Directories that it may work in besides its own.
+    /// Extra directories in which the agent can work.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub add_dirs: Vec<PathBuf>,
-    /// Whether it has no MCP servers but those that it is handed.
+    /// Whether the agent uses only the MCP servers that the driver passes to it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub strict_mcp: bool,
-    /// Variables of its environment.
+    /// Variables of the agent's environment.
     #[serde(skip_serializing_if = "Hidden::is_empty")]
     pub env: Hidden<BTreeMap<String, String>>,
-    /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
-    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale,
-    /// proxies, certificates, what begins with `XDG_`, `ANTHROPIC_` and `CLAUDE_`, and `IS_SANDBOX`. Credentials of a cloud are
-    /// not among that: who reaches the model through one allows them too, such as `AWS_*` or `GOOGLE_*`. By default it inherits all.
+    /// The only variables of the host that the agent inherits; a name can end with `*`. `None` means all. With a list, the agent also inherits the
+    /// variables that it needs: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `IS_SANDBOX`, those for locale, proxies and
+    /// certificates, and names that begin with `XDG_`, `ANTHROPIC_` or `CLAUDE_`. Cloud credentials are not among them: if the agent reaches the
+    /// model through a cloud, allow them too, such as `AWS_*` or `GOOGLE_*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env_allow: Option<Vec<String>>,
 }
@@ -101,23 +101,23 @@ impl fmt::Debug for ClaudeOptions {
 }
 
 impl ClaudeOptions {
-    /// Lists what a section of a configuration file may say of them.
+    /// The keys of the agent's section in a configuration file.
     pub const KEYS: &'static [OptionKey] = &[
         OptionKey::new(
             "fallback-model",
             OptionKind::Text,
-            "The model while the first one is overloaded.",
+            "The model to use while the first one is overloaded.",
         ),
         EFFORT,
         OptionKey::new(
             "max-turns",
             OptionKind::Count(1),
-            "The most requests to the model in one turn.",
+            "The limit of model requests in one turn.",
         ),
         OptionKey::new(
             "tools",
             OptionKind::Texts,
-            "The only tools of its own that it has.",
+            "The only built-in tools that the agent has.",
         ),
         OptionKey::new(
             "allowed-tools",
@@ -127,34 +127,34 @@ impl ClaudeOptions {
         OptionKey::new(
             "disallowed-tools",
             OptionKind::Texts,
-            "Rules for calls that are never permitted.",
+            "Rules for calls that are always denied.",
         ),
         SYSTEM,
         APPEND,
         OptionKey::new(
             "setting-sources",
             OptionKind::Texts,
-            "The settings that it reads, of user, project and local.",
+            "The setting sources that the agent reads: user, project and local.",
         ),
         OptionKey::new(
             "settings",
             OptionKind::Free,
-            "Settings over those, in its own words.",
+            "Settings that override those sources, under the agent's own names.",
         ),
         OptionKey::new(
             "hooks",
             OptionKind::Switch,
-            "Whether the hooks of its settings run.",
+            "Whether the hooks of the settings run.",
         ),
         OptionKey::new(
             "add-dirs",
             OptionKind::Texts,
-            "Directories that it may work in besides its own.",
+            "Extra directories in which the agent can work.",
         ),
         OptionKey::new(
             "strict-mcp",
             OptionKind::Switch,
-            "Whether it has no MCP servers but those that it is handed.",
+            "Whether the agent uses only the MCP servers that rlm passes to it.",
         ),
         ENV,
         ENV_ALLOW,
@@ -165,20 +165,20 @@ impl ClaudeOptions {
         self.settings.hide();
     }
 
-    /// Returns the names of what is chosen here that keeps the agent from something.
+    /// Returns the names of the set options that may restrict the agent.
     pub(crate) fn restrictions(&self) -> Vec<&'static str> {
         let chosen = [
             ("tools", self.tools.is_some()),
             ("disallowed-tools", !self.disallowed_tools.is_empty()),
             ("settings", !self.settings.is_empty()),
-            // One of them may be a guard.
+            // A hook may enforce a restriction.
             ("hooks", self.hooks),
         ];
         let chosen = chosen.into_iter().filter(|(_, chosen)| *chosen);
         chosen.map(|(name, _)| name).collect()
     }
 
-    /// Takes all options apart: a new one doesn't compile here until somebody decides whether it starts a program or may be secret.
+    /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or may be secret.
     pub(crate) fn handed_on(&self) -> HandedOn<'_> {
         let Self {
             setting_sources,
@@ -207,7 +207,7 @@ impl ClaudeOptions {
         }
     }
 
-    /// Returns the environment that the agent gets.
+    /// Returns the environment of the agent.
     pub(super) fn environment(&self) -> Environment {
         Environment::new(&self.env.0, self.env_allow.as_deref())
     }

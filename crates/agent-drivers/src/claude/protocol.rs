@@ -1,5 +1,4 @@
-//! The agent's side of the conversation as a machine without I/O and without a clock: lines in, neutral events and lines
-//! to write out.
+//! The protocol of Claude Code as a state machine without I/O and without a clock: it takes lines, and returns neutral events and lines to write.
 
 mod encode;
 mod ending;
@@ -29,111 +28,112 @@ use turn::Turn;
 use usage::Totals;
 use uuid::Uuid;
 
-/// How many questions may wait for an answer. Beyond, they are refused.
+/// The largest number of open permission requests. Further requests are denied.
 const ASKS: usize = 64;
-/// How many bytes their inputs may have.
+/// The largest total size of the inputs of open permission requests, in bytes.
 const ASKED: usize = 64 << 20;
-/// How many of the questions that were answered last are remembered, so that none is answered twice.
+/// The number of recently answered permission requests that are remembered, so that none is answered twice.
 const ANSWERED: usize = 256;
-/// How many tasks in the background are known by their ids.
+/// The number of background tasks whose ids are stored.
 const TASKS: usize = 64;
-/// How often the service may refuse to know us before the turn is given up. The agent itself goes on for minutes.
+/// The number of login failures after which the driver gives up the turn. The agent itself retries for minutes.
 const REFUSALS: u32 = 2;
 
-/// What came of one line: events, and lines to write back.
+/// The outcome of one line: events, and lines to write back.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) events: Vec<Event>,
     pub(super) lines: Vec<Vec<u8>>,
-    /// Whether the line says no more than that a connection is open, which is no sign of life.
+    /// Whether the line is only a keep-alive, which is no sign of life of the agent.
     pub(super) means_nothing: bool,
 }
 
-/// A request of ours that waits for its answer.
+/// A request of the driver that waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     Initialize,
     Interrupt,
-    /// To take back a message that waits.
+    /// Takes back a queued message.
     TakeBack(Uuid),
     Mode,
     Model,
     StopTask,
-    /// For what was used so far.
+    /// Queries the usage so far.
     Usage,
     End,
 }
 
-/// What became of a change of the model that is waited for.
+/// A pending change of the model, and its result.
 #[derive(Debug)]
 struct Change {
     request: String,
     answer: Option<Result<(), String>>,
 }
 
-/// A question that waits for its answer.
+/// A permission request that waits for its answer.
 #[derive(Debug)]
 struct Asked {
     ask: Ask,
-    /// As it came, to be echoed.
+    /// The unparsed input, which the answer repeats.
     input: String,
     call: String,
-    /// Whether an agent in the background asks, who does not end with the turn.
+    /// Whether a subagent in the background asks, which does not end with the turn.
     apart: bool,
 }
 
-/// What is known of the agent's conversation.
+/// The state of the conversation.
 #[derive(Debug)]
 pub(super) struct Session {
     id: String,
-    /// Whether the agent said anything.
+    /// Whether the agent wrote any output.
     spoke: bool,
     identity: (String, String),
     requests: Requests,
     timeouts: Timeouts,
-    /// Our requests, and until when they are waited for, once that is known.
+    /// The driver's requests, each with its deadline once that is set.
     pending: BTreeMap<String, (Request, Option<Instant>)>,
-    /// What the agent says that it can do, once it has.
+    /// The capabilities that the agent announced, once it has.
     capabilities: Option<Vec<String>>,
     change: Option<Change>,
-    /// Messages that were sent and are part of no turn yet.
+    /// Messages that were sent and are in no turn yet.
     waiting: Vec<Uuid>,
-    /// Those of them that the turn begins with which is about to begin.
+    /// The messages among `waiting` with which the next turn begins.
     starting: Vec<Uuid>,
-    /// Whether this agent tells what becomes of messages.
+    /// Whether this agent reports the delivery of messages.
     tells_fate: bool,
     /// Whether a turn was announced that has not begun.
     announced: bool,
     turn: Option<Turn>,
     asks: BTreeMap<String, Asked>,
-    /// The ids of questions that were answered.
+    /// The ids of answered permission requests.
     answered: VecDeque<String>,
-    /// Whether an interrupt was asked for, and whether it was to drop what waits.
+    /// Whether an interrupt was requested, and whether it drops queued messages.
     interrupt: Option<bool>,
-    /// Whether a turn ended by itself before the agent took notice of its interrupt, which may then hit the next.
+    /// Whether a turn ended by itself before the agent acknowledged its interrupt, so that the interrupt may hit the next turn.
     stray: bool,
     totals: Totals,
-    /// Whether the agent may be asked for them within a turn, after how many calls of the model, and how many have ended since that was asked last.
+    /// Whether the agent answers usage queries within a turn, the number of model calls between two queries, and the number of calls since the last
+    /// query.
     may_ask_totals: bool,
     ask_each: u32,
     unasked: u32,
-    /// How many tasks there are in the background, and what was told of that.
+    /// The number of background tasks, and the last reported number.
     background: u32,
     told_background: u32,
-    /// Whether a task ended between turns: the agent begins one of its own to look at what came of it.
+    /// Whether a task ended between turns: the agent then begins a turn of its own to read the result.
     owes_look: bool,
-    /// Those of the tasks in the background that have an id.
+    /// The ids of the background tasks that have one.
     tasks: Vec<String>,
-    /// How the conversation failed before it began.
+    /// The failure of the conversation before it began.
     failure: Option<TurnEnd>,
-    /// Whether the turn was given up, so that nothing counts any more.
+    /// Whether the turn was given up, so that all further output is ignored.
     given_up: bool,
-    /// Whether we asked the agent to end.
+    /// Whether the driver requested the end of the agent.
     leaving: bool,
 }
 
 impl Session {
-    /// Begins with the id that the agent was told, in a session that has a past or has none.
+    /// Makes the state for the id that the agent got. `has_past` is whether the session existed before.
     pub(super) fn new(id: String, has_past: bool, timeouts: Timeouts) -> Self {
         Session {
             id,
@@ -167,39 +167,37 @@ impl Session {
         }
     }
 
-    /// Tells whether the agent owes the end of a turn, also of one that has not begun.
+    /// Whether the end of a turn is still to come, also of a turn that has not begun.
     pub(super) fn owes_turn(&self) -> bool {
         self.turn.is_some() || !self.waiting.is_empty()
     }
 
-    /// Tells whether an interrupt was asked for and the turn has not ended.
+    /// Whether an interrupt was requested and the turn has not ended.
     pub(super) fn is_interrupting(&self) -> bool {
         self.interrupt.is_some() && self.owes_turn()
     }
 
-    /// Tells whether the turn is being ended because the service does not know us.
+    /// Whether the turn is being ended because the service rejects the login.
     pub(super) fn is_refused(&self) -> bool {
         self.turn.as_ref().is_some_and(Turn::is_refused)
     }
 
-    /// Tells whether we asked the agent to end.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving
     }
 
-    /// Tells whether the agent said anything.
     pub(super) fn spoke(&self) -> bool {
         self.spoke
     }
 
-    /// Takes a line of standard output.
+    /// Handles a line of standard output.
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Heard {
         self.spoke = true;
         let mut heard = Heard::default();
         if self.given_up {
             return heard;
         }
-        // Looking first is much faster than replacing what may be wrong.
+        // Checking first is much faster than always replacing invalid parts.
         let text = std::str::from_utf8(bytes)
             .map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
         if let Some(line) = Object::parse(&text) {
@@ -270,8 +268,7 @@ impl Session {
         }
     }
 
-    /// Tells how much there is in the background. A turn that is owed is part of it until it begins, so that nobody takes
-    /// the agent for one that has nothing to do any more.
+    /// Reports the number of background tasks. An expected own turn counts as one until it begins, so that the agent doesn't look idle before it.
     fn tell_background(&mut self, events: &mut Vec<Event>) {
         let tasks = self.background.max(u32::from(self.owes_look));
         if std::mem::replace(&mut self.told_background, tasks) != tasks {
@@ -279,15 +276,15 @@ impl Session {
         }
     }
 
-    /// Comes once a turn, not once a process.
+    /// Handles `init`, which comes once per turn, not once per process.
     fn init(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
         let id = line.text("session_id");
         if !id.is_empty() && id != self.id {
-            // A session may be resumed by a name; an id that was chosen is to be kept.
+            // A session can be resumed by its name, so only the change of a real id is unexpected.
             if self.id.parse::<Uuid>().is_ok() {
                 let was = &self.id;
                 events.push(Event::Warning(format!(
-                    "the agent goes on as session {id} instead of {was}"
+                    "the agent continues as session {id} instead of {was}"
                 )));
             }
             self.rename(id, events);
@@ -359,7 +356,7 @@ impl Session {
         self.claim_named(line, events);
         self.begin(events);
         let Some(turn) = &self.turn else {
-            // What fails before the first message, such as a resume, has no turn to fail.
+            // A failure before the first message, such as a failed resume, has no turn.
             self.failure = Some(ending::judge(line, Known::default()))
                 .filter(|end| end.reason == EndReason::SessionNotFound);
             return;
@@ -399,7 +396,7 @@ impl Session {
         }
     }
 
-    /// Takes the end of the process: what it still owes, or that it ended while it owed nothing.
+    /// Handles the end of the process: returns the open ends of the turn and its requests, and the exit.
     pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
         let mut events = Vec::new();
         if self.given_up {
@@ -422,7 +419,7 @@ impl Session {
             events.push(Event::Exited(exit));
             return events;
         };
-        // Later, the same words are about something else.
+        // After the first output, the same text on standard error is about something else.
         let known = super::failure::known(&stderr).filter(|_| !self.spoke);
         let (reason, detail) = match known {
             _ if turn.is_refused() => (EndReason::NotLoggedIn, LOG_IN.to_owned()),
@@ -440,7 +437,7 @@ impl Session {
         events
     }
 
-    /// Ends the turn of an agent that goes on asking a service that does not know us; what it says from now on is nothing.
+    /// Ends the turn of an agent that keeps sending requests to a service that rejects its login; all further output is ignored.
     pub(super) fn give_up(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         let end = TurnEnd {
@@ -453,7 +450,7 @@ impl Session {
     }
 }
 
-/// Whether a line belongs to an agent that the agent started.
+/// Whether a line belongs to a subagent.
 fn is_apart(line: &Object<'_>) -> bool {
     line.string("parent_tool_use_id").is_some()
 }

@@ -1,17 +1,17 @@
-//! The command line of an agent. No text of a person's and no secret stands in it: those go by standard input.
+//! The command line of an agent. It contains no user's text and no secret: those go through standard input.
 
 use super::options::CodexOptions;
 use crate::choices::Choices;
 use agent_duplex::Error;
 use std::ffi::OsString;
 
-/// The longest word that Linux takes, with the byte that ends it.
+/// The longest argument that Linux accepts, with its final zero byte.
 const WORD: usize = 128 << 10;
 
-/// What the agent needs of the host's environment besides what every agent needs.
+/// The variables of the host's environment that this agent needs besides those that every agent needs.
 pub(super) const NEEDED: [&str; 2] = ["CODEX_*", "OPENAI_*"];
 
-/// What the driver says by itself, or what would make another program of the agent.
+/// The arguments that the driver sets itself, and those that start another mode of the program.
 const OURS: [&str; 6] = [
     "app-server",
     "exec",
@@ -21,7 +21,7 @@ const OURS: [&str; 6] = [
     "--remote",
 ];
 
-/// What the agent may do is said by `permissions`; said here, it would count and nobody would know.
+/// The arguments for permissions. `permissions` replaces them: an argument would override it without a notice.
 const PERMISSIONS: [&str; 8] = [
     "--dangerously-bypass-approvals-and-sandbox",
     "--yolo",
@@ -33,7 +33,7 @@ const PERMISSIONS: [&str; 8] = [
     "--approve-all",
 ];
 
-/// Settings that say what the agent may do.
+/// The settings for permissions.
 const SETTINGS: [&str; 5] = [
     "approval_policy",
     "sandbox_mode",
@@ -42,7 +42,7 @@ const SETTINGS: [&str; 5] = [
     "permissions",
 ];
 
-/// Composes the words.
+/// Composes the arguments.
 pub(super) fn compose(options: &CodexOptions, choices: &Choices) -> Result<Vec<OsString>, Error> {
     let mut words: Vec<OsString> = vec!["app-server".into()];
     if !options.analytics {
@@ -71,8 +71,8 @@ pub(super) fn compose(options: &CodexOptions, choices: &Choices) -> Result<Vec<O
     match words.iter().find(|word| word.len() >= WORD) {
         None => Ok(words),
         Some(word) => {
-            let what = format!("an argument of the agent has {} bytes", word.len());
-            let mend = "the system takes less than 128 KiB in one; say it by the driver's config";
+            let what = format!("an argument of the agent is {} bytes long", word.len());
+            let mend = "one argument must be shorter than 128 KiB; use the `config` option";
             Err(Error::start(format!("{what}: {mend}"), None))
         }
     }
@@ -80,10 +80,10 @@ pub(super) fn compose(options: &CodexOptions, choices: &Choices) -> Result<Vec<O
 
 fn refused(what: &str, mend: &str) -> Error {
     let what = what.escape_debug();
-    Error::start(format!("`{what}` is chosen by the driver: {mend}"), None)
+    Error::start(format!("the driver sets `{what}` itself: {mend}"), None)
 }
 
-/// Returns what of a word the driver chooses itself, and what to do about it.
+/// Returns the part of an argument that the driver sets itself, and the fix.
 fn word(arg: &str, options: &CodexOptions, choices: &Choices) -> Option<(String, &'static str)> {
     let said = ["-c", "--config="].iter().find_map(|flag| {
         let rest = arg.strip_prefix(flag)?;
@@ -95,19 +95,19 @@ fn word(arg: &str, options: &CodexOptions, choices: &Choices) -> Option<(String,
     let flag = arg.split('=').next().unwrap_or_default();
     let model = ["-m", "--model"].contains(&flag) && choices.model.is_some();
     let mend = if PERMISSIONS.contains(&flag) {
-        "say --permissions instead of it"
+        "use --permissions instead"
     } else if model {
-        "say it once, by the driver's own option"
+        "use only the driver's own option"
     } else if OURS.contains(&flag) || (flag == "--analytics-default-enabled" && !options.analytics)
     {
-        "take it out of the agent's extra arguments"
+        "remove it from the agent's extra arguments"
     } else {
         return None;
     };
     Some((flag.to_owned(), mend))
 }
 
-/// The same of `key=value`.
+/// Returns the same for `key=value`.
 fn setting(
     text: &str,
     options: &CodexOptions,
@@ -120,13 +120,13 @@ fn setting(
         .unwrap_or_default()
         .trim_matches(['"', '\'', ' ']);
     let mend = if SETTINGS.contains(&first) {
-        "say --permissions instead of it"
+        "use --permissions instead"
     } else if first == "analytics" && !options.analytics {
-        "leave its analytics on by the driver's own option"
+        "use the `analytics` option"
     } else if first == "model" && choices.model.is_some() {
-        "say it once, by the driver's own option"
+        "use only the driver's own option"
     } else if first == "mcp_servers" && !choices.mcp_servers.is_empty() {
-        "name all MCP servers in one place"
+        "configure all MCP servers in one place"
     } else {
         return None;
     };

@@ -1,23 +1,23 @@
-//! Commands that an interrupted turn left running: which they are.
+//! Finds the commands that an interrupted turn left running.
 //!
-//! The agent starts each command as the leader of a session of its own with the conversation's name in its environment, and
-//! MCP servers in its own session without that. So a command is what stands outside of the agent's session, there or above
-//! it has the name or the agent itself as its parent, and is younger than the turn.
+//! The agent starts each command as the leader of its own session, with the conversation's id in its environment. It starts MCP servers in its own
+//! session, without the id. So a process is part of a command if it is outside of the agent's session, if it or an ancestor has the id or has the
+//! agent as its parent, and if it is younger than the turn.
 
 use agent_subprocess::ProcessStat;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::fs;
 
-/// Returns the clock ticks since boot, of which the starts of processes are told; there are 100 in a second. Not from
-/// `/proc/uptime`, which some containers count from their own start.
+/// Returns the clock ticks since boot, the unit of process start times; a second has 100 of them. `/proc/uptime` is not used, because in some
+/// containers it begins with the container.
 pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     let (seconds, nanos) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
     seconds * 100 + nanos / 10_000_000
 }
 
-/// Returns those of the processes below the agent that are commands of the conversation `thread`, begun at `since` or later.
+/// Returns the processes below the agent that are commands of the conversation `thread` and started at `since` or later.
 pub(super) fn begun_since(main: u32, below: &[u32], thread: &str, since: u64) -> Vec<ProcessStat> {
     let stats = below.iter().filter_map(|pid| ProcessStat::read(*pid));
     let stats: HashMap<u32, ProcessStat> = stats.map(|stat| (stat.process.pid, stat)).collect();
@@ -30,7 +30,7 @@ pub(super) fn begun_since(main: u32, below: &[u32], thread: &str, since: u64) ->
     stats.values().filter(is_command).copied().collect()
 }
 
-/// Returns the highest ancestor that is known and outside of the agent's session; a process counts as its own.
+/// Returns the highest known ancestor outside of the agent's session; the process itself counts.
 fn root(
     stat: &ProcessStat,
     known: &HashMap<u32, ProcessStat>,
@@ -38,7 +38,7 @@ fn root(
 ) -> Option<ProcessStat> {
     let apart = |stat: &ProcessStat| session.is_none_or(|session| stat.session != session);
     let (mut now, mut root) = (*stat, None);
-    // Parents may change while one looks; nobody has more of them than there are processes.
+    // Parents can change during the loop, so its length is limited by the number of processes.
     for _ in 0..=known.len() {
         if apart(&now) {
             root = Some(now);

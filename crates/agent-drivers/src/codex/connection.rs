@@ -1,4 +1,4 @@
-//! The live end: an agent's process, and the waits that its protocol needs.
+//! The live connection: an agent's process, and the waits that its protocol needs.
 
 mod cleaning;
 
@@ -15,7 +15,7 @@ use std::future::ready;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long to wait for the conversation; an agent that takes longer gets its first message when it is open.
+/// The time to wait until the conversation is open. If the agent takes longer, it gets its first message when the conversation is open.
 const OPEN: Duration = Duration::from_secs(10);
 
 /// A running agent.
@@ -23,9 +23,9 @@ const OPEN: Duration = Duration::from_secs(10);
 pub(super) struct CodexConnection {
     link: Link,
     session: Session,
-    /// When the turn that runs began at the earliest, in clock ticks since boot.
+    /// The earliest possible start of the running turn, in clock ticks since boot.
     since: u64,
-    /// The end of an interrupted turn, which waits for that of its commands.
+    /// The end of an interrupted turn, which waits for the end of its commands.
     cleaning: Option<Cleaning>,
 }
 
@@ -42,7 +42,7 @@ impl CodexConnection {
 
 impl Dialogue for CodexConnection {
     const INTERRUPT: &'static [Duration] = &times::CODEX_INTERRUPT;
-    /// What takes leave is an interrupt: an input that is closed in a turn would lose the turn's end.
+    /// The protocol's own request is an interrupt, because closing the input in a turn would lose the turn's end.
     const POLITELY: &'static [(Means, Duration)] = &[
         (Means::Own, times::INTERRUPT),
         (Means::CloseInput, times::CODEX_CLOSED_INPUT),
@@ -58,7 +58,7 @@ impl Dialogue for CodexConnection {
         &mut self.link
     }
 
-    /// Waits until the conversation is open. An agent that takes its time gets its first message when it is.
+    /// Waits until the conversation is open. If the agent takes longer, it gets its first message when the conversation is open.
     async fn begin(&mut self) -> Result<(), Error> {
         if self.link.introduce() {
             let line = self.session.initialize();
@@ -79,7 +79,7 @@ impl Dialogue for CodexConnection {
             self.begin().await?;
         }
         if self.session.is_leaving() {
-            return Err(Error::gone("it was asked to end"));
+            return Err(Error::gone("it is being ended"));
         } else if self.session.has_failed() {
             let heard = self.session.say(&message);
             self.follow(heard);
@@ -117,7 +117,7 @@ impl Dialogue for CodexConnection {
 
     async fn set_model(&mut self, model: Option<String>) -> Result<Changing, Error> {
         if self.session.is_leaving() || self.link.over {
-            return Err(Error::gone("it was asked to end, or has ended"));
+            return Err(Error::gone("it is being ended, or has ended"));
         }
         self.session.set_model(model);
         Ok(Box::pin(ready(Ok(()))))
@@ -181,9 +181,9 @@ impl Dialogue for CodexConnection {
         let (program, said) = (&self.link.program, last_line(stderr));
         let mend = match said.to_ascii_lowercase().contains("not logged in") {
             true => LOG_IN,
-            false => "try it by hand",
+            false => "run it by hand to see why",
         };
-        let what = format!("`{program}` ended at once ({how}){said}; {mend}");
+        let what = format!("`{program}` exited immediately ({how}){said}; {mend}");
         Some(Error::start(what, None))
     }
 
@@ -194,7 +194,7 @@ impl Dialogue for CodexConnection {
     fn keep(&mut self, seen: Observation) {
         let is_end = |event: &Event| matches!(event, Event::TurnCompleted(_));
         if self.session.has_failed() && seen.events.iter().any(is_end) {
-            // Somebody was told that there is no conversation.
+            // The caller now knows that there is no conversation.
             self.link.dismiss();
         }
         self.link.kept.keep(seen);

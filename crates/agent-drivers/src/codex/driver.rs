@@ -1,4 +1,4 @@
-//! How Codex is started: its description, which is the `Driver`, up to the first connection.
+//! The `Driver` of Codex, from its options up to a connection.
 
 use super::arguments::{self, NEEDED};
 use super::connection::CodexConnection;
@@ -14,14 +14,13 @@ use std::ffi::OsString;
 
 pub(crate) const NAME: &str = "codex";
 
-/// Drives Codex. See the [module](super).
+/// The driver of Codex. See the [module](super).
 ///
-/// The program is started as `PROGRAM [its leading arguments] app-server [the driver's own flags] [extra arguments]`,
-/// without a shell, and `PWD` names its working directory.
+/// It starts the program as `PROGRAM [its leading arguments] app-server [the driver's own flags] [extra arguments]`, without a shell, and sets `PWD`
+/// to the working directory.
 ///
-/// [`ready`](agent_duplex::Connection::ready) waits until the conversation is open, some seconds at most; what is said
-/// before that waits for it. A session that does not exist is told as the end of the first turn
-/// ([`EndReason::SessionNotFound`](agent_duplex::EndReason::SessionNotFound)).
+/// [`ready`](agent_duplex::Connection::ready) waits up to 10 s until the conversation is open; messages before that wait in the driver. If a session
+/// does not exist, the first turn ends with [`EndReason::SessionNotFound`](agent_duplex::EndReason::SessionNotFound).
 #[derive(Clone, Debug)]
 pub struct CodexDriver {
     program: Vec<OsString>,
@@ -31,8 +30,7 @@ pub struct CodexDriver {
 }
 
 impl CodexDriver {
-    /// Names the program and its leading arguments. An empty `program` is answered with an error when a connection is
-    /// opened.
+    /// Sets the program and its leading arguments. With an empty `program`, `connect` returns an error.
     pub fn new(program: Vec<OsString>, context: Context) -> Self {
         CodexDriver {
             program,
@@ -42,11 +40,11 @@ impl CodexDriver {
         }
     }
 
-    /// Tells early what could not be started: an argument or a setting that says what the driver says, a variable that is
-    /// none, or an MCP server that the agent does not know how to speak to. Whether it knows its settings is another matter.
+    /// Checks the options before a start: refuses an argument or a setting that the driver sets itself, an invalid variable name, and an MCP server
+    /// with a transport that the agent doesn't support. It doesn't check whether the agent knows the settings.
     ///
     /// # Errors
-    /// Names the first of them, and what to write instead.
+    /// Names the first invalid one, and what to write instead.
     pub fn check(&self) -> Result<(), Error> {
         self.options.environment().check()?;
         arguments::compose(&self.options, &self.choices)?;
@@ -57,21 +55,22 @@ impl CodexDriver {
 shared_options! {
     CodexDriver, CodexOptions;
 
-    /// Says what the agent may do without being asked about each time ([`Permissions::Edits`](agent_duplex::Permissions::Edits) by default).
+    /// Sets what the agent can do without a permission request ([`Permissions::Edits`](agent_duplex::Permissions::Edits) by default).
     ///
-    /// | | it asks | its sandbox |
+    /// | | permission requests | sandbox |
     /// |---|---|---|
-    /// | [`Permissions::Ask`](agent_duplex::Permissions::Ask) | for all commands and changes of files (`untrusted`) | `danger-full-access` |
-    /// | [`Permissions::Edits`](agent_duplex::Permissions::Edits) | nothing | `workspace-write` |
-    /// | [`Permissions::All`](agent_duplex::Permissions::All) | nothing | `danger-full-access` |
-    /// | [`Permissions::Deny`](agent_duplex::Permissions::Deny) | nothing | `read-only` |
+    /// | [`Permissions::Ask`](agent_duplex::Permissions::Ask) | for all commands and file changes (`untrusted`) | `danger-full-access` |
+    /// | [`Permissions::Edits`](agent_duplex::Permissions::Edits) | none | `workspace-write` |
+    /// | [`Permissions::All`](agent_duplex::Permissions::All) | none | `danger-full-access` |
+    /// | [`Permissions::Deny`](agent_duplex::Permissions::Deny) | none | `read-only` |
     ///
-    /// A question that Codex asks all the same, such as for the tool of an MCP server, is permitted under [`Permissions::All`](agent_duplex::Permissions::All), and elsewhere
-    /// [asked](agent_duplex::Event::PermissionAsked): it wants an answer under [`Permissions::Edits`](agent_duplex::Permissions::Edits) and
+    /// Codex can send other permission requests, for example for the tool of an MCP server. Under
+    /// [`Permissions::All`](agent_duplex::Permissions::All) the driver allows them. Otherwise it reports each as an
+    /// [event](agent_duplex::Event::PermissionAsked), which needs an answer under [`Permissions::Edits`](agent_duplex::Permissions::Edits) and
     /// [`Permissions::Deny`](agent_duplex::Permissions::Deny) too.
     permissions;
 
-    /// Hands MCP servers on, by standard input too. Codex knows programs and servers that speak HTTP.
+    /// Passes MCP servers to the agent through standard input. Codex supports programs and HTTP servers.
     mcp_servers;
 }
 

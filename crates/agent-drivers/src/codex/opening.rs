@@ -1,4 +1,4 @@
-//! How a conversation begins: what the agent is told of it, and what its refusal means.
+//! The beginning of a conversation: the agent's settings, and the meaning of its refusal.
 
 use super::options::CodexOptions;
 use crate::choices::Choices;
@@ -13,13 +13,12 @@ use std::path::Path;
 pub(super) struct Opening {
     method: &'static str,
     params: Value,
-    /// The model that was chosen, or that the agent began with.
+    /// The chosen model, or the one with which the agent began.
     model: Option<String>,
 }
 
 impl Opening {
-    /// Composes the request. What may be secret stands in it and not in the arguments of the process, where everybody could
-    /// read it.
+    /// Composes the request. It contains the values that may be secret, because every user can read the arguments of a process.
     pub(super) fn compose(
         options: &CodexOptions,
         choices: &Choices,
@@ -70,12 +69,12 @@ impl Opening {
         })
     }
 
-    /// Returns the method and the parameters, once.
+    /// Returns the method and the parameters; the parameters only once.
     pub(super) fn request(&mut self) -> (&'static str, Value) {
         (self.method, std::mem::take(&mut self.params))
     }
 
-    /// Notes the model that the agent chose.
+    /// Stores the agent's default model.
     pub(super) fn default_model(&mut self, model: &str) {
         if self.model.is_none() && !model.is_empty() {
             self.model = Some(model.to_owned());
@@ -86,13 +85,13 @@ impl Opening {
         self.model.clone()
     }
 
-    /// Returns the agent's words for what it may do from its next turn on: when it asks, and what its sandbox allows.
+    /// Returns the agent's names of its approval policy and its sandbox, from its next turn on.
     pub(super) fn permissions(&self, permissions: Permissions) -> (&'static str, &'static str) {
         let (approval, _, sandbox) = words(permissions);
         (approval, sandbox)
     }
 
-    /// Judges why the agent did not open the conversation.
+    /// Returns the turn's end for the agent's refusal to open the conversation.
     pub(super) fn judge(&self, why: &str) -> TurnEnd {
         let unknown = [
             "rollout found",
@@ -109,13 +108,16 @@ impl Opening {
         } else if is_held(why) {
             (
                 EndReason::Failed,
-                "wait for that process or stop it, or start a fresh session",
+                "wait for that process, stop it, or start a fresh session",
             )
         } else {
-            (EndReason::Failed, "correct its settings, or try it by hand")
+            (
+                EndReason::Failed,
+                "fix its settings, or run it by hand to see why",
+            )
         };
         TurnEnd {
-            detail: format!("the agent says: {why}; {mend}"),
+            detail: format!("the agent reports: {why}; {mend}"),
             ..reason.into()
         }
     }
@@ -123,7 +125,7 @@ impl Opening {
 
 impl fmt::Debug for Opening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Secrets and texts of people's stand in the parameters.
+        // The parameters contain secrets and users' texts.
         f.debug_struct("Opening")
             .field("method", &self.method)
             .field("model", &self.model)
@@ -131,16 +133,16 @@ impl fmt::Debug for Opening {
     }
 }
 
-/// Tells whether another process goes on with the session. The agent locks its sessions itself.
+/// Whether another process uses the session. The agent locks its sessions itself.
 pub(super) fn is_held(why: &str) -> bool {
     why.contains("already has an active writer")
 }
 
-/// Says what the agent may do: when it asks, and what its sandbox allows, in the words of a conversation and of a turn.
+/// Returns the agent's names of a permission mode: its approval policy, its sandbox for a conversation, and its sandbox for a turn.
 fn words(permissions: Permissions) -> (&'static str, &'static str, &'static str) {
     match permissions {
-        // It asks for everything. What is permitted then has to work, which in a sandbox it does by chance: the agent repeats
-        // outside of it only what it sees fail in time.
+        // The agent asks for everything, and an allowed command then has to work. In a sandbox it would work only by chance: the agent repeats
+        // outside of it only commands whose failure it notices in time.
         Permissions::Ask => ("untrusted", "danger-full-access", "dangerFullAccess"),
         Permissions::Edits => ("never", "workspace-write", "workspaceWrite"),
         Permissions::All => ("never", "danger-full-access", "dangerFullAccess"),
@@ -148,7 +150,7 @@ fn words(permissions: Permissions) -> (&'static str, &'static str, &'static str)
     }
 }
 
-/// Says what MCP servers there are, in the agent's words.
+/// Returns the MCP servers in the format of the agent's settings.
 pub(super) fn servers_of(servers: &McpServers) -> Result<Value, Error> {
     let mut all = Map::new();
     for (name, server) in servers.iter() {
@@ -158,8 +160,13 @@ pub(super) fn servers_of(servers: &McpServers) -> Result<Value, Error> {
             }
             McpServer::Http { url, headers } => json!({"url": url, "http_headers": headers}),
             McpServer::Sse { .. } => {
-                let what = format!("the MCP server `{name}` speaks SSE, which Codex does not");
-                return Err(Error::start(format!("{what}; give it as `http`"), None));
+                let what = format!("`{name}`");
+                return Err(Error::start(
+                    format!(
+                        "the MCP server {what} uses SSE, which Codex doesn't support; use type `http`"
+                    ),
+                    None,
+                ));
             }
         };
         all.insert(name.to_owned(), server);

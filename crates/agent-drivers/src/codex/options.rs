@@ -8,38 +8,37 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The settings whose value is a command, or has one in it.
+/// The settings whose value is a command or contains one.
 const COMMANDS: [&str; 2] = ["notify", "mcp_servers"];
 
-/// What can be said to Codex besides its model and what it may do.
+/// The options of Codex besides its model and its permissions.
 ///
-/// It is saved as it is, with values that may be secret; `Debug` shows neither those nor texts of people. An option that this version does not know is an error rather than nothing: it could
-/// be one that forbids something.
+/// A run saves all values, also those that may be secret. `Debug` shows neither those nor prompts. An unknown option is an error, because a newer
+/// version may use it to forbid something.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct CodexOptions {
-    /// How hard the model shall think, in the agent's words.
+    /// The reasoning effort of the model, as the agent names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,
-    /// The text in place of its own instructions.
+    /// A text that replaces the agent's own system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// A text behind its own instructions.
+    /// A text after the agent's own system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub append_system_prompt: Option<String>,
-    /// Settings over those of its `config.toml`, in its own words.
+    /// Settings that override `config.toml`, under the agent's own names.
     #[serde(skip_serializing_if = "Hidden::is_empty")]
     pub config: Hidden<Map<String, Value>>,
-    /// Whether it tells its makers what it does, if its settings want that.
+    /// Whether the agent can send analytics to its developers, if its settings enable that.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub analytics: bool,
-    /// Variables of its environment.
+    /// Variables of the agent's environment.
     #[serde(skip_serializing_if = "Hidden::is_empty")]
     pub env: Hidden<BTreeMap<String, String>>,
-    /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
-    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale,
-    /// proxies, certificates, and what begins with `XDG_`, `CODEX_` and `OPENAI_`. The key of another provider is not among that. By
-    /// default it inherits all.
+    /// The only variables of the host that the agent inherits; a name can end with `*`. `None` means all. With a list, the agent also inherits the
+    /// variables that it needs: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, those for locale, proxies and certificates, and
+    /// names that begin with `XDG_`, `CODEX_` or `OPENAI_`. The key of another model provider is not among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env_allow: Option<Vec<String>>,
 }
@@ -60,7 +59,7 @@ impl fmt::Debug for CodexOptions {
 }
 
 impl CodexOptions {
-    /// Lists what a section of a configuration file may say of them.
+    /// The keys of the agent's section in a configuration file.
     pub const KEYS: &'static [OptionKey] = &[
         EFFORT,
         SYSTEM,
@@ -68,12 +67,12 @@ impl CodexOptions {
         OptionKey::new(
             "config",
             OptionKind::Free,
-            "Settings over those of its config.toml, in its own words.",
+            "Settings that override config.toml, under the agent's own names.",
         ),
         OptionKey::new(
             "analytics",
             OptionKind::Switch,
-            "Whether it tells its makers what it does, if its settings want that.",
+            "Whether the agent can send analytics to its developers, if its settings enable that.",
         ),
         ENV,
         ENV_ALLOW,
@@ -84,13 +83,13 @@ impl CodexOptions {
         self.config.hide();
     }
 
-    /// Returns the names of what is chosen here that may keep the agent from something.
+    /// Returns the names of the set options that may restrict the agent.
     pub(crate) fn restrictions(&self) -> Vec<&'static str> {
         let config = ["config"].into_iter();
         config.filter(|_| !self.config.is_empty()).collect()
     }
 
-    /// Takes all options apart: a new one doesn't compile here until somebody decides whether it starts a program or may be secret.
+    /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or may be secret.
     pub(crate) fn handed_on(&self) -> HandedOn<'_> {
         let Self {
             config,
@@ -109,7 +108,7 @@ impl CodexOptions {
         }
     }
 
-    /// Returns the environment that the agent gets.
+    /// Returns the environment of the agent.
     pub(super) fn environment(&self) -> Environment {
         Environment::new(&self.env.0, self.env_allow.as_deref())
     }

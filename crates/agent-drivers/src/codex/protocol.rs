@@ -1,5 +1,4 @@
-//! The agent's side of the conversation as a machine without I/O and without a clock: lines in, neutral events and lines
-//! to write out.
+//! The protocol of Codex as a state machine without I/O and without a clock: it takes lines, and returns neutral events and lines to write.
 
 mod answers;
 mod asks;
@@ -27,40 +26,40 @@ use tokio::time::Instant;
 use turn::Turn;
 use uuid::Uuid;
 
-/// How many commands in the background are known by their ids.
+/// The number of background commands whose ids are stored.
 const BACKGROUND: usize = 64;
-/// How many warnings are remembered, because the agent repeats them every turn.
+/// The number of remembered warnings; the agent repeats them every turn.
 const WARNINGS: usize = 32;
-/// How many messages may wait for a turn.
+/// The largest number of messages that wait for a turn.
 const WAITING: usize = 1024;
-/// How often an interrupt is tried again that the agent took too early.
+/// The number of repeated interrupts, if the agent refuses one because it came too early.
 const INTERRUPTS: u32 = 8;
 
-/// A request of ours that waits for its answer.
+/// A request of the driver that waits for its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Request {
     Initialize,
     Open,
     Start(Uuid),
-    /// To take a message into the turn with this id.
+    /// Sends a message into the turn with this id.
     Steer(Uuid, String),
-    /// To take what goes with a denial, which nobody waits for.
+    /// Sends the explanation of a denial, whose answer doesn't matter.
     Word,
     Interrupt,
 }
 
-/// How far a message has come that is part of no turn yet.
+/// The stage of a message that is in no turn yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It was not written.
+    /// The message is not written yet.
     Held,
-    /// A turn begins with it: the one with this id, once that is known.
+    /// A turn begins with the message: the turn with this id, once the id is known.
     Starting(Option<String>),
-    /// It was written for the turn that runs.
+    /// The message was written for the running turn.
     Steering,
 }
 
-/// A message that is part of no turn yet. Its text is kept, because the agent forgets such messages at an interrupt.
+/// A message that is in no turn yet. Its text is stored, because the agent loses such messages at an interrupt.
 #[derive(Debug)]
 struct Waiting {
     id: Uuid,
@@ -68,49 +67,49 @@ struct Waiting {
     stage: Stage,
 }
 
-/// What a turn has to be told because it was changed.
+/// The changed settings that a turn has to include.
 #[derive(Debug, Default)]
 struct News {
     permissions: bool,
     model: Option<String>,
 }
 
-/// What is known of the agent's conversation.
+/// The state of the conversation.
 #[derive(Debug)]
 pub(super) struct Session {
     opening: Opening,
     timeouts: Timeouts,
     framing: Framing,
-    /// Whether the agent said anything that makes sense.
+    /// Whether the agent wrote a valid message.
     spoke: bool,
     /// The id of the conversation, once it is open.
     thread: Option<String>,
     agent: String,
     model: String,
     last_request: u64,
-    /// Our requests, and until when they are waited for, once that is known.
+    /// The driver's requests, each with its deadline once that is set.
     pending: BTreeMap<u64, (Request, Option<Instant>)>,
     waiting: VecDeque<Waiting>,
     turn: Option<Turn>,
-    /// The turn that ended last.
+    /// The id of the last turn that ended.
     ended: String,
     permissions: Permissions,
-    /// What the next turn has to be told because it was changed, and what the one that was asked for last was told.
+    /// The changed settings for the next turn, and those that the last requested turn included.
     news: News,
     told: News,
     asks: Asks,
-    /// Whether an interrupt was asked for, and whether it was to drop what waits.
+    /// Whether an interrupt was requested, and whether it drops queued messages.
     interrupt: Option<bool>,
     totals: Totals,
     limits: Limits,
-    /// Commands that outlived the turn that began them.
+    /// Commands that outlived their turn.
     background: BTreeSet<String>,
     warned: VecDeque<String>,
-    /// Whether an interrupted turn leaves something to do before the next one may begin.
+    /// Whether the interrupted turn must be cleaned up before the next one can begin.
     paused: bool,
-    /// Why there is no conversation.
+    /// The reason why there is no conversation.
     failure: Option<TurnEnd>,
-    /// Whether we are ending the agent.
+    /// Whether the driver is ending the agent.
     leaving: bool,
 }
 
@@ -144,12 +143,12 @@ impl Session {
         }
     }
 
-    /// Tells whether the agent owes the end of a turn, also of one that has not begun.
+    /// Whether the end of a turn is still to come, also of a turn that has not begun.
     pub(super) fn owes_turn(&self) -> bool {
         self.turn.is_some() || !self.waiting.is_empty()
     }
 
-    /// Tells whether a turn runs or was asked for.
+    /// Whether a turn runs or was requested.
     pub(super) fn is_busy(&self) -> bool {
         self.turn.is_some()
             || self
@@ -158,60 +157,57 @@ impl Session {
                 .any(|message| message.stage != Stage::Held)
     }
 
-    /// Tells whether a turn is to end that runs or was asked for.
+    /// Whether an interrupt was requested for a turn that runs or was requested.
     pub(super) fn is_interrupting(&self) -> bool {
         self.interrupt.is_some() && self.is_busy()
     }
 
-    /// Returns the id of the conversation, once it is open.
     #[cfg(target_os = "linux")]
     pub(super) fn thread(&self) -> Option<&str> {
         self.thread.as_deref()
     }
 
-    /// Tells whether another message may wait.
+    /// Whether another message can wait.
     pub(super) fn has_room(&self) -> bool {
         self.waiting.len() < WAITING
     }
 
-    /// Tells whether we are ending the agent.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving
     }
 
-    /// Notes that the agent is about to be ended.
+    /// Marks the agent as ending.
     pub(super) fn leave(&mut self) {
         self.leaving = true;
     }
 
-    /// Tells whether the agent said anything that makes sense.
     pub(super) fn spoke(&self) -> bool {
         self.spoke
     }
 
-    /// Tells whether it is known that there is a conversation, or why there is none.
+    /// Whether the conversation is open or has failed.
     pub(super) fn is_settled(&self) -> bool {
         self.thread.is_some() || self.failure.is_some()
     }
 
-    /// Tells whether there is no conversation and will be none.
+    /// Whether the conversation failed to open.
     pub(super) fn has_failed(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// Returns why there is no conversation, unless that is to be told as the end of the first turn.
+    /// Returns the reason why there is no conversation, unless the end of the first turn reports it.
     pub(super) fn refusal(&self) -> Option<&str> {
         let failure = self.failure.as_ref();
         let failure = failure.filter(|end| end.reason != EndReason::SessionNotFound)?;
         Some(&failure.detail)
     }
 
-    /// Takes a line of standard output.
+    /// Handles a line of standard output.
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Heard {
         let mut heard = Heard::default();
         let (value, lost) = self.framing.take(bytes);
         if lost {
-            let warning = "a message of the agent's came broken and means nothing";
+            let warning = "a broken message of the agent was ignored";
             heard.events.push(Event::Warning(warning.to_owned()));
         }
         if let Some(value) = value {
@@ -243,7 +239,7 @@ impl Session {
             events.extend(self.limits.update(&params["rateLimits"]));
             return;
         }
-        // Agents that the agent started have conversations of their own.
+        // Subagents have conversations of their own.
         let is_ours = params["threadId"].as_str() == self.thread.as_deref();
         if is_ours && self.thread.is_some() {
             match method {
@@ -291,7 +287,7 @@ impl Session {
         });
         self.turn = Some(Turn::new(id));
         heard.events.push(Event::TurnStarted { inputs });
-        // The agent takes an interrupt from now on and not before.
+        // The agent accepts an interrupt only from now on.
         if self.interrupt.is_some() {
             heard.lines.extend(self.interrupt_line());
         }
@@ -315,7 +311,7 @@ impl Session {
         }
     }
 
-    /// Takes what belongs to a turn that is over: the end of a command that outlived it.
+    /// Handles an item of an earlier turn: the end of a command that outlived it.
     fn late(&mut self, method: &str, params: &Value, events: &mut Vec<Event>) {
         if method == "item/completed" && self.background.remove(text(&params["item"]["id"])) {
             events.push(self.background_tasks());
@@ -326,14 +322,14 @@ impl Session {
         Event::BackgroundTasks(u32::try_from(self.background.len()).unwrap_or(u32::MAX))
     }
 
-    /// Notes that a message became part of the turn that runs.
+    /// Records that a message became part of the running turn.
     fn took(&mut self, item: &Value, events: &mut Vec<Event>) {
         let named: Option<Uuid> = item["clientId"].as_str().and_then(|id| id.parse().ok());
         let parts = item["content"].as_array().into_iter().flatten();
         let words: String = parts.map(|part| text(&part["text"])).collect();
         let is_it = |message: &Waiting| match named {
             Some(id) => message.id == id,
-            // Versions that don't know our names for messages.
+            // Older versions don't return our ids of messages.
             None => message.stage == Stage::Steering && message.text == words,
         };
         let taken = self.waiting.iter().position(is_it);
@@ -357,7 +353,7 @@ impl Session {
     fn rerouted(&mut self, params: &Value, events: &mut Vec<Event>) {
         let model = text(&params["toModel"]).to_owned();
         let from = text(&params["fromModel"]);
-        let warning = format!("the service answers with {model} instead of {from}");
+        let warning = format!("the service uses {model} instead of {from}");
         events.push(Event::Warning(warning));
         self.model.clone_from(&model);
         let agent = self.agent.clone();
@@ -405,7 +401,7 @@ impl Session {
         self.end(end, heard);
     }
 
-    /// Ends the turn and all that is open in it.
+    /// Ends the turn and everything open in it.
     fn end(&mut self, end: TurnEnd, heard: &mut Heard) {
         self.paused = end.reason == EndReason::Interrupted;
         if let Some(turn) = self.turn.take() {
@@ -422,7 +418,8 @@ impl Session {
                 .any(|p| matches!(p, Request::Steer(m, _) if *m == id))
         };
         for message in &mut self.waiting {
-            // What the agent took for this turn and did not look at is forgotten. For what it may refuse yet, its answer comes.
+            // The agent forgets the messages that it accepted for this turn but didn't read. If the agent may still refuse a message, its answer
+            // decides.
             if message.stage == Stage::Steering && !asked(message.id) {
                 message.stage = Stage::Held;
             }
@@ -430,7 +427,7 @@ impl Session {
         heard.events.push(Event::TurnCompleted(end));
     }
 
-    /// Takes the end of the process: what it still owes, or that it ended while it owed nothing.
+    /// Handles the end of the process: returns the open ends of the turn and its requests, and the exit.
     pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
         let mut heard = Heard::default();
         let interrupted = self.leaving || self.interrupt.is_some();

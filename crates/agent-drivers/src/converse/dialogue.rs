@@ -1,4 +1,4 @@
-//! What the connections have in common: reading, waiting, losing patience and ending are the same for each protocol.
+//! The shared code of all connections: reading, waiting, escalating and ending are the same for each protocol.
 
 use super::{
     Impatience, Leaving, Link, Means, Patience, Seen, Stopping, last_line, look, signal, stop,
@@ -15,17 +15,17 @@ use std::future::Future;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// A connection to an agent that converses over lines of JSON. What its protocol adds to a [`Link`] stands first; the rest follows from that.
+/// A connection to an agent that exchanges lines of JSON. The first methods are those that each protocol implements; the provided methods follow.
 pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
-    /// How long a turn may take to end after an interrupt, before each time that the agent is urged.
+    /// The time for a turn to end after an interrupt, before each escalation.
     const INTERRUPT: &'static [Duration];
-    /// The means of ending the agent alone, the gentlest first, and how long each is given.
+    /// The methods of ending the agent alone, the gentlest first, each with its time.
     const POLITELY: &'static [(Means, Duration)];
 
     fn link(&self) -> &Link;
     fn link_mut(&mut self) -> &mut Link;
 
-    /// Introduces us, once, and waits until the agent takes messages, or can't.
+    /// Initializes the conversation once, and waits until the agent accepts messages, or has failed.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -49,42 +49,41 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         model: Option<String>,
     ) -> impl Future<Output = Result<Changing, Error>> + Send;
 
-    /// Keeps a whole line of standard output, with what it means.
+    /// Queues a complete line of standard output, with its events.
     fn hear(&mut self, line: Line);
 
-    /// Writes the request to end the turn; `false` if it is lost.
+    /// Writes the request to end the turn; returns `false` if it is lost.
     fn interrupt_turn(&mut self, drop_queued: bool) -> bool;
 
     fn is_interrupting(&self) -> bool;
 
-    /// Tells whether a turn runs, or something of it.
+    /// Whether a turn, or a part of one, is running.
     fn is_busy(&self) -> bool;
 
-    /// Notes that the agent is about to be ended.
     fn leave(&mut self);
 
-    /// Uses the agent's own means to end itself, or to come where it may be ended.
+    /// Requests the end of the agent by its own protocol.
     fn take_leave(&mut self);
 
-    /// Tells whether that may still help.
+    /// Whether waiting for that request can still help.
     fn is_taking_leave(&self) -> bool;
 
-    /// Returns until when the next answer is waited for.
+    /// Returns the deadline of the next expected answer.
     fn answers_due(&mut self) -> Option<Instant>;
 
-    /// Keeps what it means that answers are late.
+    /// Queues the events of answers that are overdue.
     fn expire(&mut self);
 
-    /// Begins the time of all answers again.
+    /// Restarts the time limits of all answers.
     fn renew(&mut self);
 
-    /// Takes the end of the process, and returns what it means.
+    /// Handles the end of the process, and returns its events.
     fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event>;
 
-    /// Returns why the agent could not be started, if it has ended without a conversation.
+    /// Returns the error of a failed start, if the agent ended before any conversation.
     fn failed_start(&self, how: &str, stderr: &str) -> Option<Error>;
 
-    /// Does a part of what is under way besides reading; `false` if there is nothing.
+    /// Does one step of pending background work besides reading; returns `false` if there is none.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -92,12 +91,12 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         async { false }
     }
 
-    /// Tells whether lines that were read already may be taken without a look at what is late, or under way besides.
+    /// Whether the lines that were already read need no check of time limits or background work between them.
     fn only_reads(&self) -> bool {
         false
     }
 
-    /// Urges the agent to end its turn for the `n`th time: returns the signal for that, or does something else.
+    /// Escalates an interrupt for the `n`th time: returns the signal to send, or does something else and returns `None`.
     fn urge(&mut self, n: usize) -> Option<Signal> {
         Some(if n == 0 {
             Signal::Interrupt
@@ -106,12 +105,12 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         })
     }
 
-    /// Says the last words before the process and its tree are ended.
+    /// Sends the last request before the process tree is ended.
     fn say_goodbye(&mut self, _budget: Duration) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// Gives back what only a living agent needs.
+    /// Releases resources that only a living agent needs.
     fn release(&mut self) {}
 
     fn keep(&mut self, seen: Observation) {
@@ -122,17 +121,17 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         self.keep(Observation { raw: None, events });
     }
 
-    /// Queues a line that nobody waits for; `false` if it is lost.
+    /// Queues a line without waiting for the write; returns `false` if the line is lost.
     fn push(&mut self, line: Vec<u8>) -> bool {
         let pushed = self.link_mut().writer.push(line);
         if matches!(pushed, Err(Unwritten::Full)) {
-            let warning = "the agent does not read: what it should do or know is lost";
+            let warning = "the agent doesn't read its input; a request to it is lost";
             self.keep(Event::Warning(warning.to_owned()).into());
         }
         pushed.is_ok()
     }
 
-    /// Keeps what came of something that we said, and writes what follows from it; `false` if a line is lost.
+    /// Applies the outcome of one of our messages: queues its events and writes its lines; returns `false` if a line is lost.
     fn follow(&mut self, heard: super::Heard) -> bool {
         self.keep_events(heard.events);
         heard.lines.into_iter().all(|line| self.push(line))
@@ -152,7 +151,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         Error::full(format!("the {} agent", self.link().name))
     }
 
-    /// Says why the agent takes nothing any more.
+    /// Returns the error that explains why the agent accepts no more input.
     fn gone(&mut self) -> impl Future<Output = Error> + Send {
         async {
             let agent = &mut self.link_mut().agent;
@@ -164,7 +163,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         }
     }
 
-    /// Waits for one thing to happen and keeps what it means; `false` when nothing can happen any more.
+    /// Waits for one event and queues its meaning; returns `false` when no further event can come.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -175,11 +174,11 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
             } else if self.work().await {
                 return true;
             }
-            // Who is stopped where it stands is waited for.
+            // Time limits don't count while the agent is frozen.
             let is_counted = !self.link().frozen;
             let due = self.link().waits.due().filter(|_| is_counted);
             let late = if is_counted { self.answers_due() } else { None };
-            // Mostly nothing is waited for, and then nobody looks at the clock for each line.
+            // Most of the time nothing is awaited, so the clock is not read for each line.
             if late.is_some_and(|late| late <= Instant::now()) {
                 self.expire();
                 return true;
@@ -195,7 +194,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
                 Seen::Output(output) => self.take(output),
                 Seen::Silence => link.waits.expect_end(),
                 Seen::Exit(exit) => self.end_of_process(exit),
-                // The next step looks what is late.
+                // The next step handles what is overdue.
                 Seen::Late if patient.is_none_or(|until| until > Instant::now()) => {}
                 Seen::Late => self.lose_patience(),
             }
@@ -203,7 +202,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         }
     }
 
-    /// Takes what was kept, or what the next line means that was read together with the one before.
+    /// Returns a queued observation, or the next one from lines that were already read.
     fn take_read(&mut self) -> Option<Observation> {
         loop {
             let only_reads = self.only_reads();
@@ -217,14 +216,14 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         }
     }
 
-    /// Keeps what happens until `enough` holds, the process ended or time is up.
+    /// Queues events until `enough` holds, the process has ended or the time is up.
     fn pump(
         &mut self,
         until: Instant,
         enough: impl Fn(&Self) -> bool + Send,
     ) -> impl Future<Output = ()> + Send {
         async move {
-            // Who never stops writing would never let a timeout look at the clock.
+            // An agent that writes without pause would keep `timeout_at` from ever checking the clock.
             while !self.link().over && !enough(self) && Instant::now() < until {
                 if timeout_at(until, self.step()).await.is_err() {
                     return;
@@ -245,7 +244,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
             self.hear(line);
         } else {
             if is_stdout {
-                let warning = "a line of the agent's was too long to be understood";
+                let warning = "a line of the agent was too long to parse";
                 seen.events.push(Event::Warning(warning.to_owned()));
             }
             self.keep(seen);
@@ -256,7 +255,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
     fn end_of_process(&mut self, exit: Exit) {
         self.link_mut().over = true;
         self.release();
-        // Nobody can tell how only when the guard was killed, and then the agent was killed with it.
+        // The exit status is unknown only if the guard was killed, and then the agent was killed with it.
         let exit =
             exit_status(exit).unwrap_or(ExitStatus::Signal(rustix::process::Signal::KILL.as_raw()));
         let stderr = self.link().agent.stderr_tail();
@@ -265,7 +264,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         self.watch();
     }
 
-    /// Begins to wait for the end of a turn that was interrupted, or stops to.
+    /// Starts or ends the wait for the end of an interrupted turn.
     fn watch(&mut self) {
         let is_interrupting = self.is_interrupting();
         self.link_mut()
@@ -273,14 +272,14 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
             .watch(is_interrupting, Self::INTERRUPT);
     }
 
-    /// Asks for the end of the turn; `false` if that is no use, because the agent does not read.
+    /// Requests the end of the turn; returns `false` if that is useless because the agent doesn't read.
     fn ask_interrupt(&mut self, drop_queued: bool) -> bool {
         let asked = self.link().over || self.interrupt_turn(drop_queued);
         self.watch();
         asked
     }
 
-    /// Goes on to the next means, because waiting did not help. An interrupt that is not obeyed costs the process; the conversation can be resumed.
+    /// Escalates to the next step after a time limit. An agent that ignores interrupts loses its process; its conversation can be resumed.
     fn lose_patience(&mut self) {
         let (means, why) = match self.link_mut().waits.lose() {
             Some(Impatience::Interrupted(n)) => match self.urge(n) {
@@ -296,7 +295,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
                 } else {
                     Signal::Kill
                 };
-                (means, "the agent had nothing more to do and did not end")
+                (means, "the agent had nothing left to do but did not exit")
             }
             None => return,
         };
@@ -307,7 +306,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
     /// Ends the agent alone.
     ///
     /// # Cancel safety
-    /// Cancel safe: the next call goes on with the means that was used last.
+    /// Cancel safe: the next call continues with the method that was used last.
     fn end_politely(&mut self) -> impl Future<Output = ()> + Send {
         async {
             while !self.link().over && self.link().stopped.is_none() {
@@ -328,7 +327,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
                 match next.means() {
                     Means::Own => self.take_leave(),
                     Means::CloseInput => self.link_mut().agent.close_stdin(),
-                    // Who can't be signalled is left to a stop.
+                    // If the signal can't be sent, a later stop ends the agent.
                     Means::Signal(signal) => drop(self.link_mut().agent.signal(signal)),
                 }
                 self.link_mut().leaving = Some(next);
@@ -336,7 +335,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         }
     }
 
-    /// Ends everything: the turn by the agent's own means, so that its words are kept, then the agent and its tree.
+    /// Ends everything: first the turn by the agent's own protocol, so that its last output is kept, then the agent and its process tree.
     fn end(&mut self, budget: Duration) -> impl Future<Output = StopReport> + Send {
         async move {
             let link = self.link_mut();

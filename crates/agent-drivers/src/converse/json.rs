@@ -1,11 +1,11 @@
-//! Lines of JSON, as every protocol but that of Claude Code reads them (that one takes apart only what it needs) and as all are written.
+//! Lines of JSON: parsing for every protocol except Claude Code's, which parses only the parts that it needs, and writing for all.
 
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Parses a line. Half a character, as an agent writes that cuts its text in the middle of one, becomes U+FFFD.
+/// Parses a line. Half a surrogate pair becomes U+FFFD: agents write one if they cut a text in the middle of a character.
 pub(crate) fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
-    // Looking first is much faster than replacing what may be wrong.
+    // Checking first is much faster than always replacing invalid parts.
     let text =
         std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
     serde_json::from_str(&text).or_else(|e| match !e.is_eof() && text.contains("\\u") {
@@ -14,7 +14,7 @@ pub(crate) fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
     })
 }
 
-/// Replaces escaped halves of characters, of which JSON has no text.
+/// Replaces escaped halves of surrogate pairs, which JSON can't represent.
 fn without_halves(text: &str) -> String {
     let mut repaired = String::with_capacity(text.len());
     let mut rest = text;
@@ -24,7 +24,7 @@ fn without_halves(text: &str) -> String {
         let (taken, text) = match (half(escape), escape.get(6..).and_then(half)) {
             (Some(false), Some(true)) => (12, &escape[..12]),
             (Some(_), _) => (6, "\\ufffd"),
-            // The character after a backslash means something else.
+            // The character after any other backslash belongs to its escape.
             (None, _) => {
                 let taken = 1 + escape[1..].chars().next().map_or(0, char::len_utf8);
                 (taken, &escape[..taken])
@@ -36,7 +36,7 @@ fn without_halves(text: &str) -> String {
     repaired + rest
 }
 
-/// Tells which half of a character an escape is that a text begins with: the first, or the second (`true`).
+/// Returns which half of a surrogate pair the escape at the beginning of `text` is: the first, or the second (`true`).
 fn half(text: &str) -> Option<bool> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     let unit = u32::from_str_radix(digits, 16).ok()?;
@@ -47,7 +47,7 @@ fn half(text: &str) -> Option<bool> {
     }
 }
 
-/// Ends a line of JSON, and sees to it that nobody takes it for two: besides `\n`, some readers split at these.
+/// Ends a line of JSON, and escapes the characters besides `\n` at which some readers split lines.
 pub(crate) fn line(mut json: String) -> Vec<u8> {
     if json.contains(['\r', '\u{2028}', '\u{2029}']) {
         json = json.replace('\r', " ");

@@ -1,4 +1,4 @@
-//! The half of a connection that no protocol changes: the agent's process, its pipes, what it is waited for, and what was heard and nobody took yet.
+//! The half of a connection that is the same for every protocol: the agent's process, its pipes, its pending waits, and the queue of observations.
 
 use super::patience::{Leaving, Stopping, Waits};
 use agent_duplex::{Event, Observation, StopReport};
@@ -6,36 +6,36 @@ use agent_subprocess::{Agent, Context, LineWriter, StopPolicy};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 
-/// How many bytes of lines are kept that nobody took while a session was being opened or an agent ended.
+/// The limit of queued lines, in bytes, while a session opens or an agent ends.
 const KEPT: usize = 32 << 20;
 
 /// A running agent.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) agent: Agent,
-    /// The agent's name for people.
+    /// The agent's name for users.
     pub(crate) name: &'static str,
     pub(crate) program: String,
     pub(super) policy: StopPolicy,
     pub(crate) writer: LineWriter,
-    /// What waits to be taken.
+    /// The observations that the caller has not taken yet.
     pub(crate) kept: Kept,
     pub(super) frozen: bool,
     pub(crate) waits: Waits,
-    /// What the agent may take to end that was asked to.
+    /// The current step of the end of the agent, if it was requested.
     pub(super) leaving: Option<Leaving>,
     /// Whether the end of the process was reported.
     pub(crate) over: bool,
-    /// The stop of everything, once one has begun.
+    /// The stop of the whole process tree, if one has begun.
     pub(crate) stopping: Option<Stopping>,
     pub(super) stopped: Option<StopReport>,
-    /// Whether we have introduced ourselves.
+    /// Whether the initialization request was sent.
     pub(crate) introduced: bool,
 }
 
 impl Link {
-    /// Takes a process that was started from `program`, its name and its leading words, with a pipe as its standard input; keeps that it was, and
-    /// its session if that is known.
+    /// Makes a link to a process that was started with a pipe as its standard input. `program` is its name and its leading arguments. Queues the
+    /// event of the start, and of the session if its id is known.
     pub(crate) fn new(
         mut agent: Agent,
         name: &'static str,
@@ -43,7 +43,9 @@ impl Link {
         context: &Context,
         session: Option<String>,
     ) -> Self {
-        let stdin = agent.take_stdin().expect("it was started with a pipe");
+        let stdin = agent
+            .take_stdin()
+            .expect("the agent has a pipe as its standard input");
         let mut kept = Kept::default();
         let mut events = vec![Event::Started { pid: agent.pid() }];
         events.extend(session.map(|id| Event::Session { id }));
@@ -65,26 +67,26 @@ impl Link {
         }
     }
 
-    /// Returns whether we have yet to introduce ourselves, and notes that it is done.
+    /// Returns whether initialization is still to be done, and marks it as done.
     pub(crate) fn introduce(&mut self) -> bool {
         !std::mem::replace(&mut self.introduced, true)
     }
 
-    /// Sees to it that an agent ends that is of no use any more.
+    /// Schedules the end of an agent that is of no more use.
     pub(crate) fn dismiss(&mut self) {
         self.agent.close_stdin();
         self.waits.expect_end();
     }
 }
 
-/// What came of one line: events, and lines to write back.
+/// The outcome of one line: events, and lines to write back.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) events: Vec<Event>,
     pub(crate) lines: Vec<Vec<u8>>,
 }
 
-/// What was observed and waits to be taken. Beyond the limit, lines and pieces of texts are left out.
+/// The observations that wait for the caller. Beyond the limit, raw lines and text deltas are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     ready: VecDeque<Observation>,

@@ -1,4 +1,4 @@
-//! The `Connection` of all drivers that converse: what is not the same for each is the `Dialogue` within.
+//! The `Connection` of all drivers for lines of JSON; the `Dialogue` in it is the part that differs.
 
 use super::{Dialogue, Leaving};
 use crate::duplex::{freeze, names};
@@ -8,7 +8,7 @@ use agent_duplex::{
 };
 use std::time::Duration;
 
-/// A dialogue as the connection that a driver hands out.
+/// A dialogue, wrapped as the connection that a driver returns.
 #[derive(Debug)]
 pub(crate) struct Live<D>(pub(crate) D);
 
@@ -26,7 +26,7 @@ impl<D: Dialogue> Connection for Live<D> {
             if let Some(seen) = self.0.take_read() {
                 return Some(seen);
             }
-            // Apart, since it is large, and most lines have come with the one before.
+            // In a box, because this future is large, and most lines were already read with the one before.
             let waiting = Box::pin(async {
                 loop {
                     let taken = self.0.link_mut().kept.take();
@@ -90,7 +90,7 @@ impl<D: Dialogue> Connection for Live<D> {
                 self.0.release();
             }
             let stopped = self.0.link().stopped.clone();
-            stopped.expect("it was just set")
+            stopped.expect("`stopped` was just set")
         })
     }
 }

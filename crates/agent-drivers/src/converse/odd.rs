@@ -1,11 +1,11 @@
-//! What the tests of every protocol hold its events against, and what they damage its lines with.
+//! Test support for all protocols: invariants of their events, and damage to their lines.
 
 use agent_duplex::Event;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Every turn that began has one end, and in it every tool and every question has one.
+/// Checks that every turn has one end, and that every tool call and every permission request in it has one.
 pub(crate) fn check(events: &[Event]) {
     let (mut in_turn, mut tools, mut asks) = (false, BTreeSet::new(), BTreeSet::new());
     for event in events {
@@ -27,7 +27,7 @@ pub(crate) fn check(events: &[Event]) {
     assert!(!in_turn && asks.is_empty());
 }
 
-/// Any JSON, as another version of the agent may write it; some of its texts are words that mean something.
+/// Makes any JSON, as another version of the agent might write it; some of its strings are meaningful words.
 pub(crate) fn a_value(words: &'static [&'static str]) -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

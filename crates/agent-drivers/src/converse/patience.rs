@@ -1,23 +1,23 @@
-//! How long an agent is given: for what it owes (`Waits`), to end by itself (`Leaving`), and to be stopped with its tree (`Stopping`). Each uses one
-//! means after the other, and none waits by itself.
+//! The time limits of an agent: for pending work (`Waits`), for its end by itself (`Leaving`), and for the stop of its process tree (`Stopping`).
+//! Each uses one method after the other, and none blocks by itself.
 
 use crate::times;
 use agent_subprocess::Signal;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How much may be read past the time, because it was written before: more than is read ahead.
+/// The number of bytes that can be read after a time limit, because the agent wrote them before: more than the read-ahead.
 const SLACK: usize = 16 << 20;
-/// Who gives more wants no bound, which ends in an overflow.
+/// The longest budget; a longer one would overflow the clock.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// A wait that runs out once for each time that it was given.
+/// A timeout with several steps, each with its own time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     times: &'static [Duration],
-    /// How many means were used.
+    /// The number of steps used so far.
     used: usize,
-    /// `None` when the last means was used.
+    /// The end of the current time; `None` after the last step.
     until: Option<Instant>,
     slack: usize,
 }
@@ -38,7 +38,7 @@ impl Patience {
         self.until
     }
 
-    /// Tells whether too much was read since the time was up.
+    /// Whether too much was read since the time limit.
     pub(crate) fn is_exhausted(self) -> bool {
         self.slack == 0
     }
@@ -54,7 +54,7 @@ impl Patience {
         self.slack = SLACK;
     }
 
-    /// Goes on to the next means and returns the number of the one that is used now.
+    /// Moves to the next step and returns the number of the one to do now.
     fn lose(&mut self) -> usize {
         self.used += 1;
         self.renew();
@@ -62,16 +62,16 @@ impl Patience {
     }
 }
 
-/// What an agent is waited for.
+/// The waits for an agent.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// For the end of a turn that was interrupted.
+    /// The wait for the end of an interrupted turn.
     interrupted: Option<Patience>,
-    /// For the end of a process that said all.
+    /// The wait for the exit of a process that closed its outputs.
     silent: Option<Patience>,
 }
 
-/// Which means is to be used now, by its number.
+/// The step that is due now, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Impatience {
     Interrupted(usize),
@@ -79,7 +79,7 @@ pub(crate) enum Impatience {
 }
 
 impl Waits {
-    /// Begins to wait for the end of an interrupted turn, each means for its time, or stops to.
+    /// Starts the wait for the end of an interrupted turn with the `times` of its steps, or ends that wait.
     pub(crate) fn watch(&mut self, is_interrupting: bool, times: &'static [Duration]) {
         if !is_interrupting {
             self.interrupted = None;
@@ -88,18 +88,18 @@ impl Waits {
         }
     }
 
-    /// Begins to wait for the end of the process, if that has not begun.
+    /// Starts the wait for the exit of the process, if it has not started.
     pub(crate) fn expect_end(&mut self) {
         self.silent
             .get_or_insert_with(|| Patience::new(&times::SILENCE));
     }
 
-    /// Tells whether nothing is read any more.
+    /// Whether output is no longer read.
     pub(crate) fn expects_end(&self) -> bool {
         self.silent.is_some()
     }
 
-    /// Returns the wait that runs out first.
+    /// Returns the wait that ends first.
     pub(crate) fn due(&self) -> Option<Patience> {
         let waits = [self.interrupted, self.silent].into_iter().flatten();
         waits
@@ -107,17 +107,16 @@ impl Waits {
             .min_by_key(|patience| patience.until)
     }
 
-    /// Counts a line that was read.
     pub(crate) fn read(&mut self, size: usize) {
         self.all().for_each(|patience| patience.read(size));
     }
 
-    /// Begins the time of what is waited for again.
+    /// Restarts the time limits of all waits.
     pub(crate) fn renew(&mut self) {
         self.all().for_each(Patience::renew);
     }
 
-    /// Goes on to the next means of the wait that runs out first.
+    /// Moves the wait that ends first to its next step.
     pub(crate) fn lose(&mut self) -> Option<Impatience> {
         let until = self.due()?.until;
         if let Some(silent) = self.silent.as_mut().filter(|wait| wait.until == until) {
@@ -134,23 +133,23 @@ impl Waits {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Means {
-    /// What the protocol has for it.
+    /// The protocol's own request.
     Own,
     CloseInput,
     Signal(Signal),
 }
 
-/// How far the end of an agent has come: the means that was used last, and until when it has time to work.
+/// The progress of the end of an agent: the method that was used last, and its deadline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving {
-    /// The gentlest first, and how long each is given.
+    /// The methods, gentlest first, each with its time.
     all: &'static [(Means, Duration)],
     step: usize,
     pub(crate) until: Instant,
 }
 
 impl Leaving {
-    /// Goes on to the means behind the one before it, or to the first; `None` when there is none left.
+    /// Moves to the next method, or to the first one; returns `None` after the last one.
     pub(crate) fn after(before: Option<Self>, all: &'static [(Means, Duration)]) -> Option<Self> {
         let step = before.map_or(0, |before| before.step + 1);
         let (_, time) = all.get(step)?;
@@ -162,29 +161,29 @@ impl Leaving {
         self.all[self.step].0
     }
 
-    /// Returns whether its time is not over yet.
+    /// Whether the time of the current method is left.
     pub(crate) fn is_waiting(&self) -> bool {
         Instant::now() < self.until
     }
 
-    /// Begins the time of the means again.
+    /// Restarts the time of the current method.
     pub(crate) fn renew(&mut self) {
         self.until = Instant::now() + self.all[self.step].1;
     }
 }
 
-/// A stop that is under way.
+/// A stop that has begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopping {
-    /// Whether the agent was alive when it began.
+    /// Whether the agent was alive when the stop began.
     pub(crate) was_alive: bool,
-    /// Until when a turn may take to end by the agent's own means.
+    /// The deadline for a turn to end by the agent's own protocol.
     pub(crate) polite_until: Instant,
     by: Instant,
 }
 
 impl Stopping {
-    /// Begins a stop, or goes on with it; the earlier end counts.
+    /// Begins a stop, or continues it with the earlier deadline.
     pub(crate) fn go_on(under_way: &mut Option<Self>, budget: Duration, is_alive: bool) -> Self {
         let (now, budget) = (Instant::now(), budget.min(LONGEST));
         let this = Stopping {
@@ -221,7 +220,7 @@ mod tests {
         assert_eq!(order.collect::<Vec<_>>(), expected);
         assert!(waits.due().is_none());
         waits.renew();
-        assert!(waits.due().is_none(), "nothing is left to be used");
+        assert!(waits.due().is_none(), "no step is left");
         waits.watch(false, TIMES);
         waits.watch(true, TIMES);
         assert_eq!(waits.lose(), Some(Interrupted(0)));
@@ -232,7 +231,7 @@ mod tests {
         let mut waits = Waits::default();
         waits.watch(true, TIMES);
         waits.read(2 * SLACK);
-        assert!(!waits.due().unwrap().is_exhausted(), "it has time");
+        assert!(!waits.due().unwrap().is_exhausted(), "the time is not over");
         tokio::time::advance(TIMES[0]).await;
         waits.read(SLACK / 2);
         assert!(!waits.due().unwrap().is_exhausted());

@@ -1,4 +1,4 @@
-//! What an agent's process does, and how it is ended.
+//! The events of an agent's process, and the end of the process.
 
 use crate::duplex::{one_line, stop_report};
 use agent_duplex::{Event, ProcessName, StopReport, StopStage};
@@ -7,17 +7,17 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// What was seen of a process.
+/// An event of a process.
 pub(crate) enum Seen {
     Output(Output),
-    /// Its outputs are at their end.
+    /// Both outputs reached their end.
     Silence,
     Exit(Exit),
-    /// Time is up.
+    /// The time is over.
     Late,
 }
 
-/// Waits for an output of the agent's, or only for its exit when it `said_all`, until time is up.
+/// Waits until `until` for an output of the agent, or only for its exit if it `said_all`.
 ///
 /// # Cancel safety
 /// Cancel safe.
@@ -35,15 +35,16 @@ pub(crate) async fn look(agent: &mut Agent, said_all: bool, until: Option<Instan
     }
 }
 
-/// Sends the agent a signal, and tells of it and why.
+/// Sends the agent a signal, and returns an event with the reason.
 pub(crate) fn signal(agent: &mut Agent, signal: Signal, why: &str) -> Event {
     Event::Warning(match agent.signal(signal) {
-        Ok(()) => format!("{why}: it got {signal}"),
-        Err(error) => format!("{why}, and gets no {signal}: {error}"),
+        Ok(()) => format!("{why}; sent {signal}"),
+        Err(error) => format!("{why}; can't send {signal}: {error}"),
     })
 }
 
-/// Ends the tree of an agent in what is `left` of the time. `stage` is how far its own means went if it `was_alive` before them.
+/// Ends the process tree of an agent within the time `left`. `stage` is the stage that the protocol's own requests reached, if the agent `was_alive`
+/// before them.
 pub(crate) async fn stop(
     agent: &mut Agent,
     policy: &StopPolicy,
@@ -51,7 +52,7 @@ pub(crate) async fn stop(
     (was_alive, stage): (bool, StopStage),
     program: &str,
 ) -> StopReport {
-    // An interrupt by signal would only cost time.
+    // The protocol has already interrupted the turn, so SIGINT would only cost time.
     let policy = policy.clone().without_interrupt().within(left);
     let mut report = stop_report(agent.stop(&policy).await);
     if !was_alive {
@@ -61,7 +62,7 @@ pub(crate) async fn stop(
     let pid = agent.pid();
     let mut named = report.ended.iter().chain(&report.survivors);
     if !named.any(|named| named.pid == pid) {
-        // It obeyed before the tree was looked at; its command name is known as far as it is the program's.
+        // The agent exited before the stop listed its processes, so its name is taken from the program.
         let name = Path::new(program).file_name().unwrap_or_default();
         let name = name.to_string_lossy().chars().take(15).collect();
         report.ended.insert(0, ProcessName { pid, name });
@@ -69,17 +70,17 @@ pub(crate) async fn stop(
     report
 }
 
-/// Returns the last that an agent wrote to its standard error, without colours, as the end of a sentence; empty if it wrote nothing.
+/// Returns the last line of the agent's standard error without colours, as the end of a sentence; empty if there is none.
 pub(crate) fn last_line(stderr: &str) -> String {
     let stderr = plain(stderr);
-    // Some end with the brace of an object that they show.
+    // Some programs end with the closing brace of a printed object.
     let says = |line: &&str| line.contains(char::is_alphanumeric);
     let last = stderr.lines().rev().find(says);
-    let said = last.map(|line| format!(", saying: {}", one_line(line, 300)));
+    let said = last.map(|line| format!(": {}", one_line(line, 300)));
     said.unwrap_or_default()
 }
 
-/// Takes the colours out of a text.
+/// Removes the colours from a text.
 fn plain(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -97,7 +98,7 @@ mod tests {
     #[test]
     fn p48_the_last_line_is_told_without_colours() {
         let stderr = "first\n\u{1b}[1;31mError:\u{1b}[0m no\tluck\n}\n\n";
-        assert_eq!(last_line(stderr), ", saying: Error: no luck");
+        assert_eq!(last_line(stderr), ": Error: no luck");
         assert_eq!(last_line(" \n"), "");
     }
 }

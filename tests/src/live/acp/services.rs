@@ -109,7 +109,7 @@ pub(super) fn mcp(scene: &Scene) -> String {
     let mut trust: &[&str] = &[];
     if scene.real == Real::Gemini {
         let ended = run().run(ACP_RUN).expect_code(0);
-        let says = "the agent does not trust this folder, and uses no MCP servers in it";
+        let says = "the agent doesn't trust this folder and uses no MCP servers in it";
         assert!(ended.stdout.contains(says), "{ended}");
         trust = &["--", "--skip-trust"];
     }

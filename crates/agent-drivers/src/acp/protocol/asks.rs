@@ -1,4 +1,4 @@
-//! What the agent asks: whether it may use a tool.
+//! Permission requests of the agent.
 
 use super::json::{self, list, text};
 use super::summary::Known;
@@ -7,7 +7,7 @@ use crate::duplex::one_line;
 use agent_duplex::{Ask, Decision, Event, Permissions};
 use serde_json::{Value, json};
 
-/// How many questions may wait for an answer. Beyond, they are answered as cancelled.
+/// The largest number of open permission requests. Further requests are answered as cancelled.
 const ASKS: usize = 64;
 
 impl Answer {
@@ -45,7 +45,7 @@ impl Session {
             allow: Answer::of(options, "allow_once", "allow_always"),
             deny: Answer::of(options, "reject_once", "reject_always"),
         };
-        // Who is being interrupted is not asked any more.
+        // During an interrupt all permission requests are cancelled.
         if self.asks.len() >= ASKS || self.interrupting || self.leaving {
             heard.lines.push(Answer::Cancelled.line(id));
             return;
@@ -83,8 +83,7 @@ impl Session {
         self.asks.insert(key, asked);
     }
 
-    /// Makes the answer to a question, `None` if it needs none any more. Once it is written, say so by
-    /// [`answer_sent`](Self::answer_sent).
+    /// Returns the answer to a permission request; `None` if it needs none any more. After it is written, call [`answer_sent`](Self::answer_sent).
     pub(in crate::acp) fn answer(&self, ask: &str, decision: &Decision) -> Option<Vec<u8>> {
         let asked = self.asks.get(ask)?;
         let answer = match decision {
@@ -94,7 +93,7 @@ impl Session {
         Some(answer.line(&asked.id))
     }
 
-    /// Notes that an answer was written, and returns what comes of it.
+    /// Records that an answer was written, and returns the events that follow.
     pub(in crate::acp) fn answer_sent(&mut self, ask: &str, decision: &Decision) -> Vec<Event> {
         let Some(asked) = self.asks.remove(ask) else {
             return Vec::new();
@@ -103,10 +102,10 @@ impl Session {
         let warning = match (decision, asked.allow) {
             (Decision::Allow, Answer::Option(_)) => return events,
             (Decision::Allow, Answer::Always(_)) => {
-                "the agent can be allowed this for good only, and was"
+                "the agent only offers to allow this permanently, so it is allowed permanently"
             }
             (Decision::Allow, Answer::Cancelled) => {
-                "the agent offers no way to allow what it asks; it was told no"
+                "the agent offers no option to allow this request; the request was cancelled"
             }
             _ => {
                 if let Some(turn) = &mut self.turn {
@@ -119,7 +118,7 @@ impl Session {
         events
     }
 
-    /// Takes a question back that the agent does not want answered any more.
+    /// Withdraws a permission request that the agent cancelled.
     pub(super) fn withdrawn(&mut self, params: &Value, heard: &mut Heard) {
         if let Some((id, asked)) = self.asks.remove_entry(&params["requestId"].to_string()) {
             heard.lines.push(json::cancelled(&asked.id));
@@ -127,7 +126,7 @@ impl Session {
         }
     }
 
-    /// Answers all that is asked as cancelled.
+    /// Answers all open permission requests as cancelled.
     pub(super) fn cancel_asks(&mut self, heard: &mut Heard) {
         for (id, asked) in std::mem::take(&mut self.asks) {
             heard.lines.push(Answer::Cancelled.line(&asked.id));

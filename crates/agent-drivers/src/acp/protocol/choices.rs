@@ -1,18 +1,18 @@
-//! What an agent lets its client choose: a mode, which is what it may do without asking, and a model.
+//! The choices that an agent offers its client: a mode, which sets the actions without a permission request, and a model.
 //!
-//! There are three ways. New agents have options, which come in categories; others have modes, and some have models, which
-//! never became part of the protocol.
+//! There are three mechanisms. New agents have options in categories, and others have modes. Some have models, which never became part of the
+//! protocol.
 
 use super::json::{list, text};
 use agent_duplex::Permissions;
 use serde_json::{Value, json};
 
-/// What the agent offers, and what it stands at.
+/// The choices that the agent offers, and their current values.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
     modes: Vec<String>,
     mode: String,
-    /// Whether everything may be allowed in the mode that was left last.
+    /// Whether the last mode before the current one may allow everything.
     was_free: bool,
     has_models: bool,
     model: String,
@@ -31,7 +31,7 @@ struct Choice {
 
 impl Choice {
     fn of(option: &Value) -> Self {
-        // Values may stand in groups.
+        // Values can be in groups.
         let values =
             list(&option["options"])
                 .iter()
@@ -47,21 +47,21 @@ impl Choice {
     }
 }
 
-/// A request that chooses something: its method and what it says besides the session.
+/// A request that makes a choice: its method, and its parameters besides the session.
 pub(super) type Choose = (&'static str, Value);
 
-/// The names of modes in which an agent needs no permission for this, those of the agents that are known.
+/// Returns the names of the modes for these permissions, as the known agents use them.
 fn modes(permissions: Permissions) -> &'static [&'static str] {
     match permissions {
         Permissions::Ask | Permissions::Deny => &["default", "ask", "read-only"],
-        // Without a mode for edits the driver allows them, as long as the agent asks.
+        // Without a mode for edits, the driver allows edits itself, as long as the agent asks.
         Permissions::Edits => &["acceptEdits", "autoEdit", "default", "ask"],
         Permissions::All => &["bypassPermissions", "yolo", "full-access"],
     }
 }
 
 impl Choices {
-    /// Takes what stands in the answer that opens a session.
+    /// Reads the choices from the answer that opens a session.
     pub(super) fn take(&mut self, opened: &Value) {
         let modes = &opened["modes"];
         let ids = list(&modes["availableModes"]).iter();
@@ -73,7 +73,7 @@ impl Choices {
         self.default_model = Some(self.model.clone()).filter(|model| !model.is_empty());
     }
 
-    /// Takes the options as they stand; `true` if the model is another one now.
+    /// Reads the current options; returns `true` if the model changed.
     pub(super) fn take_options(&mut self, from: &Value) -> bool {
         let mut changed = false;
         for option in list(&from["configOptions"]) {
@@ -90,7 +90,7 @@ impl Choices {
         changed
     }
 
-    /// Notes which model was asked for and taken, which the answer may name otherwise; `true` if that is another one than before.
+    /// Stores the requested and accepted model, which the answer may name differently; returns `true` if the model changed.
     pub(super) fn model_taken(&mut self, asked: String, answer: &Value) -> bool {
         let before = std::mem::replace(&mut self.model, asked);
         self.take_options(answer);
@@ -101,7 +101,7 @@ impl Choices {
         mode.clone_into(&mut self.mode);
     }
 
-    /// Notes which model it is; `true` if that is another one.
+    /// Stores the current model; returns `true` if it changed.
     fn model_is(&mut self, model: String) -> bool {
         std::mem::replace(&mut self.model, model) != self.model
     }
@@ -114,8 +114,8 @@ impl Choices {
         self.default_model.as_deref()
     }
 
-    /// Returns how to put the agent into the mode for this; `None` if it has none, or is in it. From now on it counts as being
-    /// in it, because most agents do not tell of a change that they were asked for.
+    /// Returns the request that sets the mode for these permissions; `None` if there is no such mode, or it is set already. The mode counts as set
+    /// from now on, because most agents don't report a change that the client requested.
     pub(super) fn choose_mode(&mut self, permissions: Permissions) -> Option<Choose> {
         let mut candidates = modes(permissions).iter();
         if let Some(option) = &mut self.mode_option
@@ -132,8 +132,7 @@ impl Choices {
         (was != **mode).then(|| ("session/set_mode", json!({"modeId": mode})))
     }
 
-    /// Tells whether the agent has to obey when it is put into the mode for this. Otherwise it asks all the same, and the driver
-    /// allows what is allowed.
+    /// Whether the agent must accept the mode for these permissions. Otherwise it still sends permission requests, and the driver allows them.
     pub(super) fn has_to_obey(&self, permissions: Permissions) -> bool {
         match permissions {
             Permissions::Ask | Permissions::Deny => true,
@@ -142,7 +141,7 @@ impl Choices {
         }
     }
 
-    /// Notes that the agent may not be in the mode that it was put into last; `late` when it may be all the same.
+    /// Records that the last requested mode may not be set; `late` means that the agent may still set it.
     pub(super) fn mode_is_unknown(&mut self, late: bool) {
         let option = self.mode_option.as_mut().map(|option| &mut option.value);
         for mode in [Some(&mut self.mode), option].into_iter().flatten() {
@@ -151,7 +150,7 @@ impl Choices {
         }
     }
 
-    /// Returns how to choose a model; `None` if the agent has no way.
+    /// Returns the request that sets a model; `None` if the agent has no mechanism for it.
     pub(super) fn choose_model(&self, model: &str) -> Option<Choose> {
         if let Some(option) = &self.model_option {
             let choose = json!({"configId": option.id, "value": model});

@@ -1,14 +1,14 @@
-//! Why a turn ended, or a session could not be opened, by what the agent answers.
+//! The reason of a turn's end, or of a failed session, from the agent's answer.
 
 use super::json::text;
 use crate::duplex::one_line;
 use agent_duplex::{EndReason, TurnEnd};
 use serde_json::Value;
 
-/// How many characters of the agent's own words are handed on.
+/// The longest reported text of an error, in characters.
 const DETAIL: usize = 2000;
 
-/// What an error is about.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     NotLoggedIn,
@@ -16,12 +16,12 @@ pub(super) enum Trouble {
     RateLimited,
     ServiceFailed,
     ContextOverflow,
-    /// Something of no closer kind.
+    /// Any other error.
     Other,
 }
 
-/// Judges the answer to a prompt. Agents answer an interrupt as cancelled, as finished or with an error; what ends after
-/// we asked for it was interrupted.
+/// Returns the turn's end for the answer to a prompt. Agents answer an interrupt as cancelled, as finished or with an error, so each end after a
+/// requested interrupt counts as interrupted.
 pub(super) fn judge(
     answer: Result<&Value, &Value>,
     interrupted: bool,
@@ -37,18 +37,18 @@ pub(super) fn judge(
             "max_tokens" => (EndReason::MaxTokens, String::new()),
             "max_turn_requests" => (EndReason::MaxTurns, String::new()),
             "refusal" => (EndReason::Refused, String::new()),
-            // Some end the turn for a call that was denied.
+            // Some agents end the turn after a denied call.
             "cancelled" if denied => (EndReason::Completed, String::new()),
             "cancelled" => {
                 let what = "the agent cancelled the turn by itself";
                 (EndReason::Failed, what.to_owned())
             }
             "" => {
-                let what = "the agent answered without saying why it stopped";
+                let what = "the agent gave no stop reason";
                 (EndReason::ProtocolError, what.to_owned())
             }
             other => {
-                let what = format!("the agent stopped for a reason that is not known: {other}");
+                let what = format!("the agent stopped for an unknown reason: {other}");
                 (EndReason::Failed, one_line(&what, DETAIL))
             }
         },
@@ -70,7 +70,7 @@ pub(super) fn judge(
     }
 }
 
-/// Returns what an error says, on one line: the message, and what stands beside it.
+/// Returns the text of an error on one line: the message, and its details.
 pub(super) fn words(error: &Value) -> String {
     let data = &error["data"];
     let details = ["details", "message", "error", "service"].iter();
@@ -89,7 +89,7 @@ pub(super) fn words(error: &Value) -> String {
     }
 }
 
-/// Finds out what an error is about: by its code, which some take over from HTTP, and else by its words.
+/// Returns the kind of an error: from its code, which some agents copy from HTTP, or else from its text.
 pub(super) fn trouble(error: &Value) -> Trouble {
     let code = error["code"].as_i64().unwrap_or_default();
     let words = words(error).to_lowercase();
@@ -151,7 +151,7 @@ pub(super) fn trouble(error: &Value) -> Trouble {
     }
 }
 
-/// Tells whether an error of no closer kind, on the request for a session that is gone on with, may say that it is not there.
+/// Whether an error without a closer kind, as the answer to a resume or fork, can mean that the session does not exist.
 pub(super) fn misses(error: &Value) -> bool {
     let words = words(error).to_lowercase();
     let says = |marks: &[&str]| marks.iter().any(|mark| words.contains(mark));
@@ -159,14 +159,14 @@ pub(super) fn misses(error: &Value) -> bool {
     error["code"] == -32002 || (says(&["session"]) && says(&lost))
 }
 
-/// Tells whether a number stands somewhere, and not as a part of another.
+/// Whether the text contains the number on its own, and not as part of another number.
 fn has_number(words: &str, number: &str) -> bool {
     words
         .split(|c: char| !c.is_ascii_digit())
         .any(|digits| digits == number)
 }
 
-/// Says what a person has to do, by the ways to log in that the agent names, each with its id and its name.
+/// Returns the login hint, with the agent's login methods by id and name.
 pub(super) fn log_in(words: &str, logins: &[(String, String)]) -> String {
     let methods = logins.iter().map(|(id, name)| match name.is_empty() {
         true => id.clone(),
@@ -177,5 +177,5 @@ pub(super) fn log_in(words: &str, logins: &[(String, String)]) -> String {
         true => "start the agent once in a terminal and log in".to_owned(),
         false => format!("start the agent once in a terminal and log in by one of: {methods}"),
     };
-    one_line(&format!("the agent says: {words}; {mend}"), DETAIL)
+    one_line(&format!("the agent reports: {words}; {mend}"), DETAIL)
 }

@@ -1,24 +1,24 @@
-//! Lines of JSON-RPC, as they come and as they are written.
+//! Parsing and writing of JSON-RPC lines.
 
 use crate::converse;
 use serde_json::{Value, json};
 
-/// What the protocol calls a method that is not known.
+/// The error code of an unknown method.
 const UNKNOWN: i64 = -32601;
-/// What it calls a request that was cancelled.
+/// The error code of a cancelled request.
 const CANCELLED: i64 = -32800;
 
-/// Parses a line; `None` if it is no object.
+/// Parses a line; returns `None` if it is not an object.
 pub(super) fn parse(bytes: &[u8]) -> Option<Value> {
     converse::parse(bytes).ok().filter(Value::is_object)
 }
 
-/// Returns a text; empty if it is none.
+/// Returns a string; empty if the field is not a string.
 pub(super) fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object[key].as_str().unwrap_or_default()
 }
 
-/// Returns the items of a list; none if it is none.
+/// Returns the items of a list; empty if the value is not a list.
 pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
@@ -35,12 +35,12 @@ pub(super) fn result(id: &Value, result: Value) -> Vec<u8> {
     line(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
 }
 
-/// Answers a request that can't be met; without an answer the agent would wait for ever.
+/// Refuses an unsupported request; without an answer the agent would wait forever.
 pub(super) fn refuse(id: &Value, method: &str) -> Vec<u8> {
     error(id, UNKNOWN, &format!("method not found: {method}"))
 }
 
-/// Answers a request that the agent took back.
+/// Answers a request that the agent cancelled.
 pub(super) fn cancelled(id: &Value) -> Vec<u8> {
     error(id, CANCELLED, "request cancelled")
 }
@@ -71,7 +71,7 @@ mod tests {
                 cancelled(&value),
             ];
             for message in written.map(|bytes| String::from_utf8(bytes).unwrap()) {
-                // Neither a byte order mark before the object nor an empty line behind it.
+                // There is neither a byte order mark before the object nor an empty line after it.
                 let inside = message.strip_suffix("}\n").and_then(|rest| rest.strip_prefix('{'));
                 let inside = inside.unwrap_or_else(|| panic!("{message:?}"));
                 let is_one = !inside.contains(['\n', '\r', '\u{2028}', '\u{2029}']);

@@ -1,4 +1,4 @@
-//! How a session is opened: one request after the other, each sent when the one before is answered.
+//! Opens a session: one request after the other, each after the answer to the one before.
 
 use super::ending::{self, Trouble};
 use super::json::{list, text};
@@ -8,7 +8,7 @@ use crate::mcp::McpServer;
 use agent_duplex::{EndReason, Error, Event, SessionChoice, TurnEnd};
 use serde_json::{Value, json};
 
-/// The version of the protocol that is spoken here.
+/// The supported version of the protocol.
 const VERSION: u64 = 1;
 
 impl Abilities {
@@ -41,7 +41,7 @@ impl Abilities {
 }
 
 impl Session {
-    /// Makes the line by which we introduce ourselves.
+    /// Returns the initialization request.
     pub(in crate::acp) fn initialize(&mut self) -> Vec<u8> {
         let fs = json!({"readTextFile": false, "writeTextFile": false});
         let params = json!({
@@ -52,7 +52,7 @@ impl Session {
         self.request(Request::Initialize, "initialize", params)
     }
 
-    /// Takes the answer to a request that opens the session, and sends the next.
+    /// Handles the answer to a request that opens the session, and sends the next request.
     pub(super) fn opening(
         &mut self,
         request: Request,
@@ -79,8 +79,8 @@ impl Session {
         let version = result["protocolVersion"].as_u64().unwrap_or(VERSION);
         if version != VERSION {
             let what =
-                format!("the agent speaks version {version} of the protocol, and not {VERSION}");
-            let mend = "use a version of the agent that speaks it";
+                format!("the agent uses version {version} of the protocol instead of {VERSION}");
+            let mend = "install a version of the agent that supports it";
             return Err(Failure::Start(Error::start(
                 format!("{what}; {mend}"),
                 None,
@@ -109,11 +109,11 @@ impl Session {
             SessionChoice::Resume(id) if self.abilities.resume => ("session/resume", Some(id)),
             SessionChoice::Resume(id) if self.abilities.load => ("session/load", Some(id)),
             SessionChoice::Resume(_) => {
-                return Err(self.cannot("go on with a session", "start it fresh"));
+                return Err(self.cannot("continue a session", "start a fresh session"));
             }
             SessionChoice::Fork(id) if self.abilities.fork => ("session/fork", Some(id)),
             SessionChoice::Fork(_) => {
-                return Err(self.cannot("copy a session", "resume it, or start fresh"));
+                return Err(self.cannot("fork a session", "resume it, or start a fresh session"));
             }
             _ => ("session/new", None),
         };
@@ -130,7 +130,7 @@ impl Session {
             true => Ok(json!({"type": kind, "name": name, "url": url, "headers": headers})),
             false => {
                 let what = format!("use the MCP server `{name}` over {kind}");
-                Err(self.cannot(&what, "hand it on as a program, or not at all"))
+                Err(self.cannot(&what, "configure it as a program, or remove it"))
             }
         };
         let servers = self
@@ -170,21 +170,21 @@ impl Session {
             (id, _) => id.to_owned(),
         };
         if id.is_empty() {
-            let what = "the agent opened a session without an id; try another version of it";
+            let what = "the agent opened a session without an id; try another version of the agent";
             self.failure = Some(Failure::Start(Error::start(what, None)));
             return;
         }
         if let SessionChoice::Resume(wanted) = &self.wishes.session
             && *wanted != id
         {
-            let warning = format!("the agent goes on as session {id} instead of {wanted}");
+            let warning = format!("the agent continues as session {id} instead of {wanted}");
             heard.events.push(Event::Warning(warning));
         }
         self.id.clone_from(&id);
         heard.events.push(Event::Session { id });
         self.choices.take(result);
         self.stage = Stage::Settling;
-        // Some tell the history after they answered, when it would be taken for the next turn's.
+        // Some agents replay the history after their answer. Without this wait it would be taken for the next turn.
         if self.tells_history {
             self.last += 1;
             self.pending.insert(self.last, (Request::History, None));
@@ -201,7 +201,7 @@ impl Session {
         self.settle(heard);
     }
 
-    /// Notes that the session is as it was wanted, if nothing is waited for any more.
+    /// Reports the session as open, if no answer is pending.
     fn settle(&mut self, heard: &mut Heard) {
         heard.events.extend(self.settled());
     }
@@ -240,15 +240,16 @@ impl Session {
             } else if self.stage == Stage::Settling
                 && self.choices.has_to_obey(self.wishes.permissions)
             {
-                let what = format!("the agent refuses to ask before it does something: {why}");
-                let mend = "correct what it may do in its own settings";
+                let what =
+                    format!("the agent refuses the mode in which it asks for permission: {why}");
+                let mend = "fix the permissions in its own settings";
                 self.failure = Some(Failure::Start(Error::start(
                     format!("{what}; {mend}"),
                     None,
                 )));
             } else if why.contains("untrusted folder") && !self.wishes.servers.is_empty() {
-                // Gemini says nothing of them.
-                let what = "the agent does not trust this folder, and uses no MCP servers in it";
+                // Gemini CLI ignores MCP servers there without a message.
+                let what = "the agent doesn't trust this folder and uses no MCP servers in it";
                 let mend = "trust it once in a terminal, or start the agent with --skip-trust";
                 heard.events.push(Event::Warning(format!("{what}: {mend}")));
             }
@@ -281,8 +282,11 @@ impl Session {
             Err(error) => {
                 let why = ending::words(error);
                 if self.stage == Stage::Settling {
-                    let what = format!("the agent does not take the model `{model}`: {why}");
-                    let error = Error::start(format!("{what}; name one that it has"), None);
+                    let what = format!("`{model}`: {why}");
+                    let error = Error::start(
+                        format!("the agent refuses the model {what}; use one of its models"),
+                        None,
+                    );
                     self.failure = Some(Failure::Start(error));
                 }
                 change.answer = Some(Err(why));
@@ -307,15 +311,15 @@ impl Session {
             ),
             (Request::Open, Trouble::SessionNotFound) if is_known => {
                 let mend =
-                    "start a fresh session, or go back to the working directory it was made in";
+                    "start a fresh session, or return to the working directory of that session";
                 (
                     EndReason::SessionNotFound,
-                    format!("the agent says: {words}; {mend}"),
+                    format!("the agent reports: {words}; {mend}"),
                 )
             }
             _ => {
                 let what = format!("the agent refused the {}: {words}", request.name());
-                let mend = "correct its settings, or try it by hand";
+                let mend = "fix its settings, or run it by hand to see why";
                 return Failure::Start(Error::start(format!("{what}; {mend}"), None));
             }
         };

@@ -1,4 +1,4 @@
-//! What we say: messages, notifications and requests, and what is noted of them.
+//! The driver's side of the protocol: messages, notifications and requests, and their bookkeeping.
 
 use super::turn::Turn;
 use super::{Change, Heard, Request, Session, json};
@@ -6,7 +6,7 @@ use agent_duplex::{Error, Event, Message, Permissions};
 use serde_json::{Value, json};
 
 impl Session {
-    /// Makes the request that is a turn. Once it is written, say so by [`sent`](Self::sent).
+    /// Returns the request for a turn. After it is written, call [`sent`](Self::sent).
     pub(in crate::acp) fn prompt(&mut self, message: &Message) -> (u64, Vec<u8>) {
         self.last += 1;
         let prompt = [json!({"type": "text", "text": message.text})];
@@ -17,7 +17,7 @@ impl Session {
         )
     }
 
-    /// Notes that a message was written: its turn begins.
+    /// Records that a message was written: its turn begins.
     pub(in crate::acp) fn sent(&mut self, message: &Message, request: u64) -> Event {
         self.pending.insert(request, (Request::Prompt, None));
         self.turn = Some(Turn::new());
@@ -25,7 +25,7 @@ impl Session {
         Event::TurnStarted { inputs }
     }
 
-    /// Asks for an interrupt, and answers what is asked; nothing if that was done already, or nothing runs.
+    /// Requests an interrupt, and cancels open permission requests. Does nothing if that was done already, or nothing runs.
     pub(in crate::acp) fn interrupt(&mut self) -> Heard {
         let mut heard = Heard::default();
         if self.owes_turn() && !std::mem::replace(&mut self.interrupting, true) {
@@ -35,42 +35,46 @@ impl Session {
         heard
     }
 
-    /// Makes the line that asks for an interrupt.
+    /// Returns the line that requests an interrupt.
     pub(in crate::acp) fn cancel(&self) -> Vec<u8> {
         json::notification("session/cancel", json!({"sessionId": self.id}))
     }
 
-    /// Asks the agent to close its session, if it knows how to.
+    /// Requests that the agent closes its session, if it supports that.
     pub(in crate::acp) fn close(&mut self) -> Option<Vec<u8>> {
         self.leave();
         let can = self.abilities.close && self.id().is_some();
         can.then(|| self.choose(Request::Close, "session/close", json!({})))
     }
 
-    /// Tells whether the agent was asked to close its session and has not answered.
+    /// Whether the agent has still to answer the request to close its session.
     pub(in crate::acp) fn is_closing(&self) -> bool {
         self.pending
             .values()
             .any(|(what, _)| *what == Request::Close)
     }
 
-    /// Notes that the agent is about to be ended.
+    /// Marks the agent as ending.
     pub(in crate::acp) fn leave(&mut self) {
         self.leaving = true;
     }
 
-    /// Changes what is allowed from now on, and returns what the agent is to be told, if it has a mode for it. What came of it is
-    /// told by [`change_answer`](Self::change_answer) where the agent has to obey; elsewhere the driver allows what it asks.
+    /// Changes the permissions from now on, and returns the request for the agent, if it has a mode for them. If the agent must obey,
+    /// [`change_answer`](Self::change_answer) returns the result; otherwise the driver allows the agent's requests.
     ///
     /// # Errors
-    /// [`Error::is_unsupported`] when the agent can't be made to ask any more.
+    /// [`Error::is_unsupported`] if the agent was started without permission requests.
     pub(in crate::acp) fn set_permissions(
         &mut self,
         permissions: Permissions,
     ) -> Result<Option<Vec<u8>>, Error> {
         if self.wishes.never_asks && permissions != Permissions::All {
             let mend = "start it with fewer permissions";
-            return Err(Error::unsupported(self.wishes.agent, "ask now", mend));
+            return Err(Error::unsupported(
+                self.wishes.agent,
+                "ask for permission now",
+                mend,
+            ));
         }
         self.wishes.permissions = permissions;
         let Some((method, params)) = self.choices.choose_mode(permissions) else {
@@ -85,11 +89,11 @@ impl Session {
         Ok(Some(line))
     }
 
-    /// Asks for another model, the one of the beginning if there is none; nothing if that is so already. What came of it is
-    /// told by [`change_answer`](Self::change_answer).
+    /// Requests another model; `None` is the model of the beginning. Returns `None` if that model is set already.
+    /// [`change_answer`](Self::change_answer) returns the result.
     ///
     /// # Errors
-    /// [`Error::is_unsupported`] when the agent has no way to.
+    /// [`Error::is_unsupported`] if the agent can't change its model.
     pub(in crate::acp) fn set_model(
         &mut self,
         model: Option<String>,
@@ -122,13 +126,13 @@ impl Session {
         Ok(Some(line))
     }
 
-    /// Tells whether a change waits for its answer.
+    /// Whether a change waits for its answer.
     pub(in crate::acp) fn is_asking(&self) -> bool {
         let change = self.change.as_ref();
         change.is_some_and(|change| change.answer.is_none())
     }
 
-    /// Takes the answer to a change; without one, what comes later means nothing.
+    /// Takes the answer to a change; without an answer, gives the request up.
     pub(in crate::acp) fn change_answer(&mut self) -> Option<Result<(), String>> {
         let change = self.change.take()?;
         self.pending.remove(&change.request);
@@ -138,7 +142,7 @@ impl Session {
         change.answer
     }
 
-    /// Makes a request about the session.
+    /// Makes a request for this session.
     pub(super) fn choose(&mut self, what: Request, method: &str, mut params: Value) -> Vec<u8> {
         params["sessionId"] = self.id.as_str().into();
         self.request(what, method, params)

@@ -1,24 +1,24 @@
-//! Short texts for people out of what tools are called with and what they return.
+//! Short texts for people about the arguments and results of tool calls.
 
 use super::json::{list, text};
 use crate::converse::{SUMMARY, beginning};
 use crate::duplex::one_line;
 use serde_json::Value;
-/// How many paths of a call are looked at; who names more is asked about.
+/// The largest number of checked paths of a call; a call with more needs a permission request.
 const PATHS: usize = 64;
 
-/// What is known of a call; later words about it replace earlier ones.
+/// The facts about a call; later reports replace earlier ones.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     title: String,
     kind: String,
     name: String,
-    /// The command, where the input holds one.
+    /// The command, if the input has one.
     command: Option<String>,
     input: String,
     paths: Vec<String>,
     input_paths: Vec<String>,
-    /// The beginning of what is said about it.
+    /// The beginning of the reported content.
     pub(super) content: String,
 }
 
@@ -60,15 +60,14 @@ impl Known {
         }
     }
 
-    /// Returns the tool's own name where the agent tells it; otherwise what kind of tool it is.
+    /// Returns the tool's own name if the agent reports it; otherwise the kind of tool.
     pub(super) fn name(&self) -> String {
         let names = [&self.name, &self.kind].into_iter();
         let name = { names }.find(|name| !name.is_empty()).cloned();
         name.unwrap_or_else(|| "tool".to_owned())
     }
 
-    /// Tells on one line what the call would do: its command, the files of what works on files, and the whole input of any
-    /// other, which may hide nothing.
+    /// Describes the call in one line: its command, its files if it works on files, and otherwise its whole input, so that nothing is hidden.
     pub(super) fn summary(&self) -> String {
         if let Some(command) = &self.command {
             return one_line(command, SUMMARY);
@@ -88,7 +87,7 @@ impl Known {
         one_line(&said, SUMMARY)
     }
 
-    /// Tells whether it does no more than to edit files below one of these directories, by what the agent says.
+    /// Whether the call only edits files below one of these directories, as the agent reports it.
     pub(super) fn edits_below(&self, roots: &[String]) -> bool {
         let all = || self.paths.iter().chain(&self.input_paths);
         let is_below = |path: &String| roots.iter().any(|root| is_below(path, root));
@@ -116,7 +115,7 @@ fn is_below(path: &str, root: &str) -> bool {
     inside.is_some_and(|inside| !inside.is_empty() && !inside.split('/').any(|part| part == ".."))
 }
 
-/// Returns the beginning of what a tool returned: its texts, or what it put out as it is.
+/// Returns the beginning of a tool's result: its texts, or else its raw output.
 pub(super) fn result(call: &Value) -> String {
     let texts = list(&call["content"]).iter();
     let texts: Vec<&str> = texts
@@ -162,7 +161,7 @@ mod tests {
         ] {
             assert!(!below(at(path)), "{path}");
         }
-        assert!(!below(json!({"kind": "edit"})), "nobody knows which file");
+        assert!(!below(json!({"kind": "edit"})), "the file is unknown");
         assert!(!below(
             json!({"kind": "delete", "locations": [{"path": "/place/a/b"}]})
         ));
@@ -186,6 +185,10 @@ mod tests {
         let shown: Vec<_> = calls.map(|call| known(call).summary()).into();
         insta::assert_debug_snapshot!(shown);
         let named = json!({"title": "Edit /a/b", "kind": "edit", "locations": [{"path": "/a/b"}]});
-        assert_eq!(known(named).summary(), "Edit /a/b", "said once");
+        assert_eq!(
+            known(named).summary(),
+            "Edit /a/b",
+            "the path is shown once"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The protocol over lines alone: what its tests open and feed, and the recordings of real agents.
+//! Tests of the protocol with lines only, and recordings of real agents.
 
 mod asks;
 mod opening;
@@ -36,7 +36,7 @@ fn hear(session: &mut Session, line: &Value) -> Heard {
     session.hear(line.to_string().as_bytes())
 }
 
-/// What was written, without what every line has.
+/// Returns the written lines, parsed and without the common field.
 fn said(lines: &[Vec<u8>]) -> Vec<Value> {
     let parsed = lines.iter().map(|line| json::parse(line).unwrap());
     parsed
@@ -50,7 +50,7 @@ fn said(lines: &[Vec<u8>]) -> Vec<Value> {
         .collect()
 }
 
-/// Begins a session that is open, with an agent that has `capabilities` and answers the request for a session with `opened`.
+/// Opens a session with an agent that has `capabilities` and answers the request for a session with `opened`.
 fn begin(wishes: Wishes, capabilities: Value, opened: Value) -> (Session, Heard) {
     let mut session = Session::new(wishes);
     session.initialize();
@@ -95,7 +95,7 @@ fn chunk(text: &str) -> Value {
     json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
 }
 
-/// One event a line; deltas in a row are one.
+/// Shows one event per line. Consecutive deltas are joined.
 fn shown(events: &[Event]) -> String {
     let (mut shown, mut deltas) = (String::new(), (0, String::new()));
     for event in events.iter().map(Some).chain([None]) {
@@ -123,7 +123,7 @@ fn golden(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// Feeds what the agent wrote, and says what was said to it: the same, as far as it matters, that was written then.
+/// Replays a recording: handles the lines of the agent, and checks that the driver writes the recorded lines.
 fn replay(recording: &str) -> (Session, Vec<Event>) {
     let mut session = Session::new(Wishes {
         roots: ["$WORK".to_owned(), "$WORK".to_owned()],

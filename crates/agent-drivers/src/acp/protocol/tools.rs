@@ -1,4 +1,4 @@
-//! The calls of tools within one turn, as they are told bit by bit.
+//! The tool calls of one turn, which the agent reports in several steps.
 
 use super::json::text;
 use super::summary::{Known, result};
@@ -6,17 +6,17 @@ use agent_duplex::{Event, ToolOutcome};
 use serde_json::Value;
 use std::collections::VecDeque;
 
-/// How many calls may be open; beyond, the oldest counts as cut.
+/// The largest number of open calls; beyond it, the oldest counts as interrupted.
 const TOOLS: usize = 1024;
-/// How many of the calls that ended last are remembered, so that late words about them begin none anew.
+/// The number of remembered ended calls, so that a late update does not begin a call again.
 pub(super) const ENDED: usize = 1024;
 
-/// A call that has not ended.
+/// An open call.
 #[derive(Debug)]
 struct Tool {
     id: String,
     known: Known,
-    /// Whether it was told. A call is announced before the agent knows what it is called with, and told with what comes next.
+    /// Whether the start was reported. The agent announces a call before its arguments are known; the driver reports it with the next update.
     told: bool,
 }
 
@@ -55,7 +55,7 @@ impl Tools {
         self.denied
     }
 
-    /// Takes what is said about a call, and returns where it stands; `None` if it is none, or has ended.
+    /// Handles an update of a call, and returns the call's index; `None` if it is no call, or has ended.
     fn learn(&mut self, call: &Value, events: &mut Vec<Event>) -> Option<usize> {
         let id = text(call, "toolCallId");
         if id.is_empty() || self.ended.iter().any(|ended| ended == id) {
@@ -80,7 +80,7 @@ impl Tools {
         Some(at)
     }
 
-    /// Takes an update of a call. After an interrupt (`cut`) an end is no more than that: agents call it completed.
+    /// Handles an update of a call. After an interrupt (`cut`) an end counts as interrupted, because agents then report it as completed.
     pub(super) fn updated(&mut self, call: &Value, cut: bool, events: &mut Vec<Event>) {
         let is_new = !self.knows(text(call, "toolCallId"));
         let Some(at) = self.learn(call, events) else {
@@ -104,14 +104,14 @@ impl Tools {
         }
     }
 
-    /// Takes a call that is asked about, and returns what is known of it. Some agents tell of it nowhere else.
+    /// Handles a call in a permission request, and returns the facts about it. Some agents report the call nowhere else.
     pub(super) fn asked(&mut self, call: &Value, events: &mut Vec<Event>) -> Option<&Known> {
         let at = self.learn(call, events)?;
         self.open[at].tell(events);
         Some(&self.open[at].known)
     }
 
-    /// Notes that a call was denied. Some agents never speak of it again.
+    /// Records that a call was denied. Some agents never report it again.
     pub(super) fn deny(&mut self, call: &str, events: &mut Vec<Event>) {
         self.denied = true;
         if let Some(at) = self.open.iter().position(|tool| tool.id == call) {
@@ -133,7 +133,7 @@ impl Tools {
         self.ended.push_back(id);
     }
 
-    /// Ends what is open.
+    /// Closes everything open.
     pub(super) fn close(self, events: &mut Vec<Event>) {
         let tools = self.open.into_iter();
         tools.for_each(|tool| tool.end(ToolOutcome::Cut, String::new(), events));

@@ -1,4 +1,4 @@
-//! The state of one turn: the half text and the tools that run. And the usage: the agent reports tokens by turn, and money as the cost of the
+//! The state of one turn: the partial text and the running tools. Also the usage: the agent reports tokens per turn, and the cost of the whole
 //! session so far; the difference is the cost of the turn.
 
 use agent_duplex::{EndReason, Event, Usage};
@@ -7,15 +7,15 @@ use serde_json::Value;
 use super::json::text;
 use super::tools::Tools;
 
-/// How long a message may grow; a longer one is told in several.
+/// The longest message, in bytes; a longer one is reported in parts.
 const MESSAGE: usize = 4 << 20;
 
-/// A turn that runs.
+/// A running turn.
 #[derive(Debug)]
 pub(super) struct Turn {
-    /// What was streamed of a text that is not known to be whole.
+    /// The streamed part of a text that may be incomplete.
     half: String,
-    /// The message that it belongs to, in the agent's words; empty if it does not say.
+    /// The agent's id of the message to which the text belongs; empty if it reports none.
     message: String,
     pub(super) tools: Tools,
 }
@@ -29,7 +29,7 @@ impl Turn {
         }
     }
 
-    /// Tells whether something was denied in this turn.
+    /// Whether a call was denied in this turn.
     pub(super) fn was_denied(&self) -> bool {
         self.tools.was_denied()
     }
@@ -69,7 +69,7 @@ impl Turn {
         }
     }
 
-    /// Tells the text as a whole.
+    /// Reports the text as one message.
     pub(super) fn flush(&mut self, partial: bool, events: &mut Vec<Event>) {
         if !self.half.is_empty() {
             let text = std::mem::take(&mut self.half);
@@ -77,7 +77,7 @@ impl Turn {
         }
     }
 
-    /// Ends what is open.
+    /// Closes everything open.
     pub(super) fn close(mut self, reason: EndReason, events: &mut Vec<Event>) {
         let is_whole = matches!(
             reason,
@@ -91,7 +91,7 @@ impl Turn {
 /// The cost of a session, as the agent reported it last.
 #[derive(Debug)]
 pub(super) struct Cost {
-    /// In millionths of a US dollar; `None` while it is not known what it had cost before.
+    /// In millionths of a US dollar; `None` while the earlier cost is unknown.
     last: Option<u64>,
 }
 
@@ -101,12 +101,12 @@ impl Cost {
         Cost { last }
     }
 
-    /// Returns what was spent since the total before, if anything was. A total that shrinks began again.
+    /// Returns the cost since the last total, if it is not zero. A smaller total means that the agent began again at zero.
     pub(super) fn advance(&mut self, cost: &Value) -> Option<Usage> {
         let amount = cost["amount"]
             .as_f64()
             .filter(|_| cost["currency"] == "USD")?;
-        // Saturates, and takes what is no number for 0.
+        // The cast saturates, and turns NaN into 0.
         let now = (amount * 1e6).round() as u64;
         let last = self.last.replace(now)?;
         let cost_microusd = now.checked_sub(last).unwrap_or(now);
@@ -118,8 +118,8 @@ impl Cost {
     }
 }
 
-/// Returns the tokens of a turn by the answer that ends it, if it names any. By its name `usage` would be of all turns; the
-/// agents that have it tell the turn's.
+/// Returns the tokens of a turn from the answer that ends it, if it has any. The protocol defines `usage` as the sum of all turns, but the agents
+/// that have it report the turn's tokens.
 pub(super) fn of_turn(result: &Value) -> Option<Usage> {
     let number = |object: &Value, key: &str| object[key].as_u64().unwrap_or_default();
     let sum = |object: &Value, keys: [&str; 3]| {

@@ -1,11 +1,11 @@
-//! What is written to the agent: one JSON object on one line.
+//! Lines to the agent: one JSON object per line.
 
 use crate::converse::line as terminated;
 use agent_duplex::{Message, Permissions};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// Makes control requests, with ids that no other process has used and that tell which request an answer is for.
+/// Makes control requests. Their ids are unique across processes, and match an answer to its request.
 #[derive(Debug)]
 pub(super) struct Requests {
     prefix: String,
@@ -18,7 +18,6 @@ impl Requests {
         Requests { prefix, last: 0 }
     }
 
-    /// Makes the id and the line of a request.
     pub(super) fn line(&mut self, request: Value) -> (String, Vec<u8>) {
         self.last += 1;
         let id = format!("{}-{}", self.prefix, self.last);
@@ -34,7 +33,7 @@ pub(super) fn user(message: &Message) -> Vec<u8> {
     ))
 }
 
-/// Allows a call. Some versions want its input back, so it is echoed as it came.
+/// Allows a call. Some versions require the call's input in the answer, so it is repeated unchanged.
 pub(super) fn allow(ask: &str, input: &str) -> Vec<u8> {
     let ask = Value::from(ask);
     terminated(format!(
@@ -48,14 +47,14 @@ pub(super) fn deny(ask: &str, message: &str) -> Vec<u8> {
     line(json!({"type": "control_response", "response": response}))
 }
 
-/// Answers a request that can't be met; without an answer the agent would wait for ever.
+/// Refuses a request that the driver doesn't support; without an answer the agent would wait forever.
 pub(super) fn refuse(request: &str, subtype: &str) -> Vec<u8> {
     let error = format!("unsupported control request: {subtype}");
     let response = json!({"subtype": "error", "request_id": request, "error": error});
     line(json!({"type": "control_response", "response": response}))
 }
 
-/// Returns the agent's name for what it may do. Everything that it asks is answered by whoever reads the events.
+/// Returns the agent's name of a permission mode. The reader of the events answers all permission requests.
 pub(in crate::claude) fn mode(permissions: Permissions) -> &'static str {
     match permissions {
         Permissions::Ask | Permissions::Deny => "default",

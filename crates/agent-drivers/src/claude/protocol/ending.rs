@@ -1,27 +1,27 @@
-//! Why a turn ended, by what its `result` says.
+//! The reason of a turn's end, from the agent's `result` line.
 
 use super::json::Object;
 use crate::duplex::one_line;
 use agent_duplex::{EndReason, TurnEnd};
 
-/// How many characters of the agent's own words are handed on.
+/// The longest reported text of an error, in characters.
 const DETAIL: usize = 2000;
-/// What a person has to do.
+/// The fix for a missing login.
 pub(in crate::claude) const LOG_IN: &str =
     "log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY";
 
-/// What the end of a turn depends on besides its `result`.
+/// Facts besides the `result` that decide the reason of a turn's end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known<'a> {
-    /// Whether we asked for the interrupt.
+    /// Whether the driver requested the interrupt.
     pub(super) interrupted: bool,
-    /// Whether the service refused to know us, so that the driver gave up.
+    /// Whether the service rejected the login, so that the driver gave up.
     pub(super) not_logged_in: bool,
-    /// The kind of the last failed call in the agent's words; empty if none failed.
+    /// The kind of the last failed call, as the agent names it; empty if none failed.
     pub(super) failure: &'a str,
 }
 
-/// Judges a `result`. Its `subtype` and `is_error` say too little: an interrupt is an "error", a failed service a "success".
+/// Returns the end of a turn. `subtype` and `is_error` of its `result` are not enough: an interrupt is an "error", and a failed service a "success".
 pub(super) fn judge(result: &Object<'_>, known: Known<'_>) -> TurnEnd {
     let is_error = result.flag("is_error");
     let terminal = result.text("terminal_reason");
@@ -54,7 +54,7 @@ pub(super) fn judge(result: &Object<'_>, known: Known<'_>) -> TurnEnd {
         EndReason::NotLoggedIn => format!("{text}; {LOG_IN}"),
         EndReason::SessionNotFound => {
             format!(
-                "{text}; start a fresh session, or go back to the working directory it was made in"
+                "{text}; start a fresh session, or return to the working directory of that session"
             )
         }
         _ => text,
@@ -67,7 +67,7 @@ pub(super) fn judge(result: &Object<'_>, known: Known<'_>) -> TurnEnd {
 
 fn words(result: &Object<'_>) -> String {
     let errors = result.texts("errors").into_iter();
-    // Meant for the agent's makers.
+    // These are for the developers of the agent.
     let errors: Vec<String> = errors
         .filter(|e| !e.starts_with("[ede_diagnostic]"))
         .collect();
@@ -103,7 +103,7 @@ fn failed(status: Option<u16>, failure: &str, terminal: &str, text: &str) -> End
         _ if says("prompt is too long") => EndReason::ContextOverflow,
         (Some(429), _) | (_, "rate_limit") => EndReason::RateLimited,
         (_, "max_output_tokens") => EndReason::MaxTokens,
-        // Asking again with the same words won't help.
+        // A repeated request can't succeed.
         (_, "billing_error" | "account_on_hold" | "verification_required" | "model_not_found")
         | (_, "invalid_request") => EndReason::Failed,
         (Some(500..), _) | (_, "overloaded" | "server_error") => EndReason::ServiceFailed,

@@ -1,8 +1,8 @@
-//! JSON objects of which only the fields that are asked for are understood.
+//! JSON objects whose fields are parsed only when they are read.
 //!
-//! Much of what the agent writes is texts that are there twice, and lists that only its own screen needs. So a field stays
-//! JSON text until it is read. The fields that hold the parts of a message are the exception: they are taken apart in the
-//! pass that finds them, so that a deep part is not scanned once for each level above it.
+//! Much of the agent's output is text that appears twice, and lists that only its own screen needs. So a field stays JSON text until it is read. The
+//! fields that contain the parts of a message are the exception: the first pass parses them too, so that a deep part is not scanned once for each
+//! level above it.
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -11,33 +11,33 @@ use std::fmt;
 use std::str::FromStr;
 use uuid::Uuid;
 
-/// The fields that are taken apart at once.
+/// The fields that the first pass parses.
 const PARTS: [&str; 6] = [
     "content", "delta", "event", "message", "request", "response",
 ];
-/// How deep they are; far below the 128 levels at which `serde_json` gives up. Text that is not taken apart may have any depth.
+/// The deepest level that the first pass parses, far below the 128 levels at which `serde_json` fails. Unparsed text can have any depth.
 const DEPTH: usize = 8;
 
-/// An object whose fields are understood when they are asked for: a field of a wrong type is a field that is not there.
+/// An object whose fields are parsed when they are read: a field of a wrong type counts as missing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Object<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
 
 #[derive(Clone, Debug)]
 enum Value<'a> {
-    /// As it came.
+    /// Unparsed JSON text.
     Raw(&'a str),
     Text(Cow<'a, str>),
     Object(Object<'a>),
-    /// The objects of a list, without what is none.
+    /// The objects of a list, without its other values.
     List(Vec<Object<'a>>),
-    /// Neither text nor object nor list.
+    /// Neither a string nor an object nor a list.
     Other,
 }
 
 impl<'a> Object<'a> {
-    /// Parses a text; `None` if it is no object.
+    /// Parses a text; returns `None` if it is not an object.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
-        // Half a character in a text makes it none for `serde_json`: then nothing is taken apart before it is read.
+        // Half a surrogate pair in a string makes `serde_json` fail: then no part is parsed before it is read.
         let value = [DEPTH, 0].into_iter().find_map(|depth| read(text, depth));
         match value? {
             Value::Object(object) => Some(object),
@@ -45,13 +45,13 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Returns a field; of several of one name the last.
+    /// Returns a field; the last one if several have the name.
     fn field(&self, key: &str) -> Option<&Value<'a>> {
         let mut fields = self.0.iter().rev();
         fields.find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// Returns a field as it came; `None` if it was taken apart.
+    /// Returns the JSON text of a field; `None` if the first pass parsed it.
     pub(super) fn raw(&self, key: &str) -> Option<&'a str> {
         match self.field(key)? {
             Value::Raw(text) => Some(text),
@@ -63,12 +63,12 @@ impl<'a> Object<'a> {
         self.word(key).into_owned()
     }
 
-    /// Returns a text without a copy where nothing is escaped in it; empty if it is none.
+    /// Returns a string, without a copy if it has no escapes; empty if the field is not a string.
     pub(super) fn word(&self, key: &str) -> Cow<'a, str> {
         self.string_of(key).unwrap_or_default()
     }
 
-    /// Returns a text; `None` if it is none.
+    /// Returns a string; `None` if the field is not a string.
     pub(super) fn string(&self, key: &str) -> Option<String> {
         self.string_of(key).map(Cow::into_owned)
     }
@@ -85,18 +85,18 @@ impl<'a> Object<'a> {
         self.raw(key) == Some("true")
     }
 
-    /// Returns a number; `None` if there is none that `T` can have.
+    /// Returns a number; `None` if the field has no value of type `T`.
     pub(super) fn get<T: FromStr>(&self, key: &str) -> Option<T> {
         self.raw(key)?.parse().ok()
     }
 
-    /// Returns a number, also one that is written as a fraction or is negative, which counts as 0.
+    /// Returns a number, also if it is written as a fraction; a negative one counts as 0.
     pub(super) fn number(&self, key: &str) -> u64 {
         // Casts from float to integer saturate.
         self.get::<f64>(key).unwrap_or_default() as u64
     }
 
-    /// Returns an object within this one; one without fields if there is none.
+    /// Returns an object in this one; an empty object if there is none.
     pub(super) fn object(&self, key: &str) -> Cow<'_, Object<'a>> {
         match self.field(key) {
             Some(Value::Object(object)) => Cow::Borrowed(object),
@@ -105,7 +105,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Returns the objects of a list, leaving out what is none.
+    /// Returns the objects of a list, without its other values.
     pub(super) fn list(&self, key: &str) -> Cow<'_, [Object<'a>]> {
         match self.field(key) {
             Some(Value::List(list)) => Cow::Borrowed(list),
@@ -113,7 +113,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Returns the strings of a list, leaving out what is none.
+    /// Returns the strings of a list, without its other values.
     pub(super) fn texts(&self, key: &str) -> Vec<String> {
         self.items(key, |item| string(item).map(Cow::into_owned))
     }
@@ -126,7 +126,7 @@ impl<'a> Object<'a> {
         self.word(key).parse().ok()
     }
 
-    /// Returns the fields of an object whose values are objects; `None` if there is no such object.
+    /// Returns those values of an object that are objects; `None` if the field is not an object.
     pub(super) fn fields(&self, key: &str) -> Option<Vec<Object<'a>>> {
         let fields = Object::parse(self.raw(key)?)?;
         let keys = fields.0.iter().filter_map(|(_, value)| match value {
@@ -145,7 +145,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Reads a value that is all of the text, and takes its parts apart down to this depth.
+/// Parses a value that is the whole text, and its parts down to `depth`.
 fn read(text: &str, depth: usize) -> Option<Value<'_>> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = Parts(depth).deserialize(&mut deserializer).ok()?;
@@ -153,7 +153,7 @@ fn read(text: &str, depth: usize) -> Option<Value<'_>> {
     Some(value)
 }
 
-/// Understands a text; `None` if the value is none.
+/// Parses a string; returns `None` if the value is not a string.
 fn string(value: &str) -> Option<Cow<'_, str>> {
     let inside = value.strip_prefix('"')?.strip_suffix('"')?;
     if memchr::memchr(b'\\', inside.as_bytes()).is_none() {
@@ -163,7 +163,7 @@ fn string(value: &str) -> Option<Cow<'_, str>> {
     deserializer.deserialize_bytes(Escaped).ok().map(Cow::Owned)
 }
 
-/// Takes a value apart, to so many levels.
+/// Parses a value and its parts, to this number of levels.
 #[derive(Clone, Copy)]
 struct Parts(usize);
 
@@ -183,7 +183,7 @@ impl<'de> Visitor<'de> for Parts {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Value<'de>, M::Error> {
-        // Most lines have about as many fields, and their parts fewer.
+        // Most lines have about this number of fields, and their parts have fewer.
         let mut fields = Vec::with_capacity(if self.0 == DEPTH { 8 } else { 4 });
         while let Some(key) = map.next_key_seed(Key)? {
             let value = match self.0.checked_sub(1) {
@@ -234,7 +234,6 @@ impl<'de> Visitor<'de> for Parts {
     }
 }
 
-/// The name of a field.
 struct Key;
 
 impl<'de> DeserializeSeed<'de> for Key {
@@ -261,8 +260,8 @@ impl<'de> Visitor<'de> for Key {
     }
 }
 
-/// A text with escapes in it. Half a character, as is left where another program cut one, is no reason to lose the rest:
-/// `serde_json` hands it on as bytes only.
+/// A string with escapes. Half a surrogate pair, as another program leaves it when it cuts a text, must not lose the rest: `serde_json` returns such
+/// a string only as bytes.
 struct Escaped;
 
 impl Visitor<'_> for Escaped {
@@ -276,7 +275,7 @@ impl Visitor<'_> for Escaped {
         let mut text = String::with_capacity(bytes.len());
         for chunk in bytes.utf8_chunks() {
             text.push_str(chunk.valid());
-            // The first byte of each half of a character; the two behind it belong to it.
+            // 0xED begins each surrogate half, and the two bytes after it belong to it.
             if chunk.invalid().first() == Some(&0xed) {
                 text.push(char::REPLACEMENT_CHARACTER);
             }
@@ -310,13 +309,14 @@ mod tests {
         })
     }
 
-    /// An object, except that a name, a number or an escape may be wrong: about half of them are objects, and so are hardly any random characters.
+    /// Makes text that is almost an object: a name, a number or an escape may be wrong. About half of the texts are objects; hardly any random text
+    /// would be.
     fn almost_an_object() -> impl Strategy<Value = String> {
         let field = r#" ?"[a-c ]{0,2}(\\[nu"])?" ?: ?(-?[01]{1,2}(\.0)?|"[a-c ]{0,3}"|\{\}|\[ ?\]|true|null) ?"#;
         prop::collection::vec(field, 0..3).prop_map(|fields| format!("{{{}}}", fields.join(",")))
     }
 
-    /// What `serde_json` makes of a field is what we make of it.
+    /// Checks that `serde_json` and `Object` agree about each field.
     fn agrees(object: &Object<'_>, fields: &Map<String, Value>) {
         for (key, value) in fields {
             if let Some(raw) = object.raw(key) {

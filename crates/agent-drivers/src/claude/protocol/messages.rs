@@ -1,4 +1,4 @@
-//! Which messages a turn answers, and where it begins and ends.
+//! The messages of a turn, and its beginning and end.
 
 use super::json::Object;
 use super::turn::Turn;
@@ -22,7 +22,7 @@ impl Session {
             }
             "started" => self.claim(id, events),
             "completed" if self.turn.is_some() => self.claim(id, events),
-            // Done without a turn, as some commands of the agent's own are.
+            // Completed without a turn, like some of the agent's own commands.
             "completed" => {
                 self.claim(id, events);
                 self.begin(events);
@@ -37,7 +37,7 @@ impl Session {
         if let Some(n) = self.waiting.iter().position(|waiting| *waiting == id) {
             self.waiting.remove(n);
             self.starting.retain(|starting| *starting != id);
-            // What is dropped for the end of the process may be said again to another.
+            // A message that is dropped because the process ends can be sent again to another process.
             if !self.leaving {
                 let state = InputState::Dropped(why.to_owned());
                 events.push(Event::Input { id, state });
@@ -54,7 +54,7 @@ impl Session {
         }
     }
 
-    /// Makes a message part of the turn that runs, or of the one that is about to begin.
+    /// Adds a message to the running turn, or to the turn that is about to begin.
     pub(super) fn claim(&mut self, id: Uuid, events: &mut Vec<Event>) {
         let Some(n) = self.waiting.iter().position(|waiting| *waiting == id) else {
             return;
@@ -68,13 +68,13 @@ impl Session {
         }
     }
 
-    /// Begins the turn that was announced, unless it has begun.
+    /// Begins the announced turn, unless it has begun.
     pub(super) fn begin(&mut self, events: &mut Vec<Event>) {
         if self.turn.is_some() {
             return;
         }
         if self.starting.is_empty() && !self.tells_fate {
-            // Who says nothing about messages takes all that there are.
+            // An agent that doesn't report delivery takes all queued messages.
             self.starting.clone_from(&self.waiting);
         }
         if self.starting.is_empty() && !self.announced {
@@ -88,7 +88,7 @@ impl Session {
         self.tell_background(events);
     }
 
-    /// Ends the turn that runs, with everything in it that is still open.
+    /// Ends the running turn, and closes everything open in it.
     pub(super) fn end(&mut self, end: TurnEnd, events: &mut Vec<Event>) {
         let Some(turn) = self.turn.take() else { return };
         turn.close(events);
@@ -103,7 +103,7 @@ impl Session {
         self.interrupt = None;
         self.announced = false;
         events.push(Event::TurnCompleted(end));
-        // Who works in the background waits on.
+        // The permission requests of background subagents stay open.
         let asks = self.asks.values().map(|asked| asked.ask.clone());
         events.extend(asks.map(Event::PermissionAsked));
     }

@@ -1,4 +1,4 @@
-//! What the agent asks, and what it answers to what we asked.
+//! Requests of the agent, and the agent's answers to requests of the driver.
 
 use super::json::Object;
 use super::summary::summary;
@@ -43,7 +43,7 @@ impl Session {
         }
     }
 
-    /// Notes that a question was answered, and need not be again.
+    /// Remembers that a permission request was answered and needs no further answer.
     pub(super) fn remember(&mut self, id: &str) {
         if self.answered.len() == ANSWERED {
             self.answered.pop_front();
@@ -51,7 +51,7 @@ impl Session {
         self.answered.push_back(id.to_owned());
     }
 
-    /// Takes the answer to a request of ours; others, such as the echo of an answer of ours, are left alone.
+    /// Handles the answer to a request of the driver; ignores other answers, such as the echo of one of the driver's own.
     pub(super) fn answered(&mut self, response: &Object<'_>, events: &mut Vec<Event>) {
         let id = response.text("request_id");
         let Some((request, _)) = self.pending.remove(&id) else {
@@ -65,9 +65,9 @@ impl Session {
             return;
         }
         match (request, refusal) {
-            // What is over can't be stopped, and what is not taken back is answered.
+            // A finished task can't be stopped, and a message that can't be taken back is in a turn.
             (Request::StopTask | Request::TakeBack(_), Some(_)) => {}
-            // Then the end of the turn says what it used.
+            // The end of the turn then reports the usage.
             (Request::Usage, Some(_)) => self.may_ask_totals = false,
             (Request::Usage, None) => {
                 self.ask_each = usage::each(answer.flag("rate_limits_available"));
@@ -99,12 +99,12 @@ impl Session {
         }
     }
 
-    /// Tells whether anything that was asked has no answer yet.
+    /// Whether a request has no answer yet.
     pub(in crate::claude) fn awaits_answers(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Returns until when the next answer is waited for. The time of what was asked since the last look begins now.
+    /// Returns the deadline of the next answer. For a request without a deadline, the time begins now.
     pub(in crate::claude) fn answers_due(&mut self, now: Instant) -> Option<Instant> {
         let timeouts = self.timeouts;
         let due = self.pending.values_mut().map(|(request, until)| {
@@ -117,14 +117,14 @@ impl Session {
         due.min()
     }
 
-    /// Begins the time of all that is waited for again.
+    /// Restarts the time limits of all pending requests.
     pub(in crate::claude) fn renew(&mut self) {
         self.pending
             .values_mut()
             .for_each(|(_, until)| *until = None);
     }
 
-    /// Gives up what was waited for until now; a late answer means nothing.
+    /// Drops the overdue requests; their late answers are ignored.
     pub(in crate::claude) fn expire(&mut self, now: Instant) -> Vec<Event> {
         let is_late = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
         let mut events = Vec::new();
@@ -141,16 +141,16 @@ impl Session {
 }
 
 impl Request {
-    /// What it is called for people.
+    /// Returns the name of the request for users.
     fn name(self) -> &'static str {
         match self {
-            Self::Initialize => "introduction",
+            Self::Initialize => "initialization",
             Self::Interrupt => "interrupt",
             Self::TakeBack(_) => "withdrawal of a message",
             Self::Mode => "change of permissions",
             Self::Model => "change of the model",
             Self::StopTask => "end of a task",
-            Self::Usage => "question for what was used",
+            Self::Usage => "usage query",
             Self::End => "request to end",
         }
     }

@@ -1,21 +1,21 @@
-//! What we say: messages, requests and answers, and what is noted of them.
+//! The driver's side of the protocol: messages, requests and answers, and their bookkeeping.
 
 use super::{Change, Request, Session, encode};
 use agent_duplex::{Decision, Event, Message};
 use serde_json::{Value, json};
 
 impl Session {
-    /// Makes the line of a message. Once it is written, say so by [`sent`](Self::sent).
+    /// Returns the line of a message. After it is written, call [`sent`](Self::sent).
     pub(in crate::claude) fn message(message: &Message) -> Vec<u8> {
         encode::user(message)
     }
 
-    /// Notes that a message was written.
+    /// Records that a message was written.
     pub(in crate::claude) fn sent(&mut self, message: &Message) {
         self.waiting.push(message.id);
     }
 
-    /// Answers a message with the failure of a conversation that could not begin, if that is what happened.
+    /// Returns a failed turn for a message, if the conversation failed before it could begin.
     pub(in crate::claude) fn fail(&mut self, message: &Message) -> Option<Vec<Event>> {
         let end = self.failure.take()?;
         let inputs = vec![message.id];
@@ -29,12 +29,12 @@ impl Session {
         self.request(Request::Initialize, json!({"subtype": "initialize"}))
     }
 
-    /// Asks what the session has used before, if it has a past.
+    /// Returns a query for the earlier usage of the session, if that is unknown.
     pub(in crate::claude) fn ask_past(&mut self) -> Option<Vec<u8>> {
         (!self.totals.is_known()).then(|| self.request_totals())
     }
 
-    /// Asks what was used by now: when a call of the model is over, once at a time, and not while the turn is being ended.
+    /// Returns a query for the usage so far, after a call of the model. There is only one query at a time, and none while the turn is being ended.
     pub(super) fn ask_totals(&mut self) -> Option<Vec<u8>> {
         let wanted = self.may_ask_totals && self.totals.is_known() && self.interrupt.is_none();
         let asked = |(request, _): &(Request, _)| *request == Request::Usage;
@@ -56,19 +56,18 @@ impl Session {
         self.request(Request::Mode, request)
     }
 
-    /// Asks the agent to end. Messages that it drops from now on count as never sent.
+    /// Requests the end of the agent. Messages that it drops from now on count as never sent.
     pub(in crate::claude) fn end_session(&mut self) -> Vec<u8> {
         self.leave();
         self.request(Request::End, json!({"subtype": "end_session"}))
     }
 
-    /// Notes that the agent is about to be ended.
+    /// Marks the agent as ending.
     pub(in crate::claude) fn leave(&mut self) {
         self.leaving = true;
     }
 
-    /// Asks for another model, the agent's own choice if there is none. What came of it is told by
-    /// [`model_answer`](Self::model_answer).
+    /// Requests another model; `None` is the agent's own choice. [`model_answer`](Self::model_answer) returns the result.
     pub(in crate::claude) fn set_model(&mut self, model: Option<&str>) -> Vec<u8> {
         let request = json!({"subtype": "set_model", "model": model});
         let (request, line) = self.numbered(Request::Model, request);
@@ -77,20 +76,20 @@ impl Session {
         line
     }
 
-    /// Tells whether a change of the model waits for its answer.
+    /// Whether a change of the model waits for its answer.
     pub(in crate::claude) fn is_asking(&self) -> bool {
         let change = self.change.as_ref();
         change.is_some_and(|change| change.answer.is_none())
     }
 
-    /// Takes the answer to a change of the model; without one, what comes later means nothing.
+    /// Takes the answer to a change of the model; without an answer, gives the request up.
     pub(in crate::claude) fn model_answer(&mut self) -> Option<Result<(), String>> {
         let change = self.change.take()?;
         self.pending.remove(&change.request);
         change.answer
     }
 
-    /// Asks for an end of what runs in the background, as far as it has names; may be nothing.
+    /// Requests the end of all background tasks with an id; the result may be empty.
     pub(in crate::claude) fn stop_tasks(&mut self) -> Vec<u8> {
         let tasks = std::mem::take(&mut self.tasks).into_iter();
         let lines = tasks.map(|id| {
@@ -100,7 +99,7 @@ impl Session {
         lines.collect::<Vec<_>>().concat()
     }
 
-    /// Asks for an interrupt, in one line or more; `None` if that was asked already, or nothing runs.
+    /// Requests an interrupt in one or more lines; returns `None` if it was already requested, or nothing runs.
     pub(in crate::claude) fn interrupt(&mut self, drop_queued: bool) -> Option<Vec<u8>> {
         let dropping = self.interrupt.unwrap_or(false);
         if !self.owes_turn() || (self.interrupt.is_some() && (dropping || !drop_queued)) {
@@ -112,7 +111,7 @@ impl Session {
         if drop_queued && self.can("interrupt_cancel_queued_v1") {
             request["cancel_queued"] = true.into();
         } else if drop_queued {
-            // Before the interrupt, which would have them run next.
+            // These lines come first, because the agent would begin the next message after the interrupt.
             for id in self.waiting.clone() {
                 let request =
                     json!({"subtype": "cancel_async_message", "message_uuid": id.to_string()});
@@ -123,24 +122,23 @@ impl Session {
         Some(lines)
     }
 
-    /// Tells whether the agent can do something; who has not said what it can is believed to be new.
+    /// Whether the agent has a capability. Without an announcement the agent is assumed to be new.
     fn can(&self, what: &str) -> bool {
         let said = self.capabilities.as_ref();
         said.is_none_or(|said| said.iter().any(|known| known == what))
     }
 
-    /// Makes the answer to a question, `None` if it needs none any more. Once it is written, say so by
-    /// [`answer_sent`](Self::answer_sent).
+    /// Returns the answer to a permission request; `None` if it needs none any more. After it is written, call [`answer_sent`](Self::answer_sent).
     pub(in crate::claude) fn answer(&self, ask: &str, decision: &Decision) -> Option<Vec<u8>> {
         let asked = self.asks.get(ask)?;
         Some(match decision {
             Decision::Allow => encode::allow(ask, &asked.input),
             Decision::Deny { message } => encode::deny(ask, message),
-            _ => encode::deny(ask, "this answer is not known here"),
+            _ => encode::deny(ask, "the client sent an unknown answer"),
         })
     }
 
-    /// Notes that an answer was written.
+    /// Records that an answer was written.
     pub(in crate::claude) fn answer_sent(&mut self, ask: &str, decision: &Decision) {
         let asked = self.asks.remove(ask);
         self.remember(ask);

@@ -1,11 +1,11 @@
-//! Short texts for people out of what tools are called with and what they return.
+//! Short texts for people about the arguments and results of tool calls.
 
 use super::json::Object;
 use crate::converse::{SUMMARY, beginning};
 use crate::duplex::one_line;
 
-/// Tells on one line what a call of a tool would do: the command, the file or the like of the agent's own tools, whose
-/// inputs are known, and the whole input of any other, which may hide nothing.
+/// Describes a tool call in one line. For the agent's own tools it is the command, the file or a similar argument. For any other tool it is the whole
+/// input, so that nothing is hidden.
 pub(super) fn summary(tool: &str, call: &Object<'_>) -> String {
     let input = call.object("input");
     let telling = telling(tool).iter();
@@ -17,7 +17,7 @@ pub(super) fn summary(tool: &str, call: &Object<'_>) -> String {
     }
 }
 
-/// The inputs of one of the agent's own tools that tell what a call does.
+/// Returns the arguments that describe a call of one of the agent's own tools.
 fn telling(tool: &str) -> &'static [&'static str] {
     match tool {
         "Bash" => &["command"],
@@ -32,7 +32,7 @@ fn telling(tool: &str) -> &'static [&'static str] {
     }
 }
 
-/// Returns the beginning of what a tool returned: a text, or the texts of a list of blocks.
+/// Returns the beginning of a tool's result: a string, or the texts of a list of blocks.
 pub(super) fn result(block: &Object<'_>) -> String {
     let text = block.string("content").unwrap_or_else(|| {
         let blocks = block.list("content");

@@ -1,4 +1,4 @@
-//! The protocol over lines alone: what the real agent once wrote is replayed, and the parts share how.
+//! Tests of the protocol with lines only. They replay recordings of the real agent.
 
 mod asked;
 mod calls;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What the real agent (2.1.329) wrote, in order of what it shows. See `tests/golden`.
+/// Recordings of the real agent (2.1.329). See `tests/golden`.
 const GOLDEN: [&str; 25] = [
     "01_simple",
     "02_tool",
@@ -49,7 +49,7 @@ fn golden(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// Begins as the driver does, with the id that the agent was told.
+/// Makes the state as the driver does, with the id that the agent got.
 fn session(recording: &str) -> Session {
     let mut lines = recording.lines().filter_map(Object::parse);
     let id = lines.find_map(|line| line.string("session_id"));
@@ -65,7 +65,7 @@ fn fresh() -> Session {
     Session::new(String::new(), true, TIMEOUTS)
 }
 
-/// Feeds a line, before which we wrote what it answers.
+/// Handles a line, after the message or request to which it belongs.
 fn replay_line(session: &mut Session, sent: &mut Vec<Uuid>, bytes: &[u8]) -> Vec<Event> {
     let text = String::from_utf8_lossy(bytes);
     let line = Object::parse(&text).unwrap_or_default();
@@ -75,7 +75,7 @@ fn replay_line(session: &mut Session, sent: &mut Vec<Uuid>, bytes: &[u8]) -> Vec
         sent.push(id);
     }
     let answered = line.object("response").text("request_id");
-    // The names that the recordings' interrupts have.
+    // The request ids of the interrupts in the recordings.
     if answered.starts_with('x') || answered.starts_with("req-") {
         session.pending.insert(answered, (Request::Interrupt, None));
         session.interrupt = session.owes_turn().then_some(false);
@@ -95,7 +95,7 @@ fn hear(session: &mut Session, line: &Value) -> Vec<Event> {
     session.hear(line.to_string().as_bytes()).events
 }
 
-/// One event a line; deltas in a row are one, and ids that differ from time to time are numbered.
+/// Shows one event per line. Consecutive deltas are joined.
 fn shown(events: &[Event]) -> String {
     let (mut shown, mut deltas) = (String::new(), (0, String::new()));
     for event in events.iter().map(Some).chain([None]) {

@@ -1,23 +1,23 @@
-//! What is open within one turn: a half text and the tools that run.
+//! The open parts of one turn: a partial text and the running tools.
 
 use super::json::Object;
 use super::summary::{result, summary};
 use agent_duplex::{Event, ToolOutcome};
 
-/// How much of a text is kept for the case that it is cut off.
+/// The longest stored partial text, in bytes. It is reported if the text is cut off.
 const HALF: usize = 4 << 20;
 
-/// How many calls may be open; beyond, the oldest counts as cut.
+/// The largest number of open calls; beyond it, the oldest counts as interrupted.
 const TOOLS: usize = 1024;
 
-/// A turn that runs.
+/// A running turn.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// What was streamed of a text that has not come as a whole.
+    /// The streamed part of a text whose complete form has not come.
     half: String,
-    /// The calls that have not ended.
+    /// The open calls.
     tools: Vec<String>,
-    /// The calls that we denied.
+    /// The calls that the driver denied.
     denied: Vec<String>,
     failure: String,
     refusals: u32,
@@ -29,7 +29,7 @@ impl Turn {
         &self.failure
     }
 
-    /// Counts that the service did not know us.
+    /// Counts a rejected login, and returns the count.
     pub(super) fn refuse(&mut self) -> u32 {
         self.refusals += 1;
         self.refusals
@@ -65,12 +65,12 @@ impl Turn {
         }
     }
 
-    /// Takes a piece of the answer.
+    /// Handles a text delta.
     fn piece(&mut self, text: String, events: &mut Vec<Event>) {
         if self.half.len() < HALF {
             self.half.push_str(&text);
         }
-        // Most of what is kept until it is read are these.
+        // Most queued observations have exactly one delta, so this saves memory.
         events.reserve_exact(1);
         events.push(Event::TextDelta(text));
     }
@@ -88,7 +88,7 @@ impl Turn {
         }
         for block in message.list("content").iter() {
             match &*block.word("type") {
-                // What an agent of the agent's says is no answer.
+                // The text of a subagent is not the answer.
                 "text" if !apart => self.text(block.text("text"), line.flag("aborted"), events),
                 "tool_use" | "server_tool_use" | "mcp_tool_use" => self.call(block, events),
                 _ => self.returned(block, line, events),
@@ -120,7 +120,7 @@ impl Turn {
         }
     }
 
-    /// Ends a call, if `block` is what it returned.
+    /// Ends a call, if `block` is its result.
     fn returned(&mut self, block: &Object<'_>, line: &Object<'_>, events: &mut Vec<Event>) {
         let id = block.text("tool_use_id");
         let Some(n) = self.tools.iter().position(|tool| *tool == id) else {
@@ -138,7 +138,7 @@ impl Turn {
             false => ToolOutcome::Done,
             true if rejected || self.denied.contains(&id) => ToolOutcome::Denied,
             true if kind == "permission-rule" => ToolOutcome::Denied,
-            // An interrupt "rejects" what runs, and what is asked about.
+            // An interrupt "rejects" running calls and open permission requests.
             true if !kind.is_empty() => ToolOutcome::Cut,
             true => ToolOutcome::Failed,
         };
@@ -146,7 +146,7 @@ impl Turn {
         events.push(Event::ToolFinished { id, outcome, text });
     }
 
-    /// Ends what is open.
+    /// Closes everything open.
     pub(super) fn close(self, events: &mut Vec<Event>) {
         if !self.half.is_empty() {
             let (text, partial) = (self.half, true);

@@ -1,12 +1,12 @@
-//! What was used, from totals that the agent adds up over its process: told with the end of a turn, and within it when they are asked for.
+//! Usage, from totals over the life of the agent's process. The agent reports them at the end of a turn, and within it on a query.
 
 use super::json::Object;
 use agent_duplex::Usage;
 
-/// What an agent can do that may be asked for its totals within a turn, without holding up what is said to it behind that.
+/// The capability to answer usage queries within a turn without delaying later input.
 pub(super) const MAY_BE_ASKED: &str = "get_usage_detached_v1";
 
-/// Returns after how many calls of the model the agent is asked again. One that has a subscription looks up its limits over the network each time.
+/// Returns the number of model calls between two usage queries. With a subscription, the agent looks up its limits over the network on each query.
 pub(super) const fn each(has_subscription: bool) -> u32 {
     match has_subscription {
         true => 8,
@@ -14,16 +14,16 @@ pub(super) const fn each(has_subscription: bool) -> u32 {
     }
 }
 
-/// The totals that were told last.
+/// The totals that were reported last.
 #[derive(Debug)]
 pub(super) struct Totals {
     last: Usage,
-    /// Whether all before that is known, so that a difference is what was used here.
+    /// Whether all earlier usage is known, so that the difference of two totals is the usage of this process.
     known: bool,
 }
 
 impl Totals {
-    /// Begins with nothing, in a session that has a past or has none.
+    /// Begins with zero. `has_past` is whether the session existed before.
     pub(super) fn new(has_past: bool) -> Self {
         let (last, known) = (Usage::default(), !has_past);
         Self { last, known }
@@ -33,8 +33,8 @@ impl Totals {
         self.known
     }
 
-    /// Takes what the agent answers when it is asked: before the first turn that is its past, within one it returns what was used since the last
-    /// time. What comes while the past is not known says nothing.
+    /// Handles the answer to a usage query. Before the first turn it sets the earlier usage. Within a turn it returns the usage since the last
+    /// report. It returns `None` while the earlier usage is unknown.
     pub(super) fn asked(&mut self, session: &Object<'_>, in_turn: bool) -> Option<Usage> {
         let models = session.fields("model_usage")?;
         let cost_microusd = micro(session.get("total_cost_usd")?);
@@ -52,14 +52,14 @@ impl Totals {
         }
     }
 
-    /// Returns what was used since the totals before.
+    /// Returns the usage since the last totals.
     ///
-    /// The first total of a resumed session holds what earlier processes used, or not: it is lost when they were killed. Where
-    /// that is not known and the agent gives the difference itself, that decides, also where it is empty because nothing was used.
+    /// The first total of a resumed session may include the usage of earlier processes, or lack it if they were killed. If the earlier usage is
+    /// unknown and the agent reports the difference itself, that difference is used, even if it is empty.
     pub(super) fn advance(&mut self, result: &Object<'_>) -> Usage {
         let models = result.fields("modelUsage").unwrap_or_default();
         let tokens = if models.is_empty() {
-            // Of this turn only.
+            // This is the usage of this turn only.
             let turn = of_turn(&result.object("usage"));
             add(self.last, turn)
         } else {
@@ -78,7 +78,7 @@ impl Totals {
         self.since(now)
     }
 
-    /// Returns the difference to the last totals. One that shrinks began again.
+    /// Returns the difference to the last totals. A smaller total means that the agent began again at zero.
     fn since(&mut self, now: Usage) -> Usage {
         let last = std::mem::replace(&mut self.last, now);
         let reset = now.input_tokens < last.input_tokens
@@ -130,6 +130,6 @@ fn sum(object: &Object<'_>, keys: &[&str]) -> u64 {
 }
 
 fn micro(dollars: f64) -> u64 {
-    // Saturates, and takes what is no number for 0.
+    // The cast saturates, and turns NaN into 0.
     (dollars * 1e6).round() as u64
 }

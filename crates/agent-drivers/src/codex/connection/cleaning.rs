@@ -1,4 +1,4 @@
-//! Ending the commands that an interrupted turn left running, before its end is told.
+//! Ends the commands that an interrupted turn left running, before the driver reports the turn's end.
 
 use super::CodexConnection;
 use crate::converse::{Dialogue as _, Heard};
@@ -15,17 +15,17 @@ use {
     tokio::time::timeout_at,
 };
 
-/// How long to wait between two looks.
+/// The time between two searches.
 #[cfg(target_os = "linux")]
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What waits for the end of the commands.
+/// The end of a turn that waits for the end of its commands.
 #[derive(Debug)]
 pub(super) struct Cleaning {
     seen: Observation,
     #[cfg_attr(
         not(target_os = "linux"),
-        expect(dead_code, reason = "nothing is looked for")
+        expect(dead_code, reason = "no search on this platform")
     )]
     start: Instant,
     #[cfg(target_os = "linux")]
@@ -34,7 +34,7 @@ pub(super) struct Cleaning {
     met: BTreeMap<ProcessId, ProcessName>,
 }
 
-/// Returns the time as the starts of processes are told.
+/// Returns the current time in the unit of process start times.
 pub(super) fn now() -> u64 {
     #[cfg(target_os = "linux")]
     return commands::now();
@@ -43,14 +43,14 @@ pub(super) fn now() -> u64 {
 }
 
 impl CodexConnection {
-    /// Notes that no command of the next turn can be older than this moment.
+    /// Sets the earliest start time for commands of the next turn.
     pub(super) fn note_start(&mut self) {
         if !self.session.is_busy() && self.cleaning.is_none() {
             self.since = now();
         }
     }
 
-    /// Takes what was heard: at once, or as soon as the commands of an interrupted turn are ended.
+    /// Publishes an observation: immediately, or when the commands of an interrupted turn have ended.
     pub(super) fn settle(&mut self, mut seen: Observation, heard: Heard) {
         seen.events = heard.events;
         for line in heard.lines {
@@ -78,7 +78,7 @@ impl CodexConnection {
     fn tell(&mut self, seen: Observation) {
         let completed = |event: &Event| matches!(event, Event::TurnCompleted(_));
         if seen.events.iter().any(completed) || !self.session.owes_turn() {
-            // What runs from now on belongs to the next turn.
+            // Commands that start from now on belong to the next turn.
             self.since = now();
         }
         self.keep(seen);
@@ -87,14 +87,14 @@ impl CodexConnection {
         self.watch();
     }
 
-    /// Gives the wait up: all is ended anyway.
+    /// Ends the wait, because the whole process tree is being ended anyway.
     pub(super) fn stop_cleaning(&mut self) {
         if let Some(cleaning) = self.cleaning.take() {
             self.tell(cleaning.seen);
         }
     }
 
-    /// Does one round; `false` if there is nothing to do. It waits for [`LOOK`] at most: its caller has the deadline, or drops the future.
+    /// Does one search; returns `false` if there is nothing to do. It waits at most [`LOOK`]; its caller has the deadline, or drops the future.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -120,7 +120,7 @@ impl CodexConnection {
                     .met
                     .entry(stat.process)
                     .or_insert_with(|| ProcessName::read(stat.process.pid));
-                // What can't be signalled is named in the end.
+                // If the signal fails, the final warning names the process.
                 let _named = stat.process.signal(signal);
             }
             cleaning.next = Some(Instant::now() + LOOK);
@@ -132,8 +132,8 @@ impl CodexConnection {
                     let names: Vec<String> = met.map(|(_, name)| name.to_string()).collect();
                     names.join(", ")
                 };
-                let ended = "the agent left commands of the interrupted turn running; ended: ";
-                let alive = "commands of the interrupted turn can't be ended and run on: ";
+                let ended = "ended commands that the interrupted turn left running: ";
+                let alive = "can't end commands of the interrupted turn; still running: ";
                 let texts = [(ended, of(false)), (alive, of(true))];
                 let end = cleaning.seen.events.len().saturating_sub(1);
                 for (what, names) in texts {

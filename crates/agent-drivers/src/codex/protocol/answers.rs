@@ -1,4 +1,4 @@
-//! What the agent answers to what we asked.
+//! The agent's answers to requests of the driver.
 
 use super::asks::line;
 use super::framing::text;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 impl Session {
-    /// Makes the line of a request.
+    /// Returns the line of a request.
     pub(super) fn request(&mut self, what: Request, method: &str, params: Value) -> Vec<u8> {
         self.last_request += 1;
         let id = self.last_request;
@@ -29,7 +29,7 @@ impl Session {
             .then(|| one_line(text(&error["message"]), 400));
         match (request, refusal) {
             (Request::Initialize, None) => {
-                // As in `codex/0.169.0 (Debian …)`; what stands before the `/` is ours.
+                // An example is `codex/0.169.0 (Debian …)`; the part before the `/` is the client's name.
                 let agent = text(&result["userAgent"]).split(' ').next();
                 let version = agent.and_then(|agent| agent.rsplit('/').next());
                 self.agent = format!("Codex {}", version.unwrap_or_default());
@@ -45,7 +45,7 @@ impl Session {
                 self.fail(end, heard);
             }
             (Request::Start(id), None) => {
-                // A turn that has begun since that was asked has the message already.
+                // If the turn has already begun, it has the message.
                 let turn = text(&result["turn"]["id"]).to_owned();
                 self.set(id, Stage::Starting(Some(turn)));
             }
@@ -54,7 +54,7 @@ impl Session {
                 let now = self.turn.as_mut().filter(|now| now.id == turn);
                 let is_late = now.is_none();
                 if let (Some(now), Some(_)) = (now, &refusal) {
-                    // It is about to end, or is none of those that take messages.
+                    // The turn is about to end, or is of a kind that takes no messages.
                     now.steerable = false;
                 }
                 let mut waiting = self.waiting.iter_mut();
@@ -69,7 +69,7 @@ impl Session {
             }
             (Request::Word, _) => {}
             (Request::Interrupt, None) => {
-                // What is dropped is told so at the end of the turn.
+                // The end of the turn reports dropped messages.
                 let kept = self.waiting.iter().filter(|_| self.interrupt != Some(true));
                 let queued = kept.map(|message| message.id).collect();
                 heard.events.push(Event::InterruptTaken { queued });
@@ -113,7 +113,7 @@ impl Session {
         heard.events.push(Event::Identified { agent, model });
     }
 
-    /// There is no conversation, so that every message has a turn that fails.
+    /// Records that there is no conversation, so that every message gets a failed turn.
     fn fail(&mut self, end: TurnEnd, heard: &mut Heard) {
         self.failure = Some(end.clone());
         let inputs: Vec<Uuid> = self.waiting.drain(..).map(|message| message.id).collect();
@@ -127,16 +127,16 @@ impl Session {
         let Some(n) = self.waiting.iter().position(|message| message.id == id) else {
             return;
         };
-        // It learned nothing of what it was told.
+        // The agent did not apply the settings in the request.
         let told = std::mem::take(&mut self.told);
         self.news.permissions |= told.permissions;
         self.news.model = self.news.model.take().or(told.model);
         if self.turn.is_some() {
-            // It will be tried again after the turn that nobody expected.
+            // The driver sends it again after the unexpected turn.
             return self.set(id, Stage::Held);
         }
         self.waiting.remove(n);
-        // The agent has too much to do.
+        // This code means that the agent is overloaded.
         let overloaded = error["code"] == -32001;
         let reason = match overloaded {
             true => EndReason::ServiceFailed,
@@ -151,7 +151,7 @@ impl Session {
         self.end(end, heard);
     }
 
-    /// Returns until when the next answer is waited for. The time of what was asked since the last look begins now.
+    /// Returns the deadline of the next answer. For a request without a deadline, the time begins now.
     pub(in crate::codex) fn answers_due(&mut self, now: Instant) -> Option<Instant> {
         let timeouts = self.timeouts;
         let due = self.pending.values_mut().map(|(request, until)| {
@@ -164,13 +164,13 @@ impl Session {
         due.min()
     }
 
-    /// Begins the time of all that is waited for again.
+    /// Restarts the time limits of all pending requests.
     pub(in crate::codex) fn renew(&mut self) {
         let all = self.pending.values_mut();
         all.for_each(|(_, until)| *until = None);
     }
 
-    /// Gives up what was waited for until now; a late answer means nothing.
+    /// Drops the overdue requests; their late answers are ignored.
     pub(in crate::codex) fn expire(&mut self, now: Instant) -> Heard {
         let is_late = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
         let late: Vec<u64> = { self.pending.iter() }
@@ -179,14 +179,15 @@ impl Session {
             .collect();
         let mut heard = Heard::default();
         if self.framing.give_up() {
-            let warning = "a message of the agent's came broken and means nothing";
+            let warning = "a broken message of the agent was ignored";
             heard.events.push(Event::Warning(warning.to_owned()));
         }
         for id in late {
             let what = match self.pending.remove(&id) {
                 Some((Request::Initialize | Request::Open, _)) => {
                     let end = TurnEnd {
-                        detail: "the agent did not answer in time; try it by hand".to_owned(),
+                        detail: "the agent did not answer in time; run it by hand to see why"
+                            .to_owned(),
                         ..EndReason::ProtocolError.into()
                     };
                     self.fail(end, &mut heard);

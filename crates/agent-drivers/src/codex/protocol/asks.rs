@@ -1,4 +1,4 @@
-//! What the agent asks. Its requests have ids of their own, which begin at 0 and have nothing to do with ours.
+//! Permission requests of the agent. Its request ids begin at 0 and are independent of the driver's.
 
 use super::framing::text;
 use super::{Heard, Request, Session, Turn, item};
@@ -8,20 +8,20 @@ use agent_duplex::{Ask, Decision, Event, Permissions};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How many questions may wait for an answer. Beyond, they are declined.
+/// The largest number of open permission requests. Further requests are declined.
 pub(super) const ASKS: usize = 64;
-/// How many of the requests that were answered last are remembered, so that none is answered twice.
+/// The number of recently answered requests that are remembered, so that none is answered twice.
 pub(super) const ANSWERED: usize = 256;
 
-/// In which words a request is answered.
+/// The format of the answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Decision,
-    /// More rights for the rest of the turn.
+    /// An answer that grants more permissions for the rest of the turn.
     Grant,
-    /// The words of versions before threads.
+    /// The format of versions before threads.
     Review,
-    /// A call of an MCP server's tool.
+    /// An answer to the call of an MCP server's tool.
     Elicitation,
 }
 
@@ -29,13 +29,13 @@ enum Kind {
 struct Asked {
     id: Value,
     kind: Kind,
-    /// What a grant is about, to be echoed.
+    /// The requested permissions, which the answer repeats.
     wanted: Value,
-    /// The turn that it belongs to.
+    /// The turn of the request.
     turn: String,
 }
 
-/// Requests that wait for their answer, and those that have it.
+/// The open requests, and the ids of answered ones.
 #[derive(Debug, Default)]
 pub(super) struct Asks {
     open: BTreeMap<String, Asked>,
@@ -54,7 +54,7 @@ impl Asks {
         self.answered.push_back(name);
     }
 
-    /// Takes back what needs no answer any more.
+    /// Withdraws a request that needs no answer any more.
     pub(super) fn withdraw(&mut self, id: &Value) -> Option<Event> {
         let (id, _) = self.open.remove_entry(&id.to_string())?;
         self.remember(id.clone());
@@ -82,7 +82,7 @@ impl Session {
             "execCommandApproval" | "applyPatchApproval" => Kind::Review,
             "mcpServer/elicitation/request" if is_call => Kind::Elicitation,
             _ => {
-                // Without an answer the agent would wait for ever.
+                // Without an answer the agent would wait forever.
                 let message = format!("{} is not supported by this client", one_line(method, 80));
                 let error = json!({"code": -32601, "message": message});
                 heard.lines.push(line(&json!({"id": id, "error": error})));
@@ -107,7 +107,7 @@ impl Session {
             self.asks.open.insert(name, asked);
             return heard.events.push(Event::PermissionAsked(ask));
         } else {
-            let message = "too many questions wait".to_owned();
+            let message = "too many open permission requests".to_owned();
             let (tool, told) = (ask.tool, format!("{message}: {}", ask.summary));
             heard.events.push(Event::PermissionDenied {
                 tool,
@@ -118,7 +118,7 @@ impl Session {
         self.asks.remember(name);
     }
 
-    /// Tells what a request is about. A change of files names itself when it begins and not when it asks.
+    /// Describes a request. A file change shows its paths when it begins, not when the agent asks for permission.
     fn wish(&self, method: &str, params: &Value) -> String {
         let begun = self
             .turn
@@ -153,11 +153,10 @@ impl Session {
         }
     }
 
-    /// Makes the answer to a question; `None` if it was withdrawn or answered. Once it is written, say so by
+    /// Returns the answer to a request; `None` if the request was withdrawn or answered. After it is written, call
     /// [`answer_sent`](Self::answer_sent).
     ///
-    /// What else the agent is told when it is denied, most answers have no place for: it goes before, as a word that joins the
-    /// turn when the call has ended.
+    /// Most answers can't contain the explanation of a denial. So it goes first, as a message that joins the turn when the call has ended.
     pub(in crate::codex) fn answer(&mut self, ask: &str, decision: &Decision) -> Option<Vec<u8>> {
         let asked = self.asks.open.get(ask)?;
         let answer = asked.answer(decision);
@@ -178,7 +177,7 @@ impl Session {
         Some(lines)
     }
 
-    /// Notes that an answer was written.
+    /// Records that an answer was written.
     pub(in crate::codex) fn answer_sent(&mut self, ask: &str) {
         if self.asks.open.remove(ask).is_some() {
             self.asks.remember(ask.to_owned());
@@ -187,7 +186,7 @@ impl Session {
 }
 
 impl Asked {
-    /// An answer that is not known here is a no.
+    /// Returns the line of the answer; an unknown decision counts as a denial.
     fn answer(&self, decision: &Decision) -> Vec<u8> {
         let allow = *decision == Decision::Allow;
         let result = match (self.kind, allow) {

@@ -1,4 +1,4 @@
-//! Why a turn ended, by its status and its error.
+//! The reason of a turn's end, from its status and its error.
 
 use super::framing::text;
 use crate::duplex::one_line;
@@ -6,13 +6,13 @@ use agent_duplex::{EndReason, Event, TurnEnd};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How many characters of the agent's own words are handed on.
+/// The longest reported text of an error, in characters.
 const DETAIL: usize = 2000;
-/// What a person has to do.
+/// The fix for a missing login.
 pub(in crate::codex) const LOG_IN: &str =
     "log in once in a terminal with `codex login`, or with a key by `codex login --with-api-key`";
 
-/// Judges the end of a turn.
+/// Returns the end of a turn.
 pub(super) fn judge(status: &str, error: &Value) -> TurnEnd {
     let reason = match status {
         "completed" => EndReason::Completed,
@@ -21,7 +21,7 @@ pub(super) fn judge(status: &str, error: &Value) -> TurnEnd {
         _ => EndReason::ProtocolError,
     };
     let words = text(&error["message"]);
-    // Some are the service's answer as it came.
+    // Some messages are the service's raw answer.
     let inner: Option<Value> = serde_json::from_str(words).ok();
     let inner = inner
         .as_ref()
@@ -39,7 +39,7 @@ pub(super) fn judge(status: &str, error: &Value) -> TurnEnd {
     }
 }
 
-/// The kind is a word, or an object whose one field is the word.
+/// Returns the reason for an error kind, which is a string, or an object whose only key is that string.
 fn failed(info: &Value) -> EndReason {
     let first = info.as_object().and_then(|info| info.iter().next());
     let kind = match first {
@@ -61,14 +61,14 @@ fn failed(info: &Value) -> EndReason {
     }
 }
 
-/// Returns the HTTP status in an error's kind.
+/// Returns the HTTP status of an error.
 fn status(info: &Value) -> Option<u16> {
     let mut fields = info.as_object()?.values();
     let status = fields.find_map(|kind| kind["httpStatusCode"].as_u64())?;
     u16::try_from(status).ok()
 }
 
-/// Tells of a request that is tried again. How often stands in the words only: `Reconnecting... 2/5`.
+/// Makes the event of a repeated request. Only the text has the number of tries: `Reconnecting... 2/5`.
 pub(super) fn retrying(error: &Value) -> Event {
     let words = text(&error["message"]);
     let last = words.rsplit(' ').next().unwrap_or_default();

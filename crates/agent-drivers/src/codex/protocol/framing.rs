@@ -1,15 +1,15 @@
-//! Messages out of lines, and texts out of messages. Some versions write line breaks inside of texts as they are, so that one message comes on
+//! Joins lines into messages, and reads texts from messages. Some versions write line breaks in texts without escapes, so that one message spans
 //! several lines.
 
 use crate::converse::parse;
 use serde_json::Value;
 
-/// How many lines one message may be spread over.
+/// The largest number of lines of one message.
 pub(super) const LINES: usize = 256;
-/// How many bytes such a message may have.
+/// The largest size of such a message, in bytes.
 pub(super) const BYTES: usize = 16 << 20;
 
-/// The beginning of a message that has not come to its end.
+/// The beginning of an incomplete message.
 #[derive(Debug, Default)]
 pub(super) struct Framing {
     begun: Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct Framing {
 }
 
 impl Framing {
-    /// Takes a line. Returns the message that it is or ends, and whether the beginning of another was given up.
+    /// Adds a line. Returns the message that is complete with this line, and whether an incomplete message was dropped.
     pub(super) fn take(&mut self, line: &[u8]) -> (Option<Value>, bool) {
         let had = !self.begun.is_empty();
         let is_message = |value: &Value| value["method"].is_string() || !value["id"].is_null();
@@ -54,13 +54,13 @@ impl Framing {
         }
     }
 
-    /// Gives up a message that was begun; tells whether there was one.
+    /// Drops an incomplete message; returns whether there was one.
     pub(super) fn give_up(&mut self) -> bool {
         !std::mem::take(&mut self.begun).is_empty()
     }
 }
 
-/// Returns a text of a message; empty where there is none.
+/// Returns a string of a message; empty if there is none.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What the agent's items mean: names of tools, what they are called with, how they ended.
+//! The meaning of the agent's items: the name of a tool, its arguments, and its outcome.
 
 use super::framing::text;
 use crate::converse::{SUMMARY, beginning};
@@ -6,10 +6,10 @@ use crate::duplex::one_line;
 use agent_duplex::ToolOutcome;
 use serde_json::Value;
 
-/// What running a command is called.
+/// The name of the tool that runs commands.
 pub(super) const SHELL: &str = "shell";
 
-/// Returns the name of the tool that an item is a call of; `None` if it is none.
+/// Returns the name of the tool that an item calls; `None` if it is no call.
 pub(super) fn tool(item: &Value) -> Option<String> {
     Some(match text(&item["type"]) {
         "commandExecution" => SHELL.to_owned(),
@@ -24,7 +24,7 @@ pub(super) fn tool(item: &Value) -> Option<String> {
     })
 }
 
-/// Tells on one line what a call does.
+/// Describes a call on one line.
 pub(super) fn summary(item: &Value) -> String {
     let said = match text(&item["type"]) {
         "commandExecution" => text(&item["command"]).to_owned(),
@@ -44,7 +44,7 @@ fn paths(changes: &Value) -> String {
     paths.join(", ")
 }
 
-/// Shows arguments as they are; none at all as nothing.
+/// Returns arguments as text; empty if there are none.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -58,14 +58,14 @@ pub(super) fn outcome(item: &Value) -> ToolOutcome {
     match text(&item["status"]) {
         "declined" => ToolOutcome::Denied,
         "failed" => ToolOutcome::Failed,
-        // Ended without being done: nobody knows how far it came.
+        // These ended before they were complete; their effects are unknown.
         "inProgress" | "interrupted" | "cancelled" => ToolOutcome::Cut,
         _ if failed => ToolOutcome::Failed,
         _ => ToolOutcome::Done,
     }
 }
 
-/// Returns the beginning of what a tool returned.
+/// Returns the beginning of a tool's result.
 pub(super) fn result(item: &Value) -> String {
     let blocks = |list: &Value| {
         let blocks = list.as_array().into_iter().flatten();

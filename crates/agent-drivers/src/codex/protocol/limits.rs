@@ -1,4 +1,4 @@
-//! Tokens and limits of the service.
+//! Token usage and the limits of the service.
 
 use super::framing::text;
 use agent_duplex::{Event, Usage};
@@ -6,17 +6,17 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-/// How many conversations are counted: ours, and those of agents that the agent started.
+/// The number of counted conversations: the driver's own, and those of subagents.
 pub(super) const THREADS: usize = 256;
-/// From how many hundredths of a limit on it is warned of.
+/// The percentage of a limit from which a warning is sent.
 const WARN: u64 = 90;
 
-/// What each conversation has used so far.
+/// The usage of each conversation so far.
 #[derive(Debug, Default)]
 pub(super) struct Totals(BTreeMap<String, Usage>);
 
 impl Totals {
-    /// Returns what was used since the last time. What a conversation had used before this process is not ours.
+    /// Returns the usage since the last call, without the usage before this process.
     pub(super) fn advance(&mut self, params: &Value, in_turn: bool) -> Option<Event> {
         let (all, last) = (
             &params["tokenUsage"]["total"],
@@ -56,7 +56,7 @@ fn usage(tokens: &Value) -> Usage {
     }
 }
 
-/// What was told of the service's limits last.
+/// The last reported state of the service's limits.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     told: Option<(bool, String)>,
@@ -64,7 +64,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Takes the state of all limits, and tells of the one that is nearest if that is news.
+    /// Stores the state of all limits, and returns an event for the nearest limit if that changed.
     pub(super) fn update(&mut self, limits: &Value) -> Option<Event> {
         let windows = ["primary", "secondary"].map(|name| (name, &limits[name]));
         let used = |window: &Value| window["usedPercent"].as_u64().unwrap_or(0);
@@ -91,7 +91,7 @@ impl Limits {
         })
     }
 
-    /// Tells that the service refused a request; `words` are its own.
+    /// Returns the event of a rejected request; `words` is the service's text.
     pub(super) fn rejected(&self, words: &str) -> Event {
         Event::RateLimited {
             rejected: true,

@@ -1,4 +1,4 @@
-//! What we say: messages and interrupts, and when.
+//! The driver's side of the protocol: messages and interrupts, and their order.
 
 use super::{Heard, Request, Session, Stage, Waiting};
 use agent_duplex::{Event, InputState, Message, Permissions};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 impl Session {
-    /// Introduces us; the rest of the beginning follows from the answers.
+    /// Returns the initialization request; the next steps follow from its answer.
     pub(in crate::codex) fn initialize(&mut self) -> Vec<u8> {
         let version = env!("CARGO_PKG_VERSION");
         let client = json!({"name": "agent-drivers", "version": version});
@@ -17,7 +17,7 @@ impl Session {
         )
     }
 
-    /// Takes a message, to be written now or as soon as the agent can take it.
+    /// Queues a message, and writes it now if the agent can take it.
     pub(in crate::codex) fn say(&mut self, message: &Message) -> Heard {
         let mut heard = Heard::default();
         if let Some(end) = &self.failure {
@@ -35,12 +35,12 @@ impl Session {
         heard
     }
 
-    /// Takes back a message that could not be written.
+    /// Removes a message that could not be written.
     pub(in crate::codex) fn unsay(&mut self, message: Uuid) {
         self.waiting.retain(|waiting| waiting.id != message);
     }
 
-    /// Writes what waits and can be taken now: into the turn that runs, or as the beginning of one.
+    /// Writes the queued messages that the agent can take now: into the running turn, or as the beginning of a turn.
     pub(super) fn advance(&mut self, heard: &mut Heard) {
         let Some(thread) = self
             .thread
@@ -89,7 +89,7 @@ impl Session {
         }
     }
 
-    /// Goes on after a turn that was interrupted, when nothing of it is left to do.
+    /// Continues after an interrupted turn whose cleanup is complete.
     pub(in crate::codex) fn go_on(&mut self) -> Heard {
         let mut heard = Heard::default();
         if std::mem::take(&mut self.paused) {
@@ -98,8 +98,8 @@ impl Session {
         heard
     }
 
-    /// Asks for an interrupt; nothing comes of it if that was asked already, or nothing runs. A turn that was asked for and
-    /// has not begun is interrupted when it does.
+    /// Requests an interrupt. Does nothing if it was already requested, or nothing runs. A requested turn that has not begun is interrupted when it
+    /// begins.
     pub(in crate::codex) fn interrupt(&mut self, drop_queued: bool) -> Heard {
         let mut heard = Heard::default();
         if drop_queued && !self.is_busy() {
@@ -123,7 +123,7 @@ impl Session {
         Some(self.request(Request::Interrupt, "turn/interrupt", params))
     }
 
-    /// Forgets the messages that no turn begins with.
+    /// Drops the messages with which no turn begins.
     pub(super) fn drop_waiting(&mut self, events: &mut Vec<Event>) {
         self.waiting.retain(|message| {
             let waits = matches!(message.stage, Stage::Held | Stage::Steering);
@@ -136,12 +136,12 @@ impl Session {
         });
     }
 
-    /// Changes the model, from the next turn on.
+    /// Changes the model from the next turn on.
     pub(in crate::codex) fn set_model(&mut self, model: Option<String>) {
         self.news.model = model.or_else(|| self.opening.first_model());
     }
 
-    /// Changes what the agent may do: what it asks from now on, what it can do by itself from the next turn on.
+    /// Changes the permissions: for permission requests from now on, for the sandbox from the next turn on.
     pub(in crate::codex) fn set_permissions(&mut self, permissions: Permissions) {
         self.news.permissions = true;
         self.permissions = permissions;
@@ -149,7 +149,7 @@ impl Session {
 }
 
 impl Waiting {
-    /// Notes that it is about to be written, and returns its id and what is written.
+    /// Sets the message's new stage, and returns its id and its content.
     fn write(&mut self, stage: Stage) -> (Uuid, Value) {
         self.stage = stage;
         (self.id, json!([{"type": "text", "text": self.text}]))

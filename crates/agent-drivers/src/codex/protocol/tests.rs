@@ -1,4 +1,4 @@
-//! The protocol over lines alone: what the real agent once wrote is replayed, and the parts share how.
+//! Tests of the protocol with lines only. They replay recordings of the real agent.
 
 mod asks;
 mod control;
@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-/// What the real agent (0.169.0) wrote, and between its lines what we did. See `tests/golden`.
+/// Recordings of the real agent (0.169.0), with the lines of the driver between its own. See `tests/golden`.
 const GOLDEN: [&str; 14] = [
     "01_turns",
     "02_held",
@@ -57,7 +57,7 @@ fn session(choice: &SessionChoice, permissions: Permissions) -> Session {
     Session::new(opening, permissions, TIMEOUTS)
 }
 
-/// Begins as the driver did.
+/// Makes the state as the driver did for the recording.
 fn session_of(recording: &str) -> Session {
     let has = |what: &str| recording.contains(what);
     let permissions = match has("\"untrusted\"") {
@@ -72,7 +72,7 @@ fn session_of(recording: &str) -> Session {
     session(&choice, permissions)
 }
 
-/// Feeds a line; one that we wrote makes the session do what made us write it.
+/// Handles a line. For a line that the driver wrote, the session repeats the call that wrote it.
 fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -> Heard {
     let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let sent = &value["sent"];
@@ -108,7 +108,7 @@ fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -
     heard
 }
 
-/// Hears a line, and goes on at once where a connection would end commands first.
+/// Handles a line, and continues immediately where a connection would first end commands.
 fn hear_bytes(session: &mut Session, bytes: &[u8]) -> Heard {
     let mut heard = session.hear(bytes);
     let more = session.go_on();
@@ -121,7 +121,7 @@ fn hear(session: &mut Session, line: &Value) -> Heard {
     hear_bytes(session, line.to_string().as_bytes())
 }
 
-/// What was written, as it would be read.
+/// Returns the written lines, parsed.
 fn written(heard: &Heard) -> Vec<Value> {
     let lines = heard.lines.iter();
     lines
@@ -129,7 +129,7 @@ fn written(heard: &Heard) -> Vec<Value> {
         .collect()
 }
 
-/// One event a line, and one line that is written; deltas in a row are one.
+/// Shows one event or one written line per line. Consecutive deltas are joined.
 fn shown(heard: &[Heard]) -> String {
     let (mut shown, mut deltas) = (String::new(), (0, String::new()));
     for heard in heard {
@@ -205,7 +205,7 @@ fn refuse(session: &mut Session, request: &Value) -> Heard {
     hear(session, &json!({"id": request, "error": error}))
 }
 
-/// Begins a turn, with this id.
+/// Begins a turn with this id.
 fn begin(session: &mut Session, turn: &str) -> Uuid {
     let (message, heard) = say(session, "work");
     ok(session, &id(&heard), json!({"turn": {"id": turn}}));

@@ -1,16 +1,16 @@
-//! What is open within one turn: a half text and the tools that run.
+//! The open parts of one turn: a partial text and the running tools.
 
 use super::framing::text;
 use super::item;
 use agent_duplex::{Event, ToolOutcome};
 use serde_json::Value;
 
-/// How much of a text is kept for the case that it is cut off.
+/// The longest stored partial text, in bytes. It is reported if the text is cut off.
 const HALF: usize = 4 << 20;
-/// How many calls may be open; beyond, the oldest counts as cut.
+/// The largest number of open calls; beyond it, the oldest counts as interrupted.
 const TOOLS: usize = 1024;
 
-/// A call that has not ended.
+/// An open call.
 #[derive(Debug)]
 struct Tool {
     id: String,
@@ -18,21 +18,21 @@ struct Tool {
     is_command: bool,
 }
 
-/// A turn that runs.
+/// A running turn.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) id: String,
-    /// The id of the text that is being written, and what has come of it.
+    /// The id and the received part of the current text.
     half: (String, String),
-    /// The calls that have not ended.
+    /// The open calls.
     tools: Vec<Tool>,
-    /// Whether a message may be pushed into it.
+    /// Whether the turn takes messages.
     pub(super) steerable: bool,
-    /// The last error that was not tried again.
+    /// The last error that the agent did not retry.
     pub(super) failure: Value,
-    /// Whether the end of a compaction was told.
+    /// Whether the end of a compaction was reported.
     pub(super) compacted: bool,
-    /// How often an interrupt was asked for, and whether the agent said that nothing runs.
+    /// The number of interrupt requests, and whether the agent answered that nothing runs.
     pub(super) interrupts: u32,
     pub(super) interrupt_refused: bool,
 }
@@ -51,13 +51,13 @@ impl Turn {
         }
     }
 
-    /// Returns the commands that run.
+    /// Returns the ids of the running commands.
     pub(super) fn commands(&self) -> impl Iterator<Item = &str> {
         let commands = self.tools.iter().filter(|tool| tool.is_command);
         commands.map(|tool| tool.id.as_str())
     }
 
-    /// Returns what a call does that has not ended.
+    /// Returns the description of an open call.
     pub(super) fn summary(&self, id: &str) -> Option<&str> {
         let tool = self.tools.iter().find(|tool| tool.id == id)?;
         Some(&tool.summary)
@@ -68,7 +68,7 @@ impl Turn {
         let delta = || text(&params["delta"]).to_owned();
         match method {
             "item/started" if item["type"] == "agentMessage" => {
-                // A text that was cut by a message of ours never comes as a whole.
+                // If one of our messages cut a text off, its complete form never comes.
                 self.cut_text(Some(text(&item["id"])), events);
                 self.half.0 = text(&item["id"]).to_owned();
             }
@@ -137,7 +137,7 @@ impl Turn {
             let why = "compacted".to_owned();
             events.push(Event::ContextReset { why });
         } else if item::tool(item).is_some() {
-            // Some tools are told of only when they have ended.
+            // The agent reports some tools only after their end.
             self.started(item, events);
             let id = text(&item["id"]).to_owned();
             self.tools.retain(|tool| tool.id != id);
@@ -146,7 +146,7 @@ impl Turn {
         }
     }
 
-    /// Ends the text that is being written, unless it is the one with this id, which then begins again.
+    /// Ends the current text, unless it has the id `same` and begins again.
     fn cut_text(&mut self, same: Option<&str>, events: &mut Vec<Event>) {
         let (id, text) = std::mem::take(&mut self.half);
         if !text.is_empty() && same != Some(&id) {
@@ -155,7 +155,7 @@ impl Turn {
         }
     }
 
-    /// Ends what is open, and returns the turn's id.
+    /// Closes everything open, and returns the turn's id.
     pub(super) fn close(mut self, events: &mut Vec<Event>) -> String {
         self.cut_text(None, events);
         events.extend(self.tools.into_iter().map(|tool| cut(tool.id)));

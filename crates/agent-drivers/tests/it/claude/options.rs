@@ -446,7 +446,7 @@ async fn p16c_who_never_answers_is_told_and_goes_on() {
     let script = "on_initialize() { :; }";
     let driver = driver(&scene, script).request_timeouts(Duration::from_millis(200), DEADLINE);
     let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
-    let is_told = |e: &Event| matches!(e, Event::Warning(text) if text.contains("did not answer the introduction"));
+    let is_told = |e: &Event| matches!(e, Event::Warning(text) if text.contains("did not answer the initialization"));
     until(&mut *connection, is_told).await;
     connection.send(Message::new("go")).await.unwrap();
     assert_eq!(turn(&mut *connection).await.1.reason, EndReason::Completed);

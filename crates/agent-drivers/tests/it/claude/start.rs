@@ -91,7 +91,7 @@ async fn l97b_extra_arguments_can_not_choose_permissions() {
         let driver = driver(&scene, RECORDED).args(extra.into());
         let error = open(&driver, SessionChoice::Fresh).await.unwrap_err();
         let flag = arg.split('=').next().unwrap();
-        let says = format!("`{flag}` is chosen by the driver: say --permissions instead of it");
+        let says = format!("the driver sets `{flag}` itself: use --permissions instead");
         assert!(
             error.is_start() && error.to_string().contains(&says),
             "{error}"
@@ -171,11 +171,11 @@ async fn a_start_that_fails_says_what_to_do() {
         shown.push(error.to_string());
     }
     insta::assert_snapshot!(shown.join("\n"), @r"
-    the agent refuses to skip permissions as root: run as another user, or set IS_SANDBOX=1 in a container
-    the agent says: unknown option '--frobnicate'; correct the agent's extra arguments, or update the agent
-    the agent says: Session ID 0 is already in use; start a fresh session, or resume that one
-    `sh` ended at once (exit status 1), saying: a stack trace; try it by hand
-    `sh` ended at once (exit status 1); try it by hand
+    the agent refuses all permissions as root: run as another user, or set IS_SANDBOX=1 in a container
+    the agent reports: unknown option '--frobnicate'; fix the agent's extra arguments, or update the agent
+    the agent reports: Session ID 0 is already in use; start a fresh session, or resume that one
+    `sh` exited immediately (exit status 1): a stack trace; run it by hand to see why
+    `sh` exited immediately (exit status 1); run it by hand to see why
     no agent given: name the program to run
     `no-such-agent` was not found on PATH: install it, or name it by its full path
     ");

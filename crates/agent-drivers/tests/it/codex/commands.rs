@@ -209,7 +209,7 @@ async fn p23a_an_interrupt_that_is_not_obeyed_costs_the_process() {
     assert!(
         warnings
             .iter()
-            .any(|warning| warning.ends_with("it got SIGINT")),
+            .any(|warning| warning.ends_with("sent SIGINT")),
         "{warnings:?}"
     );
     let gone = agent.send(Message::new("more")).await.unwrap_err();

@@ -71,7 +71,7 @@ fn p16b_p16c_p15b_an_answer_is_waited_for_as_long_as_was_chosen_and_means_nothin
     );
     assert_eq!(
         session.expire(later + TIMEOUTS.initialize),
-        warning("introduction")
+        warning("initialization")
     );
     assert_eq!(
         hear(&mut session, &success(&introduction[0].0, json!({}))),

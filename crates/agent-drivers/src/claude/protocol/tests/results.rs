@@ -77,7 +77,7 @@ fn p24_a_turn_is_judged_by_what_ended_it_and_not_by_its_subtype() {
     NotLoggedIn "Invalid API key; log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY"
     NotLoggedIn "Not logged in; log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY"
     NotLoggedIn "Please run /login; log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY"
-    SessionNotFound "No conversation found with session ID: x; start a fresh session, or go back to the working directory it was made in"
+    SessionNotFound "No conversation found with session ID: x; start a fresh session, or return to the working directory of that session"
     Failed "odd"
     Refused ""
     MaxTokens ""
