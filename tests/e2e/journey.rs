@@ -94,10 +94,10 @@ fn x112a_x112b_a_run_is_crashed_and_steered_and_waits_and_moves_and_its_report_e
     let page = fs_err::read_to_string(there.join("night.html")).unwrap();
     for words in [
         "completed 30 iterations",
-        "3 processes had it, of which 2 died",
+        "3 processes worked on it, of which 2 died",
         "a rate limit was reached",
         "count in twos",
-        "It is done, and this is the proof",
+        "The run is done: the loop ran",
     ] {
         assert!(page.contains(words), "{words} is not in the report");
     }

@@ -87,14 +87,14 @@ fn a_report_holds_all_that_happened_in_a_run() {
     let page = page(&scene, &[]);
     let in_order = [
         "<h1>night</h1>",
-        "It is done, and this is the proof: the loop itself ran <code>test -e done</code>, and it passed",
-        "What happened",
+        "The run is done: the loop ran <code>test -e done</code>, and it passed",
+        "Timeline",
         "exit status 3",
         "the loop's process died",
-        "the one before it had died",
+        "the previous process died",
         "keep &lt;b&gt;both&lt;/b&gt; forms",
         "seen by the agent",
-        "Iterations in full",
+        "Iteration details",
         "turn 1",
         "work | 1 +",
         "turn 2",
@@ -171,15 +171,15 @@ fn a_live_run_is_reported_from_anywhere_as_one() {
             .rlm(&["report", "lively", "-o", "-"])
             .dir(elsewhere)
             .run(LONG);
-        let is_live = told.stdout.contains("a run that is live");
+        let is_live = told.stdout.contains("This run is live.");
         let works = told
             .stdout
-            .contains("iteration 1, attempt 1 has been at work since");
+            .contains("its agent has worked on iteration 1, attempt 1 since");
         (is_live && works).then_some(())
     });
     stop(running, Signal::INT);
     let page = page(&scene, &["lively"]);
-    assert!(page.contains("A person stopped it") && !page.contains("a run that is live"));
+    assert!(page.contains("A person stopped the run") && !page.contains("This run is live."));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One attempt in full: its prompt, what its agent said and did, its gates and check, its commit.
+//! One attempt in full: its prompt, its transcript, its checks and its commit.
 
 use loop_state::CheckResult;
 use maud::{Markup, html};
@@ -9,7 +9,7 @@ use crate::transcript::{Piece, Stat, Transcript};
 use crate::visible::pre;
 use crate::words::{Clock, bytes, capital, count, fate, first_line, number, span, used};
 
-/// Returns where on the page an attempt is shown in full.
+/// Returns the anchor of an attempt that the page shows in full.
 pub(crate) fn anchor(index: usize) -> String {
     format!("a{}", index + 1)
 }
@@ -38,7 +38,7 @@ pub(crate) fn detail(report: &Report, clock: &Clock, index: usize) -> Markup {
                     "."
                 }
                 @if why.contains('\n') || why.len() > 120 {
-                    h4 { "What went wrong" }
+                    h4 { "Failure" }
                     (pre(why.trim_end()))
                 }
                 @match detail.map(|detail| &detail.transcript) {
@@ -53,18 +53,18 @@ pub(crate) fn detail(report: &Report, clock: &Clock, index: usize) -> Markup {
     }
 }
 
-/// Returns what is notable about an attempt, each as a clause.
+/// Returns the notable facts about an attempt, each as a clause.
 fn remarks(attempt: &Attempt) -> Vec<String> {
     let mut remarks = Vec::new();
     if attempt.process > 1 {
         remarks.push(format!("in process {}", attempt.process));
     }
     if attempt.continues {
-        remarks.push("in the session before it".to_owned());
+        remarks.push("in the previous session".to_owned());
     }
     if attempt.usage.tokens() > 0 {
         remarks.push(format!(
-            "read {} and wrote {} tokens",
+            "{} input and {} output tokens",
             number(attempt.usage.input_tokens),
             number(attempt.usage.output_tokens)
         ));
@@ -78,14 +78,14 @@ fn remarks(attempt: &Attempt) -> Vec<String> {
         }
     };
     counted(attempt.denied, "request", "requests", "denied");
-    let left = "left running and ended";
+    let left = "left running, then ended";
     counted(attempt.leftovers, "process", "processes", left);
     let survived = "could not be ended";
     counted(attempt.survivors, "process", "processes", survived);
     remarks
 }
 
-/// Names an attempt.
+/// Returns the title of an attempt.
 pub(crate) fn title(report: &Report, attempt: &Attempt) -> String {
     let phases = &report.timeline.head.settings.phases;
     let phase = phases
@@ -121,7 +121,7 @@ fn transcript(report: &Report, attempt: &Attempt, transcript: &Transcript) -> Ma
         (stream(transcript.tail.iter()))
         @if transcript.bytes_left_out > 0 {
             p class="left" {
-                (bytes(transcript.bytes_left_out)) " of it are left out here; all of it: "
+                (bytes(transcript.bytes_left_out)) " are left out here; to see everything: "
                 code { "rlm logs " (run.as_str()) " --iteration " (iteration) }
                 " ("
                 code { ".rlm/runs/" (run.as_str()) "/transcripts/" (iteration) "-" (attempt.attempt) }
@@ -134,14 +134,14 @@ fn transcript(report: &Report, attempt: &Attempt, transcript: &Transcript) -> Ma
             (folded("Prompt", pre(prompt.text.trim_end())))
         }
         @if all == 0 {
-            p class="left" { "Its transcript is empty." }
+            p class="left" { "The transcript is empty." }
         } @else {
             (folded(&format!("Transcript, {}", entries(all)), inner))
         }
     }
 }
 
-/// Returns pieces in order: what the agent says as text, what it does as a line, results below. Lines of one stream stay together.
+/// Renders pieces in order: messages as text, tool calls as a line, results below them. Lines of one stream stay together.
 fn stream<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Markup {
     let pieces: Vec<&Piece> = pieces.collect();
     let is_alone = |piece: &Piece| !matches!(piece.kind.as_str(), "stdout" | "stderr" | "note");
@@ -152,7 +152,7 @@ fn stream<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Markup {
     }
 }
 
-/// Returns pieces of one kind as one element.
+/// Renders pieces of one kind as one element.
 fn joined(pieces: &[&Piece]) -> Markup {
     let texts = pieces.iter().map(|it| it.text.trim_end_matches('\n'));
     let text = texts.collect::<Vec<_>>().join("\n");
@@ -168,15 +168,15 @@ fn joined(pieces: &[&Piece]) -> Markup {
     }
 }
 
-/// Says whose words a piece is.
+/// Returns the heading of a piece.
 fn label(kind: &str) -> &str {
     match kind {
         "stdout" => "agent, standard output",
         "stderr" => "agent, standard error",
-        "steer" => "a person says",
-        "ask" => "agent asks",
-        "cut off" => "agent, cut off",
-        "truncated" => "the transcript was not written further: it is too large",
+        "steer" => "steer",
+        "ask" => "permission request",
+        "cut off" => "agent, unfinished message",
+        "truncated" => "the transcript reached its size limit and ends here",
         other => other,
     }
 }
@@ -185,11 +185,11 @@ fn folded(title: &str, inner: Markup) -> Markup {
     html! { details class="plain" { summary { (title) } div { (inner) } } }
 }
 
-/// Returns the gates and the check.
+/// Renders the required checks and the check.
 pub(crate) fn commands(report: &Report, attempt: &Attempt) -> Markup {
     html! {
         @if !attempt.commands.is_empty() {
-            h4 { "Gates and check" }
+            h4 { "Checks" }
             @for it in &attempt.commands { (command(report, attempt, it)) }
         }
     }
@@ -200,7 +200,7 @@ fn command(report: &Report, attempt: &Attempt, command: &Command) -> Markup {
     let (word, class, output) = match &command.result {
         CheckResult::Passed => ("passed", "good", ""),
         CheckResult::Failed(text) => ("did not pass", "bad", text.trim_end()),
-        CheckResult::NotRun(text) => ("could not be run", "bad", text.trim_end()),
+        CheckResult::NotRun(text) => ("could not run", "bad", text.trim_end()),
         _ => ("was stopped", "cut", ""),
     };
     html! {
@@ -211,12 +211,12 @@ fn command(report: &Report, attempt: &Attempt, command: &Command) -> Markup {
         }
         @if !output.is_empty() { (pre(output)) }
         @if command.left_out > 0 {
-            p class="left" { "The first " (bytes(command.left_out as u64)) " of that are left out." }
+            p class="left" { "The first " (bytes(command.left_out as u64)) " of the output are left out." }
         }
     }
 }
 
-/// Names a gate or the check, and its command as the settings have it now.
+/// Returns the name of a required check or the check, and its command from the current settings.
 pub(crate) fn named<'a>(
     report: &'a Report,
     attempt: &Attempt,
@@ -232,13 +232,13 @@ pub(crate) fn named<'a>(
         loop_state::Command::Gate(index) => {
             let gate = phase.and_then(|phase| phase.gates.get(index as usize));
             (
-                format!("Gate {}", index + 1),
+                format!("Required check {}", index + 1),
                 gate.map_or("", String::as_str),
             )
         }
         loop_state::Command::Check => {
             let check = phase.and_then(|phase| phase.until.as_deref());
-            ("The check".to_owned(), check.unwrap_or_default())
+            ("Check".to_owned(), check.unwrap_or_default())
         }
     }
 }
@@ -250,8 +250,8 @@ fn commit(attempt: &Attempt, stat: Option<&Stat>) -> Markup {
             p {
                 code { (commit) }
                 @match stat {
-                    Some(Stat::Same) => ", which was there before: nothing was to be committed",
-                    Some(Stat::Unknown) => "; git does not have it here",
+                    Some(Stat::Same) => ", as before: there was nothing to commit",
+                    Some(Stat::Unknown) => "; git can’t find it here",
                     _ => {}
                 }
             }

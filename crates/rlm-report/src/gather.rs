@@ -1,4 +1,4 @@
-//! Reads from a project what a page shows beside the timeline.
+//! Reads the data of a page that is not in the timeline.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,11 +11,11 @@ use crate::report::{Report, Wording};
 use crate::rows::in_full;
 use crate::transcript::{Detail, Stat, Transcript};
 
-/// The most bytes that all transcripts of a page may take together, and one of them.
+/// The maximum number of bytes of all transcripts of a page together, and of one of them.
 const ROOM: usize = 1_500_000;
 const MOST_ROOM: usize = 96 << 10;
 
-/// Reads what a page shows beside the timeline: transcripts, prompts, commits and living processes.
+/// Reads the data of a page that is not in the timeline: transcripts, prompts, commits and living processes.
 #[must_use]
 pub fn gather(project: &Project, timeline: Timeline, wording: Wording) -> Report {
     let run = timeline.head.run.clone();
@@ -29,7 +29,7 @@ pub fn gather(project: &Project, timeline: Timeline, wording: Wording) -> Report
         Some(it) if it.attempts.contains(&(iteration, attempt)) => {
             format!("it was removed by `{}`", it.by)
         }
-        _ => "there is none".to_owned(),
+        _ => "it does not exist".to_owned(),
     };
     let chosen = in_full(&timeline);
     let room = (ROOM / chosen.len().max(1)).min(MOST_ROOM);

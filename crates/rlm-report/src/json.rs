@@ -1,4 +1,4 @@
-//! A run's timeline for programs, in the words of the schema rather than of our types.
+//! Renders the timeline of a run for programs, with the names of the schema instead of those of the Rust types.
 
 use loop_state::{CheckResult, Occasion, StopCause, StopReason, Timestamp, When};
 use rlm_store::Fate;
@@ -7,7 +7,7 @@ use rlm_text::money;
 use rlm_text::time::utc;
 use serde_json::{Value, json};
 
-/// Returns the timeline as JSON, by `docs/schema`; `exit_code` is that of the run's end.
+/// Returns the timeline as JSON, as described in `docs/schema`; `exit_code` is the exit code of the run's end.
 #[must_use]
 pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
     let head = &timeline.head;

@@ -1,12 +1,12 @@
-//! A run's timeline as one page of HTML, and as JSON.
+//! Renders the timeline of a run as one HTML page or as JSON.
 //!
 //! The page loads nothing and runs nothing, and is the same for the same state of a run. Templates in Rust (`maud`) escape every text and close every
-//! element; one pass over the finished page then shows its control characters. This crate must not know the command line, exit codes or terminals:
-//! its caller hands them over as [`Wording`]. A part of `rlm`: it promises nothing to other programs.
+//! element; one pass over the finished page then makes its control characters visible. This crate must not know the command line, exit codes or
+//! terminals: its caller passes the texts that depend on them as [`Wording`]. The crate is a part of `rlm` and makes no promise to other programs.
 //!
-//! Modules in reading order: `report` is all that a page is made of, `gather` reads it from a project; `page` is the whole page, with `summary` (three
-//! sentences), `plots`, `rows` (the table) and `detail` (one attempt, with its `transcript`) in it; `words` and `visible` are shared by them; `json` is
-//! the timeline for programs.
+//! Modules in reading order: `report` contains all data of a page, and `gather` reads that data from a project. `page` renders the whole page, with
+//! `summary` (three sentences), `plots`, `rows` (the table) and `detail` (one attempt, with its `transcript`). They share `words` and `visible`.
+//! `json` renders the timeline for programs.
 
 mod detail;
 mod gather;

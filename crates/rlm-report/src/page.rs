@@ -1,4 +1,4 @@
-//! The page of a report as a whole: its head and its sections.
+//! The whole page of a report: its head and its sections.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::words::{Clock, count, number, removed, span, uncommitted};
 use crate::{detail, plots, rows, summary};
 
 pub(crate) const CSS: &str = include_str!("style.css");
-/// The page loads nothing, runs nothing and sends nothing.
+/// The page can load nothing, run nothing and send nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
-/// The most bytes of a prompt at the end of the page.
+/// The maximum number of bytes of a prompt at the end of the page.
 const MAX_PROMPT: usize = 32 << 10;
 
 /// Returns the page.
@@ -60,9 +60,9 @@ fn body(report: &Report, clock: &Clock) -> Markup {
         @if in_full.len() < all {
             p class="note" {
                 (number(in_full.len() as u64)) " of " (number(all as u64))
-                " attempts are shown in full: the first three, the newest twenty, and before all others those that failed or were cut, up to "
+                " attempts are shown in full: the first three, the newest twenty, and then failed and unfinished ones before others, up to "
                 (rows::ALL)
-                ". Of the rest the table above has a line, or one for many of them; all of it is in the transcripts."
+                ". The table above has a row for each of the others, or one row for many. The transcripts contain everything."
             }
         }
         @for index in &in_full {
@@ -73,9 +73,9 @@ fn body(report: &Report, clock: &Clock) -> Markup {
         (header(report, clock))
         (section("How it ended", end(report)))
         (section("Time and cost", plots::plots(report, clock)))
-        (section("What happened", rows::table(report, clock, &in_full)))
-        (section("Iterations in full", iterations))
-        (section("What it was asked to do", asked(report)))
+        (section("Timeline", rows::table(report, clock, &in_full)))
+        (section("Iteration details", iterations))
+        (section("Task", asked(report)))
         (section("About this page", about(report, clock)))
     }
 }
@@ -94,13 +94,13 @@ fn state(report: &Report) -> (&'static str, &'static str) {
         .as_ref()
         .map(|end| &end.reason);
     match (report.timeline.state, end) {
-        (RunState::Running, _) => ("at work", "open"),
+        (RunState::Running, _) => ("running", "open"),
         (RunState::Paused, _) => ("paused", "open"),
-        (RunState::Crashed, _) => ("died", "bad"),
-        (RunState::Moved, _) => ("moved", "open"),
+        (RunState::Crashed, _) => ("crashed", "bad"),
+        (RunState::Moved, _) => ("transferred", "open"),
         (_, Some(StopReason::Done(Evidence::Check))) => ("done", "good"),
-        (_, Some(StopReason::Done(_))) => ("done, it says", "cut"),
-        (_, Some(StopReason::Planned)) => ("all made", "good"),
+        (_, Some(StopReason::Done(_))) => ("done, unchecked", "cut"),
+        (_, Some(StopReason::Planned)) => ("finished", "good"),
         (_, Some(StopReason::Stopped(_)) | None) => ("stopped", "cut"),
         (_, Some(StopReason::Budget(_))) => ("budget used up", "cut"),
         (_, Some(StopReason::IterationLimit(_) | StopReason::TimeLimit(_))) => {
@@ -128,7 +128,7 @@ fn header(report: &Report, clock: &Clock) -> Markup {
             }
             @if matches!(timeline.state, RunState::Running | RunState::Paused) {
                 p class="warn" {
-                    "This is a picture of a run that is live, as of " (clock.full_time(to)) ". More will have happened since."
+                    "This run is live. The page shows its state at " (clock.full_time(to)) "; later events are missing."
                 }
             }
             div class="lead" {
@@ -143,7 +143,7 @@ fn header(report: &Report, clock: &Clock) -> Markup {
     }
 }
 
-/// Returns the figures at the top of the page: name, value, and a remark.
+/// Returns the figures at the top of the page: name, value and remark.
 fn figures(report: &Report) -> Vec<(&'static str, String, String)> {
     let timeline = &report.timeline;
     let m = &timeline.head.machine;
@@ -165,12 +165,12 @@ fn figures(report: &Report) -> Vec<(&'static str, String, String)> {
     let active = span(Duration::from_millis(timeline.active_ms()));
     let elapsed = timeline.until().since(timeline.began());
     let of = m.rules.limits.max_duration.map_or_else(
-        || format!("in {} from first to last", span(elapsed)),
+        || format!("of {} from start to end", span(elapsed)),
         |max| format!("of {} allowed", span(max)),
     );
     let mut figures = vec![
         ("Iterations", number(whole as u64), some(failed, "failed")),
-        ("Attempts", attempts, some(cut, "cut")),
+        ("Attempts", attempts, some(cut, "unfinished")),
         ("Active", active, of),
     ];
     let (cost, tokens) = (m.usage.cost_microusd, m.usage.tokens());
@@ -184,7 +184,7 @@ fn figures(report: &Report) -> Vec<(&'static str, String, String)> {
     if tokens > 0 || m.rules.limits.max_tokens.is_some() {
         let (read, written) = (number(m.usage.input_tokens), number(m.usage.output_tokens));
         let of = m.rules.limits.max_tokens.map_or_else(
-            || format!("{read} read, {written} written"),
+            || format!("{read} input, {written} output"),
             |max| format!("of {} allowed", number(max)),
         );
         figures.push(("Tokens", number(tokens), of));
@@ -192,7 +192,7 @@ fn figures(report: &Report) -> Vec<(&'static str, String, String)> {
     figures
 }
 
-/// Returns the end and its evidence.
+/// Returns the end of the run and its evidence.
 fn end(report: &Report) -> Markup {
     let attempts = &report.timeline.attempts;
     let last = attempts.iter().rfind(|it| !it.commands.is_empty());
@@ -203,7 +203,7 @@ fn end(report: &Report) -> Markup {
             }
         }
         @if let Some(last) = last {
-            h3 { "The last judgement, of " (detail::title(report, last)) }
+            h3 { "Final checks: " (detail::title(report, last)) }
             (detail::commands(report, last))
         }
     }
@@ -217,17 +217,17 @@ fn end_facts(report: &Report) -> Vec<(&'static str, String)> {
             facts.push(("Reason", end.reason.to_string()));
             let evidence = match end.reason {
                 StopReason::Done(Evidence::Check) => {
-                    "the check, which the loop itself ran and which passed"
+                    "the loop ran the check itself, and the check passed"
                 }
-                StopReason::Done(_) => "none but the agent’s word",
-                _ => "none: it did not end as done",
+                StopReason::Done(_) => "only the agent’s completion promise",
+                _ => "none: the run is not done",
             };
             facts.push(("Evidence", evidence.to_owned()));
             if let Some(code) = report.wording.exit_code {
                 facts.push(("Exit code", code.to_string()));
             }
         }
-        None => facts.push(("Reason", "it has not come to an end".to_owned())),
+        None => facts.push(("Reason", "the run has not ended".to_owned())),
     }
     if let Some(commit) = &head.git_commit {
         let changed = match head.git_changed {
@@ -268,13 +268,13 @@ fn asked(report: &Report) -> Markup {
             (asked_of_phase(report, index, phase))
             @if let Some(prompt) = report.prompts.get(index).filter(|it| !it.trim().is_empty()) {
                 details class="plain" {
-                    summary { "Prompt, as it was last read" }
+                    summary { "Prompt, as last read" }
                     div { (pre(middle_out(prompt, MAX_PROMPT).0.trim_end())) }
                 }
             }
         }
         @for (name, result) in results {
-            h4 { "What phase " (name) " came to, in its agent’s words" }
+            h4 { "Result of phase " (name) ", as its agent reported it" }
             (pre(result))
         }
     }
@@ -287,12 +287,12 @@ fn asked_of_phase(report: &Report, index: usize, phase: &PhaseSettings) -> Marku
     html! {
         dl class="facts" {
             @if let Some(agent) = agent { dt { "Agent" } dd { code { (agent) } } }
-            @for gate in &phase.gates { dt { "Gate" } dd { code { (gate) } } }
-            @if let Some(check) = &phase.until { dt { "Done when it passes" } dd { code { (check) } } }
-            @if let Some(promise) = &phase.promise { dt { "Done when it says" } dd { code { (promise) } } }
+            @for gate in &phase.gates { dt { "Required check" } dd { code { (gate) } } }
+            @if let Some(check) = &phase.until { dt { "Check" } dd { code { (check) } } }
+            @if let Some(promise) = &phase.promise { dt { "Completion promise" } dd { code { (promise) } } }
             @if let Some(may) = may { dt { "Permissions" } dd { (may) } }
-            @if let Some(max) = max_iterations { dt { "Iterations, at most" } dd { (max) } }
-            @if let Some(max) = phase.limits.iteration_timeout { dt { "A turn, at most" } dd { (span(max)) } }
+            @if let Some(max) = max_iterations { dt { "Iteration limit" } dd { (max) } }
+            @if let Some(max) = phase.limits.iteration_timeout { dt { "Time limit of a turn" } dd { (span(max)) } }
         }
     }
 }
@@ -301,18 +301,18 @@ fn about(report: &Report, clock: &Clock) -> Markup {
     let timeline = &report.timeline;
     html! {
         @for unknown in &timeline.unknown {
-            p class="warn" { "Not known: " (unknown) "." }
+            p class="warn" { "Unknown: " (unknown) "." }
         }
         p class="note" {
-            "Made by rlm " (report.wording.version) " from the run’s journal and transcripts, up to "
+            "Generated by rlm " (report.wording.version) " from the run’s journal and transcripts, up to "
             (clock.full_time(timeline.until()))
-            ". It is one file that loads nothing and runs nothing. Long texts are shortened in the middle and long transcripts between their beginning and their end, and it is said where; "
+            ". The page is one file; it loads nothing and runs nothing. Long texts and long transcripts are shortened in the middle, with a note in each place; "
             code { "rlm logs " (timeline.head.run.as_str()) }
             @match &report.removed {
-                None => " prints all of it.",
-                Some(gone) => { " prints what is left of them: " (removed(gone)) "." }
+                None => " prints everything.",
+                Some(gone) => { " prints the remaining ones: " (removed(gone)) "." }
             }
-            " What agents and tools printed is shown as it was, with colours left out and control characters made visible. Settings that hold secrets are not in it, but what was printed is: look through it before you pass it on."
+            " The output of agents and tools is shown without colours and with visible control characters. The page contains no settings with secrets, but the output may contain secrets: check the page before you share it."
         }
     }
 }

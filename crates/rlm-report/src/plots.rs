@@ -1,5 +1,5 @@
-//! Plots as inline SVG. They are stretched to the width of the page, so there is no text in them: labels stand beside them, and what they show is said
-//! in a caption as well.
+//! Plots as inline SVG. A plot is stretched to the width of the page, so it contains no text: labels are beside it, and a caption states what it
+//! shows.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use rlm_text::money::dollars;
 use crate::report::Report;
 use crate::words::{Clock, count, fate, number, span};
 
-/// How wide and high a plot is in its own units.
+/// The width and the height of a plot in its own units.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 100.0;
-/// The most points, or bars, of a plot.
+/// The maximum number of points or bars of a plot.
 const POINTS: usize = 250;
 
 pub(crate) fn plots(report: &Report, clock: &Clock) -> Markup {
@@ -26,9 +26,9 @@ pub(crate) fn plots(report: &Report, clock: &Clock) -> Markup {
     }
 }
 
-/// Where points in time lie. Time in which no process had the run is shortened.
+/// The horizontal scale for points in time. Time in which no process worked on the run is shortened.
 struct Scale {
-    /// The spans of the processes, and where each begins.
+    /// The time spans of the processes, and where each one begins on the scale.
     spans: Vec<(Timestamp, Timestamp, f64)>,
     unit: f64,
     gaps: usize,
@@ -89,7 +89,7 @@ struct Bar {
     class: &'static str,
 }
 
-/// Puts bars together that nobody could tell apart, and those of what went wrong before all others, so that none covers them.
+/// Merges bars that are too narrow to tell apart, and draws the bars of problems last, so that no other bar covers them.
 fn merged(bars: impl Iterator<Item = Bar>) -> Vec<Bar> {
     let mut out: Vec<Bar> = Vec::new();
     for bar in bars {
@@ -158,7 +158,7 @@ fn lanes(timeline: &Timeline, clock: &Clock) -> Markup {
         (
             "Process",
             processes.chain(died).collect(),
-            "the processes that had the run",
+            "the processes of the run",
         ),
     ];
     let shown: BTreeSet<&str> = { lanes.iter() }
@@ -167,14 +167,14 @@ fn lanes(timeline: &Timeline, clock: &Clock) -> Markup {
         .collect();
     let key = [
         ("kg", "fg", "complete"),
-        ("kb", "fb", "failed; a process that died"),
-        ("kc", "fc", "cut"),
-        ("kw", "fw", "a process, or waiting for time"),
-        ("ko", "fo", "at work, or waiting for a person"),
+        ("kb", "fb", "failed, or a process that died"),
+        ("kc", "fc", "unfinished"),
+        ("kw", "fw", "a process, or waiting for a time"),
+        ("ko", "fo", "working, or waiting for a person"),
     ];
     html! {
         figure {
-            figcaption { b { "When it worked and when it waited." } (lanes_caption(timeline, &scale)) }
+            figcaption { b { "Work and waits over time." } (lanes_caption(timeline, &scale)) }
             div class="plot lanes" {
                 @for (name, bars, label) in lanes.into_iter().filter(|(_, bars, _)| !bars.is_empty()) {
                     span class="name" { (name) }
@@ -207,7 +207,7 @@ fn lanes_caption(timeline: &Timeline, scale: &Scale) -> String {
             _ => "these gaps are",
         };
         text.push_str(&format!(
-            " No process had the run for {} in all; {gaps} shortened here.",
+            " No process worked on the run for {} in total; {gaps} shortened here.",
             span(scale.shortened)
         ));
     }
@@ -223,7 +223,7 @@ fn fill(class: &str) -> &'static str {
     }
 }
 
-/// Returns a plot of what was used, attempt by attempt, and of the limit if there is one.
+/// Renders a plot of the usage after each attempt, and of its limit if there is one.
 fn spent(timeline: &Timeline) -> Markup {
     let rules = &timeline.head.machine.rules;
     let costs = timeline.head.machine.usage.cost_microusd > 0;
@@ -249,7 +249,7 @@ fn spent(timeline: &Timeline) -> Markup {
     };
     if all == 0 {
         return html! {
-            p class="note" { "There is no plot of the cost: the agent does not say what it uses." }
+            p class="note" { "No usage data: the agent does not report it." }
         };
     }
     let in_sight = limit.filter(|limit| *limit <= all.saturating_mul(3));
@@ -257,7 +257,7 @@ fn spent(timeline: &Timeline) -> Markup {
     let y = |amount: u64| HEIGHT - amount as f64 / top as f64 * HEIGHT;
     let limit = match (limit, in_sight) {
         (Some(limit), Some(_)) => format!("the dashed line is the limit of {}.", shown(limit)),
-        (Some(limit), None) => format!("the limit of {} lies far above.", shown(limit)),
+        (Some(limit), None) => format!("the limit of {} is far above.", shown(limit)),
         _ => "there is no limit.".to_owned(),
     };
     let mut points = vec![(0.0, HEIGHT)];
@@ -281,13 +281,13 @@ fn spent(timeline: &Timeline) -> Markup {
     };
     plot(
         &format!("{name} over the attempts."),
-        &format!(" {} in all; {limit}", shown(all)),
+        &format!(" {} in total; {limit}", shown(all)),
         &shown(top),
         inner,
     )
 }
 
-/// Returns a plot of how long each attempt took.
+/// Renders a plot of the duration of each attempt.
 fn durations(timeline: &Timeline) -> Markup {
     let until = timeline.until();
     let mut took: Vec<Duration> = timeline.attempts.iter().map(|it| it.took(until)).collect();
@@ -302,7 +302,7 @@ fn durations(timeline: &Timeline) -> Markup {
             .max()
             .copied()
             .unwrap_or_default();
-        // Of those that share a bar the worst shows.
+        // A bar for several attempts has the colour of the worst outcome.
         let worst = timeline.attempts[range].iter().map(|it| fill(fate(it).1));
         let rank = |class: &&str| ["fg", "fo", "fc", "fb"].iter().position(|it| it == class);
         (longest, worst.max_by_key(rank).unwrap_or("fg"))
@@ -310,7 +310,7 @@ fn durations(timeline: &Timeline) -> Markup {
     let columns: Vec<_> = (0..bars).map(bar).collect();
     took.sort_unstable();
     let text = format!(
-        " The longest took {}, one in the middle {}.",
+        " The longest took {}; the median is {}.",
         span(longest),
         span(took[took.len() / 2])
     );
@@ -320,7 +320,7 @@ fn durations(timeline: &Timeline) -> Markup {
     } else {
         width.min(40.0) * 0.15
     };
-    // A single bar need not fill the page.
+    // A few bars don't fill the width of the page.
     let wide = width.min(60.0);
     let inner = html! {
         @for (at, (took, class)) in columns.iter().enumerate() {
@@ -330,14 +330,14 @@ fn durations(timeline: &Timeline) -> Markup {
         }
     };
     plot(
-        "Time of each attempt, its gates and check included.",
+        "Duration of each attempt, including its checks.",
         &text,
         &span(longest),
         inner,
     )
 }
 
-/// Returns a plot over the attempts, from 0 to `top`.
+/// Renders a plot over the attempts, from 0 to `top`.
 fn plot(title: &str, text: &str, top: &str, inner: Markup) -> Markup {
     let inner = html! {
         line class="grid" x1="0" x2="1000" y1="50" y2="50" {}

@@ -1,4 +1,4 @@
-//! All that a page is made of.
+//! All data of a page.
 
 use std::collections::BTreeMap;
 
@@ -10,39 +10,39 @@ use rlm_store::{Fate, Removed, Timeline};
 use crate::transcript::Detail;
 use crate::words;
 
-/// What a page says in the words of the command line.
+/// The texts of a page that depend on the command line.
 #[derive(Clone, Debug)]
 pub struct Wording {
     /// The version of the program.
     pub version: &'static str,
     /// The name of each phase's agent.
     pub agents: Vec<String>,
-    /// What each phase's agent may do.
+    /// The permissions of each phase's agent.
     pub permissions: Vec<&'static str>,
-    /// The command that resumes a run with this end, if one does.
+    /// The command that resumes the run, if it can be resumed.
     pub resume: Option<String>,
     /// The exit code of the run's end.
     pub exit_code: Option<u8>,
 }
 
-/// All that a page is made of; see [`gather`](crate::gather()).
+/// All data of a page; see [`gather`](crate::gather()).
 #[derive(Debug)]
 pub struct Report {
     pub(crate) timeline: Timeline,
     pub(crate) wording: Wording,
-    /// The text of each phase's prompt, as it was last read.
+    /// The text of each phase's prompt, as last read.
     pub(crate) prompts: Vec<String>,
-    /// What is shown of those attempts that are shown in full, by their index.
+    /// The transcript and the commit of each attempt that the page shows in full, by the index of the attempt.
     pub(crate) details: BTreeMap<usize, Detail>,
-    /// Processes of the run that are alive though no process has the run.
+    /// The living processes of a run that no process works on.
     pub(crate) left: Vec<ProcessName>,
     pub(crate) zone: TimeZone,
-    /// Which transcripts were removed.
+    /// The removed transcripts.
     pub(crate) removed: Option<Removed>,
 }
 
 impl Report {
-    /// Returns how long an attempt took. If its process died, the transcript may know more than the journal.
+    /// Returns how long an attempt took. If its process died, the transcript may contain a later time than the journal.
     pub(crate) fn took(&self, index: usize) -> String {
         let attempt = &self.timeline.attempts[index];
         let took = words::span(attempt.took(self.timeline.until()));
@@ -53,7 +53,7 @@ impl Report {
         let last = transcript.and_then(|it| it.as_ref().ok()?.last_at());
         let known = attempt.ended.max(last).unwrap_or(attempt.began);
         match known.since(attempt.began) {
-            known if known.is_zero() => "not known".into(),
+            known if known.is_zero() => "unknown".into(),
             known => format!("≥ {}", words::span(known)),
         }
     }

@@ -1,5 +1,4 @@
-//! What happened, as the rows of a table: attempts, and in between what else happened. Where there are many, those that went well and lie far back
-//! are one row together.
+//! The timeline as rows of a table: attempts, and the events between them. In a long run, old attempts without a problem share a row.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,9 +11,9 @@ use crate::detail::{anchor, title};
 use crate::report::Report;
 use crate::words::{Clock, capital, count, fate, first_line, number, span, used, waited_for};
 
-/// So many attempts are all shown, each in a row of its own and in full.
+/// The number of attempts up to which each one gets its own row and is shown in full.
 pub(crate) const ALL: usize = 60;
-/// So many rows are shown at the beginning and at the end of a long run, and of what went wrong in between.
+/// The number of rows at the beginning and at the end of a long run, and of failed or unfinished attempts between them.
 const FIRST: usize = 10;
 const LAST: usize = 150;
 const WRONG: usize = 200;
@@ -27,7 +26,7 @@ enum Row<'a> {
     Wait(&'a Wait),
     Steer(&'a Steer),
     Moment(&'a Moment),
-    /// So many attempts from one to another, of which so many went wrong, and so many other rows.
+    /// A number of attempts in a row and of other rows, shown as one row.
     Group(Group),
 }
 
@@ -91,7 +90,7 @@ fn rows(timeline: &Timeline) -> Vec<(Timestamp, Row<'_>)> {
     grouped(timeline, rows)
 }
 
-/// Puts those rows together that tell least.
+/// Groups the least interesting rows.
 fn grouped<'a>(
     timeline: &'a Timeline,
     rows: Vec<(Timestamp, Row<'a>)>,
@@ -145,7 +144,7 @@ impl Group {
     }
 }
 
-/// Returns the table.
+/// Renders the table.
 pub(crate) fn table(report: &Report, clock: &Clock, in_full: &BTreeSet<usize>) -> Markup {
     let timeline = &report.timeline;
     let is_used = timeline.head.machine.usage != Usage::default();
@@ -153,11 +152,11 @@ pub(crate) fn table(report: &Report, clock: &Clock, in_full: &BTreeSet<usize>) -
         table class=(if is_used { "events" } else { "events unused" }) {
             caption {
                 "Times are local, UTC" (clock.offset(timeline.until()))
-                ". A process that was taken over, a wait or a person’s word stands between the iterations."
+                ". Resumes, waits and requests of a person are shown between the iterations."
             }
             thead {
                 tr {
-                    @for (name, class) in [("Began", "t"), ("What", ""), ("Took", "n"), ("Used", "n")] {
+                    @for (name, class) in [("Began", "t"), ("Event", ""), ("Duration", "n"), ("Usage", "n")] {
                         th scope="col" class=(class) { (name) }
                     }
                 }
@@ -167,7 +166,7 @@ pub(crate) fn table(report: &Report, clock: &Clock, in_full: &BTreeSet<usize>) -
                     "\n" (line(report, clock, at, &row, in_full))
                 }
                 @if let Some(end) = &timeline.head.machine.end {
-                    "\n" (aside(clock, end.at, "The end", &end.reason.to_string(), None))
+                    "\n" (aside(clock, end.at, "Ended", &end.reason.to_string(), None))
                 }
             }
         }
@@ -202,7 +201,7 @@ fn line(
                 SteerState::Seen => "seen by the agent",
             };
             let what = format!("“{}” ({state})", first_line(&steer.text));
-            aside(clock, at, "A person said", &what, None)
+            aside(clock, at, "Steer", &what, None)
         }
         Row::Moment(moment) => {
             let (name, what) = moment_words(moment);
@@ -236,13 +235,13 @@ fn group_line(timeline: &Timeline, clock: &Clock, at: Timestamp, group: &Group) 
         tr class="aside" {
             td class="t" { (clock.short_time(at)) }
             td class="what" {
-                "Together: "
+                "Collapsed: "
                 @if group.attempts > 0 {
                     "iterations " (iteration(group.first)) " to " (iteration(group.last)) ": "
                     (count(group.attempts, "attempt", "attempts"))
                     @match group.wrong {
                         0 => ", all complete",
-                        wrong => { ", " (number(wrong as u64)) " of them failed or cut" }
+                        wrong => { ", " (number(wrong as u64)) " of them failed or unfinished" }
                     }
                 }
                 @if group.attempts > 0 && group.others > 0 { "; " }
@@ -257,17 +256,17 @@ fn group_line(timeline: &Timeline, clock: &Clock, at: Timestamp, group: &Group) 
 fn process_words(timeline: &Timeline, process: &Process) -> String {
     let before = { timeline.processes.iter() }.find(|it| it.number + 1 == process.number);
     let before = match before.map(|before| &before.end) {
-        Some(ProcessEnd::Died) => "; the one before it had died",
+        Some(ProcessEnd::Died) => "; the previous process died",
         _ => "",
     };
     let from = { process.from }.map(|from| format!(", from iteration {from} on"));
-    let agent =
-        { process.predecessor.as_ref() }.map(|agent| format!(", with another agent than {agent}"));
+    let agent = { process.predecessor.as_ref() }
+        .map(|agent| format!(", with another agent in place of {agent}"));
     let (from, agent) = (from.unwrap_or_default(), agent.unwrap_or_default());
     format!("process {}{from}{agent}{before}", process.number)
 }
 
-/// Returns a row that is no attempt.
+/// Renders a row that is not an attempt.
 fn aside(clock: &Clock, at: Timestamp, name: &str, what: &str, took: Option<Duration>) -> Markup {
     html! {
         tr class="aside" {
@@ -281,9 +280,9 @@ fn aside(clock: &Clock, at: Timestamp, name: &str, what: &str, took: Option<Dura
 
 fn moment_words(moment: &Moment) -> (&'static str, String) {
     match &moment.what {
-        What::Interrupted => ("Interrupted", "by a person; the session waits".to_owned()),
+        What::Interrupted => ("Interrupted", "by a person; the session stays open".to_owned()),
         What::Continued => ("Continued", "by a person".to_owned()),
-        What::Pausing => ("A person asked", "for a pause after the iteration".to_owned()),
+        What::Pausing => ("Pause requested", "after the iteration".to_owned()),
         What::Stopping(stop) => {
             let when = match stop.when {
                 When::AfterIteration => "after the iteration",
@@ -292,24 +291,24 @@ fn moment_words(moment: &Moment) -> (&'static str, String) {
             let by = match stop.by {
                 StopCause::Person => "by a person",
                 StopCause::Terminated => "by SIGTERM",
-                StopCause::HungUp => "by SIGHUP: the terminal went away",
-                _ => "by something",
+                StopCause::HungUp => "by SIGHUP: the terminal was closed",
+                _ => "by an unknown cause",
             };
-            ("Asked to stop", format!("{when}, {by}"))
+            ("Stop requested", format!("{when}, {by}"))
         }
-        What::Again(Again::Iteration) => ("A person asked", "for the iteration to be done again".to_owned()),
-        What::Again(Again::Phase) => ("A person asked", "for the phase to be begun again".to_owned()),
-        What::Reviewed(verdict) => ("A person looked", match verdict {
-            Verdict::Continue => "and let it go on".to_owned(),
-            Verdict::Revise(text) => format!("and wants it revised: “{}”", first_line(text)),
-            Verdict::StartOver => "and wants it begun again".to_owned(),
-            _ => "and stopped it".to_owned(),
+        What::Again(Again::Iteration) => ("Redo requested", "by a person, for the iteration".to_owned()),
+        What::Again(Again::Phase) => ("Redo requested", "by a person, for the phase".to_owned()),
+        What::Reviewed(verdict) => ("Reviewed", match verdict {
+            Verdict::Continue => "by a person: continue".to_owned(),
+            Verdict::Revise(text) => format!("by a person: revise, “{}”", first_line(text)),
+            Verdict::StartOver => "by a person: start over".to_owned(),
+            _ => "by a person: exit".to_owned(),
         }),
-        What::RuleSet(change) => ("Changed", change.to_string()),
-        What::NothingDone(in_a_row) => ("Nothing done", format!("no tool ran and nothing changed, {in_a_row} in a row")),
-        What::SessionLost => ("Session lost", "the one that was to be gone on with is not there any more".to_owned()),
-        What::StateLost => ("State lost", "what was saved last was damaged: its transcripts are there, and their iterations are done again".to_owned()),
-        What::StoodStill(ms) => ("Stood still", format!("for {}: suspended, or its clock was set", span(Duration::from_millis(*ms)))),
+        What::RuleSet(change) => ("Rule changed", change.to_string()),
+        What::NothingDone(in_a_row) => ("No progress", format!("no tool ran and nothing changed; {in_a_row} in a row")),
+        What::SessionLost => ("Session lost", "the session to continue does not exist any more".to_owned()),
+        What::StateLost => ("Data loss", "the newest saved state was damaged; the transcripts of its iterations exist, and the iterations are redone".to_owned()),
+        What::StoodStill(ms) => ("Suspended", format!("for {}, or the clock was changed", span(Duration::from_millis(*ms)))),
         What::Discarded { from, attempts, .. } => (
             "Went back",
             format!("to iteration {from}; {} discarded", count(*attempts as usize, "attempt", "attempts")),

@@ -1,4 +1,4 @@
-//! What happened, in three sentences: what was asked for, how far it came and what that cost, and how it ended, with the evidence.
+//! The summary of a run in three sentences: the task, the progress with its cost, and the end with its evidence.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rlm_text::money::dollars;
 use crate::report::Report;
 use crate::words::{Clock, count, number, span};
 
-/// The most characters of the prompt that are quoted.
+/// The maximum number of characters of a quoted prompt.
 const QUOTED: usize = 180;
 
 /// A piece of a sentence.
@@ -48,7 +48,7 @@ impl Sentence {
         self
     }
 
-    /// Returns it as a paragraph.
+    /// Returns the sentence as a paragraph.
     pub(crate) fn paragraph(&self, clock: &Clock) -> Markup {
         html! {
             p {
@@ -80,7 +80,7 @@ pub(crate) fn sentences(report: &Report) -> [Sentence; 3] {
     [asked(report), made(&report.timeline), ended(report)]
 }
 
-/// The first line of a prompt that says something, without the marks of a heading.
+/// Returns the first line of a prompt that is not empty, without the marks of a heading or a list.
 fn gist(prompt: &str) -> String {
     let lines = prompt
         .lines()
@@ -134,28 +134,28 @@ fn phases_end(phases: &[PhaseSettings]) -> &PhaseSettings {
     &phases[phases.len() - 1]
 }
 
-/// Says what ends a phase.
+/// Adds the stop condition of a phase.
 fn until(asked: Sentence, phase: &PhaseSettings) -> Sentence {
     let most = phase.limits.max_iterations;
     let asked = match (&phase.until, &phase.promise) {
         (Some(check), None) => asked.text(", until ").code(check).text(" passes"),
         (Some(check), Some(promise)) => asked
-            .text(", until it says ")
+            .text(", until it promises ")
             .quote(promise)
             .text(" and ")
             .code(check)
             .text(" passes"),
-        (None, Some(promise)) => asked.text(", until it says ").quote(promise),
+        (None, Some(promise)) => asked.text(", until it promises ").quote(promise),
         (None, None) => {
             return match most {
-                Some(1) => asked.text(", once"),
-                Some(most) => asked.text(format!(", {most} times")),
+                Some(1) => asked.text(", in one iteration"),
+                Some(most) => asked.text(format!(", in {most} iterations")),
                 None => asked,
             };
         }
     };
     match most {
-        Some(most) => asked.text(format!(", at most {most} times")),
+        Some(most) => asked.text(format!(", in at most {most} iterations")),
         None => asked,
     }
 }
@@ -172,29 +172,29 @@ fn made(timeline: &Timeline) -> Sentence {
     let gone = timeline.attempts.iter().filter(|it| it.discarded).count();
     let active = span(Duration::from_millis(timeline.active_ms()));
     let mut text = match whole {
-        0 => format!("In {active} of activity it completed no iteration"),
+        0 => format!("In {active} of activity the run completed no iteration"),
         _ => format!(
-            "In {active} of activity it completed {}",
+            "In {active} of activity the run completed {}",
             count(whole, "iteration", "iterations")
         ),
     };
     match failed {
         0 => {}
-        _ if failed == whole && whole == 1 => text.push_str(", which went wrong"),
-        _ if failed == whole => text.push_str(", all of which went wrong"),
-        _ => text.push_str(&format!(", of which {} went wrong", number(failed as u64))),
+        _ if failed == whole && whole == 1 => text.push_str(", which failed"),
+        _ if failed == whole => text.push_str(", all of which failed"),
+        _ => text.push_str(&format!(", of which {} failed", number(failed as u64))),
     }
     if cut > 0 {
         let were = if cut == 1 { "was" } else { "were" };
         text.push_str(&format!(
-            "; {} {were} cut before the end",
+            "; {} {were} left unfinished",
             count(cut, "attempt", "attempts")
         ));
     }
     if gone > 0 {
         let were = if gone == 1 { "was" } else { "were" };
         text.push_str(&format!(
-            "; {} {were} discarded when somebody went back",
+            "; {} {were} discarded when the run went back to an earlier iteration",
             count(gone, "attempt", "attempts")
         ));
     }
@@ -205,7 +205,10 @@ fn made(timeline: &Timeline) -> Sentence {
         .filter(|it| it.end == ProcessEnd::Died)
         .count();
     if processes > 1 || died > 0 {
-        let had = format!("; {} had it", count(processes, "process", "processes"));
+        let had = format!(
+            "; {} worked on it",
+            count(processes, "process", "processes")
+        );
         let died = match died {
             0 => String::new(),
             1 if processes == 1 => ", and died".to_owned(),
@@ -215,10 +218,10 @@ fn made(timeline: &Timeline) -> Sentence {
     }
     let (cost, tokens) = (m.usage.cost_microusd, m.usage.tokens());
     let limit = |max: Option<String>| {
-        max.map_or_else(String::new, |max| format!(" of the {max} that it may"))
+        max.map_or_else(String::new, |max| format!(" out of the {max} allowed"))
     };
     text.push_str(&match (cost, tokens) {
-        (0, 0) => "; its agent did not say what that cost".to_owned(),
+        (0, 0) => "; its agent reported no usage".to_owned(),
         (0, _) => format!(
             "; it used {} tokens{}",
             number(tokens),
@@ -243,12 +246,12 @@ fn ended(report: &Report) -> Sentence {
         sentence
             .text("; the state is saved, and ")
             .code(command)
-            .text(format!(" goes on with iteration {at}{again}"))
+            .text(format!(" continues with iteration {at}{again}"))
     };
     let start = Sentence::default();
     let told = match (&m.end, timeline.state) {
         (_, RunState::Moved) => {
-            let told = start.text("It goes on elsewhere: it was moved away");
+            let told = start.text("The run was transferred and continues elsewhere");
             match &head.moved {
                 Some(moved) => told.text(" (").time(moved.at).text(")"),
                 None => told,
@@ -257,12 +260,13 @@ fn ended(report: &Report) -> Sentence {
         (_, RunState::Running | RunState::Paused) => standing(timeline),
         (None, RunState::Stopped) => {
             let died = start
-                .text("It was being stopped when its process died, after ")
+                .text("Its process died during a stop, after ")
                 .time(m.last_at);
             resume(died, format!("rlm resume {run}"))
         }
         (None, _) => {
-            let died = start.text("It did not come to an end: its process died, and the last that is known of it is from ");
+            let died =
+                start.text("Its process died before the run ended; the last recorded time is ");
             resume(died.time(m.last_at), format!("rlm resume {run}"))
         }
         (Some(end), _) => {
@@ -280,8 +284,7 @@ fn ended(report: &Report) -> Sentence {
         [] => told,
         left => {
             let left: Vec<String> = left.iter().map(ToString::to_string).collect();
-            told.text("; of what it had started, this is still alive: ")
-                .code(left.join(", "))
+            told.text("; still alive: ").code(left.join(", "))
         }
     };
     told.text(".")
@@ -294,87 +297,87 @@ fn reason(start: Sentence, report: &Report, reason: &StopReason) -> Sentence {
     match reason {
         StopReason::Done(Evidence::Check) => match check {
             Some(check) => start
-                .text("It is done, and this is the proof: the loop itself ran ")
+                .text("The run is done: the loop ran ")
                 .code(check)
                 .text(", and it passed"),
-            None => start.text("It is done, and this is the proof: the check, run by the loop itself, passed"),
+            None => start.text("The run is done: the loop ran the check, and it passed"),
         },
         StopReason::Done(_) => start
-            .text("It is done by its agent’s own word, a claim that no check was there to prove"),
+            .text("The run is done, as its agent promised; there was no check to confirm it"),
         StopReason::Planned => start.text(
-            "All iterations that were planned were made; no check was asked for, so nothing says how good that is",
+            "All planned iterations ran; there was no check, so there is no evidence that the work is done",
         ),
-        StopReason::Failed(why) => start.text("It could not go on: ").text(one_line(why)),
+        StopReason::Failed(why) => start.text("The run could not continue: ").text(one_line(why)),
         StopReason::LastFailed(last, why) => start
-            .text(format!("All planned iterations were made, and iteration {last}, the last one, went wrong: "))
+            .text(format!("All planned iterations ran, and the last one, iteration {last}, failed: "))
             .text(one_line(why)),
         StopReason::IterationLimit(limit) => {
-            let told = start.text(format!("It is not done: all {limit} iterations that it may make were made, and "));
+            let told = start.text(format!("The run is not done: it reached its limit of {limit} iterations, and "));
             match check {
                 Some(check) => told.code(check).text(" has not passed"),
-                None => told.text("its agent has not said that it is"),
+                None => told.text("its agent has not made the completion promise"),
             }
         }
         StopReason::TimeLimit(limit) => start.text(format!(
-            "It is not done: the {} for which it may be active were over",
+            "The run is not done: it reached its time limit of {}",
             span(*limit)
         )),
         StopReason::Budget(Budget::Cost { limit, used }) => start.text(format!(
-            "It is not done: its budget is used up, {} of {}",
+            "The run is not done: its budget is used up, {} of {}",
             dollars(*used),
             dollars(*limit)
         )),
         StopReason::Budget(Budget::Tokens { limit, used }) => start.text(format!(
-            "It is not done: its budget is used up, {} of {} tokens",
+            "The run is not done: its budget is used up, {} of {} tokens",
             number(*used),
             number(*limit)
         )),
         StopReason::RateLimit { until, cap } => start
-            .text("It is not done: its agent may not work before ")
+            .text("The run is not done: the service of its agent refuses requests until ")
             .time(*until)
             .text(match cap.is_zero() {
-                true => ", and the run does not wait".to_owned(),
-                false => format!(", and the run waits for {} at most", span(*cap)),
+                true => ", and the run doesn’t wait".to_owned(),
+                false => format!(", and the run waits at most {}", span(*cap)),
             }),
         StopReason::Held(what) => start
-            .text("It could not go on because another process has what it needs: ")
+            .text("The run could not continue because another process uses what it needs: ")
             .text(one_line(what)),
         StopReason::Stuck(streak, times) => {
-            start.text(format!("It gave up: {times} {streak} in a row"))
+            start.text(format!("The run gave up: {times} {streak} in a row"))
         }
-        StopReason::Stopped(StopCause::Person) => start.text("A person stopped it"),
-        StopReason::Stopped(cause) => start.text(format!("It was stopped {cause}")),
-        other => start.text(format!("It ended: {}", one_line(&other.to_string()))),
+        StopReason::Stopped(StopCause::Person) => start.text("A person stopped the run"),
+        StopReason::Stopped(cause) => start.text(format!("The run was stopped {cause}")),
+        other => start.text(format!("The run ended: {}", one_line(&other.to_string()))),
     }
 }
 
-/// Says where a run stands that a process has.
+/// Returns a sentence about the current state of a live run.
 fn standing(timeline: &Timeline) -> Sentence {
     let head = &timeline.head;
     let (run, m) = (&head.run, &head.machine);
-    let at_work = Sentence::default().text("It is not over: ");
+    let at_work = Sentence::default().text("The run is live: ");
     let waits = |told: Sentence| {
         told.text("; ")
             .code(format!("rlm resume {run}"))
-            .text(" lets it go on")
+            .text(" continues it")
     };
     match &m.step {
         Step::Turn { since } => at_work
             .text(format!(
-                "iteration {}, attempt {} has been at work since ",
+                "its agent has worked on iteration {}, attempt {} since ",
                 m.iteration, m.attempt
             ))
             .time(*since),
         Step::Interrupted { since } => waits(
             at_work
-                .text("a person interrupted it, and it has been waiting for a word since ")
+                .text("a person interrupted its agent, and the session has been open since ")
                 .time(*since),
         ),
         Step::Paused { since } => waits(at_work.text("it has been paused since ").time(*since)),
         Step::Review { since, of } => waits(
             at_work
                 .text(format!(
-                    "it has been waiting for a person’s word on the {of} since "
+                    "it has been waiting for a review of the {of} since "
                 ))
                 .time(*since),
         ),
@@ -384,19 +387,19 @@ fn standing(timeline: &Timeline) -> Sentence {
         Step::Waiting { until, why, .. } => at_work
             .text(match why {
                 Wait::Limit => "it waits for the end of a rate limit, until ",
-                _ => "it tries again at ",
+                _ => "it retries at ",
             })
             .time(*until),
         _ => at_work
             .text(format!(
-                "what iteration {} did is being judged, as of ",
+                "the checks of iteration {} run, as of ",
                 m.iteration
             ))
             .time(m.last_at),
     }
 }
 
-/// Puts what somebody said on one line of some length.
+/// Returns a text as one line of limited length.
 fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().take(80).collect();
     let line = words.join(" ");

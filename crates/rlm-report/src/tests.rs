@@ -1,4 +1,4 @@
-//! Pages of runs that the real machine made: what they say, that they stay pages whatever is in them, and how large they get.
+//! Tests of pages for runs of the real machine: their texts, that hostile text stays text, and their size.
 
 mod seen;
 
@@ -25,10 +25,10 @@ use crate::visible::{pre, visible};
 use crate::words::Clock;
 use crate::{page, summary};
 
-/// Text that wants to be more than text.
+/// Text that tries to act as markup or as control sequences.
 const HOSTILE: &str = "</script></pre><img src=x onerror=alert(1)><style>*{display:none}</style>{{7*7}}\u{202e}gnp.exe\u{0}\u{1b}]0;x\u{7}\u{1b}[31mred\u{1b}[0m\r\n\u{85}\"'><a href=\"https://example.invalid\">&amp;";
 
-/// What is asked of a run.
+/// The task and the rules of a run.
 struct Asked {
     rules: Rules,
     until: Option<&'static str>,
@@ -54,7 +54,7 @@ impl Default for Asked {
     }
 }
 
-/// A run to which all this happened, a minute apart, as it is read from its store.
+/// Returns the report of a run with these inputs, one minute apart, read from its store.
 fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_live: bool) -> Report {
     let mut phase = PhaseRules {
         name: "main".into(),
@@ -472,7 +472,7 @@ fn json_has_every_part_of_the_timeline() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&json).unwrap());
 }
 
-/// The whole page but for its style: a change of what it says is seen and meant.
+/// Compares the whole page except its style, so that every change of a text is visible in a diff.
 #[test]
 fn a_page_has_these_parts() {
     let steer = |text: &str| {
@@ -550,7 +550,7 @@ fn the_same_state_makes_the_same_page() {
 }
 
 proptest! {
-    /// What comes from elsewhere is read back from the page as it is meant to be shown, and adds nothing to it.
+    /// Text from elsewhere appears on the page in its visible form and adds no element.
     #[test]
     fn any_text_is_text(text in "(\\PC|[\u{0}-\u{1f}\u{7f}-\u{9f}<>&\"'\u{202e}\u{feff}\u{fffe}\u{e0041}]|</pre>|<!--|\\]\\]>|&#[0-9];){0,60}") {
         for tag in ["p", "pre", "td", "title", "summary", "code"] {

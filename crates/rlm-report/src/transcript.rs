@@ -1,4 +1,4 @@
-//! What a page holds of one attempt beside the timeline: its transcript, shortened as it is read, and what git says of its commit.
+//! The data of one attempt that is not in the timeline: its transcript, shortened while it is read, and what git reports about its commit.
 
 use std::collections::VecDeque;
 
@@ -7,24 +7,24 @@ use rlm_store::Record;
 
 use crate::words::bytes;
 
-/// The most bytes of one piece of a transcript, and of a prompt.
+/// The maximum number of bytes of one piece of a transcript, and of a prompt.
 const MAX_PIECE: usize = 8 << 10;
 const MAX_PROMPT: usize = 16 << 10;
 
-/// What is shown of an attempt's transcript.
+/// The part of an attempt's transcript that the page shows.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     pub(crate) prompt: Option<Piece>,
     pub(crate) head: Vec<Piece>,
     pub(crate) tail: VecDeque<Piece>,
-    /// How many bytes the page gives to it, and how many are taken at its beginning and its end.
+    /// The maximum number of bytes on the page, and the number of bytes used at the beginning and at the end.
     room: usize,
     in_head: usize,
     in_tail: usize,
-    /// How many entries are left out between head and tail, and how many bytes of all.
+    /// The number of omitted entries between head and tail, and the number of omitted bytes in total.
     pub(crate) left_out: u64,
     pub(crate) bytes_left_out: u64,
-    /// Text as it was streamed, until a message says it again.
+    /// The streamed text, until the complete message repeats it.
     streamed: String,
     last_at: Option<Timestamp>,
 }
@@ -43,7 +43,7 @@ impl Piece {
         (Self { kind, text }, left_out)
     }
 
-    /// How much of the page it takes, about.
+    /// Returns the approximate number of bytes on the page.
     fn weight(&self) -> usize {
         let escaped = |byte: u8| match byte {
             b'&' | b'<' | b'>' | b'"' => 5,
@@ -56,7 +56,7 @@ impl Piece {
 }
 
 impl Transcript {
-    /// Makes one that may take so many bytes of the page.
+    /// Creates a transcript that may use this many bytes of the page.
     pub(crate) fn with_room(room: usize) -> Self {
         Self {
             room,
@@ -64,16 +64,16 @@ impl Transcript {
         }
     }
 
-    /// Returns when its last record was made.
+    /// Returns the time of the last record.
     pub(crate) fn last_at(&self) -> Option<Timestamp> {
         self.last_at
     }
 
-    /// Takes the next record. Holds no more than what is shown.
+    /// Adds the next record. The memory use stays within what the page shows.
     pub(crate) fn take(&mut self, record: &Record) {
         self.last_at = self.last_at.max(Some(record.at));
         match record.kind.as_str() {
-            // The line behind what is shown.
+            // The protocol line of a record that is shown.
             "raw" => return,
             "text" => {
                 if self.streamed.len() < MAX_PIECE {
@@ -94,7 +94,7 @@ impl Transcript {
         self.push(&record.kind, &record.text);
     }
 
-    /// Takes what was streamed and cut off.
+    /// Adds streamed text that no complete message followed.
     pub(crate) fn finish(&mut self) {
         let streamed = std::mem::take(&mut self.streamed);
         if !streamed.is_empty() {
@@ -123,7 +123,7 @@ impl Transcript {
     }
 }
 
-/// Leaves out the middle of a text that is longer than so many bytes; returns how many were left out.
+/// Omits the middle of a text that is longer than `most` bytes; returns the number of omitted bytes too.
 pub(crate) fn middle_out(text: &str, most: usize) -> (String, u64) {
     if text.len() <= most {
         return (text.to_owned(), 0);
@@ -134,22 +134,22 @@ pub(crate) fn middle_out(text: &str, most: usize) -> (String, u64) {
     (format!("{head}{note}{tail}"), left_out)
 }
 
-/// What git says of a commit.
+/// The report of git about a commit.
 #[derive(Debug)]
 pub(crate) enum Stat {
-    /// The files that it changed, and by how many lines.
+    /// The changed files, with the number of changed lines.
     Changed(String),
-    /// It is the one that was there before.
+    /// The commit is the same as that of the attempt before.
     Same,
-    /// Git does not have it here, or did not answer.
+    /// Git can't find the commit here, or did not answer.
     Unknown,
 }
 
-/// What a page shows of one attempt.
+/// The details of one attempt.
 #[derive(Debug)]
 pub(crate) struct Detail {
-    /// Its transcript, or why there is none.
+    /// The transcript, or why there is none.
     pub(crate) transcript: Result<Transcript, String>,
-    /// Of its commit, if it has one.
+    /// The change of the commit, if the attempt has one.
     pub(crate) stat: Option<Stat>,
 }

@@ -1,14 +1,14 @@
-//! Makes visible the characters of a finished page that a browser would obey or hide.
+//! Makes the control and hidden characters of a finished page visible.
 //!
-//! Templates escape markup. No tag of the page contains such a character, so one pass over the whole page covers every text and attribute: a template
-//! can't forget it.
+//! Templates escape the markup. No tag of the page contains a control or hidden character, so one pass over the whole page covers all texts and
+//! attributes, and no template can forget it.
 
 use maud::{Markup, html};
 use rlm_text::escape::{is_hidden as is_hidden_on_terminal, sgr_len};
 
 /// Returns an element that keeps the lines of a text.
 pub(crate) fn pre(text: &str) -> Markup {
-    // A parser drops the line feed right behind the tag.
+    // An HTML parser drops a line feed directly after the tag.
     html! { pre { "\n" (text) } }
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn visible(page: &str) -> String {
     out
 }
 
-/// Appends a character itself, its picture, or its number.
+/// Appends the character, its symbol, or its code.
 fn push(out: &mut String, c: char) {
     match c {
         '\n' | '\t' => out.push(c),
@@ -42,7 +42,7 @@ fn push(out: &mut String, c: char) {
 
 /// Returns whether a browser shows nothing for the character, or reorders its neighbours.
 fn is_hidden(c: char) -> bool {
-    // Emoji need these, and a page shows no text that they could hide.
+    // Emoji need these, and the text of a page can't be hidden by them.
     let joins = matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
     (is_hidden_on_terminal(c) && !joins)
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fdd0}'..='\u{fdef}' | '\u{e0000}'..='\u{e007f}')

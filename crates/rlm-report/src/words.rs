@@ -1,4 +1,4 @@
-//! Amounts, spans of time and points in time as a page says them.
+//! Formats amounts, durations, points in time and outcomes for a page.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rlm_text::escape::plain;
 use rlm_text::money::dollars;
 use rlm_text::time::{instant, utc};
 
-/// A span of time in its two largest units.
+/// Formats a duration in its two largest units.
 pub(crate) fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     let two = |large: u64, one: &str, small: u64, other: &str| match small {
@@ -27,7 +27,7 @@ pub(crate) fn span(time: Duration) -> String {
     }
 }
 
-/// A number with its thousands apart.
+/// Formats a number with commas between thousands.
 pub(crate) fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -40,7 +40,7 @@ pub(crate) fn number(n: u64) -> String {
     text
 }
 
-/// How many of something, in words where that reads better.
+/// Formats a number with the right form of its noun.
 pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
     format!("{} {}", number(n as u64), if n == 1 { one } else { many })
 }
@@ -53,7 +53,7 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
-/// What was used; empty where the agent does not say.
+/// Formats a usage; empty if the agent reports none.
 pub(crate) fn used(usage: Usage) -> String {
     match (usage.cost_microusd, usage.tokens()) {
         (0, 0) => String::new(),
@@ -62,14 +62,14 @@ pub(crate) fn used(usage: Usage) -> String {
     }
 }
 
-/// What became of an attempt: a word, the class of its colour, and why.
+/// Returns the outcome of an attempt: a word, the class of its colour, and the reason.
 pub(crate) fn fate(attempt: &Attempt) -> (&'static str, &'static str, String) {
     match &attempt.fate {
         Fate::Complete => ("complete", "good", String::new()),
         Fate::Failed(why) => ("failed", "bad", why.clone()),
-        Fate::Cut(cause) => ("cut", "cut", cut(*cause)),
-        Fate::Judging => ("being judged", "open", "its turn is over".to_owned()),
-        _ => ("at work", "open", String::new()),
+        Fate::Cut(cause) => ("unfinished", "cut", cut(*cause)),
+        Fate::Judging => ("checking", "open", "its turn is over".to_owned()),
+        _ => ("working", "open", String::new()),
     }
 }
 
@@ -82,17 +82,17 @@ fn cut(cause: Option<CutCause>) -> String {
 
 pub(crate) fn waited_for(why: WaitFor) -> &'static str {
     match why {
-        WaitFor::Sleep => "the pause between iterations",
+        WaitFor::Sleep => "the next iteration",
         WaitFor::Limit => "the end of a rate limit",
-        WaitFor::Retry => "another try",
-        WaitFor::Pause => "a person, paused",
-        WaitFor::Review(loop_state::Occasion::Phase) => "a person’s word on the phase",
-        WaitFor::Review(_) => "a person’s word on the batch",
-        WaitFor::Interrupt => "a person’s word, after an interrupt",
+        WaitFor::Retry => "a retry",
+        WaitFor::Pause => "a person, while paused",
+        WaitFor::Review(loop_state::Occasion::Phase) => "a review of the phase",
+        WaitFor::Review(_) => "a review of the batch",
+        WaitFor::Interrupt => "a person, after an interrupt",
     }
 }
 
-/// Returns the first line of a text that says something, shortened.
+/// Returns the first line of a text that is not empty, shortened.
 pub(crate) fn first_line(text: &str) -> String {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines().next().unwrap_or_default();
@@ -103,7 +103,7 @@ pub(crate) fn first_line(text: &str) -> String {
     }
 }
 
-/// Returns a text with a capital letter in front.
+/// Returns a text with a capital letter at its start.
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters
@@ -112,7 +112,7 @@ pub(crate) fn capital(text: &str) -> String {
     first.unwrap_or_default() + letters.as_str()
 }
 
-/// Says which transcripts were removed, when and by what.
+/// Returns a sentence about the removed transcripts: how many, when and by which command.
 #[must_use]
 pub fn removed(removed: &Removed) -> String {
     let n = removed.attempts.len();
@@ -125,18 +125,18 @@ pub fn removed(removed: &Removed) -> String {
     format!("the {transcripts} of {attempts} {were} removed at {at} by `{by}`")
 }
 
-/// Says which iterations are not committed, and why.
+/// Returns a sentence about the iterations that are not committed, with the reason.
 #[must_use]
 pub fn uncommitted(uncommitted: &Uncommitted) -> String {
     let iterations = count(uncommitted.iterations as usize, "iteration", "iterations");
     format!("{iterations} not committed: {}", plain(&uncommitted.why))
 }
 
-/// Points in time, in one zone.
+/// Formats points in time in one time zone.
 #[derive(Debug)]
 pub(crate) struct Clock {
     zone: TimeZone,
-    /// Whether the day must be said with each.
+    /// Whether each point in time includes its day.
     pub(crate) has_days: bool,
 }
 
@@ -155,12 +155,12 @@ impl Clock {
         at.strftime(format).to_string()
     }
 
-    /// The day, the time and the zone's offset.
+    /// Returns the day, the time and the offset of the zone.
     pub(crate) fn full(&self, at: Timestamp) -> String {
         self.format(at, "%-d %b %Y, %H:%M:%S %:z")
     }
 
-    /// The time, with its day where there are several.
+    /// Returns the time, with its day if the page covers several days.
     fn short(&self, at: Timestamp) -> String {
         self.format(
             at,
@@ -172,17 +172,17 @@ impl Clock {
         )
     }
 
-    /// The offset of the zone at that time.
+    /// Returns the offset of the zone at that time.
     pub(crate) fn offset(&self, at: Timestamp) -> String {
         self.format(at, "%:z")
     }
 
-    /// Returns a point in time with its day, which programs can read too.
+    /// Returns a point in time with its day, also in a form for programs.
     pub(crate) fn full_time(&self, at: Timestamp) -> Markup {
         self.time(at, &self.full(at))
     }
 
-    /// Returns a point in time, with its day where there are several.
+    /// Returns a point in time, with its day if the page covers several days.
     pub(crate) fn short_time(&self, at: Timestamp) -> Markup {
         self.time(at, &self.short(at))
     }

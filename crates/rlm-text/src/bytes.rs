@@ -1,4 +1,4 @@
-//! Sizes in bytes as users write and read them.
+//! Parses and formats sizes in bytes.
 
 use serde::de::{self, Visitor};
 use serde::{Deserializer, Serializer};
@@ -18,11 +18,11 @@ const UNITS: [(&str, u64); 8] = [
 ///
 /// # Errors
 ///
-/// One line for the user, when the text is no size.
+/// Returns one line for the user if the text is not a size.
 pub fn parse(text: &str) -> Result<u64, String> {
     let bad = || {
         let shown = text.escape_debug();
-        format!("`{shown}` is no size: write for example 500MB or 2GiB")
+        format!("`{shown}` is not a size: write for example 500MB or 2GiB")
     };
     let lower = text.trim().to_lowercase();
     let unit =
@@ -32,7 +32,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(bad)
 }
 
-/// Returns a size with about three digits.
+/// Formats a size with about three digits.
 #[must_use]
 pub fn show(bytes: u64) -> String {
     match bytes {
@@ -42,7 +42,7 @@ pub fn show(bytes: u64) -> String {
     }
 }
 
-/// Returns a size as [`parse`] reads it, without loss.
+/// Formats a size without loss, in a form that [`parse`] accepts.
 #[must_use]
 pub fn exact(bytes: u64) -> String {
     let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
@@ -52,20 +52,20 @@ pub fn exact(bytes: u64) -> String {
     format!("{}{unit}", bytes / factor)
 }
 
-/// Deserialises a size from a file: a whole number, or text.
+/// Deserialises a size from a file: a whole number or a text.
 ///
 /// # Errors
 ///
-/// When the value is no size.
+/// Returns an error if the value is not a size.
 pub fn of_file<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     from.deserialize_any(Size)
 }
 
-/// Serialises a size as [`exact`] writes it.
+/// Serialises a size as [`exact`] formats it.
 ///
 /// # Errors
 ///
-/// Those of the serialiser.
+/// Returns the errors of the serialiser.
 pub fn as_text<S: Serializer>(bytes: &u64, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&exact(*bytes))
 }
@@ -103,7 +103,7 @@ mod tests {
         fn any_text_is_a_size_or_one_clear_error(text in "\\PC{0,12}|[0-9]{1,20} ?[kKmMgGtT]?i?[bB]?") {
             match parse(&text) {
                 Ok(bytes) => prop_assert!(!show(bytes).is_empty() && parse(&exact(bytes)) == Ok(bytes)),
-                Err(why) => prop_assert!(why.contains("is no size") && !why.contains('\n')),
+                Err(why) => prop_assert!(why.contains("is not a size") && !why.contains('\n')),
             }
         }
     }
@@ -139,10 +139,10 @@ mod tests {
         "2GiB" = 2147483648, 2.1 GB, 2147483648B
         "1kB" = 1000, 1 kB, 1kB
         "7 B" = 7, 1 kB, 7B
-        `` is no size: write for example 500MB or 2GiB
-        `-1` is no size: write for example 500MB or 2GiB
-        `2.5GB` is no size: write for example 500MB or 2GiB
-        `99999999999TB` is no size: write for example 500MB or 2GiB
+        `` is not a size: write for example 500MB or 2GiB
+        `-1` is not a size: write for example 500MB or 2GiB
+        `2.5GB` is not a size: write for example 500MB or 2GiB
+        `99999999999TB` is not a size: write for example 500MB or 2GiB
         "#);
     }
 }

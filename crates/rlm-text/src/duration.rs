@@ -1,4 +1,4 @@
-//! Durations as people write them: `90`, `90s`, `15m`, `1h30m`, `500ms`. A bare number is seconds.
+//! Parses and formats durations such as `90`, `90s`, `15m`, `1h30m` or `500ms`. A bare number means seconds.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const UNITS: [(&str, u64); 5] = [
 ///
 /// # Errors
 ///
-/// One line for the user, when the text is no duration or longer than ten years.
+/// Returns one line for the user if the text is not a duration or is longer than ten years.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let bad = || {
         format!(
@@ -48,7 +48,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Refuses more than ten years: dates beyond can't be shown.
+/// Refuses more than ten years, since later dates can't be formatted.
 fn bounded(duration: Duration) -> Result<Duration, String> {
     const MOST: Duration = Duration::from_secs(3650 * 86_400);
     if duration <= MOST {
@@ -58,25 +58,25 @@ fn bounded(duration: Duration) -> Result<Duration, String> {
     }
 }
 
-/// Returns a duration as [`parse`] reads it; below a millisecond it is `0s`.
+/// Formats a duration in a form that [`parse`] accepts; less than a millisecond is `0s`.
 ///
 /// # Panics
 ///
-/// Never: a string takes every write.
+/// Never: writing to a string doesn't fail.
 #[must_use]
 pub fn show(duration: Duration) -> String {
     let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut text = String::new();
     for (unit, factor) in [UNITS[0], UNITS[1], UNITS[3], UNITS[4], UNITS[2]] {
         if left >= factor {
-            write!(text, "{}{unit}", left / factor).expect("a string takes what is written");
+            write!(text, "{}{unit}", left / factor).expect("writing to a string doesn't fail");
             left %= factor;
         }
     }
     if text.is_empty() { "0s".into() } else { text }
 }
 
-/// Returns a duration in its two largest units, as an age.
+/// Formats a duration in its two largest units, for an age.
 #[must_use]
 pub fn rough(duration: Duration) -> String {
     let secs = duration.as_secs();
@@ -86,17 +86,17 @@ pub fn rough(duration: Duration) -> String {
         3600..86_400 => (3600, 60),
         _ => (86_400, 3600),
     };
-    // Seconds say nothing beside many minutes, nor hours beside many days.
+    // The smaller unit is useless beside ten or more of the larger one.
     let (count, rest) = (secs / whole, secs % whole / part * part);
     let rest = if count < 10 { rest } else { 0 };
     show(Duration::from_secs(count * whole + rest))
 }
 
-/// Serialises a duration as [`show`] writes it.
+/// Serialises a duration as [`show`] formats it.
 ///
 /// # Errors
 ///
-/// Those of the serialiser.
+/// Returns the errors of the serialiser.
 pub fn as_text<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&show(*time))
 }

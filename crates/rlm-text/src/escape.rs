@@ -1,22 +1,22 @@
-//! Escapes for text that comes from elsewhere and goes to a terminal or to a JSON reader.
+//! Escapes text from elsewhere for a terminal or a JSON reader.
 
 mod sgr;
 
 use sgr::Colours;
 
-/// The most characters of one line of the agent's that are shown.
+/// The maximum number of characters shown of one line from an agent.
 const MAX_SHOWN: usize = 2000;
 
-/// A line with this many carriage returns is a progress bar.
+/// The number of carriage returns from which a line counts as a progress bar.
 const OVER_AND_OVER: usize = 2;
 
-/// Makes text harmless for a terminal: colours stay unless they hide text, every other control sequence is shown instead of obeyed, and so are characters
-/// that show nothing.
+/// Escapes text for a terminal. Colours stay unless they hide text; every other control sequence becomes visible text instead of taking effect, and
+/// so do invisible characters.
 ///
-/// What a terminal may do on escape sequences includes writing files and typing for the user, so the agent's output decides on colours only (X115).
+/// Escape sequences can make a terminal write files or type for the user, so an agent's output can only set colours (X115).
 #[must_use]
 pub fn safe(text: &str) -> String {
-    // Nearly every line of a flood.
+    // Fast path: nearly all lines are plain ASCII.
     if text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')) {
         return text.to_owned();
     }
@@ -45,7 +45,7 @@ pub fn safe(text: &str) -> String {
     out
 }
 
-/// Makes text harmless and puts it on one line, without colours.
+/// Escapes text and puts it on one line, without colours.
 #[must_use]
 pub fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -55,7 +55,8 @@ pub fn plain(text: &str) -> String {
     out
 }
 
-/// Appends a character, harmless and on the same line. What `out` ends with decides whether a joiner is kept: an escaped character joins nothing.
+/// Appends a character, escaped and on the same line. The end of `out` decides whether a joiner is kept: after an escaped character a joiner has no
+/// effect.
 pub fn push_plain(out: &mut String, c: char) {
     match c {
         '\n' => out.push(' '),
@@ -64,9 +65,9 @@ pub fn push_plain(out: &mut String, c: char) {
     }
 }
 
-/// Writes characters that a terminal obeys or doesn't show as escapes of JSON; whoever parses it gets the same text.
+/// Replaces characters that take effect on a terminal or are invisible with JSON escapes; a parser gets the same text.
 ///
-/// In JSON they stand in strings only, so that the text as a whole can be gone through.
+/// In JSON, such characters occur only in strings, so the replacement can run over the whole text.
 #[must_use]
 pub fn json_escaped(json: String) -> String {
     let is_harmful = |c: char| c == '\u{7f}' || ('\u{80}'..='\u{9f}').contains(&c) || is_hidden(c);
@@ -87,12 +88,12 @@ pub fn json_escaped(json: String) -> String {
     out
 }
 
-/// Makes one line of the agent's harmless and short enough to read.
+/// Escapes and shortens one line from an agent.
 #[must_use]
 pub fn line(bytes: &[u8], omitted: u64) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_end_matches(['\r', '\n']);
-    // What is written over and over, like a bar that grows, is shown as it was last.
+    // Of a progress bar only the last state is shown.
     let text = match text.bytes().filter(|b| *b == b'\r').count() {
         OVER_AND_OVER.. => text.rsplit('\r').find(|it| !it.trim().is_empty()),
         _ => Some(text),
@@ -110,7 +111,7 @@ pub fn line(bytes: &[u8], omitted: u64) -> String {
     shown
 }
 
-/// Returns the length of the colour sequence at the beginning of `text`: `ESC [ digits and semicolons m`.
+/// Returns the length of the colour sequence at the start of `text`: `ESC [ digits and semicolons m`.
 #[must_use]
 pub fn sgr_len(text: &str) -> Option<usize> {
     let body = text.strip_prefix("\u{1b}[")?;
@@ -118,7 +119,7 @@ pub fn sgr_len(text: &str) -> Option<usize> {
     (body.as_bytes()[end] == b'm' && end < 32).then_some(2 + end + 1)
 }
 
-/// Returns whether the character shows nothing itself or reorders its neighbours.
+/// Returns whether the character is invisible or reorders its neighbours.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     matches!(
@@ -143,7 +144,7 @@ pub fn is_hidden(c: char) -> bool {
     )
 }
 
-/// Returns whether the character has to be shown as an escape when it stands behind `before`.
+/// Returns whether the character must be escaped after the character `before`.
 fn is_escaped(before: Option<char>, c: char) -> bool {
     if c.is_control() {
         return true;
@@ -159,12 +160,12 @@ fn is_escaped(before: Option<char>, c: char) -> bool {
     }
 }
 
-/// Symbols and emoji, with the marks for the colour of a skin.
+/// Returns whether the character is a symbol or an emoji, including the modifiers for skin colours.
 fn is_pictograph(c: char) -> bool {
     matches!(c, '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{2190}'..='\u{2bff}' | '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// Letters of Arabic, Syriac and the scripts of India, which are written with joiners.
+/// Returns whether the character is a letter of Arabic, Syriac or a script of India, which need joiners.
 fn is_joining(c: char) -> bool {
     matches!(c, '\u{620}'..='\u{74f}' | '\u{750}'..='\u{77f}' | '\u{8a0}'..='\u{8ff}' | '\u{900}'..='\u{dff}')
 }
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever the agent prints, no escape reaches the terminal but a colour, and no other control character at all.
+        /// With any output of an agent, the only escape sequences that reach the terminal are colours, and no other control character does.
         #[test]
         fn x115a_only_colours_get_through(text in "(\\PC|[\u{0}-\u{1f}\u{7f}-\u{9f}]|\u{1b}\\[[0-9;]{0,4}[mHJ]){0,40}") {
             let shown = safe(&text);
@@ -191,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Whatever hides text of its own: the conceal attribute, text on its own colour, characters that show nothing.
+    /// Input that hides text: the conceal attribute, text in the colour of its background, invisible characters.
     const HIDES: &str = "(\\PC|[a-c👨]|[\u{0}-\u{1f}\u{7f}-\u{9f}]|[\u{ad}\u{200b}-\u{200f}\u{202a}-\u{202e}\u{2060}-\u{2069}\u{fe0e}\u{fe0f}\u{feff}\u{e0020}-\u{e007f}]\
     |\u{1b}\\[[0-9;]{0,4}[mHJ]|\u{1b}\\[(0|8|28|30|40|90|100|37|47|38;5;(0|16|232)|48;5;(0|16|232)|38;2;1;2;3|48;2;1;2;3)(;(8|30|40|7))?m){0,40}";
 
@@ -205,7 +206,7 @@ mod tests {
                 while let Some(c) = rest.chars().next() {
                     if let Some(len) = sgr_len(rest) {
                         let numbers = &rest[2..len - 1];
-                        prop_assert_eq!(colours.take(numbers), &rest[..len], "it is kept as it is");
+                        prop_assert_eq!(colours.take(numbers), &rest[..len], "it is unchanged");
                         prop_assert!(!colours.hides(), "{:?}", shown);
                         (before, rest) = (None, &rest[len..]);
                         continue;

@@ -1,10 +1,10 @@
-//! Text that several parts of `rlm` show: durations, sizes, money, times, and an agent's text made harmless.
+//! Text that several crates of `rlm` show: durations, sizes, money, times, and escaped text from agents.
 //!
-//! Every function is pure. This crate must not know terminals, colours of its own, HTML, runs at work or the command line.
-//! A part of `rlm`: it promises nothing to other programs.
+//! Every function is pure. This crate must not know terminals, colours of its own, HTML, live runs or the command line. It is a part of `rlm` and
+//! makes no promise to other programs.
 //!
-//! Modules in reading order: [`escape`] makes text from elsewhere harmless; [`duration`], [`bytes`] and [`money`] parse what a user writes and write
-//! it back; [`time`] writes points in time.
+//! Modules in reading order: [`escape`] escapes text from elsewhere; [`duration`], [`bytes`] and [`money`] parse what a user writes and format the
+//! same values; [`time`] formats points in time.
 
 pub mod bytes;
 pub mod duration;

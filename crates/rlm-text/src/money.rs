@@ -1,4 +1,4 @@
-//! What a run may spend and has spent, as text.
+//! Parses and formats budgets and usage.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use serde::{Deserializer, Serializer};
 ///
 /// # Errors
 ///
-/// One line for the user, when the text is no amount or zero.
+/// Returns one line for the user if the text is not an amount or is zero.
 pub fn parse(text: &str) -> Result<u64, String> {
     let bad = || {
         let shown = text.escape_debug();
-        format!("`{shown}` is no amount of US dollars: write for example 5 or 4.20")
+        format!("`{shown}` is not an amount of US dollars: write for example 5 or 4.20")
     };
     let amount = text.strip_prefix('$').unwrap_or(text);
     let amount = amount.strip_suffix("USD").unwrap_or(amount).trim();
@@ -30,11 +30,11 @@ pub fn parse(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 ///
-/// One line for the user, when the text is no number of tokens or zero.
+/// Returns one line for the user if the text is not a number of tokens or is zero.
 pub fn tokens(text: &str) -> Result<u64, String> {
     let bad = || {
         let shown = text.escape_debug();
-        format!("`{shown}` is no number of tokens: write for example 250000, 250k or 2M")
+        format!("`{shown}` is not a number of tokens: write for example 250000, 250k or 2M")
     };
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1000),
@@ -54,11 +54,11 @@ fn nothing(amount: u64) -> Result<u64, String> {
     }
 }
 
-/// Deserialises dollars from a file: a number, or text as on the command line.
+/// Deserialises dollars from a file: a number, or a text as on the command line.
 ///
 /// # Errors
 ///
-/// When the value is no amount.
+/// Returns an error if the value is not an amount.
 pub fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     from.deserialize_any(Amount {
         parse,
@@ -66,21 +66,21 @@ pub fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error>
     })
 }
 
-/// Serialises millionths of a dollar as [`parse`] reads them.
+/// Serialises millionths of a dollar in a form that [`parse`] accepts.
 ///
 /// # Errors
 ///
-/// Those of the serialiser.
+/// Returns the errors of the serialiser.
 pub fn as_text<S: Serializer>(micro: &u64, to: S) -> Result<S::Ok, S::Error> {
     let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
     to.serialize_str(text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Deserialises tokens from a file: a whole number, or text as on the command line.
+/// Deserialises tokens from a file: a whole number, or a text as on the command line.
 ///
 /// # Errors
 ///
-/// When the value is no number of tokens.
+/// Returns an error if the value is not a number of tokens.
 pub fn tokens_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     from.deserialize_any(Amount {
         parse: tokens,
@@ -113,7 +113,7 @@ impl Visitor<'_> for Amount {
     }
 }
 
-/// Returns millionths of a dollar in cents, with more places only below one cent.
+/// Formats millionths of a dollar with cents, and with more digits below one cent.
 #[must_use]
 pub fn dollars(micro: u64) -> String {
     match micro {
@@ -122,7 +122,7 @@ pub fn dollars(micro: u64) -> String {
     }
 }
 
-/// Returns what was used in words; `None` when the agent reports nothing.
+/// Formats a usage; `None` if the agent reports none.
 #[must_use]
 pub fn used(used: loop_state::Usage) -> Option<String> {
     let tokens = format!("{} tokens", used.tokens());
@@ -134,13 +134,13 @@ pub fn used(used: loop_state::Usage) -> Option<String> {
     }
 }
 
-/// Returns the cost in dollars; `None` when the agent reports none.
+/// Returns the cost in dollars; `None` if the agent reports none.
 #[must_use]
 pub fn usd(used: loop_state::Usage) -> Option<f64> {
     (used.cost_microusd > 0).then_some(used.cost_microusd as f64 / 1e6)
 }
 
-/// Returns what was used as JSON.
+/// Returns a usage as JSON.
 #[must_use]
 pub fn json(used: loop_state::Usage) -> serde_json::Value {
     serde_json::json!({
@@ -150,7 +150,7 @@ pub fn json(used: loop_state::Usage) -> serde_json::Value {
     })
 }
 
-/// Returns what is left of the run's budgets; `None` when it has none.
+/// Formats the remaining budgets of the run; `None` if it has none.
 #[must_use]
 pub fn left(rules: &loop_state::Rules, used: loop_state::Usage) -> Option<String> {
     let cost = rules.limits.max_cost_microusd.map(|max| {
@@ -165,7 +165,7 @@ pub fn left(rules: &loop_state::Rules, used: loop_state::Usage) -> Option<String
     (!left.is_empty()).then(|| format!("{} left", left.join(", ")))
 }
 
-/// Returns what was spent in few columns, beside its limit if there is one; empty when the agent reports nothing.
+/// Formats the usage in few columns, with its limit if there is one; empty if the agent reports none.
 #[must_use]
 pub fn short(head: &loop_state::Head) -> String {
     let (cost, tokens) = (head.usage.cost_microusd, head.usage.tokens());
@@ -252,7 +252,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is shown in cents is read as that again, and a file says the same by a number as by a text.
+        /// A formatted amount of cents parses to the same amount, and a file accepts it as a number or a text.
         #[test]
         fn what_is_written_is_read_again(cents in 1u64..100_000_000) {
             #[derive(serde::Deserialize)]

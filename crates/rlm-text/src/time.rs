@@ -1,15 +1,15 @@
-//! Points in time as text for programs.
+//! Formats points in time for programs.
 
 use loop_state::Timestamp;
 
-/// Returns the instant, or the last one that can be shown.
+/// Returns the instant, or the last one that can be formatted.
 #[must_use]
 pub fn instant(at: Timestamp) -> jiff::Timestamp {
     let at = i64::try_from(at.0).map(jiff::Timestamp::from_millisecond);
     at.ok().and_then(Result::ok).unwrap_or(jiff::Timestamp::MAX)
 }
 
-/// Returns a point in time by RFC 3339, in UTC, with milliseconds.
+/// Formats a point in time as RFC 3339, in UTC, with milliseconds.
 #[must_use]
 pub fn utc(at: Timestamp) -> String {
     instant(at).strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()

@@ -1,4 +1,4 @@
-//! A page as a browser sees it, read by a real parser, so that nothing is taken for text that would run.
+//! Parses a page with a real HTML parser, as a browser does, so that the tests find text that would act as markup.
 
 use html5ever::tendril::TendrilSink as _;
 use html5ever::{ParseOpts, parse_document};
@@ -6,14 +6,14 @@ use markup5ever_rcdom::{Handle, NodeData, RcDom};
 
 use crate::page::CSS;
 
-/// What a browser makes of a page: its elements with their attributes, and its text.
+/// The content of a page as a browser sees it: the elements with their attributes, and the text.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) elements: Vec<(String, Vec<(String, String)>)>,
     pub(super) text: String,
 }
 
-/// Reads a page as a browser does; what a strict reader complains about is an error.
+/// Parses a page; any parse error fails the test.
 pub(super) fn parse(page: &str) -> Seen {
     let opts = ParseOpts::default();
     let dom = parse_document(RcDom::default(), opts).one(page);
@@ -42,7 +42,7 @@ fn walk(node: &Handle, seen: &mut Seen) {
     }
 }
 
-/// Holds a page to what it promises: nothing on it runs, and nothing is loaded.
+/// Asserts that nothing on the page runs and nothing is loaded.
 pub(super) fn expect_harmless(page: &str) -> Seen {
     let seen = parse(page);
     for (tag, attributes) in &seen.elements {

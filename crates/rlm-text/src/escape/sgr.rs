@@ -1,6 +1,6 @@
-//! Colours that an agent sets, without those that hide text.
+//! The colours that an agent sets, without those that hide text.
 
-/// Two colours whose channels differ by no more than this can't be told apart.
+/// The maximum difference per channel at which two colours look the same.
 const ALIKE: u8 = 24;
 /// The first sixteen colours as most terminals show them.
 const BASE: [[u8; 3]; 16] = [
@@ -22,7 +22,7 @@ const BASE: [[u8; 3]; 16] = [
     [255, 255, 255],
 ];
 
-/// The colours in force; `None` is the terminal's own.
+/// The current colours; `None` is the default of the terminal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Colours {
     text: Option<[u8; 3]>,
@@ -30,8 +30,8 @@ pub(super) struct Colours {
 }
 
 impl Colours {
-    /// Takes the parameters of a sequence, and returns the sequence that may reach a terminal; empty when nothing is left of it. What conceals text is
-    /// left out, and so is any number whose meaning is unknown. Where text and ground become alike both are reset.
+    /// Updates the colours with the parameters of a sequence, and returns the sequence for the terminal; empty if nothing remains. Concealed text and
+    /// numbers with an unknown meaning are dropped. If text and background would look the same, both are reset.
     pub(super) fn take(&mut self, parameters: &str) -> String {
         let numbers: Vec<u16> = parameters
             .split(';')
@@ -54,7 +54,7 @@ impl Colours {
                 49 => self.ground = None,
                 38 | 48 => {
                     let Some((colour, taken)) = extended(rest) else {
-                        // It is unknown where the next number begins.
+                        // The start of the next number is unknown.
                         break;
                     };
                     match number {
@@ -83,7 +83,7 @@ impl Colours {
         }
     }
 
-    /// Returns whether text can't be told from its ground.
+    /// Returns whether the text has about the same colour as its background.
     pub(super) fn hides(&self) -> bool {
         let alike = |(text, ground): ([u8; 3], [u8; 3])| {
             { text.iter().zip(ground) }.all(|(a, b)| a.abs_diff(b) <= ALIKE)
@@ -92,7 +92,7 @@ impl Colours {
     }
 }
 
-/// Reads the colour behind a 38 or 48, and how many numbers it took.
+/// Parses the colour after a 38 or 48, and returns the number of parameters that it uses.
 fn extended(numbers: &[u16]) -> Option<([u8; 3], usize)> {
     let byte = |at: usize| u8::try_from(*numbers.get(at)?).ok();
     match numbers.first()? {
