@@ -60,7 +60,7 @@ fn run<'a>(scene: &'a Scene, task: &str, arguments: &[&str]) -> rlm_tests::Rlm<'
 /// Runs until a task is waited for that does not end by itself.
 fn waiting(scene: &Scene, task: &str, arguments: &[&str]) -> Running {
     let mut running = run(scene, task, &[&["--run-id", "r1"], arguments].concat()).spawn();
-    says(&mut running, "waiting for 1 task in the background");
+    says(&mut running, "waiting for 1 background task");
     scene.wait_for_file("going");
     running
 }
@@ -81,9 +81,7 @@ fn x105g_what_the_agent_has_in_the_background_is_done_before_it_is_judged() {
     let ended = run(&scene, "sleep 1; touch whole; tasks ''", &JUDGE);
     let ended = ended.run(LONG).expect_code(0);
     assert!(
-        ended
-            .stdout
-            .contains("waiting for 1 task in the background"),
+        ended.stdout.contains("waiting for 1 background task"),
         "a person is told what is waited for: {ended}"
     );
     scene.expect_nothing_alive();
@@ -162,7 +160,7 @@ fn s19d_status_names_a_background_task_and_an_interrupt_ends_the_wait() {
     );
     for command in ["status", "ps"] {
         let told = scene.rlm(&[command]).run(LONG).expect_code(0);
-        let waits = "waits for 1 task in the background";
+        let waits = "waits for 1 background task";
         assert!(told.stdout.contains(waits), "{told}");
     }
     let told = scene.rlm(&["interrupt"]).run(LONG).expect_code(0);

@@ -27,7 +27,7 @@ fn j48a_each_scope_has_its_own_action() {
     for _ in 0..3 {
         pause();
         terminal.send(PRESS);
-        terminal.sees("the run goes on, as rlm.toml says", LONG);
+        terminal.sees("the run continues, as set in rlm.toml", LONG);
     }
     assert!(!terminal.text().contains(MENU), "{}", terminal.scrolled());
     fs_err::write(scene.file("go"), "").unwrap();
@@ -50,7 +50,7 @@ fn j48a_a_question_answers_presses_before_its_turn_does_and_leaves_them_to_it_ag
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
         .spawn_on_terminal();
-    terminal.sees("may it? Bash: touch made", LONG);
+    terminal.sees("allow? Bash: touch made", LONG);
     pause();
     terminal.send(PRESS);
     terminal.sees(MENU, LONG);
@@ -60,7 +60,7 @@ fn j48a_a_question_answers_presses_before_its_turn_does_and_leaves_them_to_it_ag
     terminal.sees("asked", LONG);
     pause();
     terminal.send(PRESS);
-    terminal.sees("the run goes on, as rlm.toml says", LONG);
+    terminal.sees("the run continues, as set in rlm.toml", LONG);
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
 }

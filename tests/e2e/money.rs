@@ -196,7 +196,7 @@ fn x107c_x107d_a_wait_counts_down_on_the_terminal_and_is_cut_short_by_a_key_or_a
         .spawn_on_terminal();
     let left = || {
         let screen = terminal.screen();
-        let (_, left) = screen.split_once("waits for the service, goes on in ")?;
+        let (_, left) = screen.split_once("rate limit, continues in ")?;
         Some(left.split(' ').next()?.to_owned())
     };
     let first = wait_for("a wait", LONG, left);
@@ -205,7 +205,7 @@ fn x107c_x107d_a_wait_counts_down_on_the_terminal_and_is_cut_short_by_a_key_or_a
     terminal.sees("skip the wait: try now", LONG);
     terminal.send("k");
     scene.wait_until_started(2);
-    terminal.sees("waits for the service", LONG);
+    terminal.sees("rate limit, continues in", LONG);
     terminal.send("\r");
     terminal.sees("steer>", LONG);
     terminal.send("/skip\r");

@@ -143,7 +143,7 @@ fn x124a_the_environment_may_say_it_and_the_flag_wins() {
 
 /// Waits until the agent's question is shown, and answers when a person could have read it: a key that comes at once decides nothing.
 pub(crate) fn answer(terminal: &Terminal, question: &str, key: &str) {
-    terminal.sees(&format!("may it? {question}"), LONG);
+    terminal.sees(&format!("allow? {question}"), LONG);
     wait(1500);
     terminal.send(key);
 }
@@ -192,7 +192,7 @@ fn x124g_what_was_typed_before_a_question_is_no_answer_to_it() {
     terminal.sees("ready", LONG);
     terminal.send("y");
     fs_err::write(scene.file("go"), "").unwrap();
-    terminal.sees("may it? Bash: touch made", LONG);
+    terminal.sees("allow? Bash: touch made", LONG);
     assert!(scene.agent.answers().is_empty());
     // Nor is what follows at once: a person in the middle of a word.
     terminal.send("y");
@@ -218,7 +218,7 @@ fn x124g_several_questions_are_put_one_after_the_other() {
     fs_err::write(scene.file("go"), "").unwrap();
     scene.wait_until_recorded("touch one");
     assert!(
-        !terminal.screen().contains("may it?"),
+        !terminal.screen().contains("allow?"),
         "{}",
         terminal.screen()
     );
@@ -237,7 +237,7 @@ fn x115a_what_a_question_is_about_cannot_harm_the_terminal() {
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
         .spawn_on_terminal();
-    terminal.sees("may it? Bash:", LONG);
+    terminal.sees("allow? Bash:", LONG);
     terminal.sees("rm -rf", LONG);
     wait(1500);
     terminal.send("n");
@@ -254,13 +254,13 @@ fn x132b_ctrl_c_in_a_question_opens_the_menu_and_the_question_comes_back() {
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
         .spawn_on_terminal();
-    terminal.sees("may it? Bash: touch made", LONG);
+    terminal.sees("allow? Bash: touch made", LONG);
     terminal.send(b"\x03");
     terminal.sees("save and exit", LONG);
     terminal.send("\r");
     terminal.sees_no("save and exit", LONG);
     terminal.wait_screen("the question", LONG, |screen| {
-        screen.contains("may it? Bash: touch made")
+        screen.contains("allow? Bash: touch made")
     });
     assert!(scene.agent.answers().is_empty());
     wait(1500);
@@ -275,7 +275,7 @@ fn x132b_a_question_that_is_withdrawn_goes_away() {
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
         .spawn_on_terminal();
-    terminal.sees("may it? Bash: touch made", LONG);
+    terminal.sees("allow? Bash: touch made", LONG);
     terminal.send(b"\x03");
     terminal.sees("save and exit", LONG);
     terminal.send("x");

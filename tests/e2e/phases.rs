@@ -10,7 +10,7 @@ use crate::scene::{Scene, crash, events, expect_in_order, says, text};
 use crate::{FAKE_AGENT, LONG};
 
 /// A question that no choice of the menu is without.
-const ASKS: &str = "is over: your word";
+const ASKS: &str = "finished: review it";
 
 /// A project whose `rlm.toml` has three phases: a command, then Claude Code, then Codex.
 struct Pipeline {
@@ -194,14 +194,14 @@ fn x119b_x119d_what_went_wrong_in_a_phase_survives_it_and_a_plan_that_failed_han
 fn x120a_x120b_x120c_x120d_each_choice_of_the_phase_menu_does_what_it_says() {
     let pipeline = Pipeline::plain();
     let (running, terminal) = pipeline.run(&[]).spawn_on_terminal();
-    terminal.sees("phase `plan` (1 of 3) is over: your word", LONG);
+    terminal.sees("phase `plan` (1 of 3) finished: review it", LONG);
     let shown = terminal.scrolled();
     expect_in_order(
         &shown,
         &[
             "the plan is 42",
             "iteration 1 complete",
-            "is over: your word",
+            "finished: review it",
         ],
     );
     assert_eq!(pipeline.counts(), [1, 0, 0]);
@@ -211,7 +211,7 @@ fn x120a_x120b_x120c_x120d_each_choice_of_the_phase_menu_does_what_it_says() {
     answer(&terminal, "o");
     pipeline.wait_for([3, 0, 0]);
     answer(&terminal, "c");
-    terminal.sees("phase `build` (2 of 3) is over", LONG);
+    terminal.sees("phase `build` (2 of 3) finished", LONG);
     answer(&terminal, "x");
     running.wait(LONG).expect_code(7);
     let [plan, build, check] = pipeline.told();
@@ -222,7 +222,7 @@ fn x120a_x120b_x120c_x120d_each_choice_of_the_phase_menu_does_what_it_says() {
     let status = pipeline.scene.rlm(&["status"]).run(LONG).stdout;
     expect_in_order(
         &status,
-        &["stopped", "resume", "phase `build` (2 of 3) is over"],
+        &["stopped", "resume", "phase `build` (2 of 3) finished"],
     );
     let back = pipeline.scene.rlm(&["resume", "--from", "1"]);
     let refused = back.run(LONG).expect_code(2).stderr;
@@ -238,7 +238,7 @@ fn x120e_a_person_can_close_the_menu_and_answer_from_another_terminal() {
     let pipeline = Pipeline::plain();
     let (running, terminal) = pipeline.run(&[]).spawn_on_terminal();
     answer(&terminal, "\x1b");
-    terminal.sees("waits for your word", LONG);
+    terminal.sees("waits for your approval", LONG);
     let scene = &pipeline.scene;
     assert_eq!(
         (&scene.status()["state"], &scene.status()["review"]),
@@ -254,7 +254,7 @@ fn x120e_a_person_can_close_the_menu_and_answer_from_another_terminal() {
     // The menu opens again, and goes when somebody else has chosen.
     terminal.sees(ASKS, LONG);
     scene.rlm(&["resume"]).run(LONG).expect_code(0);
-    terminal.sees("phase `build` (2 of 3) is over", LONG);
+    terminal.sees("phase `build` (2 of 3) finished", LONG);
     pipeline.wait_for([2, 2, 0]);
     // A press leads to the menu as ever, and another one out.
     terminal.send(PRESS);

@@ -369,7 +369,7 @@ fn a_paste_that_is_too_long_is_refused_with_a_word() {
         LONG,
     );
     terminal.wait_screen("a refusal", LONG, |screen| {
-        screen.contains("not taken") || screen.contains("at most")
+        screen.contains("too long; the limit is")
     });
     terminal.send(b"\x1b");
     fs_err::write(scene.file("go"), "").unwrap();

@@ -1,20 +1,20 @@
-//! How far a run is, where its end is known: what ends it first, and the bar for that.
+//! The progress of a run towards its nearest limit, and the bar that shows it.
 
 use loop_state::{Head, Step, Timestamp};
 
 const CELLS: usize = 8;
 
-/// What a run comes to an end by.
+/// The limit that a run reaches first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Iterations,
     Money,
     Time,
-    /// That of a wait, behind which the run goes on.
+    /// The end of a wait, after which the run continues.
     Wait,
 }
 
-/// Returns what ends first, as things stand, and how much of it is over, from 0 to 1; `None` where no end is known.
+/// Returns the limit that the run reaches first and the used share of it, from 0 to 1; `None` if the run has no limit.
 pub(crate) fn nearest(head: &Head, now: Timestamp) -> Option<(End, f64)> {
     let share = |part: f64, of: f64| (of > 0.0).then(|| (part / of).clamp(0.0, 1.0));
     let left = |until: Timestamp| until.since(now).as_secs_f64();
@@ -28,7 +28,7 @@ pub(crate) fn nearest(head: &Head, now: Timestamp) -> Option<(End, f64)> {
     }
     let (rules, used) = (&head.rules, head.usage);
     let phase = rules.phases.get(head.phase as usize);
-    // A plan of one iteration has no way to go.
+    // A plan of one iteration has no progress to show.
     let most = phase.and_then(|phase| phase.limits.max_iterations);
     let most = most.filter(|most| *most > 1 && head.iteration > 0);
     let is_complete = matches!(
@@ -50,21 +50,21 @@ pub(crate) fn nearest(head: &Head, now: Timestamp) -> Option<(End, f64)> {
     ]
     .into_iter()
     .flatten()
-    // The first of those that are as far.
+    // Of equal shares, the first one.
     .reduce(|near, other| if other.1 > near.1 { other } else { near })
 }
 
-/// How long a run has been active, all its processes together.
+/// Returns how long a run has been active, in all its processes together.
 pub(crate) fn active(head: &Head, now: Timestamp) -> std::time::Duration {
     now.since(head.taken_at) + std::time::Duration::from_millis(head.active_ms)
 }
 
-/// Draws a share. Only what is over is full.
+/// Draws a share as a bar. The bar is full only at a share of 1.
 pub(crate) fn bar(share: f64) -> String {
     "█".repeat(full(share)) + &"░".repeat(CELLS - full(share))
 }
 
-/// Whether there is anything to be seen of it.
+/// Whether the bar of this share has at least one full cell.
 pub(crate) fn is_begun(share: f64) -> bool {
     full(share) > 0
 }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     proptest! {
-        /// A bar grows with what it shows, is as wide, and full only at the end.
+        /// A bar grows with its share, has a constant width, and is full only at the end.
         #[test]
         fn bars_grow(a in 0.0f64..=1.0, b in 0.0f64..=1.0) {
             let full = |share| bar(share).matches('█').count();

@@ -1,7 +1,7 @@
-//! What comes again and again is said once, and counted.
+//! Collapses repeated events into a count.
 //!
-//! What stands in the log stays there: so the first of a row of the same are printed, the rest is one row below the log that counts them, and becomes
-//! a line of the log when something else comes.
+//! Printed log lines can't change. So the log shows the first events of a series, and one row below the log counts the others. When a different event
+//! comes, this row becomes a line of the log.
 
 use std::collections::VecDeque;
 
@@ -13,18 +13,18 @@ use rlm_text::escape::plain;
 use super::rows::cut;
 use crate::style::{DIM, styled};
 
-/// How many uses of one tool in a row are shown.
+/// The number of consecutive uses of one tool that the log shows.
 const TOOLS: u64 = 3;
-/// How many that are not shown are known by their ids until their results come.
+/// The most hidden tool uses whose ids are stored until their results come.
 const MOST_OPEN: usize = 64;
-/// The longest that the last of a row is told.
+/// The most columns of the last event of a series in its count.
 const MAX_LAST: usize = 160;
 
-/// Notes what came last, and how often.
+/// The collapser of repeated events: it stores the last event and how often it came.
 #[derive(Debug, Default)]
 pub(crate) struct Calm {
     streak: Option<Streak>,
-    /// Uses of tools that were not shown: ids, and the lines that would have begun them.
+    /// Hidden tool uses: their ids, and the lines that would have announced them.
     open: VecDeque<(String, String)>,
     /// Whether anything was printed.
     begun: bool,
@@ -33,11 +33,11 @@ pub(crate) struct Calm {
 #[derive(Debug)]
 struct Streak {
     kind: Kind,
-    /// How many came.
+    /// The number of events.
     seen: u64,
-    /// How many of them were not shown.
+    /// The number of hidden events.
     hidden: u64,
-    /// What the last one was.
+    /// The last event.
     last: String,
 }
 
@@ -50,7 +50,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// How many in a row are shown.
+    /// Returns how many consecutive events of this kind the log shows.
     fn shown(&self) -> u64 {
         match self {
             Self::Tool(_) => TOOLS,
@@ -60,7 +60,7 @@ impl Kind {
 }
 
 impl Calm {
-    /// Returns what of a piece of news and its lines is to be printed now.
+    /// Takes a run event with its lines, and returns the text to print now.
     pub(crate) fn take(&mut self, news: &News, text: String) -> String {
         match news {
             News::Agent(Event::ToolStarted { id, name, summary }) => {
@@ -103,7 +103,7 @@ impl Calm {
         }
     }
 
-    /// Ends the row of what came again and again: something else is printed.
+    /// Ends the series, and returns the line that counts its hidden events.
     pub(crate) fn settle(&mut self) -> String {
         self.begun = true;
         let told = self.counted(usize::MAX);
@@ -111,7 +111,7 @@ impl Calm {
         told.map_or_else(String::new, |told| styled(DIM, told) + "\n")
     }
 
-    /// Says on a row of at most `width` columns how much is not shown; `None` when that is nothing.
+    /// Returns a row of at most `width` columns with the number of hidden events; `None` if there are none.
     pub(crate) fn counted(&self, width: usize) -> Option<String> {
         let streak = self.streak.as_ref().filter(|streak| streak.hidden > 0)?;
         let last = &streak.last;
@@ -151,7 +151,7 @@ impl Calm {
     }
 }
 
-/// Whether something is left out.
+/// Whether an event is hidden, and its text.
 enum Hidden {
     Yes(String),
     No(String),
@@ -172,7 +172,7 @@ mod tests {
     use agent_duplex::{Line, Stream};
     use proptest::prelude::*;
 
-    /// A log, and what is counted below it.
+    /// A log and its collapser.
     #[derive(Default)]
     struct Log {
         calm: Calm,
@@ -269,7 +269,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in whatever order, all of it is printed or counted.
+        /// Events in any order are all printed or counted.
         #[test]
         fn nothing_is_left_out_unsaid(kinds in proptest::collection::vec(0usize..4, 0..40)) {
             let mut log = Log::default();
@@ -278,7 +278,7 @@ mod tests {
                     0 => log.tool(id, "Read", ToolOutcome::Done),
                     1 => log.tool(id, "Edit", ToolOutcome::Denied),
                     2 => log.line("same"),
-                    _ => log.news(&News::Warning("mind".into()), "warning"),
+                    _ => log.news(&News::Warning("careful".into()), "warning"),
                 }
             }
             let text = log.end();

@@ -1,13 +1,13 @@
-//! Lines that begin with `/`: what they ask for, or the nearest thing that they could.
+//! Parses lines that begin with `/` into commands; for an unknown command, suggests the nearest one.
 
-/// What a person can type while a run goes on.
+/// A command that a person types while a run is live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Pause,
     Continue,
     Status,
     Interrupt,
-    /// Something to say to the agent; the second is whether its turn is interrupted for it. Nothing said opens `steer>`.
+    /// A message to the agent, and whether it interrupts the turn. An empty message opens `steer>`.
     Steer(String, bool),
     New,
     Skip,
@@ -16,30 +16,30 @@ pub(crate) enum Command {
     Help,
 }
 
-/// The commands with what they do, in the order of the help.
+/// The commands with their descriptions, in the order of `/help`.
 const COMMANDS: [(&str, &str); 11] = [
-    ("pause", "wait when this iteration is complete"),
-    ("continue", "go on, or take a pause back"),
-    ("status", "say where the run stands"),
+    ("pause", "pause when this iteration is complete"),
+    ("continue", "resume the run, or cancel a requested pause"),
+    ("status", "show the status of the run"),
     (
         "interrupt",
         "end the turn and keep its session; then /continue, or steer",
     ),
     (
         "steer TEXT",
-        "tell the agent something; Enter alone opens steer>",
+        "send the agent a message; Enter alone opens steer>",
     ),
-    ("now TEXT", "interrupt the turn, and go on with this"),
-    ("skip", "go on now instead of sleeping or waiting"),
-    ("new", "give the next attempt a fresh session"),
+    ("now TEXT", "interrupt the turn and send this message"),
+    ("skip", "end the sleep or the wait now"),
+    ("new", "start the next attempt with a fresh session"),
     ("stop", "stop when this iteration is complete"),
     ("exit", "save and stop now"),
-    ("help", "show this"),
+    ("help", "show this help"),
 ];
 
-/// Returns what a typed line asks for: a command, why it is none, or `None` when it is something to say.
+/// Parses a typed line. Returns a command, an error message, or `None` if the line is a message to the agent.
 ///
-/// A path is something to say.
+/// A line that begins with a path is a message.
 pub(crate) fn parse(line: &str) -> Option<Result<Command, String>> {
     let line = line.trim();
     let (word, rest) = match line.strip_prefix('/')?.split_once(char::is_whitespace) {
@@ -66,9 +66,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Command, String>> {
     if rest.is_empty() {
         Some(Ok(command))
     } else {
-        Some(Err(format!(
-            "/{word} takes nothing behind it; it was not carried out"
-        )))
+        Some(Err(format!("/{word} takes no argument; nothing was done")))
     }
 }
 
@@ -87,12 +85,12 @@ fn unknown(word: &str) -> String {
     });
     let word: String = word.chars().take(30).collect();
     match nearest {
-        Some(name) => format!("there is no /{word}; did you mean /{name}? /help shows all"),
-        None => format!("there is no /{word}; /help shows all"),
+        Some(name) => format!("unknown command /{word}; did you mean /{name}? /help lists all"),
+        None => format!("unknown command /{word}; /help lists all"),
     }
 }
 
-/// How many insertions, removals and replacements lie between two words.
+/// Returns the edit distance of two words (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -107,7 +105,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The lines of `/help`.
+/// Returns the lines of `/help`.
 pub(crate) fn help() -> Vec<String> {
     let mut lines = vec!["Enter opens steer>, Ctrl-C the menu. Commands:".to_owned()];
     lines.extend(
@@ -128,8 +126,8 @@ mod tests {
         assert_eq!(parse("/pause"), Some(Ok(Command::Pause)));
         assert_eq!(parse("  /EXIT "), Some(Ok(Command::Exit)));
         assert_eq!(parse("/"), Some(Ok(Command::Help)));
-        let now = Command::Steer("mind the docs".into(), true);
-        assert_eq!(parse("/now  mind the docs"), Some(Ok(now)));
+        let now = Command::Steer("update the docs".into(), true);
+        assert_eq!(parse("/now  update the docs"), Some(Ok(now)));
         assert_eq!(parse("pause"), None);
         assert_eq!(parse("/etc/hosts is wrong"), None);
         assert_eq!(parse("/src.rs too"), None);
@@ -141,11 +139,11 @@ mod tests {
         let said = ["/puase", "/inter", "/frobnicate", "/stpo", "/foo"]
             .map(|line| parse(line).unwrap().unwrap_err());
         insta::assert_snapshot!(said.join("\n"), @"
-        there is no /puase; did you mean /pause? /help shows all
-        there is no /inter; did you mean /interrupt? /help shows all
-        there is no /frobnicate; /help shows all
-        there is no /stpo; did you mean /stop? /help shows all
-        there is no /foo; /help shows all
+        unknown command /puase; did you mean /pause? /help lists all
+        unknown command /inter; did you mean /interrupt? /help lists all
+        unknown command /frobnicate; /help lists all
+        unknown command /stpo; did you mean /stop? /help lists all
+        unknown command /foo; /help lists all
         ");
     }
 
@@ -153,17 +151,17 @@ mod tests {
     fn the_help_names_every_command() {
         insta::assert_snapshot!(help().join("\n"), @"
         Enter opens steer>, Ctrl-C the menu. Commands:
-          /pause       wait when this iteration is complete
-          /continue    go on, or take a pause back
-          /status      say where the run stands
+          /pause       pause when this iteration is complete
+          /continue    resume the run, or cancel a requested pause
+          /status      show the status of the run
           /interrupt   end the turn and keep its session; then /continue, or steer
-          /steer TEXT  tell the agent something; Enter alone opens steer>
-          /now TEXT    interrupt the turn, and go on with this
-          /skip        go on now instead of sleeping or waiting
-          /new         give the next attempt a fresh session
+          /steer TEXT  send the agent a message; Enter alone opens steer>
+          /now TEXT    interrupt the turn and send this message
+          /skip        end the sleep or the wait now
+          /new         start the next attempt with a fresh session
           /stop        stop when this iteration is complete
           /exit        save and stop now
-          /help        show this
+          /help        show this help
         ");
         for (name, _) in COMMANDS {
             let line = format!("/{}", name.split(' ').next().unwrap());

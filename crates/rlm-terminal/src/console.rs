@@ -1,4 +1,4 @@
-//! The thread that has the screen: everything that concerns the person comes to it, one thing at a time.
+//! The thread that owns the screen. It receives everything that concerns the person, one event at a time.
 
 mod draw;
 mod effects;
@@ -33,19 +33,19 @@ use super::tty::{Tty, Typed};
 use super::ui::Ui;
 use crate::terminal::{LogPlace, Terminal};
 
-/// How often it is looked whether what stands below the log is still so, when nothing else happens: with each second of the clock.
+/// The interval of ticks, which check the rows below the log: one per second of the clock.
 const TICK: Duration = Duration::from_secs(1);
-/// The same while something prompts or an editor has the screen.
+/// The interval of ticks while something prompts or an editor has the screen.
 const QUICK: Duration = Duration::from_millis(250);
-/// How much of what waits to be printed is made one frame.
+/// The most bytes of waiting output, and the most run events, in one frame.
 const FRAME: usize = 64 << 10;
 const FRAME_NEWS: usize = 64;
 
 impl Terminal {
-    /// Shows a run on a thread of its own, which ends when the run is over and all is printed.
+    /// Starts a thread that shows a run. The thread ends when the run has ended and all output is printed.
     #[must_use]
     pub fn show(&self, shown: Shown, news: NewsReceiver) -> JoinHandle<()> {
-        // Before anything is started, so that a press always finds the menu.
+        // Push the handler before anything starts, so that every press opens the menu.
         let answers = self.tty.is_some() || self.broken.is_some() || shown.presses.is_fixed();
         let scopes = answers.then(|| Scopes::of_run(shown.interrupts.clone()));
         let (terminal, caller) = (self.clone(), std::thread::current());
@@ -56,12 +56,12 @@ impl Terminal {
     }
 }
 
-/// Shows the run until it is over and all is printed.
+/// Shows the run until it has ended and all output is printed.
 fn show(shown: Shown, news: NewsReceiver, terminal: &Terminal, scopes: Option<Scopes>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("the system gives a second runtime as it gave the first");
+        .expect("can create the runtime of the terminal thread");
     let (typed_to, typed) = mpsc::channel(16);
     let reader = Reader::of(terminal, typed_to);
     let interrupts = shown.interrupts.clone();
@@ -89,31 +89,32 @@ struct Console {
     ui: Ui,
     painter: Painter,
     place: LogPlace,
-    /// Whether the person knows that somebody turned Ctrl-C off.
+    /// Whether the person has read that another process turned Ctrl-C off.
     told_rearmed: bool,
-    /// Whether the person knows that the log has no reader any more.
+    /// Whether the person has read that the log has no reader any more.
     told_gone: bool,
     decoder: Decoder,
-    /// When what the decoder has is all that comes.
+    /// The time after which the decoder gets no more bytes for its pending keys.
     decode_by: Option<Instant>,
     tty: Option<Arc<Tty>>,
     dumb: bool,
     in_front: bool,
     generation: u64,
     ui_generation: u64,
-    /// The handlers of presses; none where every press is a stop.
+    /// The handlers of presses; `None` if every press is a stop.
     scopes: Option<Scopes>,
     notice: Option<Notice>,
     broken: Option<String>,
     editor: Option<Editor>,
-    /// The phase on whose prompt an editor is to be opened.
+    /// The phase whose prompt an editor opens next.
     wants_editor: Option<u32>,
     kill_editor_at: Option<Instant>,
     log: Sink,
-    /// Where the person is talked to when the log goes elsewhere.
+    /// The person's terminal, if the log goes elsewhere.
     face: Option<Sink>,
-    /// What waits to be printed.
+    /// Output that waits for the log.
     to_log: String,
+    /// Output that waits for the person's terminal.
     to_face: String,
     is_over: bool,
     before: Vec<(Timestamp, News)>,
@@ -234,7 +235,7 @@ impl Console {
         let mut tick_at = tokio::time::Instant::now();
         if self.face.is_some() && self.place == LogPlace::Program {
             let run = &self.run;
-            self.to_face = format!("run {run} is at work; Ctrl-C opens a menu here\n");
+            self.to_face = format!("run {run} is running; Ctrl-C opens the menu here\n");
         }
         for (at, item) in std::mem::take(&mut self.before) {
             self.news(at, &item);
@@ -243,7 +244,7 @@ impl Console {
         while !(self.is_over && self.editor.is_none() && self.wants_to_print() == (false, false)) {
             let deadline = self.decode_by.map(tokio::time::Instant::from_std);
             let can_type = self.tty.is_some();
-            // Who takes no more gets no more: it stays where it is counted and bounded.
+            // Back-pressure: stop taking events while the log is full. Events wait in the bounded channel.
             let has_room = self.log.has_room();
             let wants_news = !self.is_over
                 && has_room
@@ -269,7 +270,7 @@ impl Console {
                 changed = self.view.changed(), if has_view => Woken::View(changed.is_ok()),
                 () = room(self.face.as_ref()), if face => Woken::FaceRoom,
                 () = self.log.room(), if log || !has_room => Woken::LogRoom,
-                // Last, because a flood of them never ends.
+                // The last branch, so that a flood of events doesn't starve the others.
                 item = news.recv(), if wants_news => Woken::News(item),
             };
             match woken {
@@ -307,7 +308,7 @@ impl Console {
                     has_view = is_there;
                     self.look();
                 }
-                // What stands below the log is looked at in any case.
+                // Each pass of the loop compares the live rows anyway.
                 Woken::Resized => {}
                 Woken::Tick => {
                     tick_at = tokio::time::Instant::now() + until_next_second();
@@ -324,7 +325,7 @@ impl Console {
         self.leave();
     }
 
-    /// Whether the terminal has echoed what is not known yet: then the cursor is not where it is thought to be.
+    /// Whether the terminal may have echoed input that this thread hasn't handled yet. The position of the cursor is then unknown.
     fn is_typed_unseen(&self) -> bool {
         let is_ours = self.in_front && self.editor.is_none() && !self.is_over;
         is_ours
@@ -332,12 +333,12 @@ impl Console {
             && self.tty.as_ref().is_some_and(|tty| tty.has_unheard())
     }
 
-    /// Whether what the reading program would print on the terminal has to wait for the person.
+    /// Whether the log has to wait, because its reader may print on the terminal while the person is prompted.
     fn waits(&self) -> bool {
         self.ui.is_prompting() && self.face.is_some() && self.place == LogPlace::Program
     }
 
-    /// Has the handlers be those of the scopes that the run is in now.
+    /// Pushes and drops handlers so that they match the press scopes of the run now.
     fn follow(&mut self) {
         let view = self.view.borrow().clone();
         let step = Scope::of_step(Scene::of(&view, self.attached));
@@ -348,7 +349,7 @@ impl Console {
 
     fn noticed(&mut self, scope: Scope, notice: Notice) {
         let view = self.view.borrow().clone();
-        // In the background nothing prompts; the press means what it means without a terminal.
+        // In the background nothing prompts; a press has the same meaning as without a terminal.
         let is_here = |tty: &Arc<Tty>| tty.is_foreground() || self.editor.is_some();
         let asking = match (&self.broken, &self.tty) {
             (Some(_), _) => Asking::Broken,
@@ -397,7 +398,7 @@ impl Console {
                 self.ui.shut();
                 self.tty = None;
                 if !self.attached {
-                    // A run that is over takes no orders, and needs none.
+                    // Fails only if the run has ended; then it needs no request.
                     let _over = self.control.try_send(Control::Attended(false));
                 }
             }
@@ -411,7 +412,7 @@ impl Console {
             .keys(keys, Scene::of(&view, self.attached), now(), &self.run);
     }
 
-    /// Takes what is there at once, so that a flood is drawn in few frames.
+    /// Takes all events that are ready, up to the limits of a frame, so that a flood is drawn in few frames.
     async fn all_news(&mut self, first: Option<(Timestamp, News)>, news: &mut NewsReceiver) {
         let mut next = Some(first);
         for _ in 0..FRAME_NEWS {
@@ -451,12 +452,12 @@ impl Console {
         {
             tty.ring();
         }
-        // The status line shows the time pass.
+        // The status line already shows how time passes.
         let is_status = self.tty.is_some() && self.has_status();
         if is_status && matches!(news, News::StillWaiting { .. }) {
             return;
         }
-        // A log that goes elsewhere gets the countdown all the same.
+        // A log that goes elsewhere still gets the countdown.
         let counts = is_status && matches!(news, News::StopWaiting { .. });
         if counts && self.face.is_none() {
             return;
@@ -489,7 +490,7 @@ impl Console {
             self.told_gone = true;
             let run = &self.run;
             let text = format!(
-                "nobody reads the standard output any more; the run goes on: rlm logs {run}\n"
+                "the reader of the standard output is gone; the run continues. To see its output: rlm logs {run}\n"
             );
             self.ui.say(text);
         }
@@ -513,7 +514,7 @@ impl Console {
         self.settle_mode();
     }
 
-    /// The run is over: the terminal is left as it was found.
+    /// Restores the mode of the terminal when the run has ended.
     fn leave(&mut self) {
         if let Some(tty) = &self.tty {
             tty.restore();
@@ -521,14 +522,14 @@ impl Console {
     }
 }
 
-/// Says on the standard error that a press could not be answered.
+/// Prints on the standard error that a press could not open the menu.
 fn complain(why: &str) {
     anstream::eprintln!(
-        "rlm: the menu can't be shown: {why}; Ctrl-C again, within 2 s, saves and stops"
+        "rlm: the menu can't be shown: {why}; Ctrl-C again within 2 s saves and stops"
     );
 }
 
-/// Returns whether the run waits for the user.
+/// Whether the run waits for the person after this event.
 fn needs_a_person(news: &News) -> bool {
     matches!(
         news,
@@ -536,7 +537,7 @@ fn needs_a_person(news: &News) -> bool {
     )
 }
 
-/// Returns when the clock shows the next second.
+/// Returns the time until the clock shows the next second.
 fn until_next_second() -> Duration {
     TICK - Duration::from_millis(now().0 % 1000)
 }

@@ -1,4 +1,4 @@
-//! The person's editor, on the prompt.
+//! Runs the person's editor on a prompt.
 
 use std::io::{self, Read as _, Write};
 use std::os::unix::process::CommandExt;
@@ -19,44 +19,44 @@ use tokio::sync::oneshot;
 
 use super::tty::Tty;
 
-/// Holds the editor back until the terminal is its own, and then becomes it.
+/// A shell script that waits until the terminal belongs to its process group, and then becomes the editor.
 const BEHIND_A_LINE: &str = r#"read -r _; exec </dev/tty >/dev/tty; eval "$1 \"\$2\"""#;
-/// A longer prompt is refused by whoever reads it.
+/// The longest prompt. Every reader of a prompt refuses a longer one.
 const MAX_PROMPT: u64 = 4 << 20;
 
-/// The process group of the editor that is open; 0 for none. For the ends of the process that pass nobody who would know.
+/// The process group of the open editor; 0 for none. A static, because a panic and a hard exit have no access to the console.
 static OPEN: AtomicI32 = AtomicI32::new(0);
 
-/// Kills the editor that is open; says whether there was one.
+/// Kills the open editor. Returns whether there was one.
 pub(super) fn kill_open() -> bool {
     let open = Pid::from_raw(OPEN.swap(0, Ordering::SeqCst));
     open.is_some_and(|group| kill_process_group(group, Signal::KILL).is_ok())
 }
 
-/// What is edited.
+/// The prompt that the person edits.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A file, which is read anew for each iteration.
+    /// A file, which each iteration reads again.
     File(PathBuf),
-    /// A text that stands in no file.
+    /// A text without a file.
     Text(String),
 }
 
-/// How editing ended: what became of the prompt, or why it was not taken.
+/// The change to the prompt, or the reason why the prompt is unchanged.
 pub(crate) type Edited = Result<Edit, String>;
 
-/// What a person did to a prompt.
+/// The change that a person made to a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
-    /// Nothing.
+    /// No change.
     None,
-    /// The file has another text.
+    /// The file has a new text.
     File,
-    /// This is the new text.
+    /// The new text of a prompt without a file.
     Text(String),
 }
 
-/// A running editor. Dropping it leaves the editor alone.
+/// A running editor. Dropping this value doesn't end the editor.
 #[derive(Debug)]
 pub(crate) struct Editor {
     group: Pid,
@@ -64,7 +64,7 @@ pub(crate) struct Editor {
 }
 
 impl Editor {
-    /// Opens the editor in the foreground of the terminal, in a process group of its own: its signals are not ours.
+    /// Opens the editor in the foreground of the terminal, in its own process group, so that it doesn't share our signals.
     pub(crate) fn open(tty: &Arc<Tty>, subject: Subject) -> Result<Self, String> {
         let name = ["VISUAL", "EDITOR"]
             .iter()
@@ -74,7 +74,7 @@ impl Editor {
                     .filter(|value| !value.trim().is_empty())
             })
             .unwrap_or_else(|| "vi".to_owned());
-        let failed = |e: io::Error| format!("the editor `{name}` can't be opened: {e}");
+        let failed = |e: io::Error| format!("can't open the editor `{name}`: {e}");
         let (path, is_copy, before) = match subject {
             Subject::File(path) => {
                 let before = read_bounded(&path).ok();
@@ -82,7 +82,7 @@ impl Editor {
             }
             Subject::Text(text) => (copy(&text).map_err(failed)?, true, Some(text)),
         };
-        // An editor may leave a server running, which belongs to no agent.
+        // An editor may leave a server running, which a sweep must not treat as a process of an agent.
         let own = OwnProgram::new();
         let group = start(tty, &name, &path).map_err(|e| {
             discard(&path, is_copy);
@@ -98,7 +98,7 @@ impl Editor {
             }
             OPEN.store(0, Ordering::SeqCst);
             drop(own);
-            // The editor's group is gone, and nobody else has taken the terminal.
+            // The editor's group is gone, and no other program has taken the terminal.
             let _gone = tty.give_to(getpgrp());
             let result = result.map_err(|how| format!("the editor `{name}` {how}"));
             let result = result.and_then(|()| match is_copy {
@@ -118,24 +118,24 @@ impl Editor {
         Ok(Self { group, ended })
     }
 
-    /// Waits until it has ended and the terminal is ours again.
+    /// Waits until the editor has ended and the terminal is ours again.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
     pub(crate) async fn ended(&mut self) -> Edited {
         let result = (&mut self.ended).await;
-        result.unwrap_or_else(|_| Err("the editor was lost".into()))
+        result.unwrap_or_else(|_| Err("the editor ended without a result".into()))
     }
 
-    /// Tells it to end, as a terminal that is closed would.
+    /// Asks the editor to end, with the signals of a closed terminal.
     pub(crate) fn hang_up(&self) {
         for signal in [Signal::HUP, Signal::CONT] {
             let _gone = kill_process_group(self.group, signal);
         }
     }
 
-    /// Ends it.
+    /// Kills the editor.
     pub(crate) fn kill(&self) {
         let _gone = kill_process_group(self.group, Signal::KILL);
     }
@@ -156,13 +156,13 @@ fn start(tty: &Tty, name: &str, path: &Path) -> io::Result<Pid> {
         let _gone = kill_process_group(group, Signal::KILL);
     }
     if let Some(mut hold) = child.stdin.take() {
-        // A shell that is gone says so by its end.
+        // If the shell is gone, `wait_for` reports it.
         let _gone = hold.write_all(b"\n");
     }
     given.map(|()| group)
 }
 
-/// Waits for the end of the group's leader. One that stops itself is let go on: there is no shell here that could do it later.
+/// Waits for the end of the group's leader. Continues a leader that suspends itself, because no shell here could do it later.
 fn wait_for(group: Pid) -> Result<(), String> {
     loop {
         match waitpid(Some(group), WaitOptions::UNTRACED) {
@@ -177,12 +177,12 @@ fn wait_for(group: Pid) -> Result<(), String> {
                 };
             }
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(format!("was lost: {errno}")),
+            Err(errno) => return Err(format!("can't be waited for: {errno}")),
         }
     }
 }
 
-/// Waits for what the leader of an editor that failed left in its group: the editor itself, when the shell before it was killed first.
+/// Waits for the rest of the group after its leader failed. The rest can be the editor itself, if the shell that started it was killed first.
 fn wait_for_rest(group: Pid) {
     let by = Instant::now() + times::EDITOR_ENDING;
     while test_kill_process_group(group).is_ok() {
@@ -194,7 +194,7 @@ fn wait_for_rest(group: Pid) {
     }
 }
 
-/// Writes a private copy.
+/// Writes the text to a private temporary file.
 fn copy(text: &str) -> io::Result<PathBuf> {
     let name = format!("prompt-{}.md", uuid::Uuid::new_v4().simple());
     let path = std::env::temp_dir().join(name);
@@ -205,23 +205,23 @@ fn copy(text: &str) -> io::Result<PathBuf> {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    let text = read_bounded(path).map_err(|e| format!("the prompt was not taken: {e}"))?;
+    let text = read_bounded(path).map_err(|e| format!("the prompt is unchanged: {e}"))?;
     match text.trim() {
-        "" => Err("the prompt is empty now; it was not taken".into()),
+        "" => Err("the prompt is unchanged: the new text is empty".into()),
         _ => Ok(text),
     }
 }
 
-/// Reads a file that the editor may have replaced by anything.
+/// Reads a file. The editor may have replaced it with another type of file or with a text of any length.
 fn read_bounded(path: &Path) -> io::Result<String> {
     let Some(file) = state_dir::open_named(path)? else {
-        return Err(io::Error::other("it is not a regular file now"));
+        return Err(io::Error::other("its file is no longer a regular file"));
     };
     let mut text = String::new();
     file.take(MAX_PROMPT + 1).read_to_string(&mut text)?;
     match text.len() as u64 > MAX_PROMPT {
         true => Err(io::Error::other(format!(
-            "it is too long now; at most {MAX_PROMPT} bytes are taken"
+            "the new text is too long; the limit is {MAX_PROMPT} bytes"
         ))),
         false => Ok(text),
     }
@@ -229,7 +229,7 @@ fn read_bounded(path: &Path) -> io::Result<String> {
 
 fn discard(path: &Path, is_copy: bool) {
     if is_copy {
-        // What can't be removed is private and in the directory for such things.
+        // If the removal fails, the file stays private in the temporary directory.
         let _left = fs_err::remove_file(path);
     }
 }
@@ -243,12 +243,12 @@ mod tests {
         let path = copy("text").unwrap();
         assert_eq!(read(&path).unwrap(), "text");
         fs_err::write(&path, " \n").unwrap();
-        insta::assert_snapshot!(read(&path).unwrap_err(), @"the prompt is empty now; it was not taken");
+        insta::assert_snapshot!(read(&path).unwrap_err(), @"the prompt is unchanged: the new text is empty");
         fs_err::File::create(&path)
             .unwrap()
             .set_len(MAX_PROMPT + 1)
             .unwrap();
-        assert!(read(&path).unwrap_err().contains("at most"));
+        assert!(read(&path).unwrap_err().contains("the limit is"));
         discard(&path, true);
         assert!(read(&path).is_err());
     }

@@ -1,23 +1,23 @@
-//! The bytes that a terminal sends, as keys.
+//! Decodes the bytes that a terminal sends into keys.
 
 use std::time::Duration;
 
-/// How long an escape that nothing follows is waited on: it may be the beginning of a key's sequence.
+/// The wait for more bytes after an escape, which may begin a key's sequence.
 const ESCAPE_WAIT: Duration = Duration::from_millis(50);
-/// How long a paste may fall silent before it is taken to be over.
+/// The pause in a paste after which the paste counts as complete.
 const PASTE_WAIT: Duration = Duration::from_secs(1);
 /// The longest sequence of a key.
 const MAX_SEQUENCE: usize = 32;
-/// The longest paste that is kept.
+/// The longest paste.
 pub(crate) const MAX_PASTE: usize = 256 << 10;
 const PASTE_END: &[u8] = b"\x1b[201~";
 
-/// Something that was typed.
+/// A key that was typed, or a paste.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Char(char),
     Enter,
-    /// A line break that sends nothing: Alt-Enter, or one in the middle of what came at once.
+    /// A line break that doesn't send the text: Alt-Enter, or a line break inside one piece of input.
     NewLine,
     Esc,
     Backspace,
@@ -36,20 +36,20 @@ pub(crate) enum Key {
     EraseToEnd,
     /// Ctrl-D.
     EndOfFile,
-    /// The byte 0x03, from a terminal that makes no signal of it.
+    /// Ctrl-C, as the byte 0x03 from a terminal that makes no signal of it.
     Press,
-    /// The byte 0x1a, from such a terminal.
+    /// Ctrl-Z, as the byte 0x1a from such a terminal.
     Suspend,
     Paste(String),
-    /// A paste of this many bytes, too long to be taken.
+    /// A paste of this many bytes, which is longer than the limit.
     PasteTooLong(usize),
 }
 
-/// Makes keys of bytes, however they are cut into pieces.
+/// A decoder of bytes into keys. The bytes can arrive in pieces of any size.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     pending: Vec<u8>,
-    /// What was pasted so far, and how many bytes in all.
+    /// The pasted bytes that are kept, and the number of pasted bytes in all.
     paste: Option<(Vec<u8>, usize)>,
 }
 
@@ -61,7 +61,7 @@ enum Parsed {
 }
 
 impl Decoder {
-    /// Takes the next bytes. What came at once is one piece: a line break inside of it was pasted, only one at its end is Enter.
+    /// Decodes the next piece. A line break at the end of a piece is Enter; a line break inside a piece was pasted.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Vec<Key> {
         self.pending.extend_from_slice(bytes);
         let mut keys = Vec::new();
@@ -90,7 +90,7 @@ impl Decoder {
         keys
     }
 
-    /// Returns for how long more bytes are to be waited for before [`flush`](Self::flush).
+    /// Returns how long to wait for more bytes before [`flush`](Self::flush).
     pub(crate) fn patience(&self) -> Option<Duration> {
         match (&self.paste, self.pending.is_empty()) {
             (Some(_), _) => Some(PASTE_WAIT),
@@ -99,7 +99,7 @@ impl Decoder {
         }
     }
 
-    /// Takes what is pending for what it is: nothing more comes.
+    /// Decodes the pending bytes as they are, because no more bytes follow.
     pub(crate) fn flush(&mut self) -> Vec<Key> {
         let mut rest = std::mem::take(&mut self.pending);
         if let Some((mut text, total)) = self.paste.take() {
@@ -112,7 +112,7 @@ impl Decoder {
             Some(0x1b) => {
                 keys.push(Key::Esc);
                 rest.remove(0);
-                // The beginning of a sequence that broke off is no text.
+                // The rest of an incomplete sequence is not text.
                 if rest.first().is_some_and(|b| matches!(b, b'[' | b'O')) {
                     return keys;
                 }
@@ -126,7 +126,7 @@ impl Decoder {
         keys
     }
 
-    /// Takes pasted bytes from `at` on; returns how many.
+    /// Takes pasted bytes from `at` on, and returns their number.
     fn paste(&mut self, at: usize, keys: &mut Vec<Key>) -> usize {
         let Some((text, total)) = &mut self.paste else {
             return 0;
@@ -135,7 +135,7 @@ impl Decoder {
         let end = bytes
             .windows(PASTE_END.len())
             .position(|window| window == PASTE_END);
-        // The end may be cut in two.
+        // The end marker may be split between two pieces.
         let until = end.unwrap_or(bytes.len() - partial_end(bytes));
         keep(text, &bytes[..until]);
         *total += until;
@@ -161,7 +161,7 @@ fn pasted(text: &[u8], total: usize) -> Key {
     Key::Paste(text.replace("\r\n", "\n").replace('\r', "\n"))
 }
 
-/// The length of the longest beginning of the end of a paste that `bytes` ends with.
+/// Returns the length of the longest prefix of `PASTE_END` that `bytes` ends with.
 fn partial_end(bytes: &[u8]) -> usize {
     (1..PASTE_END.len())
         .rev()
@@ -235,13 +235,13 @@ fn escape(bytes: &[u8]) -> Parsed {
         Some(b'b') => Key::WordLeft,
         Some(b'f') => Key::WordRight,
         Some(0x7f) => Key::EraseWord,
-        // Esc, and then something else.
+        // The Esc key, and then another key.
         Some(_) => return Parsed::Key(Key::Esc, 1),
     };
     Parsed::Key(key, 2)
 }
 
-/// `ESC [`, parameters, a last byte.
+/// Parses a sequence: `ESC [`, parameters, a last byte.
 fn sequence(bytes: &[u8]) -> Parsed {
     let body = &bytes[2..];
     let Some(len) = body.iter().position(|b| !matches!(b, 0x20..0x40)) else {
@@ -260,7 +260,7 @@ fn sequence(bytes: &[u8]) -> Parsed {
         (b'~', b"3") => Some(Key::Delete),
         (b'~', b"200") => return Parsed::PasteBegins(all),
         (0x40.., _) => letter(last),
-        // A control byte broke the sequence off; it is a key of its own.
+        // A control byte ends the sequence early; that byte is a separate key.
         _ => return Parsed::Nothing(all - 1),
     };
     key.map_or(Parsed::Nothing(all), |key| Parsed::Key(key, all))
@@ -335,7 +335,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, in whatever pieces: no panic, nothing is waited on for ever, and little is kept.
+        /// Any bytes in any pieces: the decoder doesn't panic, doesn't wait for ever, and keeps few bytes.
         #[test]
         fn any_bytes_are_digested(pieces in proptest::collection::vec(
             proptest::collection::vec(prop_oneof![any::<u8>(), Just(0x1b), Just(b'[')], 0..12), 0..12,
@@ -352,7 +352,7 @@ mod tests {
             prop_assert_eq!(decoder.patience(), None);
         }
 
-        /// Text comes out as it went in, wherever it is cut.
+        /// Text is unchanged, wherever it is split.
         #[test]
         fn text_comes_through(text in "[^\\p{Cc}]{0,40}", cut in 0usize..200) {
             let bytes = text.as_bytes();

@@ -1,4 +1,4 @@
-//! The line that is typed at `steer>`: text, cursor, history.
+//! The line editor of `steer>`: text, cursor, history.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use super::rows::{Rows, shown};
 const MAX_HISTORY: usize = 100;
 const MAX_HISTORY_BYTES: usize = 1 << 20;
 
-/// What was said before, the last one first.
+/// The earlier messages, newest first.
 #[derive(Debug, Default)]
 pub(crate) struct History(VecDeque<String>);
 
@@ -28,26 +28,26 @@ impl History {
     }
 }
 
-/// What a key did to the line.
+/// The effect of a key on the line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Typed {
-    /// It was taken in, or means nothing here.
+    /// The key edited the line, or has no meaning here.
     More,
-    /// This is to be said.
+    /// The person sends this text.
     Said(String),
-    /// Nothing is to be said.
+    /// The person sends nothing.
     Cancelled,
-    /// It was not taken in; the text says why.
+    /// The line refused the input, for this reason.
     Refused(String),
 }
 
-/// A text that is being written. One line ends with Enter; several, as soon as there are several, with an empty one.
+/// A text that is being written. Enter sends a text of one line; an empty line sends a text of several lines.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     text: String,
     /// A byte position in `text`, between characters.
     cursor: usize,
-    /// How far back in the history it stands, and what was there before.
+    /// The index of the recalled message in the history, and the text before the recall.
     recalled: Option<(usize, String)>,
 }
 
@@ -68,7 +68,7 @@ impl Line {
             Key::Paste(text) => return self.take(&text),
             Key::PasteTooLong(bytes) => {
                 return Typed::Refused(format!(
-                    "a paste of {bytes} bytes was not taken: at most {MAX_PASTE} fit"
+                    "a paste of {bytes} bytes is too long; the limit is {MAX_PASTE} bytes"
                 ));
             }
             Key::NewLine => return self.take("\n"),
@@ -101,14 +101,14 @@ impl Line {
 
     fn take(&mut self, text: &str) -> Typed {
         if self.text.len() + text.len() > MAX_PASTE {
-            return Typed::Refused(format!("not taken: at most {MAX_PASTE} bytes fit"));
+            return Typed::Refused(format!("too long; the limit is {MAX_PASTE} bytes"));
         }
         self.insert(text);
         Typed::More
     }
 
     fn insert(&mut self, text: &str) {
-        // What a terminal would obey is nothing that a person says to an agent.
+        // Drop control characters: a terminal would obey them, and a message needs none.
         let text: String = text
             .chars()
             .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
@@ -135,7 +135,7 @@ impl Line {
         self.cursor = start;
     }
 
-    /// The position behind the character at `from` and what has no width of its own behind it.
+    /// Returns the position after the character at `from` and its combining characters.
     fn next(&self, from: usize) -> usize {
         let mut rest = self.text[from..].char_indices().skip(1);
         rest.find(|(_, c)| *c == '\n' || c.width() != Some(0))
@@ -194,7 +194,7 @@ impl Line {
         self.text = text;
     }
 
-    /// Lays the line out behind a prompt, in rows of at most `width` columns, with the cursor.
+    /// Lays the line out after a prompt, in rows of at most `width` columns, with the cursor.
     pub(crate) fn rows(&self, prompt: &str, width: usize) -> Rows {
         let indent = prompt.len().min(width.saturating_sub(2));
         let mut rows = Rows::default();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any keys at any width: no panic, the rows fit, and the cursor stands in one of them.
+        /// Any keys at any width: no panic, the rows fit, and the cursor is in one of them.
         #[test]
         fn rows_fit(keys in "[a-z 日é\u{301}\t⏎⌫←↑↓]{0,60}", width in 1usize..40) {
             let mut line = Line::default();

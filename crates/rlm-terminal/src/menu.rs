@@ -1,10 +1,10 @@
-//! The menu that a press opens: what can be chosen now, by which key, and how it is laid out.
+//! The menu that a press opens: its choices, their keys, and its layout.
 
 use super::keys::Key;
 use super::rows::Rows;
 use super::scene::Scene;
 
-/// Something that can be chosen.
+/// A choice of the menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     Continue,
@@ -32,36 +32,36 @@ const CHOICES: [(Choice, char, &str); 10] = [
         'o',
         "start over at iteration 1 (files stay)",
     ),
-    (Choice::Detach, 'd', "detach: leave the run to itself"),
+    (Choice::Detach, 'd', "detach: the run continues without you"),
     (Choice::Exit, 'x', "save and exit"),
-    (Choice::Abort, 'a', "abort: end at once (saved too)"),
+    (Choice::Abort, 'a', "abort: save, and stop within 1 s"),
 ];
 
-/// The same where a phase or a batch waits for a person's word.
+/// The choices while a phase or a batch waits for a review.
 const VERDICTS: [(Choice, char, &str); 6] = [
     (Choice::Continue, 'c', "continue"),
     (Choice::Revise, 'r', "revise"),
     (Choice::EditPrompt, 'e', "edit prompt"),
     (Choice::StartOver, 'o', "start over"),
-    (Choice::Detach, 'd', "detach: leave the run to itself"),
+    (Choice::Detach, 'd', "detach: the run continues without you"),
     (
         Choice::Exit,
         'x',
-        "save and exit: the question comes back with a resume",
+        "save and exit: you'll be asked again on resume",
     ),
 ];
 
-/// What a key means in the menu.
+/// The meaning of a key in the menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chosen {
     It(Choice),
     /// The menu closes and nothing else happens.
     Nothing,
-    /// There is no such choice, or not now.
+    /// The key is no choice, or none that is possible now.
     Wrong(char),
 }
 
-/// Returns what can be chosen now, with its key and what it does.
+/// Returns the choices that are possible now, with their keys and labels.
 fn choices(scene: Scene<'_>) -> Vec<(Choice, char, String)> {
     if let Some(review) = scene.review() {
         let say =
@@ -76,7 +76,7 @@ fn choices(scene: Scene<'_>) -> Vec<(Choice, char, String)> {
         .collect()
 }
 
-/// Returns whether a choice makes sense now.
+/// Whether a choice is possible now.
 fn is_active(choice: Choice, scene: Scene<'_>) -> bool {
     match choice {
         Choice::Continue => true,
@@ -89,7 +89,7 @@ fn is_active(choice: Choice, scene: Scene<'_>) -> bool {
     }
 }
 
-/// Returns what a key chooses; `None` for keys that choose nothing and are no mistake.
+/// Returns the meaning of a key; `None` for keys without a meaning, such as the arrow keys.
 pub(crate) fn choose(key: &Key, scene: Scene<'_>) -> Option<Chosen> {
     match key {
         Key::Enter | Key::NewLine => Some(Chosen::It(Choice::Continue)),
@@ -103,7 +103,7 @@ pub(crate) fn choose(key: &Key, scene: Scene<'_>) -> Option<Chosen> {
     }
 }
 
-/// Lays the menu out in at most so many columns and rows. What makes no sense now is left out.
+/// Lays the menu out in at most `width` columns and `height` rows, with the choices that are possible now.
 pub(crate) fn rows(
     scene: Scene<'_>,
     waits_for_answer: bool,
@@ -113,15 +113,15 @@ pub(crate) fn rows(
     let goes_on = match (scene.is_ending(), waits_for_answer, scene.waits()) {
         (true, ..) => "the run is ending",
         (_, true, _) => "the agent waits for an answer",
-        (.., true) => "the run waits",
-        _ => "the run goes on meanwhile",
+        (.., true) => "the run waits for you",
+        _ => "the run continues",
     };
     let (active, review) = (choices(scene), scene.review());
     let line = |(choice, key, label): &(Choice, char, String)| {
         let more = match choice {
             Choice::Continue if review.is_some() => " (Enter)",
             Choice::Continue => " (Enter, Esc)",
-            Choice::Steer if !scene.hears() => " (with the next prompt)",
+            Choice::Steer if !scene.hears() => " (sent later)",
             _ => "",
         };
         let label = match choice {
@@ -134,7 +134,7 @@ pub(crate) fn rows(
         true => "Ctrl-C again detaches",
         false => "Ctrl-C again saves and stops",
     });
-    let mut lines = vec![review.map_or_else(|| format!("menu: {goes_on}"), |it| it.asks())];
+    let mut lines = vec![review.map_or_else(|| format!("menu ({goes_on})"), |it| it.asks())];
     lines.extend(active.iter().map(line));
     if lines.len() >= height {
         let words = active.iter().map(|(_, key, label)| {
@@ -179,14 +179,14 @@ mod tests {
             since: Timestamp(0),
         });
         insta::assert_snapshot!(rows(turn.scene(), false, None, (60, 20)).rows.join("\n"), @"
-        menu: the run goes on meanwhile
+        menu (the run continues)
           c  continue (Enter, Esc)
-          s  steer (with the next prompt)
+          s  steer (sent later)
           e  edit prompt
           r  restart the iteration (files stay)
           o  start over at iteration 1 (files stay)
           x  save and exit
-          a  abort: end at once (saved too)
+          a  abort: save, and stop within 1 s
         Ctrl-C again saves and stops
         ");
         let until = Timestamp(9);
@@ -229,20 +229,20 @@ mod tests {
             rows.join("\n")
         };
         insta::assert_snapshot!(format!("{}\n\n{}", drawn(&phase), drawn(&batch)), @"
-        phase `plan` (1 of 3) is over: your word
+        phase `plan` (1 of 3) finished: review it
           c  continue with phase `build` (Enter)
-          r  revise: phase `plan` is run again, with what you say in its prompt
+          r  revise: run phase `plan` again with your message in its prompt
           e  edit prompt of phase `build`
           o  start over: phase `plan` from iteration 1 (files stay)
-          x  save and exit: the question comes back with a resume
+          x  save and exit: you'll be asked again on resume
         Ctrl-C again saves and stops
 
-        iteration 4 of phase `build` (2 of 3) ends a batch: your word
+        iteration 4 of phase `build` (2 of 3) ends a batch: review it
           c  continue (Enter)
-          r  revise: the next prompt has what you say
+          r  revise: add your message to the next prompt
           e  edit prompt of phase `build`
           o  start over: phase `build` from iteration 1 (files stay)
-          x  save and exit: the question comes back with a resume
+          x  save and exit: you'll be asked again on resume
         Ctrl-C again saves and stops
         ");
         assert_eq!(

@@ -1,30 +1,30 @@
-//! The log above, the live rows below: what is written to the terminal.
+//! Draws the terminal: the log above, the live rows below.
 
 use anstream::adapter::strip_str;
 use unicode_width::UnicodeWidthStr;
 
 use super::rows::{Rows, width};
 
-/// What is between these is shown at once, by terminals that know them; others pass over them.
+/// The marks of a synchronised update: a terminal that knows them shows the text between them at once. Other terminals ignore them.
 const BEGIN: &str = "\x1b[?2026h";
 const END: &str = "\x1b[?2026l";
-/// What is between these begins no new row, however wide the terminal finds a character.
+/// The marks that turn wrapping off and on, because terminals disagree about the width of some characters.
 const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
-/// More columns than a screen has.
+/// A limit above the number of columns of any screen.
 const MAX_COLUMNS: usize = 1 << 16;
 
-/// What becomes of rows that stand on the screen when it gets narrower.
+/// The treatment of rows on the screen when the terminal gets narrower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Narrowed {
-    /// They are broken, as nearly everywhere.
+    /// The terminal wraps the rows again, as most terminals do.
     Broken,
-    /// What has no room is gone.
+    /// The terminal cuts the rows.
     Cut,
 }
 
 impl Narrowed {
-    /// Guesses by the names that terminals give themselves. Wrong guesses cost a line of the log or leave an old status line.
+    /// Guesses from the environment variables of terminals. A wrong guess erases a line of the log or leaves an old status line.
     pub(crate) fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let term = variable("TERM").unwrap_or_default();
         let is_cut = variable("XTERM_VERSION").is_some()
@@ -35,18 +35,18 @@ impl Narrowed {
     }
 }
 
-/// Knows what stands on the screen below the log.
+/// The painter. It remembers the rows on the screen below the log.
 #[derive(Debug)]
 pub(crate) struct Painter {
-    /// Whether the terminal obeys no sequences.
+    /// Whether the terminal supports no escape sequences.
     dumb: bool,
     narrowed: Narrowed,
-    /// How many columns the screen has.
+    /// The number of columns of the screen.
     columns: usize,
     drawn: Rows,
-    /// How many rows the cursor was moved down by what the person typed.
+    /// The number of rows by which typed text moved the cursor down.
     moved: usize,
-    /// Somebody wrote on the screen and may have left the cursor in the middle of a row.
+    /// Whether another program wrote on the screen and may have left the cursor in the middle of a row.
     strange: bool,
 }
 
@@ -62,12 +62,12 @@ impl Painter {
         }
     }
 
-    /// The screen has this many columns now.
+    /// Sets the number of columns of the screen.
     pub(crate) fn resized(&mut self, columns: usize) {
         self.columns = columns.max(1);
     }
 
-    /// The terminal echoed this behind the live rows.
+    /// Notes that the terminal echoed this text after the live rows.
     pub(crate) fn typed(&mut self, text: &str) {
         let Some(last) = self.drawn.rows.last() else {
             return;
@@ -81,14 +81,14 @@ impl Painter {
         }
     }
 
-    /// Others wrote on the screen: what was drawn is theirs now.
+    /// Forgets the drawn rows, because another program wrote on the screen.
     pub(crate) fn forget(&mut self) {
         self.drawn = Rows::default();
         self.moved = 0;
         self.strange = !self.dumb;
     }
 
-    /// How many rows stand above the cursor, and whether any stand there.
+    /// Returns the number of live rows above the cursor; `None` if there are no live rows.
     pub(crate) fn above(&self) -> Option<usize> {
         let last = self.drawn.rows.len().checked_sub(1)?;
         let (row, column) = self.drawn.cursor.unwrap_or((last, 0));
@@ -104,11 +104,11 @@ impl Painter {
         Some(above + within)
     }
 
-    /// How many rows a drawn one takes by now.
+    /// Returns how many rows a drawn row takes on the screen now.
     fn height(&self, row: &str) -> usize {
         match self.narrowed {
             Narrowed::Cut => 1,
-            // Not more than the terminal counts, or a line of the log would go.
+            // The exact width, not the upper limit: too many rows would erase a line of the log.
             Narrowed::Broken => strip_str(row)
                 .to_string()
                 .width()
@@ -117,16 +117,16 @@ impl Painter {
         }
     }
 
-    /// Whether the live rows are not those that stand there.
+    /// Whether the live rows differ from the rows on the screen.
     pub(crate) fn would_draw(&self, live: &Rows) -> bool {
         *live != self.drawn || self.moved > 0
     }
 
-    /// Returns what must be written to print `log`, whole lines, above the live rows.
+    /// Returns the bytes that print `log`, which has whole lines, above the live rows.
     pub(crate) fn frame(&mut self, log: String, live: &Rows) -> String {
         let is_log = self.drawn.rows.is_empty() && live.rows.is_empty() && !self.strange;
         if is_log || (log.is_empty() && !self.would_draw(live)) {
-            // As it is: it may be large.
+            // Return the log itself, without a copy: it may be large.
             return log;
         }
         if log.is_empty() && self.can_patch(live) {
@@ -134,7 +134,7 @@ impl Painter {
         }
         let mut out = self.on(BEGIN).to_owned() + &self.erase();
         if std::mem::take(&mut self.strange) {
-            // In the first column this stays in its row, in any other it ends in the next one.
+            // From the first column these spaces stay in the row; from any other column they end in the next row.
             out.push_str(&format!(
                 "{:1$}\r\x1b[J",
                 "",
@@ -165,12 +165,12 @@ impl Painter {
         out
     }
 
-    /// A sequence, for who obeys it.
+    /// Returns the escape sequence, or nothing for a dumb terminal.
     fn on(&self, sequence: &'static str) -> &'static str {
         if self.dumb { "" } else { sequence }
     }
 
-    /// Whether what changed can be drawn over, so that what the person types stays.
+    /// Whether the changes can be drawn over the old rows, so that typed text stays on the screen.
     fn can_patch(&self, live: &Rows) -> bool {
         let same = self.drawn.rows.len() == live.rows.len() && self.drawn.cursor == live.cursor;
         let untouched = self.moved == 0 && !self.strange;
@@ -231,7 +231,7 @@ mod tests {
         painter
     }
 
-    /// A frame, without what frames all have.
+    /// Returns a frame without the marks that all frames have.
     fn frame(painter: &mut Painter, log: &str, live: &Rows) -> String {
         let mut frame = painter.frame(log.into(), live);
         for of_all in [BEGIN, END, NO_WRAP, WRAP] {
@@ -295,7 +295,7 @@ mod tests {
         painter.typed("wraps\nonce\n");
         assert_eq!(painter.moved, 3);
         frame(&mut painter, "", &Rows::default());
-        painter.typed("nothing stands there\n");
+        painter.typed("no live rows\n");
         assert_eq!(painter.moved, 0);
     }
 

@@ -1,4 +1,4 @@
-//! What a person is asked when a phase or a batch is over, in words.
+//! The texts of a review: the question to a person about a finished phase or batch.
 
 use loop_state::{Head, Occasion, Step};
 use rlm_text::escape::plain;
@@ -6,7 +6,7 @@ use rlm_text::escape::plain;
 use crate::menu::Choice;
 use crate::scene::Scene;
 
-/// What waits for a person's word.
+/// A phase or a batch that waits for a person's review.
 #[derive(Clone, Copy, Debug)]
 pub struct Review<'a> {
     head: &'a Head,
@@ -14,7 +14,7 @@ pub struct Review<'a> {
 }
 
 impl<'a> Review<'a> {
-    /// Returns what waits for the user, if a phase or a batch does.
+    /// Returns the review that the run waits for, if any.
     #[must_use]
     pub fn of(head: &'a Head) -> Option<Self> {
         match head.step {
@@ -23,7 +23,7 @@ impl<'a> Review<'a> {
         }
     }
 
-    /// Whether what is over is a phase, of which the next one has not begun.
+    /// Whether a phase finished and the next one has not begun.
     fn is_boundary(self) -> bool {
         self.head.iteration == 0
     }
@@ -33,7 +33,7 @@ impl<'a> Review<'a> {
         phase.map_or_else(String::new, |phase| format!("`{}`", plain(&phase.name)))
     }
 
-    /// Returns the number of the phase that was at work last, and its name.
+    /// Returns the number and the name of the last phase that worked.
     fn last(self) -> (u32, String) {
         let index = self
             .head
@@ -42,32 +42,32 @@ impl<'a> Review<'a> {
         (index + 1, self.name(index))
     }
 
-    /// Says what is over.
+    /// Returns the question: which phase or batch finished.
     #[must_use]
     pub fn asks(self) -> String {
         let all = self.head.rules.phases.len();
         let (number, name) = self.last();
         let what = match (self.of, self.is_boundary()) {
-            (_, true) => format!("phase {name} ({number} of {all}) is over"),
+            (_, true) => format!("phase {name} ({number} of {all}) finished"),
             _ if all > 1 => format!(
                 "iteration {} of phase {name} ({number} of {all}) ends a batch",
                 self.head.iteration
             ),
             _ => format!("iteration {} ends a batch", self.head.iteration),
         };
-        format!("{what}: your word")
+        format!("{what}: review it")
     }
 
-    /// Says what a choice does.
+    /// Returns the label of a choice.
     pub(crate) fn says(self, choice: Choice, label: &str) -> String {
         let (_, last) = self.last();
         let next = self.name(self.head.phase);
         match (choice, self.is_boundary()) {
             (Choice::Continue, true) => format!("{label} with phase {next}"),
             (Choice::Revise, true) => {
-                format!("{label}: phase {last} is run again, with what you say in its prompt")
+                format!("{label}: run phase {last} again with your message in its prompt")
             }
-            (Choice::Revise, false) => format!("{label}: the next prompt has what you say"),
+            (Choice::Revise, false) => format!("{label}: add your message to the next prompt"),
             (Choice::EditPrompt, _) => format!("{label} of phase {next}"),
             (Choice::StartOver, _) => {
                 format!("{label}: phase {last} from iteration 1 (files stay)")
@@ -78,7 +78,7 @@ impl<'a> Review<'a> {
 }
 
 impl Scene<'_> {
-    /// Returns what waits for the user's decision.
+    /// Returns the review that the run waits for, unless the run is ending.
     pub(crate) fn review(&self) -> Option<Review<'_>> {
         Review::of(self.head).filter(|_| !self.is_ending())
     }

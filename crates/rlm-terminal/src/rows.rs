@@ -1,22 +1,22 @@
-//! Rows of text at the bottom of the screen, measured in columns.
+//! Rows of text at the bottom of the screen, with widths in columns.
 
 use rlm_text::escape::push_plain;
 use unicode_width::UnicodeWidthChar;
 
-/// The longest row, for characters that take no column.
+/// The longest row in bytes, because some characters take no column.
 const MAX_ROW_BYTES: usize = 4096;
 
-/// Rows that fit the screen, and where the cursor stands in them: row and column, from 0.
+/// Rows that fit the screen, and the position of the cursor in them: row and column, from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
     pub(crate) rows: Vec<String>,
     pub(crate) cursor: Option<(usize, usize)>,
-    /// Whether the last row is the person's, for the terminal's echo.
+    /// Whether the last row is empty for the terminal's echo of typed keys.
     pub(crate) echo: bool,
 }
 
 impl Rows {
-    /// Makes rows of lines, each cut to `width` columns.
+    /// Returns one row per line, each cut to `width` columns.
     pub(crate) fn cut<'a>(lines: impl IntoIterator<Item = &'a str>, width: usize) -> Self {
         Self {
             rows: lines.into_iter().map(|line| cut(line, width)).collect(),
@@ -24,7 +24,7 @@ impl Rows {
         }
     }
 
-    /// Keeps at most `height` rows: those around the cursor, else the first.
+    /// Keeps at most `height` rows: the rows around the cursor, or the first rows if there is no cursor.
     pub(crate) fn within(mut self, height: usize) -> Self {
         let height = height.max(1);
         if self.rows.len() > height {
@@ -38,7 +38,7 @@ impl Rows {
     }
 }
 
-/// How a character is shown that a person typed. Joiners and variation selectors are theirs, and part of emoji.
+/// Returns the text that shows a character that a person typed. Joiners and variation selectors stay, because emoji need them.
 pub(crate) fn shown(c: char) -> String {
     match c {
         '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' => c.into(),
@@ -50,7 +50,7 @@ pub(crate) fn shown(c: char) -> String {
     }
 }
 
-/// Appends a character that somebody else wrote, as it is shown behind `out`.
+/// Appends the text that shows a character from the agent.
 pub(crate) fn push_shown(out: &mut String, c: char) {
     match c {
         '\t' => out.push_str("  "),
@@ -58,7 +58,7 @@ pub(crate) fn push_shown(out: &mut String, c: char) {
     }
 }
 
-/// How many columns a character takes at the most. Terminals do not agree on emoji: who counts too much loses a column, who counts too little a row.
+/// Returns the most columns that a character takes. Terminals disagree about emoji: a count that is too high wastes a column, a count that is too low breaks the row.
 pub(crate) fn columns(c: char) -> usize {
     match c {
         ' '..='~' | '\u{fe0f}' => 1,
@@ -66,12 +66,12 @@ pub(crate) fn columns(c: char) -> usize {
     }
 }
 
-/// How many columns a text without control characters takes at the most.
+/// Returns the most columns that a text without control characters takes.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// Cuts a text without control characters to `to` columns, and shows that it was cut.
+/// Cuts a text without control characters to `to` columns. A cut text ends with `…`.
 pub(crate) fn cut(text: &str, to: usize) -> String {
     if width(text) <= to {
         return text.to_owned();
@@ -92,13 +92,13 @@ pub(crate) fn cut(text: &str, to: usize) -> String {
     short
 }
 
-/// Takes whole rows of at most `width` columns off the front of `text`, broken between words where that is possible, and leaves what is not yet a
-/// whole row. Line breaks are not expected in it.
+/// Removes whole rows of at most `width` columns from the front of `text`, and leaves the text that is not yet a whole row. Rows are broken between words if
+/// possible. `text` must have no line breaks.
 pub(crate) fn take_rows(text: &mut String, width: usize) -> Vec<String> {
     let width = width.max(2);
     let mut rows = Vec::new();
     let (mut start, mut used) = (0, 0);
-    // The last space in the row, and how many columns there are up to behind it.
+    // The position of the last space in the row, and the columns up to and including it.
     let mut space = None;
     for (at, c) in text.char_indices() {
         let wide = columns(c);
@@ -178,7 +178,7 @@ mod tests {
             prop_assert_eq!(solid(&(rows.concat() + &rest)), solid(&text));
         }
 
-        /// No terminal that follows the tables takes more than is counted.
+        /// No terminal that follows the Unicode tables takes more columns than `width` returns.
         #[test]
         fn columns_are_counted_in_full(text in "(\\PC|[\u{fe0f}\u{200d}\u{20e3}\u{1f1e6}-\u{1f1ff}\u{1f3fb}-\u{1f3ff}\u{1f466}-\u{1f469}❤☎1#]){0,12}") {
             prop_assert!(text.width() <= width(&text), "{text:?}");

@@ -1,4 +1,4 @@
-//! What of a run decides what a person can do and is shown.
+//! The state of a run that decides which actions are possible and what the terminal shows.
 
 use loop_runner::{AgentView, Shutdown, View};
 use loop_state::{Head, Step};
@@ -8,9 +8,9 @@ use loop_state::{Head, Step};
 pub(crate) struct Scene<'a> {
     pub(crate) head: &'a Head,
     pub(crate) agent: &'a AgentView,
-    /// The stop that is under way.
+    /// The stop in progress, if any.
     pub(crate) shutdown: Option<Shutdown>,
-    /// Whether another process has the run, and this one merely looks at it.
+    /// Whether another process works on the run, and this one is attached to it.
     pub(crate) attached: bool,
 }
 
@@ -24,7 +24,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Whether it is over, or about to be.
+    /// Whether the run has ended or is stopping.
     pub(crate) fn is_ending(&self) -> bool {
         self.head.end.is_some()
             || self.shutdown.is_some()
@@ -34,12 +34,12 @@ impl<'a> Scene<'a> {
                 .is_some_and(|stop| stop.when == loop_state::When::Now)
     }
 
-    /// Whether it waits for a person.
+    /// Whether the run waits for a person.
     pub(crate) fn waits(&self) -> bool {
         self.head.is_waiting()
     }
 
-    /// Whether a turn runs that its agent can end and go on after.
+    /// Whether a turn is in progress that can be interrupted without ending the agent.
     pub(crate) fn has_turn_to_end(&self) -> bool {
         let can = self.agent.alive && self.agent.interruptible;
         can && matches!(self.head.step, Step::Turn { .. })
@@ -49,12 +49,12 @@ impl<'a> Scene<'a> {
         matches!(self.head.step, Step::Sleeping { .. } | Step::Waiting { .. })
     }
 
-    /// Whether it waits for the service of its agent.
+    /// Whether the run waits for the service of its agent.
     pub(crate) fn is_limited(&self) -> bool {
         matches!(self.head.step, Step::Waiting { .. })
     }
 
-    /// Whether an agent is there that takes a word now.
+    /// Whether an agent is live that accepts a steer now.
     pub(crate) fn hears(&self) -> bool {
         self.agent.steerable
             && matches!(self.head.step, Step::Turn { .. } | Step::Interrupted { .. })

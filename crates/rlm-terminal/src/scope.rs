@@ -1,29 +1,29 @@
-//! The scopes of a run, each nested in the one before it, and the meaning of a press of Ctrl-C in each. A scope that declines leaves
-//! the press to the one around it.
+//! The press scopes of a run, each nested in the one before it, and the meaning of a press of Ctrl-C in each. A scope that declines a press passes it to
+//! the scope around it.
 
 use loop_state::Step;
 use serde::Deserialize;
 
 use crate::scene::Scene;
 
-/// A part of the run, or of what prompts in it, that answers presses while it lasts. Those further down are nested deeper.
+/// A part of the run, or an open prompt, that answers presses while it lasts. Later variants are nested deeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
-    /// The whole of it.
+    /// The whole run.
     Run,
-    /// The agent is being started.
+    /// The agent starts.
     Spawn,
     Turn,
-    /// Gates and the check.
+    /// The required checks and the check.
     Gate,
     /// The steps between an iteration's work and the next iteration.
     Save,
     Sleep,
-    /// A rate limit is waited for.
+    /// The run waits for a rate limit.
     Wait,
-    /// A phase or a batch waits for a person's word.
+    /// A phase or a batch waits for a review.
     Review,
-    /// The agent asks whether it may do something.
+    /// A permission request of the agent is open.
     Ask,
     /// A text that is being written.
     Draft,
@@ -32,34 +32,34 @@ pub(crate) enum Scope {
     Menu,
 }
 
-/// Whether a person can be asked.
+/// Whether a person can be asked on the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asking {
     Here,
-    /// There is no terminal, or it belongs to others now.
+    /// There is no terminal, or it belongs to another program now.
     Nowhere,
-    /// There is a terminal that does not do what it should.
+    /// There is a terminal, but it can't be used.
     Broken,
 }
 
 /// The meaning of a press in a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// The scope around this one decides; around the run, the press is a stop.
+    /// The scope around this one decides; a press that the run declines is a stop.
     Declined,
     Does(PressAction),
-    /// The draft is kept, and the menu takes its place.
+    /// The menu opens, and a draft is kept.
     Menu,
-    /// Nothing but to say so: the editor has the screen. The press stays counted.
+    /// A message only, because the editor has the screen. The press stays counted.
     Noted,
     /// The menu can't be shown. The press stays counted.
     Unasked,
-    /// As a second press: it saves and stops.
+    /// The press has the effect of a second press: it saves and stops.
     Escalates,
 }
 
 impl Scope {
-    /// Returns the scope of the run's present step, if it has one of its own.
+    /// Returns the scope of the run's current step, if the step has a scope.
     pub(crate) fn of_step(scene: Scene<'_>) -> Option<Self> {
         Some(match scene.head.step {
             Step::Ready => Self::Spawn,
@@ -73,7 +73,7 @@ impl Scope {
         })
     }
 
-    /// Returns its name, by which `interrupt-stack` knows its handler.
+    /// Returns the name of the scope's handler in `interrupt-stack`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -91,10 +91,10 @@ impl Scope {
         }
     }
 
-    /// Returns the meaning of a press in this scope, while `prompting` is open and with the scope's own action.
+    /// Returns the meaning of a press in this scope. `prompting` is the open prompt, and `own` is the action that is fixed for the scope.
     ///
-    /// A prompt that is not on the screen leaves the press to the scope around it. From a prompt on the screen a press leads to the menu and out: an action is
-    /// for where nothing prompts.
+    /// A prompt that is not on the screen declines the press. In a prompt on the screen a press opens the menu, and a press in the menu stops the run; fixed
+    /// actions count only while nothing prompts.
     pub(crate) fn meets(
         self,
         prompting: Option<Self>,
@@ -109,7 +109,7 @@ impl Scope {
                 Meaning::Menu
             }
             Self::Menu | Self::Editor | Self::Draft | Self::Ask | Self::Review => Meaning::Declined,
-            // It came before the editor had the screen.
+            // The press came before the editor had the screen.
             _ if prompting == Some(Self::Editor) => Meaning::Noted,
             Self::Run => match own.unwrap_or_default() {
                 action if !action.asks() || asking == Asking::Here => Meaning::Does(action),
@@ -120,27 +120,27 @@ impl Scope {
                 None => Meaning::Declined,
                 Some(action) if !action.asks() || asking == Asking::Here => Meaning::Does(action),
                 Some(_) if asking == Asking::Broken => Meaning::Unasked,
-                // The run's action does not count here: without a person a press is a stop.
+                // The run's action doesn't count here: without a person, a press is a stop.
                 Some(_) => Meaning::Escalates,
             },
         }
     }
 }
 
-/// What a first press does.
+/// The action of a first press.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PressAction {
-    /// The menu; a stop where nobody can be asked.
+    /// Opens the menu; a stop if no person can be asked.
     #[default]
     Prompt,
-    /// Nothing, but it is said.
+    /// Prints a message; the run continues.
     Continue,
-    /// Asks what to tell the agent; a stop where nobody can be asked.
+    /// Opens `steer>`; a stop if no person can be asked.
     Steer,
     /// Saves and stops.
     Stop,
-    /// Ends at once.
+    /// Aborts the run.
     Abort,
 }
 
@@ -151,25 +151,25 @@ impl PressAction {
     }
 }
 
-/// The action of each scope; a scope whose action is absent leaves its presses to the run, whose action is `default`.
+/// The actions of the press scopes. A scope without an action passes its presses to the run, whose action is `default`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PressActions {
     pub(crate) default: Option<PressAction>,
-    /// The agent is being started.
+    /// The agent starts.
     pub(crate) spawn: Option<PressAction>,
     pub(crate) turn: Option<PressAction>,
-    /// Gates and the check.
+    /// The required checks and the check.
     pub(crate) gate: Option<PressAction>,
     /// The steps between an iteration's work and the next iteration.
     pub(crate) save: Option<PressAction>,
     pub(crate) sleep: Option<PressAction>,
-    /// A rate limit is waited for.
+    /// The run waits for a rate limit.
     pub(crate) wait: Option<PressAction>,
 }
 
 impl PressActions {
-    /// Returns the action that is fixed for a scope; for the run that is the default of all.
+    /// Returns the action that is fixed for a scope; for the run, the default action.
     pub(crate) fn of(self, scope: Scope) -> Option<PressAction> {
         match scope {
             Scope::Run => self.default,
@@ -183,7 +183,7 @@ impl PressActions {
         }
     }
 
-    /// Whether anything else than the menu was asked for.
+    /// Whether any action is fixed.
     pub(crate) fn is_fixed(self) -> bool {
         self != Self::default()
     }
@@ -277,7 +277,7 @@ mod tests {
         }
         for scope in STEPS.into_iter().chain([Scope::Run]) {
             let late = scope.meets(Some(Scope::Editor), Some(PressAction::Stop), Here);
-            assert_eq!(late, Meaning::Noted, "it came before the editor");
+            assert_eq!(late, Meaning::Noted, "the press came before the editor");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Where text goes, behind a thread of its own: who takes nothing holds nobody up.
+//! Writes text on a separate thread, so that a slow reader blocks nothing else.
 //!
-//! A reader that is gone stays gone. Anything else that keeps text from being written, a full disk above all, may pass: each piece is tried, and when
-//! one gets through, whoever writes learns that those before it are missing.
+//! A broken pipe is permanent. Other errors, above all a full disk, can be temporary: the thread tries to write each piece, and after the first success it
+//! reports that earlier text is missing.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -17,20 +17,20 @@ use super::tty::Tty;
 #[derive(Debug)]
 enum Order {
     Write(String),
-    /// Everything before this is written.
+    /// Report that everything before this order is written.
     Tell(oneshot::Sender<()>),
 }
 
-/// One place to write to. Dropping it waits until all is written.
+/// A writer on its own thread. Dropping it waits until everything is written.
 #[derive(Debug)]
 pub(crate) struct Sink {
-    /// Bounded by the permit.
+    /// The channel is unbounded, but `free` limits it.
     orders: Option<mpsc::UnboundedSender<Order>>,
-    /// One piece at a time, which can be a line of megabytes: the permit is gone until it is written.
+    /// The permit for one piece, which can be a line of megabytes. The thread returns the permit when the piece is written.
     free: Arc<Semaphore>,
-    /// Whether nobody reads any more.
+    /// Whether the reader is gone.
     gone: Arc<AtomicBool>,
-    /// Why something is missing before what was written last.
+    /// Why text before the last written piece is missing.
     missing: Arc<Mutex<Option<String>>>,
     thread: Option<JoinHandle<()>>,
     colour: bool,
@@ -43,7 +43,7 @@ impl Sink {
         Ok(Self::start(terminal, colour))
     }
 
-    /// Starts a sink of its own thread.
+    /// Starts a sink with its thread.
     pub(crate) fn start(mut to: impl Write + Send + 'static, colour: bool) -> Self {
         let (orders, mut ordered) = mpsc::unbounded_channel();
         let free = Arc::new(Semaphore::new(1));
@@ -57,7 +57,7 @@ impl Sink {
             while let Some(order) = ordered.blocking_recv() {
                 match order {
                     Order::Write(text) => {
-                        // Without a reader all is lost.
+                        // Without a reader, drop the text.
                         if !failed.load(Ordering::SeqCst) {
                             match write(&mut to, &text, broken.as_ref()) {
                                 Ok(()) => {
@@ -86,17 +86,17 @@ impl Sink {
         }
     }
 
-    /// Whether colours are wanted there.
+    /// Whether the sink supports colours.
     pub(crate) fn has_colour(&self) -> bool {
         self.colour
     }
 
-    /// Whether nobody is there any more to read it.
+    /// Whether the reader is gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::SeqCst)
     }
 
-    /// Takes why something is missing, told once and when there is room again.
+    /// Takes the reason why text is missing. The reason is set when writing works again, and returned once.
     pub(crate) fn missing(&self) -> Option<String> {
         lock(&self.missing).take()
     }
@@ -111,7 +111,7 @@ impl Sink {
     ///
     /// Cancel safe.
     pub(crate) async fn room(&self) {
-        // The permit is given back at once; nobody else writes here.
+        // Return the permit at once; this thread is the only writer.
         drop(self.free.acquire().await);
     }
 
@@ -126,15 +126,15 @@ impl Sink {
     }
 
     fn order(&self, order: Order) {
-        // Without its thread nothing can be written, and nothing is owed.
+        // If the thread is gone, nothing can be written.
         let _gone = self.orders.as_ref().map(|orders| orders.send(order));
     }
 
-    /// Writes, and waits until all is written.
+    /// Writes text, and waits until it is written.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the wait up.
+    /// Dropping the future ends the wait. The text may then be unwritten.
     pub(crate) async fn write_through(&self, text: String) {
         let (done, is_done) = oneshot::channel();
         self.room().await;
@@ -144,16 +144,16 @@ impl Sink {
     }
 }
 
-/// What kept text from being written.
+/// The error that kept text from being written.
 #[derive(Debug)]
 struct Broken {
     why: String,
     is_gone: bool,
-    /// Whether half a line stands there.
+    /// Whether the output ends with half a line.
     is_half: bool,
 }
 
-/// Writes whole lines, behind the end of a half one.
+/// Writes whole lines. If the output ends with half a line, ends that line first.
 fn write(to: &mut impl Write, text: &str, before: Option<&Broken>) -> Result<(), Broken> {
     let is_half = before.is_some_and(|before| before.is_half);
     let text: Cow<'_, str> = match is_half {
@@ -195,7 +195,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Drop for Sink {
     fn drop(&mut self) {
         drop(self.orders.take());
-        // A panic there has been reported.
+        // A panic in the thread has been reported already.
         let _panicked = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -204,7 +204,7 @@ impl Drop for Sink {
 mod tests {
     use super::*;
 
-    /// A disk with so much room left.
+    /// A disk with `room` bytes left.
     struct Disk {
         written: Vec<u8>,
         room: usize,

@@ -1,4 +1,4 @@
-//! Runs for tests: a state and an agent, without a runner.
+//! Runs for tests: a head and an agent, without a runner.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Stand {
     }
 }
 
-/// A run of three phases, behind the first of them.
+/// Returns a run of three phases whose first phase has finished.
 pub(crate) fn pipeline(step: Step) -> Stand {
     let mut stand = at(step);
     let phase = stand.head.rules.phases.remove(0);
@@ -39,7 +39,7 @@ pub(crate) fn pipeline(step: Step) -> Stand {
     stand
 }
 
-/// A run in its third iteration.
+/// Returns a run in its third iteration.
 pub(crate) fn at(step: Step) -> Stand {
     let phase = PhaseRules {
         name: "main".into(),

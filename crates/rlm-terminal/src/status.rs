@@ -1,4 +1,4 @@
-//! The live status line, terser where there is less room, and the longer answer to `/status`.
+//! The live status line, which is shorter on narrow screens, and the longer answer to `/status`.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::rows::{cut, width};
 use super::scene::Scene;
 
 const SEPARATOR: &str = " · ";
-/// The widest name of a running tool.
+/// The most columns of a running tool.
 const MAX_TOOL: usize = 48;
-/// The same where there is little room.
+/// The same limit on a narrow screen.
 const SHORT_TOOL: usize = 24;
-/// Where nothing is left to leave out.
+/// The shortest form of the status line.
 const MOST_TERSE: u32 = 9;
 
-/// Says on one line of at most `columns` columns where the run stands and what comes next.
+/// Returns one line of at most `columns` columns with the status of the run and its next step.
 pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) -> String {
     let line = |terseness| parts(run, scene, now, terseness).join(SEPARATOR);
     let lines = (0..=MOST_TERSE).map(line);
@@ -28,7 +28,7 @@ pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) 
     fits.unwrap_or_else(|| cut(&line(MOST_TERSE), columns))
 }
 
-/// Returns what is said; the less room there is, the terser.
+/// Returns the parts of the status line. A higher `terseness` gives fewer and shorter parts.
 fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<String> {
     let head = scene.head;
     let phase = head.rules.phases.get(head.phase as usize);
@@ -64,11 +64,11 @@ fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<Str
         _ => String::new(),
     };
     let (keys, press) = match (scene.is_ending(), scene.waits()) {
-        (true, _) => ("", "Ctrl-C: end at once"),
-        (_, true) => ("/continue: go on", "Ctrl-C: menu"),
+        (true, _) => ("", "Ctrl-C: exit now"),
+        (_, true) => ("/continue: resume", "Ctrl-C: menu"),
         _ => ("Enter: steer", "Ctrl-C: menu"),
     };
-    // While the run is being stopped one number counts, and it counts down.
+    // While the run stops, the only number on the line is the countdown.
     let total = match scene.is_ending() {
         true => String::new(),
         false => with_bar(End::Time, total(head, now)),
@@ -78,7 +78,7 @@ fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<Str
     } else {
         2
     };
-    // What is said, and from which terseness on it is left out.
+    // Each part with the terseness from which on it is left out.
     let parts = [
         (6, phases.unwrap_or_default()),
         (7, with_bar(End::Iterations, iteration)),
@@ -97,7 +97,7 @@ fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<Str
     said.map(|(_, text)| text).collect()
 }
 
-/// Says at some length where the run stands, for `/status`.
+/// Returns the status of the run in several lines, for `/status`.
 pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String> {
     let head = scene.head;
     let mut lines = vec![format!(
@@ -153,17 +153,17 @@ pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String>
     lines
 }
 
-/// Returns how many tasks of its own an agent has.
+/// Returns a text with the number of an agent's background tasks.
 #[must_use]
 pub fn background(tasks: u32) -> String {
     match tasks {
-        0 => "no task in the background".to_owned(),
-        1 => "1 task in the background".to_owned(),
-        several => format!("{several} tasks in the background"),
+        0 => "no background task".to_owned(),
+        1 => "1 background task".to_owned(),
+        several => format!("{several} background tasks"),
     }
 }
 
-/// Returns the number of an attempt, if it is not the first one of its iteration.
+/// Returns a text with the number of an attempt, if it is not the first attempt of its iteration.
 #[must_use]
 pub fn tried(again: bool, attempt: u32) -> String {
     match again {
@@ -172,13 +172,13 @@ pub fn tried(again: bool, attempt: u32) -> String {
     }
 }
 
-/// Which of its phases a run is in, if it has several.
+/// Returns the number of the run's phase and the number of all phases, if it has several.
 fn of_phases(head: &Head) -> Option<String> {
     let all = head.rules.phases.len();
     (all > 1).then(|| format!("{}/{all}", head.phase + 1))
 }
 
-/// What happens now; a tool has at most `longest` columns.
+/// Returns the current activity of the run. The name of a tool takes at most `longest` columns.
 fn stands(scene: Scene<'_>, now: Timestamp, longest: usize) -> String {
     let head = scene.head;
     let since = |at: Timestamp| since(now, at);
@@ -195,22 +195,24 @@ fn stands(scene: Scene<'_>, now: Timestamp, longest: usize) -> String {
         },
         Step::Interrupted { since: at } => format!("interrupted {}", since(*at)),
         Step::Paused { since: at } => format!("paused {}", since(*at)),
-        Step::Review { since: at, .. } => format!("waits for your word {}", since(*at)),
+        Step::Review { since: at, .. } => format!("waits for your approval {}", since(*at)),
         Step::Sleeping { until } => format!("next iteration in {}", left(*until)),
         Step::Waiting { until, why, .. } => match why {
-            Wait::Limit => format!("waits for the service, goes on in {}", left(*until)),
-            _ => format!("tries again in {}", left(*until)),
+            Wait::Limit => format!("rate limit, continues in {}", left(*until)),
+            _ => format!("retries in {}", left(*until)),
         },
-        Step::Gate { index } => format!("gate {} runs", index + 1),
+        Step::Gate { index } => format!("required check {} runs", index + 1),
         Step::Check => "check runs".into(),
-        Step::Recheck { gate } if *gate < gates(scene) => format!("gate {} runs", gate + 1),
+        Step::Recheck { gate } if *gate < gates(scene) => {
+            format!("required check {} runs", gate + 1)
+        }
         Step::Recheck { .. } => "check runs".into(),
         Step::Settling { .. } => "finishing the iteration".into(),
         _ => "starting".into(),
     }
 }
 
-/// What a stop waits for, and from its first second on how long that may still take.
+/// Returns the process or step that a stop waits for, and after its first second also the time left.
 fn stopping(shutdown: Option<Shutdown>, now: Timestamp) -> String {
     let Some((shutdown, awaited)) = shutdown.and_then(|it| Some((it, it.awaited?))) else {
         return "stopping".into();
@@ -228,7 +230,7 @@ fn is_counted(shutdown: Shutdown, now: Timestamp) -> bool {
     now.since(shutdown.since) >= times::COUNTDOWN_STEP
 }
 
-/// The same in few columns.
+/// Returns the current activity in few columns.
 fn briefly(scene: Scene<'_>, now: Timestamp) -> String {
     match scene.head.step {
         _ if scene.is_ending() => match scene.shutdown.filter(|it| is_counted(*it, now)) {
@@ -236,19 +238,19 @@ fn briefly(scene: Scene<'_>, now: Timestamp) -> String {
             None => "stopping".into(),
         },
         Step::Turn { since: at } => format!("work {}", since(now, at)),
-        Step::Interrupted { .. } => "cut, say".into(),
+        Step::Interrupted { .. } => "interrupted".into(),
         Step::Paused { .. } => "paused".into(),
-        Step::Review { .. } => "your word".into(),
+        Step::Review { .. } => "approve?".into(),
         Step::Sleeping { until } => format!("next {}", left(now, until)),
         Step::Waiting { until, .. } => format!("wait {}", left(now, until)),
-        Step::Gate { .. } | Step::Recheck { .. } => "gate".into(),
+        Step::Gate { .. } | Step::Recheck { .. } => "checking".into(),
         Step::Check => "check".into(),
         Step::Settling { .. } => "finishing".into(),
         _ => "starting".into(),
     }
 }
 
-/// What comes behind that, where it is certain.
+/// Returns the next step, if it is certain.
 fn then(scene: Scene<'_>) -> String {
     let Some(phase) = scene.head.rules.phases.get(scene.head.phase as usize) else {
         return String::new();
@@ -259,7 +261,7 @@ fn then(scene: Scene<'_>) -> String {
         _ => return String::new(),
     };
     match (from < phase.gates, phase.until && !phase.promise) {
-        (true, _) => format!("then gate {}", from + 1),
+        (true, _) => format!("then required check {}", from + 1),
         (_, true) => "then the check".into(),
         _ => String::new(),
     }
@@ -270,7 +272,7 @@ fn gates(scene: Scene<'_>) -> u32 {
     phase.map_or(0, |phase| phase.gates)
 }
 
-/// What was asked for and is still to come.
+/// Returns the request that the run has not carried out yet.
 fn wishes(scene: Scene<'_>) -> &'static str {
     let head = scene.head;
     match head.stopping {
@@ -280,7 +282,7 @@ fn wishes(scene: Scene<'_>) -> &'static str {
     }
 }
 
-/// How long the run has been going, without the time in which it was stopped, beside its limit if there is one; nothing before it has begun.
+/// Returns the active time of the run, without the time in which it was stopped, and its limit if there is one. Empty before the run has begun.
 fn total(head: &Head, now: Timestamp) -> String {
     let active = about(bar::active(head, now));
     match (head.taken_at, head.rules.limits.max_duration) {
@@ -294,20 +296,20 @@ fn since(now: Timestamp, at: Timestamp) -> String {
     about(now.since(at))
 }
 
-/// By whole seconds of the clock, as what passed is counted.
+/// Returns the time left, in whole seconds of the clock, as elapsed time is counted too.
 fn left(now: Timestamp, until: Timestamp) -> String {
     let whole = Duration::from_secs((until.0 / 1000).saturating_sub(now.0 / 1000));
     let step = step(whole);
     about(Duration::from_secs(whole.as_secs().next_multiple_of(step)))
 }
 
-/// Writes a time that has passed, in steps that are the coarser the longer it is: who looks sees that it goes on, and who does not is not disturbed.
+/// Formats a time in steps that get coarser as the time gets longer, so that a long wait doesn't change the screen every second.
 fn about(time: Duration) -> String {
     let seconds = time.as_secs();
     show(Duration::from_secs(seconds - seconds % step(time)))
 }
 
-/// Seconds from one change to the next.
+/// Returns the seconds from one change of a displayed time to the next.
 fn step(time: Duration) -> u64 {
     match time.as_secs() {
         ..60 => 1,
@@ -390,7 +392,7 @@ mod tests {
     }
 
     proptest! {
-        /// A tool may be called anything, and the line fits.
+        /// The line fits, whatever the name of the tool.
         #[test]
         fn it_fits(tool in "\\PC{0,80}|日{0,40}", columns in 0usize..120, now in any::<u64>()) {
             let mut stand = at(Step::Turn { since: Timestamp(5) });

@@ -1,16 +1,16 @@
-//! The styles of everything that is shown.
+//! The styles of all output.
 
 use anstyle::{AnsiColor, Style};
 
-/// What a row is about.
+/// The style of the subject of a row.
 pub const BOLD: Style = Style::new().bold();
-/// What is beside the point.
+/// The style of secondary text.
 pub const DIM: Style = Style::new().dimmed();
-/// What works.
+/// The style of a success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// What failed.
+/// The style of a failure.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
-/// What waits for the user, or warns.
+/// The style of a warning, and of text that waits for the person.
 pub const MIND: Style = AnsiColor::Yellow.on_default();
 
 /// Returns a text in a style.

@@ -1,25 +1,25 @@
-//! Rows below a heading, in columns: for a terminal of some width, or whole for another program.
+//! Tables: rows in columns below a heading, fitted to the terminal or complete for another program.
 
 use anstyle::Style;
 
 use crate::rows::{cut, width};
 use crate::style::{DIM, styled};
 
-/// The least that is left for the last column.
+/// The least width of the last column.
 const LEAST: usize = 12;
-/// What stands where there is nothing to say.
+/// The text of an empty cell.
 const NOTHING: &str = "-";
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its heading.
+    /// The heading.
     pub name: &'static str,
-    /// Those of the highest number go first where there is no room; 0 stays.
+    /// On a narrow terminal, the column with the highest number is left out first; a column with 0 always stays.
     pub spare: u8,
 }
 
-/// What stands in a column: one word, which programs can rely on, but in the last one.
+/// A cell of a table. Except in the last column a cell is one word, so programs can split a row at spaces.
 #[derive(Clone, Debug)]
 pub struct Cell {
     text: String,
@@ -27,7 +27,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Makes a cell of a text without control characters; one that is empty shows a dash.
+    /// Creates a cell from a text without control characters. An empty cell shows a dash.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         let text: String = text.into();
@@ -41,7 +41,7 @@ impl Cell {
         }
     }
 
-    /// Makes a cell in a style.
+    /// Creates a cell in a style.
     #[must_use]
     pub fn styled(text: impl Into<String>, style: Style) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Cell {
     }
 }
 
-/// Lays out rows of as many cells as there are columns. On a terminal of `columns` a line is cut to it; for a program nothing is.
+/// Lays out rows; each row has one cell per column. On a terminal with `columns` columns, lines are cut to fit; for a program, nothing is cut.
 #[must_use]
 pub fn table(heads: &[Column], rows: &[Vec<Cell>], columns: Option<usize>) -> String {
     let wide = |index: usize| {
@@ -62,7 +62,7 @@ pub fn table(heads: &[Column], rows: &[Vec<Cell>], columns: Option<usize>) -> St
     let last = heads.len() - 1;
     let is_said = |index: usize| rows.iter().any(|row| row[index].text != NOTHING);
     let mut shown: Vec<_> = (0..heads.len()).collect();
-    // Programs count on their columns; people need none that says nothing.
+    // Programs rely on a fixed number of columns; a person doesn't need an empty column.
     shown.retain(|index| columns.is_none() || heads[*index].spare == 0 || is_said(*index));
     let taken = |shown: &[usize]| -> usize {
         let before = { shown.iter() }.filter(|index| **index != last);
@@ -81,7 +81,7 @@ pub fn table(heads: &[Column], rows: &[Vec<Cell>], columns: Option<usize>) -> St
         let mut left = columns.unwrap_or(usize::MAX);
         for index in &shown {
             let (text, style) = cells(*index);
-            // A name is there to be copied: better a line that wraps.
+            // Don't cut a name, because a person copies it: a line that wraps is better.
             let text = match *index == last {
                 true => cut(&text, left.max(LEAST)),
                 false => text,

@@ -1,30 +1,31 @@
-//! What the agent says, as text that flows.
+//! The text of the agent's messages, as it is streamed.
 
 use rlm_text::escape::plain;
 
 use super::rows::{push_shown, take_rows};
 use crate::style::{DIM, MIND, styled};
 
-/// The longest line that is waited on where rows have no width.
+/// The length at which a line is printed before its end, if rows have no width.
 const MAX_LINE: usize = 2000;
 
-/// Text that is streamed becomes rows as it comes; anything else begins a new line.
+/// The stream of the agent's messages. Streamed text becomes rows as it comes; any other output begins a new line.
 #[derive(Debug, Default)]
 pub(crate) struct Talk {
-    /// Text behind the last whole row, harmless for a terminal.
+    /// The text after the last whole row, without control characters.
     partial: String,
-    /// Whether the message that is being written was shown as it came.
+    /// Whether pieces of the current message were already shown.
     streamed: bool,
 }
 
 impl Talk {
-    /// Returns what a piece of a message adds to the log, each line with its end. Rows have `width` columns, or end where the agent ends them.
+    /// Returns the rows that a piece of a message adds to the log, each with its line end. Rows have at most `width` columns; without a width they end at the
+    /// agent's line breaks.
     pub(crate) fn piece(&mut self, text: &str, width: Option<usize>) -> String {
         self.streamed = true;
         self.flow(text, width)
     }
 
-    /// Returns what the whole message adds, which may have been shown in pieces.
+    /// Returns the text that the whole message adds to the log, after its pieces may have been shown.
     pub(crate) fn message(&mut self, text: &str, is_cut: bool, width: Option<usize>) -> String {
         let mut out = match std::mem::take(&mut self.streamed) {
             true => String::new(),
@@ -37,7 +38,7 @@ impl Talk {
         out
     }
 
-    /// Ends the line that is being written, before something else is printed.
+    /// Ends the unfinished line, before other output is printed.
     pub(crate) fn settle(&mut self) -> String {
         match std::mem::take(&mut self.partial) {
             text if text.is_empty() => text,
@@ -45,7 +46,7 @@ impl Talk {
         }
     }
 
-    /// Returns the row that is being written.
+    /// Returns the unfinished row.
     pub(crate) fn partial(&self) -> &str {
         &self.partial
     }
@@ -79,10 +80,10 @@ fn line(text: impl std::fmt::Display) -> String {
     format!("{text}\n")
 }
 
-/// How much of what was said is shown again.
+/// The most characters of a steer in its line of the log.
 const MAX_ECHO: usize = 200;
 
-/// Returns what a user said, to show it again.
+/// Formats a person's steer for the log.
 #[must_use]
 pub fn said(text: &str) -> String {
     let mut lines = text.lines();
@@ -105,8 +106,8 @@ mod tests {
         let mut talk = Talk::default();
         let pieces = [
             "I will ",
-            "look at the tests and then mend",
-            " what is broken.\n\nFirst\u{1b}[2J",
+            "look at the tests and then fix",
+            " the broken one.\n\nFirst\u{1b}[2J",
         ];
         let mut out: String = pieces.iter().map(|p| talk.piece(p, Some(30))).collect();
         assert_eq!(talk.partial(), "First\\u{1b}[2J");
@@ -116,7 +117,7 @@ mod tests {
         out += &talk.message("half a th", true, Some(30));
         insta::assert_snapshot!(anstream::adapter::strip_str(&out).to_string(), @r"
         I will look at the tests and
-        then mend what is broken.
+        then fix the broken one.
 
         First\u{1b}[2J
         Said at once.
@@ -135,7 +136,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the text is cut into pieces, all of it is shown once, in rows that fit, and nothing that a terminal would obey.
+        /// Text in any pieces is shown completely and once, in rows that fit, without control characters.
         #[test]
         fn x115a_text_flows(pieces in proptest::collection::vec("[a-z 日\n\u{1b}\u{7}]{0,20}", 0..20), width in 2usize..30) {
             let mut talk = Talk::default();

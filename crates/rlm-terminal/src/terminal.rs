@@ -1,4 +1,4 @@
-//! Where a user can be reached: the controlling terminal, if there is one, and where the log goes.
+//! Finds the controlling terminal, if there is one, and the destination of the log.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use rustix::fs::FileType;
 use crate::tty::{self, Tty};
 use crate::wrap;
 
-/// Breaks lines that are printed before a run so that they fit the terminal, if they go to one; what is behind the first row begins below the column
-/// `indent`.
+/// Wraps a line that is printed before a run to the width of the terminal, if the standard output is one. The rows after the first are indented by `indent`
+/// columns.
 #[must_use]
 pub fn fitted(line: &str, indent: usize) -> String {
     match tty::width_of_stdout() {
@@ -17,25 +17,25 @@ pub fn fitted(line: &str, indent: usize) -> String {
     }
 }
 
-/// Where a person can be reached, if anywhere.
+/// The terminal of a run, if there is one.
 #[derive(Clone, Debug)]
 pub struct Terminal {
     pub(crate) tty: Option<Arc<Tty>>,
-    /// The terminal of a person who wants nothing asked: its keys are not read, and its Ctrl-C is a press.
+    /// The terminal with `--no-input`: its keys are not read, but Ctrl-C is a press.
     pub(crate) unread: Option<Arc<Tty>>,
-    /// Why the terminal that there is can't be used.
+    /// Why the existing terminal can't be used.
     pub(crate) broken: Option<String>,
     pub(crate) log: LogPlace,
 }
 
-/// Where the log goes.
+/// The destination of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogPlace {
-    /// To the person's terminal.
+    /// The person's terminal.
     Here,
-    /// To a program, whose own output may well go to the terminal.
+    /// Another program, which may print on the terminal itself.
     Program,
-    /// To a file, or nowhere.
+    /// A file or a device such as `/dev/null`.
     File,
 }
 
@@ -50,7 +50,7 @@ pub fn columns() -> Option<usize> {
 }
 
 impl Terminal {
-    /// Finds the controlling terminal, unless the person wants nothing asked.
+    /// Finds the controlling terminal. With `no_input`, rlm asks nothing on it.
     #[must_use]
     pub fn find(no_input: bool) -> Self {
         let opened = Tty::open();
@@ -68,13 +68,13 @@ impl Terminal {
         }
     }
 
-    /// Whether somebody is there who can answer.
+    /// Whether a person can answer questions now.
     #[must_use]
     pub fn can_ask(&self) -> bool {
         self.tty.as_ref().is_some_and(|tty| tty.is_foreground())
     }
 
-    /// Tells the person something when all is over that the log can't tell them: it is `gone`, or a file.
+    /// Prints a text on the terminal after the end of the run, if the log can't show it: its reader is `gone`, or it is a file.
     pub fn tell_at_the_end(&self, text: &str, gone: bool) {
         if let Some(tty) = self.tty.as_ref().filter(|tty| tty.is_foreground())
             && (self.log == LogPlace::File || (gone && self.log == LogPlace::Program))
@@ -83,7 +83,7 @@ impl Terminal {
         }
     }
 
-    /// Rings the bell, if the person looks at the terminal now or comes back to it as it is.
+    /// Rings the bell, if this process is in the foreground of the terminal.
     pub fn ring(&self) {
         if let Some(tty) = self.tty.as_ref().filter(|tty| tty.is_foreground()) {
             tty.ring();

@@ -1,7 +1,7 @@
-//! The controlling terminal: its modes, who it belongs to, and what comes from it.
+//! The controlling terminal: its modes, its foreground process group, and its input.
 //!
-//! The signals of the terminal's keys stay switched on in every mode, so that Ctrl-C is a press whatever state this program is in. A process of the same
-//! user can switch them off from anywhere, an agent too: `rearm` switches them on again.
+//! The signals of the terminal's keys stay enabled in every mode, so that Ctrl-C is a press whatever this program does. Any process of the same user, such
+//! as an agent, can disable them: `rearm` enables them again.
 
 use std::fs::File;
 use std::io;
@@ -24,48 +24,48 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::editor::kill_open;
 
-/// The most that is read as one piece.
+/// The most bytes of one piece.
 const MAX_PIECE: usize = 64 << 10;
-/// What follows this closely came at once: a paste.
+/// Bytes that follow within this time belong to the same piece, such as a paste.
 const TOGETHER: Duration = Duration::from_millis(20);
-/// How often a program in the background looks whether it still is.
+/// The interval at which a program in the background checks whether it is in the foreground.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
 const PASTE_OFF: &[u8] = b"\x1b[?2004l";
-/// The first screen, a cursor, a fresh row.
+/// Selects the main screen, shows the cursor, and begins a new row.
 const LEAVE_EDITOR: &[u8] = b"\x1b[?1049l\x1b[?25h\r\n";
 
-/// The terminal that the end of the process must leave as it was.
+/// The terminal whose mode the end of the process must restore.
 static OURS: OnceLock<Arc<Tty>> = OnceLock::new();
 
 /// The controlling terminal.
 #[derive(Debug)]
 pub(crate) struct Tty {
-    /// Opened anew and not blocking, which nobody else's descriptor becomes by that.
+    /// A new open file description, so that making it non-blocking doesn't affect the descriptors of other processes.
     fd: OwnedFd,
     state: Mutex<State>,
-    /// Whether the terminal is in our mode, for those who can't wait for the lock.
+    /// Whether the terminal is in our mode. Atomic, for callers that can't wait for the lock.
     is_ours: AtomicBool,
-    /// Whether the mode was set again after somebody else had changed it, so that the end has to restore it.
+    /// Whether `rearm` changed the mode after another process had changed it, so that the end has to restore the mode.
     is_rearmed: AtomicBool,
-    /// How many live rows there are down to that of the cursor, for an end of the process that has to take them away.
+    /// The number of live rows down to the row of the cursor, which the end of the process has to erase.
     live_rows: AtomicUsize,
-    /// How many pieces were read, or are being read, that whoever draws has not heard of.
+    /// The number of pieces that were read, or are being read, and that the console has not handled yet.
     unheard: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The mode that we found.
+    /// The mode of the terminal before rlm changed it.
     found: Termios,
     single_keys: bool,
     paste: bool,
-    /// Grows when what was typed before is to be forgotten.
+    /// Increases when earlier input must be discarded.
     generation: u64,
 }
 
 impl State {
-    /// Returns the mode in which keys come one by one, or lines.
+    /// Returns the mode for single keys, or the mode for lines.
     fn mode(&self, single_keys: bool) -> Termios {
         let mut mode = self.found.clone();
         if single_keys {
@@ -77,7 +77,7 @@ impl State {
         mode
     }
 
-    /// Whether Ctrl-C makes a signal in the mode that we found, and none in this one.
+    /// Whether Ctrl-C makes a signal in the original mode, but not in the mode `now`.
     fn is_disarmed(&self, now: &Termios) -> bool {
         const NONE: u8 = 0;
         let interrupt = |mode: &Termios| match mode.local_modes.contains(LocalModes::ISIG) {
@@ -88,14 +88,14 @@ impl State {
     }
 }
 
-/// Something that was typed.
+/// A piece of input from the terminal.
 #[derive(Debug)]
 pub(crate) enum Typed {
-    /// By a terminal that edits lines itself: a line with its end, or what there was of one.
+    /// Input that the terminal edited: lines with their ends, or a part of a line.
     Lines(Vec<u8>),
     /// Keys, with the generation that they belong to.
     Keys(Vec<u8>, u64),
-    /// Nothing: somebody else had switched the signals of the keys off, and they are on again.
+    /// No input: another process had disabled the signals of the keys, and `rearm` enabled them again.
     Rearmed,
     /// The terminal is gone.
     Gone,
@@ -106,7 +106,7 @@ impl Tty {
     ///
     /// # Errors
     ///
-    /// When there is one that can't be used.
+    /// Fails if there is a controlling terminal that can't be used.
     pub(crate) fn open() -> io::Result<Option<Arc<Self>>> {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let opened = open("/dev/tty", flags, Mode::empty());
@@ -128,23 +128,23 @@ impl Tty {
             live_rows: AtomicUsize::new(0),
             unheard: AtomicUsize::new(0),
         });
-        // A process has one session.
+        // A process has one session, and so at most one controlling terminal.
         let tty = Arc::clone(OURS.get_or_init(|| tty));
         Ok(Some(tty))
     }
 
-    /// Opens it once more, for somebody who may block.
+    /// Opens the terminal once more, in blocking mode.
     pub(crate) fn again() -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         Ok(open("/dev/tty", flags, Mode::empty())?.into())
     }
 
-    /// Whether it is our turn: a program in the background must not touch a terminal.
+    /// Whether this process is in the foreground. A program in the background must not touch the terminal.
     pub(crate) fn is_foreground(&self) -> bool {
         is_foreground(&self.fd)
     }
 
-    /// Columns and rows.
+    /// Returns the number of columns and rows.
     pub(crate) fn size(&self) -> (usize, usize) {
         let size = tcgetwinsize(&self.fd).ok();
         let (columns, rows) = size.map_or((0, 0), |size| (size.ws_col, size.ws_row));
@@ -152,11 +152,11 @@ impl Tty {
         (or(columns, 80), or(rows, 24))
     }
 
-    /// Has keys come one by one and unseen, or lines edited by the terminal.
+    /// Switches between single keys without echo, and lines that the terminal edits.
     ///
     /// # Errors
     ///
-    /// When the terminal is not ours or does not obey.
+    /// Fails if this process is in the background, or if the terminal refuses the mode.
     pub(crate) fn single_keys(&self, on: bool, bracket_pastes: bool) -> io::Result<()> {
         let mut state = self.lock();
         if state.single_keys == on && state.paste == (on && bracket_pastes) {
@@ -180,18 +180,18 @@ impl Tty {
         Ok(())
     }
 
-    /// Forgets what was typed and not read. Returns the generation of what is typed from now on.
+    /// Discards unread input. Returns the generation of later input.
     pub(crate) fn forget_typed(&self) -> u64 {
         let mut state = self.lock();
         if self.is_foreground() {
-            // If it fails, keys that nobody saw the question for may answer it; there is nothing better to do.
+            // If this fails, a key that was typed before the question was visible may answer it. There is no better way.
             let _unlikely = tcflush(&self.fd, QueueSelector::IFlush);
         }
         state.generation += 1;
         state.generation
     }
 
-    /// Takes the mode that is found now for the one to restore: after a time in which the terminal was somebody else's.
+    /// Adopts the current mode as the one to restore, after another program may have had the terminal.
     pub(crate) fn take_over(&self) {
         let mut state = self.lock();
         if let Ok(found) = tcgetattr(&self.fd)
@@ -206,7 +206,7 @@ impl Tty {
         self.is_ours.store(false, Ordering::SeqCst);
     }
 
-    /// Puts the mode back that somebody else may have left otherwise.
+    /// Restores the original mode after another program may have changed it.
     pub(crate) fn reset(&self) {
         let mut state = self.lock();
         if self.is_foreground() {
@@ -216,9 +216,9 @@ impl Tty {
         }
     }
 
-    /// Switches the signals of the keys on again if somebody else switched them off; says whether that was so.
+    /// Enables the signals of the keys again if another process disabled them. Returns whether they were disabled.
     ///
-    /// What was typed meanwhile can be read then, and a Ctrl-C in it counts.
+    /// Input that was typed meanwhile becomes readable, and a Ctrl-C in it counts as a press.
     pub(crate) fn rearm(&self) -> bool {
         let state = self.lock();
         let now = tcgetattr(&self.fd);
@@ -228,10 +228,10 @@ impl Tty {
         self.is_rearmed.store(true, Ordering::SeqCst);
         let mut mode = state.mode(state.single_keys);
         if !state.single_keys {
-            // Should they be switched off once more, Ctrl-C ends a line, which is read at once.
+            // If the signals are disabled again, Ctrl-C ends the line, so the line is read at once.
             mode.special_codes[SpecialCodeIndex::VEOL] =
                 mode.special_codes[SpecialCodeIndex::VINTR];
-            // Without lines for a moment: what was typed without an end becomes readable by that.
+            // Leave line mode for a moment, so that an unfinished line becomes readable.
             let mut keys = mode.clone();
             keys.local_modes.remove(LocalModes::ICANON);
             let _gone = tcsetattr(&self.fd, OptionalActions::Now, &keys);
@@ -239,7 +239,7 @@ impl Tty {
         tcsetattr(&self.fd, OptionalActions::Now, &mode).is_ok()
     }
 
-    /// Looks each second whether the signals of the keys are on, until `end` is closed at its other side. For a terminal that nobody reads.
+    /// Checks each second that the signals of the keys are enabled, until the other side of `end` is closed. For a terminal that rlm doesn't read.
     pub(crate) fn guard(&self, end: &OwnedFd, mut rearmed: impl FnMut()) {
         while wait(&[end], LOOK_AGAIN * 4)[0].is_none() {
             if self.rearm() {
@@ -248,12 +248,12 @@ impl Tty {
         }
     }
 
-    /// Gives the terminal to the process group `group`, or back to ours.
+    /// Makes `group` the foreground process group of the terminal.
     pub(crate) fn give_to(&self, group: rustix::process::Pid) -> io::Result<()> {
         Ok(rustix::termios::tcsetpgrp(&self.fd, group)?)
     }
 
-    /// Puts the terminal into the mode in which we found it, if it is ours to do so.
+    /// Erases the live rows and restores the original mode of the terminal, if this process is in the foreground.
     pub(crate) fn restore(&self) {
         let Some(state) = self.lock_soon() else {
             return;
@@ -276,27 +276,27 @@ impl Tty {
         }
     }
 
-    /// Notes how many rows, from the first live one to that of the cursor, are to be taken away at the end.
+    /// Sets the number of rows, from the first live row to the row of the cursor, that the end of the process has to erase.
     pub(crate) fn note_live_rows(&self, rows: usize) {
         self.live_rows.store(rows, Ordering::SeqCst);
     }
 
-    /// Shows a line, if the terminal takes it.
+    /// Prints a line, unless the terminal's buffer is full.
     pub(crate) fn tell(&self, text: &str) {
         self.write_now(format!("{}\n", anstream::adapter::strip_str(text)).as_bytes());
     }
 
-    /// Rings the bell, which moves no cursor.
+    /// Rings the bell, which doesn't move the cursor.
     pub(crate) fn ring(&self) {
         self.write_now(b"\x07");
     }
 
-    /// Writes what is small, or gives it up: a terminal that takes nothing must hold nobody up.
+    /// Writes a short text, or drops it: a blocked terminal must not block this process.
     fn write_now(&self, bytes: &[u8]) {
         let _full = rustix::io::write(&self.fd, bytes);
     }
 
-    /// Locks for an end of the process that may have come upon the thread that holds the lock: others hold it for moments only.
+    /// Locks the state without waiting for ever: at the end of the process this thread may hold the lock itself. Other threads hold it only for moments.
     fn lock_soon(&self) -> Option<MutexGuard<'_, State>> {
         (0..10_000).find_map(|_| match self.state.try_lock() {
             Ok(state) => Some(state),
@@ -312,18 +312,18 @@ impl Tty {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the terminal may have echoed the end of a line that [`heard`](Self::heard) was not called for.
+    /// Whether the terminal may have echoed the end of a line for which [`heard`](Self::heard) was not called yet.
     pub(crate) fn has_unheard(&self) -> bool {
         if self.unheard.load(Ordering::SeqCst) > 0 {
             return true;
         }
-        // Without lines nothing is echoed.
+        // With single keys nothing is echoed.
         let edits_lines = !self.is_ours.load(Ordering::SeqCst);
         let typed = || wait(&[&self.fd], Duration::ZERO)[0];
         edits_lines && typed().is_some_and(|flags| flags.contains(PollFlags::IN))
     }
 
-    /// Whoever draws has got a piece of what was typed.
+    /// Notes that the console has received one piece of input.
     pub(crate) fn heard(&self) {
         let less = |unheard: usize| unheard.checked_sub(1);
         let _none = self
@@ -331,7 +331,8 @@ impl Tty {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
     }
 
-    /// Reads until the terminal or the receiver is gone, or `end` is closed at its other side. Never reads, and is never stopped, in the background.
+    /// Reads until the terminal or the receiver is gone, or the other side of `end` is closed. In the background it reads nothing, so the kernel doesn't suspend
+    /// the process.
     pub(crate) fn read_all(&self, to: &mpsc::Sender<Typed>, end: &OwnedFd) {
         loop {
             if !self.is_foreground() {
@@ -344,7 +345,7 @@ impl Tty {
             if ended.is_some() {
                 return;
             }
-            // One that waits to be heard of is enough.
+            // If the channel is full, an earlier message is enough.
             if self.rearm() && matches!(to.try_send(Typed::Rearmed), Err(TrySendError::Closed(_))) {
                 return;
             }
@@ -361,13 +362,13 @@ impl Tty {
         }
     }
 
-    /// Reads what came at once.
+    /// Reads one piece: the bytes that arrive together.
     fn read_piece(&self, flags: PollFlags, end: &OwnedFd) -> Option<Typed> {
         let mut piece = Vec::new();
         let mut block = [0; 4096];
         let (mut single_keys, mut generation) = (false, 0);
         loop {
-            // Under the lock, so that each byte is known to be typed before or after a change.
+            // Read under the lock, so that each byte belongs to the mode before or after a change.
             let state = self.lock();
             let same = piece.is_empty()
                 || (state.single_keys, state.generation) == (single_keys, generation);
@@ -382,14 +383,14 @@ impl Tty {
                     if flags.contains(PollFlags::HUP) || !is_terminal(&self.fd) {
                         return Some(Typed::Gone);
                     }
-                    // The end of a file, typed as Ctrl-D; or we are in the background by now. Neither may make this loop spin.
+                    // An end of file, typed as Ctrl-D; or this process is in the background now. Wait, so that this loop doesn't spin.
                     wait(&[end], TOGETHER);
                     return None;
                 }
                 Ok(0) | Err(_) => break,
                 Ok(count) => piece.extend_from_slice(&block[..count]),
             }
-            // A single key has nothing that belongs to it; more is awaited for a moment, and the end of a piece is no end of a line by chance.
+            // A piece of one key is complete. Otherwise wait a moment for more, so that a piece doesn't end at a line break by chance.
             let alone = single_keys && piece.len() == 1;
             if alone || piece.len() >= MAX_PIECE || wait(&[&self.fd], TOGETHER)[0].is_none() {
                 break;
@@ -411,7 +412,7 @@ fn is_terminal(fd: &OwnedFd) -> bool {
     tcgetattr(fd).is_ok()
 }
 
-/// Whether `fd` is our controlling terminal, by whatever name.
+/// Whether `fd` is our controlling terminal, under any name.
 pub(crate) fn is_controlling(fd: impl AsFd) -> bool {
     tcgetpgrp(fd).is_ok()
 }
@@ -427,7 +428,7 @@ fn has_terminal() -> bool {
     is_controlling(io::stdin()) || is_controlling(io::stdout()) || is_controlling(io::stderr())
 }
 
-/// Waits until one of the descriptors has something to say, at most this long.
+/// Waits until one of the descriptors is ready, or until the timeout.
 fn wait<const N: usize>(fds: &[&OwnedFd; N], timeout: Duration) -> [Option<PollFlags>; N] {
     let mut polled = fds.map(|fd| PollFd::new(fd, PollFlags::IN));
     let timeout = Timespec::try_from(timeout).ok();
@@ -437,20 +438,22 @@ fn wait<const N: usize>(fds: &[&OwnedFd; N], timeout: Duration) -> [Option<PollF
     }
 }
 
-/// Has this thread, and those that it starts, be refused rather than the process stopped when they touch a terminal from the background. What is printed
-/// there is printed, also with `stty tostop`: it is the log of a run that goes on.
+/// Blocks SIGTTIN and SIGTTOU in this thread and the threads that it starts. If they touch the terminal from the background, the kernel returns an error and
+/// doesn't suspend the process. Output is still printed, even with `stty tostop`, because a run in the background continues its log.
 pub fn block_terminal_signals() {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTTIN);
     signals.add(Signal::SIGTTOU);
-    signals.thread_block().expect("these signals exist");
+    signals
+        .thread_block()
+        .expect("SIGTTIN and SIGTTOU can be blocked");
 }
 
-/// Leaves the terminal as it was found: for the ends of the process that pass nobody who would do it.
+/// Restores the terminal. For a panic or a hard exit, which don't run the console's own cleanup.
 pub fn restore() {
     if let Some(tty) = OURS.get() {
         if kill_open() {
-            // What it had made of the terminal is ours to undo.
+            // The editor can't undo its changes to the terminal any more.
             tty.is_ours.store(true, Ordering::SeqCst);
             let _gone = tty.give_to(getpgrp());
             tty.write_now(LEAVE_EDITOR);
@@ -459,7 +462,7 @@ pub fn restore() {
     }
 }
 
-/// Has a panic leave the terminal as it was found, so that its message can be read.
+/// Installs a panic hook that restores the terminal, so that the message of a panic is readable.
 pub fn restore_on_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

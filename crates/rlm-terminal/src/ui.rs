@@ -1,4 +1,4 @@
-//! The terminal as a machine: keys, lines, news and presses go in, effects come out. No terminal, no thread and no clock is in here.
+//! The terminal as a state machine: keys, lines, run events and presses go in, effects come out. It has no terminal, no thread and no clock.
 
 mod ask;
 mod choice;
@@ -23,27 +23,28 @@ use super::scope::{Asking, Meaning, PressAction, Scope};
 use super::talk::Talk;
 use super::wrap::wrap;
 
-const HELP: &str = "Enter sends, Alt-Enter breaks the line, Esc cancels";
+const HELP: &str = "Enter sends, Alt-Enter adds a line, Esc cancels";
 const HELP_SEVERAL: &str = "an empty line sends, Esc cancels";
 
-/// The most lines, and bytes, that wait while the user is asked something.
+/// The most lines, and bytes, of output that wait while something prompts.
 const MAX_LINES: usize = 500;
 const MAX_BYTES: usize = 256 << 10;
 
-/// What is to be done.
+/// An action that the console performs for the state machine.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// Print whole lines to the log.
     Print(String),
-    /// Print to the log that it lacks this many lines here.
+    /// Print to the log that this many lines are missing here.
     Missed(u64),
-    /// Show whole lines to the person, also where the log goes elsewhere.
+    /// Show whole lines to the person, even if the log goes elsewhere.
     Say(String),
     Send(Control),
+    /// Answer the notice of the press.
     Notice(Answer),
-    /// Look at the run no longer.
+    /// Detach from the run.
     Detach,
-    /// The person pressed Ctrl-C on a terminal that makes no signal of it.
+    /// Count a Ctrl-C that the terminal sent as a byte.
     Press,
     Suspend,
     /// Open the editor on the prompt of the phase with this index.
@@ -55,64 +56,64 @@ pub(crate) enum Effect {
 pub(crate) enum Answer {
     Handled,
     Escalate,
-    /// The scope around the one that took it decides.
+    /// The scope around the one that took the press decides.
     Decline,
-    /// None: the press stays counted.
+    /// No answer: the press stays counted.
     Drop,
-    /// None either: it says on the standard error why nobody is asked.
+    /// No answer either, and a message on the standard error that says why the menu can't be shown.
     CannotAsk,
 }
 
-/// What the keys are for.
+/// The use of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
-    /// Nothing: lines, edited by the terminal.
+    /// Nothing prompts: the terminal edits lines.
     Lines,
     /// A text.
     Text,
-    /// Single keys, each of which decides something.
+    /// Single keys, each of which is a decision.
     Choice,
 }
 
-/// Everything between the person and the run.
+/// The state of the dialogue between the person and the run.
 #[derive(Debug, Default)]
 pub(crate) struct Ui {
     prompt: Option<Prompt>,
     questions: Vec<Question>,
-    /// Answered, and not yet gone from the view.
+    /// Answered questions that the view may still show.
     answered: Vec<Answered>,
-    /// Questions that only the view knows, by the last look: their news may still come.
+    /// Questions that the view showed at the last tick, in case their event was lost.
     unannounced: Vec<String>,
-    /// The question whether a phase or a batch is good, while it is open.
+    /// The open review of a phase or batch.
     review: Option<ReviewQuestion>,
     hold: Hold,
     talk: Talk,
     calm: Calm,
-    /// Whether nothing is left out for calm's sake.
+    /// Whether the log shows everything, without collapsing.
     is_full: bool,
     history: History,
-    /// What was said here and is not known to be recorded.
+    /// Steers that were sent here and that the run has not recorded yet.
     said: std::collections::VecDeque<String>,
-    /// What was being written at `steer>` when the menu opened.
+    /// The unfinished text of `steer>` when the menu opened.
     draft: String,
-    /// What was typed of a line that has no end yet.
+    /// The typed part of a line without its end.
     begun: String,
-    /// The run is ending, or the terminal is gone: nothing prompts any more.
+    /// Whether the run is ending or the terminal is gone, so that nothing prompts any more.
     closed: bool,
     effects: Vec<Effect>,
-    /// Whether the log and the person share a terminal, so that the log waits while something prompts; and how wide its rows are.
+    /// The width of the log's rows, if the log and the person share a terminal; the log then waits while something prompts.
     log_width: Option<usize>,
-    /// Whether the log is for programs: then nothing is left out of it, and nothing put in, for a person's sake.
+    /// Whether the log is for programs. It is then complete, and contains nothing that is only for a person.
     is_json: bool,
-    /// Whether another process has the run.
+    /// Whether another process works on the run.
     attached: bool,
     size: (usize, usize),
-    /// Grows whenever keys that were typed before must decide nothing.
+    /// Increases when earlier keys must have no effect.
     generation: u64,
 }
 
 impl Ui {
-    /// `log_width` is given when the log goes to the person's terminal.
+    /// Creates the state machine. `log_width` is `Some` if the log goes to the person's terminal.
     pub(crate) fn new(log_width: Option<usize>, is_json: bool) -> Self {
         Self {
             log_width,
@@ -121,22 +122,22 @@ impl Ui {
         }
     }
 
-    /// Is for a run that another process has, or not.
+    /// Sets whether another process works on the run.
     pub(crate) fn attached(self, attached: bool) -> Self {
         Self { attached, ..self }
     }
 
-    /// Leaves nothing out of the log but what is too much for everybody.
+    /// Sets whether the log shows everything, without collapsing or truncating.
     pub(crate) fn in_full(self, is_full: bool) -> Self {
         Self { is_full, ..self }
     }
 
-    /// Takes what there is to do.
+    /// Takes the effects to perform.
     pub(crate) fn effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// The screen has room for so many columns and rows.
+    /// Sets the number of columns and rows of the screen.
     pub(crate) fn resized(&mut self, width: usize, height: usize) {
         self.size = (width, height);
         if let Some(old) = &mut self.log_width {
@@ -164,7 +165,7 @@ impl Ui {
         matches!(self.prompt, Some(Prompt::Editor(_)))
     }
 
-    /// Returns the scopes of what prompts or is asked, from the outside in.
+    /// Returns the press scopes of the open prompt and the open questions, from the outermost to the innermost.
     pub(crate) fn scopes(&self) -> impl Iterator<Item = Scope> {
         let asked = [
             self.review.is_some().then_some(Scope::Review),
@@ -174,7 +175,7 @@ impl Ui {
         asked.into_iter().flatten().chain(prompting)
     }
 
-    /// Returns the scope of what prompts.
+    /// Returns the press scope of the open prompt.
     fn prompting(&self) -> Option<Scope> {
         Some(match self.prompt.as_ref()? {
             Prompt::Menu(menu) if menu.is_question() => Scope::Review,
@@ -185,7 +186,7 @@ impl Ui {
         })
     }
 
-    /// A press was taken in a scope that has this action of its own.
+    /// Handles a press in a scope. `own` is the action that is fixed for the scope.
     pub(crate) fn pressed(
         &mut self,
         scope: Scope,
@@ -200,7 +201,7 @@ impl Ui {
             Meaning::Menu => self.open_menu(),
             Meaning::Noted => {
                 self.say(line(
-                    "a press came while the editor was open; once more stops the run",
+                    "Ctrl-C came while the editor was open; Ctrl-C again stops the run",
                 ));
                 self.notice(Answer::Drop);
             }
@@ -214,7 +215,7 @@ impl Ui {
             PressAction::Prompt => self.open_menu(),
             PressAction::Continue => {
                 self.choose(Choice::Continue, scene);
-                self.say(line("Ctrl-C: the run goes on, as rlm.toml says"));
+                self.say(line("Ctrl-C: the run continues, as set in rlm.toml"));
             }
             PressAction::Steer => self.choose(Choice::Steer, scene),
             PressAction::Stop => self.notice(Answer::Escalate),
@@ -227,14 +228,14 @@ impl Ui {
         self.open(Prompt::Menu(Menu::default()));
     }
 
-    /// `steer>` opens with the text that was left there.
+    /// Keeps the text of `steer>`, so that it opens with the text later.
     fn keep_draft(&mut self) {
         if let Some(Prompt::Steer { line, .. }) = &self.prompt {
             self.draft = line.text().to_owned();
         }
     }
 
-    /// The terminal does not do what a prompt needs. What the press wants is not known, so it stays counted.
+    /// Closes all prompts because the terminal refuses the mode that they need. The press stays unanswered, so it stays counted.
     pub(crate) fn cannot_prompt(&mut self) {
         self.notice(Answer::Drop);
         self.refuse_questions();
@@ -244,14 +245,14 @@ impl Ui {
         self.close();
     }
 
-    /// Keys were typed while something prompts.
+    /// Handles keys that were typed while something prompts.
     pub(crate) fn keys(&mut self, keys: Vec<Key>, scene: Scene<'_>, now: Timestamp, run: &str) {
         let generation = self.generation;
         for key in keys {
             match key {
                 Key::Press => self.effects.push(Effect::Press),
                 Key::Suspend => self.effects.push(Effect::Suspend),
-                // What was typed before a question was shown is no answer to it.
+                // A key that was typed before a question was shown doesn't answer it.
                 _ if self.generation != generation => {}
                 key => self.key(key, scene, now, run),
             }
@@ -299,8 +300,7 @@ impl Ui {
         }
     }
 
-    /// Something happened. `text` is what the log says of it, with the ends of its lines; without it, what the agent says
-    /// flows.
+    /// Handles a run event. `text` is its lines in the log, with line ends; `None` for a message of the agent, which is streamed.
     pub(crate) fn news(&mut self, news: &News, text: Option<String>) {
         let text = match (news, text) {
             (News::Agent(Event::TextDelta(piece)), None) => {
@@ -329,9 +329,9 @@ impl Ui {
         }
     }
 
-    /// Makes lines for people fit their screen.
+    /// Wraps lines for a person to the width of the screen.
     fn fitted(&mut self, news: &News, text: String) -> String {
-        // What is held is shown as it is: there may be very much of it.
+        // Held output is shown unchanged, because it may be very long.
         let fits = !self.is_json && self.prompt.is_none();
         let Some(width) = self.log_width.filter(|_| fits) else {
             return text;
@@ -357,7 +357,7 @@ impl Ui {
         rows.collect()
     }
 
-    /// Whether the question on the screen, or the line about its answer, says this.
+    /// Whether the question on the screen, or the line about its answer, already shows this event.
     fn is_said_otherwise(&self, event: &Event) -> bool {
         let is_said = match event {
             Event::PermissionAsked(_) => !self.closed,
@@ -367,7 +367,7 @@ impl Ui {
         is_said && !self.is_json && self.log_width.is_some()
     }
 
-    /// The shutdown has begun, the run is over or the terminal is gone: what prompts is closed, and nothing prompts any more.
+    /// Closes all prompts for good, because the shutdown has begun, the run has ended or the terminal is gone.
     pub(crate) fn shut(&mut self) {
         self.closed = true;
         self.notice(Answer::Drop);
@@ -378,13 +378,13 @@ impl Ui {
         }
     }
 
-    /// Ends the line that the agent is writing.
+    /// Ends the agent's unfinished line in the log.
     pub(crate) fn settle(&mut self) {
         let text = self.talk.settle() + &self.calm.settle();
         self.log(text);
     }
 
-    /// The terminal belongs to others: what prompts goes away without an answer, questions come back later.
+    /// Closes the prompt without an answer, because another program has the terminal. Questions are asked again later.
     pub(crate) fn step_back(&mut self) {
         match self.prompt.take() {
             Some(Prompt::Steer { line, .. }) => self.draft = line.text().to_owned(),
@@ -401,14 +401,14 @@ impl Ui {
         self.release();
     }
 
-    /// The terminal is ours again.
+    /// Asks open questions again, because the terminal is ours again.
     pub(crate) fn step_forward(&mut self) {
         if self.prompt.is_none() && self.is_asked() && !self.closed {
             self.close();
         }
     }
 
-    /// What stands below the log on a screen of this size. The status line is added by whoever knows that there is room for one.
+    /// Returns the rows of the open prompt; `None` if nothing prompts, in which case the caller shows the status line.
     pub(crate) fn rows(&self, scene: Scene<'_>) -> Option<Rows> {
         let (width, height) = self.size;
         let rows = match self.prompt.as_ref()? {
@@ -436,12 +436,12 @@ impl Ui {
         Some(rows.within(height))
     }
 
-    /// The row of text that the agent is writing.
+    /// Returns the unfinished row of the agent's text.
     pub(crate) fn partial(&self) -> &str {
         self.talk.partial()
     }
 
-    /// The row that counts what is not shown.
+    /// Returns the row with the number of hidden events.
     pub(crate) fn counted(&self, width: usize) -> Option<String> {
         self.calm.counted(width)
     }
@@ -462,7 +462,7 @@ impl Ui {
         self.open(Prompt::Steer { line, now, hint });
     }
 
-    /// Closes what prompts; the next question is asked, or what was held is shown.
+    /// Closes the prompt, and then asks the next question or shows the held output.
     fn close(&mut self) {
         self.prompt = None;
         if self.closed || !self.is_asked() {
@@ -482,7 +482,7 @@ impl Ui {
         self.print(held);
     }
 
-    /// Takes long text too: it is moved, not copied.
+    /// Prints or holds a text. Printing moves the text, because it may be long.
     fn log(&mut self, text: String) {
         if text.is_empty() {
         } else if self.prompt.is_some() && self.log_width.is_some() {
@@ -498,7 +498,7 @@ impl Ui {
         }
     }
 
-    /// Tells the person something, whatever prompts; an editor has its screen for itself.
+    /// Shows the person a text, even while something prompts. While an editor has the screen, the text waits.
     pub(crate) fn say(&mut self, text: String) {
         if self.is_editing() && self.log_width.is_some() {
             self.hold.push(&text);
@@ -516,7 +516,7 @@ impl Ui {
     }
 }
 
-/// The newest of the output that waits while the user is asked something.
+/// The newest output that waits while something prompts.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     lines: VecDeque<String>,
@@ -525,7 +525,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Keeps lines for later; the oldest go when there is no room.
+    /// Keeps lines for later. Drops the oldest lines if there are too many.
     pub(crate) fn push(&mut self, text: &str) {
         for line in text.split_terminator('\n') {
             self.bytes += line.len();
@@ -538,7 +538,7 @@ impl Hold {
         }
     }
 
-    /// Gives up what waits, and how many lines before it were left out.
+    /// Takes the held lines, and the number of dropped lines before them.
     pub(crate) fn release(&mut self) -> (u64, String) {
         let held = std::mem::take(self);
         let mut text = String::with_capacity(held.bytes + held.lines.len());

@@ -1,27 +1,27 @@
-//! Lines of the log as rows that fit the screen, broken between words.
+//! Wraps lines of the log into rows that fit the screen, between words.
 
 use rlm_text::escape::sgr_len;
 
 use super::rows::columns;
 
-/// The deepest that the second row of a line begins.
+/// The largest indent of the rows after the first.
 const MAX_INDENT: usize = 8;
-/// The least that is left beside that.
+/// The least number of columns beside the indent.
 const LEAST: usize = 16;
-/// How far tabs are apart.
+/// The distance of tab stops.
 const TAB: usize = 8;
-/// The most bytes of colours that are in force at once; more is nobody's style.
+/// The most bytes of style sequences in effect at once. No real style needs more.
 const MAX_STYLE: usize = 128;
 const RESET: &str = "\u{1b}[0m";
 
-/// Breaks a line into rows of at most `width` columns, with colours as its only sequences; what goes beyond `most` rows is cut, which is shown.
+/// Wraps a line into at most `most` rows of at most `width` columns. A cut text ends with `…`. The line's only escape sequences are colours.
 ///
-/// A word that is longer than a row stays whole, for whoever copies it: the terminal breaks it.
+/// A word that is longer than a row stays whole, so that a person can copy it; the terminal wraps it.
 pub(crate) fn wrap(line: &str, width: usize, most: usize) -> String {
     wrap_below(line, width, most, indent(line))
 }
 
-/// The same, with rows behind the first that begin below the column `indent`, where there is room for that.
+/// Wraps a line as [`wrap`] does, and indents the rows after the first by `indent` columns if there is room.
 pub(crate) fn wrap_below(line: &str, width: usize, most: usize, indent: usize) -> String {
     // No character takes more columns than bytes.
     if line.len() <= width && !line.contains('\t') {
@@ -57,15 +57,15 @@ struct Wrap {
     width: usize,
     indent: usize,
     out: String,
-    /// How many rows `out` takes.
+    /// The number of rows in `out`.
     done: usize,
     row: String,
-    /// How many columns that has.
+    /// The number of columns of `row`.
     used: usize,
-    /// The last space in the row: where it is, how many columns there are up to behind it, the style there.
+    /// The last space in the row: its position, the columns up to and including it, and the style there.
     space: Option<(usize, usize, String)>,
     style: String,
-    /// Where the last character of the row begins.
+    /// The position of the row's last character.
     last: usize,
 }
 
@@ -112,7 +112,7 @@ impl Wrap {
         self.used += wide;
     }
 
-    /// Ends the row at `end`; what begins at `next`, behind `used` columns, begins the next one.
+    /// Ends the row at position `end`. The text from position `next`, which is after `used` columns, begins the next row.
     fn end_row(&mut self, end: usize, next: usize, used: usize, style: &str) {
         let head = self.row[..end].trim_end_matches(' ');
         self.out.push_str(head);
@@ -131,7 +131,7 @@ impl Wrap {
         self.done + self.used.div_ceil(self.width).max(1)
     }
 
-    /// Takes back what went beyond `most` rows.
+    /// Removes the text after `most` rows.
     fn cut(&mut self, most: usize) {
         if self.done < most {
             self.row.truncate(self.last);
@@ -144,7 +144,7 @@ impl Wrap {
     }
 }
 
-/// Where the rows behind the first begin: below the text behind a mark.
+/// Returns the indent of the rows after the first, so that they begin below the text that follows a mark.
 fn indent(line: &str) -> usize {
     let mut used = 0;
     let mut rest = line;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     proptest! {
-        /// Rows fit unless a single word does not, nothing but space is lost, and there are no more than are allowed.
+        /// Rows fit unless a single word is longer, only spaces are lost, and there are at most `most` rows.
         #[test]
         fn rows_fit(text in "(│ |● |  ⎿ )?([a-z日é]{1,12} {0,2}){0,20}", width in 1usize..40, most in 1usize..8) {
             let all = wrap(&text, width, usize::MAX);
@@ -216,7 +216,7 @@ mod tests {
             let solid = |text: &str| text.replace([' ', '\n'], "");
             prop_assert_eq!(solid(&all), solid(&text));
             let some = bare(&wrap(&text, width, most));
-            // The mark itself may take one column more.
+            // The mark `…` can take one column more.
             let rows: usize = some.lines().map(|row| wide(row).saturating_sub(1).div_ceil(width).max(1)).sum();
             prop_assert!(rows <= most, "{rows} > {most}: {some:?}");
         }

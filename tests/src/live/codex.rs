@@ -252,7 +252,7 @@ fn asked(rlm: &Path, agent: &Path) -> String {
     let ask = ["--once", "--permissions", "ask"];
     let one = scene(rlm, agent);
     let (running, terminal) = one.watched(prompt, &ask);
-    terminal.sees("may it?", RUN);
+    terminal.sees("allow?", RUN);
     // A key that comes before a person could have read the question is no answer to it.
     assert!(poll_until(Duration::from_millis(1500), || None::<()>).is_none());
     terminal.send("y");

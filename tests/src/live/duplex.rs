@@ -99,7 +99,7 @@ fn asked(rlm: &Path, agent: &Path) -> String {
     let scene = Scene::new(rlm, agent);
     let prompt = "Do it. [[sh touch permitted]] [[text ok]]";
     let (running, terminal) = scene.watched(prompt, &["--once", "--permissions", "ask"]);
-    terminal.sees("may it? Bash: touch permitted", RUN);
+    terminal.sees("allow? Bash: touch permitted", RUN);
     // A key that comes before a person could have read the question is no answer to it.
     assert!(poll_until(Duration::from_millis(1500), || None::<()>).is_none());
     terminal.send("y");

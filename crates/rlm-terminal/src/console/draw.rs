@@ -1,4 +1,4 @@
-//! What is printed, and when: the log, and below it the live rows where a person sees them.
+//! Prints the log and, on a person's terminal, the live rows below it.
 
 use anstream::adapter::strip_str;
 use loop_runner::News;
@@ -13,7 +13,7 @@ use crate::style::{DIM, styled};
 use crate::terminal::LogPlace;
 
 impl Console {
-    /// What stands below the log now.
+    /// Returns the live rows: the rows below the log now.
     fn live(&mut self) -> Rows {
         let Some(tty) = self
             .tty
@@ -23,7 +23,7 @@ impl Console {
             return Rows::default();
         };
         let (columns, rows) = tty.size();
-        // In the last column a terminal may begin a new row.
+        // A terminal may begin a new row after the last column, so leave that column empty.
         let (width, height) = (columns.saturating_sub(1), rows.saturating_sub(1));
         self.ui.resized(width, height);
         self.painter.resized(columns);
@@ -41,11 +41,11 @@ impl Console {
             }
             rows.rows
                 .extend(self.ui.counted(width).filter(|_| height > 2).map(dim));
-            // By whole seconds, so that all that counts them changes at once.
+            // Whole seconds, so that all counters on the line change at the same time.
             let now = Timestamp(now().0 / 1000 * 1000);
             rows.rows
                 .push(dim(status::line(&self.run, scene, now, width)));
-            // A row for the echo of what the person types.
+            // An empty row for the echo of typed keys.
             rows.echo = height > rows.rows.len();
             if rows.echo {
                 rows.cursor = Some((rows.rows.len(), 0));
@@ -55,7 +55,8 @@ impl Console {
         rows
     }
 
-    /// Where programs print beside us, a line that is drawn over and over would draw over theirs; and what is for programs has none in it.
+    /// Whether a status line is shown. If another program prints on the terminal too, a redrawn line would overwrite its output. A log for programs contains no
+    /// status line.
     pub(super) fn has_status(&self) -> bool {
         let alone = match self.place {
             LogPlace::Here => !self.is_json,
@@ -65,7 +66,7 @@ impl Console {
         alone && !self.dumb && !self.is_over
     }
 
-    /// Draws, and notes what an end of the process would have to take away.
+    /// Draws a frame, and records how many live rows the end of the process has to erase.
     pub(super) fn frame(&mut self, log: String, live: &Rows) -> String {
         // A program that reads the log may have left the cursor in the middle of a row.
         if let (LogPlace::Program, Some(tty), None) = (self.place, &self.tty, self.painter.above())
@@ -81,7 +82,7 @@ impl Console {
         text
     }
 
-    /// Whether something waits to be printed: on the log, on the terminal where that is another place.
+    /// Whether output waits for the log, and whether output waits for the terminal if the log goes elsewhere.
     pub(super) fn wants_to_print(&mut self) -> (bool, bool) {
         let live = self.live();
         let draw = self.painter.would_draw(&live);
@@ -94,11 +95,11 @@ impl Console {
         }
     }
 
-    /// Prints what waits; there is room for it.
+    /// Prints the output that waits for the log. The log must have room.
     pub(super) fn print_log(&mut self) {
         if let Some(why) = self.log.missing() {
             let why = format!(
-                "some of this output could not be written ({why}); the transcripts have it"
+                "a part of this output could not be written ({why}); the transcripts contain it"
             );
             let text = (self.text)(now(), &News::Warning(why));
             self.to_log.insert_str(0, &text.unwrap_or_default());
@@ -121,7 +122,7 @@ impl Console {
         }
     }
 
-    /// What is asked stands on the screen now: what was typed before that is no answer.
+    /// Notes that the prompt is on the screen. Keys that were typed before a new question don't answer it.
     fn drawn(&mut self) {
         if self.ui.drawn(now())
             && let Some(tty) = &self.tty
@@ -142,7 +143,7 @@ impl Console {
     }
 }
 
-/// Takes colours away where they are not wanted.
+/// Removes colours if the sink doesn't support them.
 fn coloured(sink: &Sink, text: String) -> String {
     match sink.has_colour() {
         true => text,

@@ -1,4 +1,4 @@
-//! What the console does and what it waits for: the effects of the machine, the thread that reads the terminal, and waits for what may be absent.
+//! Performs the effects of `ui`, runs the thread that reads the terminal, and waits for sources that may be absent.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Console {
                 if let Err(error) = self.control.try_send(control)
                     && !self.is_over
                 {
-                    self.ui.say("the run takes no orders now\n".into());
+                    self.ui.say("the run accepts no requests now\n".into());
                     if let Control::Request(Request::Answer { ask, .. }) = error.into_inner() {
                         self.ui.unanswered(&ask);
                     }
@@ -123,8 +123,8 @@ pub(super) async fn room(sink: Option<&Sink>) {
     }
 }
 
-/// What the person is told, once.
-pub(super) const REARMED: &str = "another process turned Ctrl-C off on this terminal, perhaps the agent; rlm turned it on again. To stop the run from elsewhere: rlm stop";
+/// The message when `rlm` has enabled Ctrl-C again. It is shown once.
+pub(super) const REARMED: &str = "another process, perhaps the agent, turned Ctrl-C off on this terminal; rlm turned it on again. To stop the run from another terminal: rlm stop";
 
 /// The thread that reads the terminal. Dropping it ends the thread.
 pub(super) struct Reader {
@@ -133,7 +133,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads the terminal, or only guards the one of a person who wants nothing asked.
+    /// Starts a thread that reads the terminal, or with `--no-input` one that only keeps its signals enabled.
     pub(super) fn of(terminal: &Terminal, to: mpsc::Sender<Typed>) -> Option<Self> {
         match (terminal.tty.clone(), terminal.unread.clone()) {
             (Some(tty), _) => Self::start(tty, to),
@@ -151,7 +151,7 @@ impl Reader {
         })
     }
 
-    /// Reads nothing, and only keeps the signals of the keys switched on.
+    /// Starts a thread that reads nothing and only keeps the signals of the keys enabled.
     fn guard(tty: Arc<Tty>) -> Option<Self> {
         let (ended, end) = std::io::pipe().ok()?;
         let mut told = false;
@@ -171,7 +171,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         drop(self.end.take());
-        // It waits for the pipe and for the receiver, which is gone; a panic of it has been reported.
+        // The thread waits for the pipe and for the receiver, which is gone. A panic in the thread has been reported already.
         let _panicked = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -1,4 +1,4 @@
-//! Who has the terminal: we, the shell, an editor.
+//! Job control: the owner of the terminal is `rlm`, the shell, or an editor.
 
 use loop_runner::Control;
 use loop_state::times;
@@ -15,14 +15,14 @@ use crate::rows::Rows;
 use crate::scene::Scene;
 use crate::ui::{Effect, Wants};
 
-/// How many wrappers in our own group may stand between us and the shell.
+/// The most wrapper processes in our own process group between `rlm` and the shell.
 const MAX_ANCESTORS: usize = 16;
 
 /// The byte of Ctrl-C.
 const CTRL_C: u8 = 3;
 
 impl Console {
-    /// The terminal was somebody else's, and may be ours again.
+    /// Checks whether the terminal is ours again after another program may have had it.
     pub(super) fn returned(&mut self) {
         let Some(tty) = &self.tty else { return };
         if self.editor.is_some() {
@@ -40,7 +40,7 @@ impl Console {
         }
     }
 
-    /// Says once that somebody had turned Ctrl-C off.
+    /// Reports, once, that another process had turned Ctrl-C off.
     pub(super) fn rearmed(&mut self) {
         if std::mem::replace(&mut self.told_rearmed, true) {
             return;
@@ -51,7 +51,7 @@ impl Console {
         }
     }
 
-    /// Takes a Ctrl-C out of lines, where the terminal makes no signal of it.
+    /// Removes Ctrl-C bytes from typed lines and counts them as a press; the terminal sends them if it makes no signal of Ctrl-C.
     pub(super) fn press_in(&mut self, lines: &mut Vec<u8>) {
         if lines.contains(&CTRL_C) {
             lines.retain(|byte| *byte != CTRL_C);
@@ -59,35 +59,36 @@ impl Console {
         }
     }
 
-    /// Lets the run know whether somebody is there to be asked. A question that was asked stays.
+    /// Reports to the run whether a person is present to answer questions. A review that is already open stays open.
     pub(super) fn attend(&self, scene: Scene<'_>) {
         let is_there = self.in_front || self.editor.is_some();
         let is_known = is_there == scene.head.attended || scene.review().is_some();
-        // Who merely looks at a run is not the one it asks.
+        // A run that another process owns doesn't ask the person who is attached.
         if !is_known && !self.is_over && !self.attached {
-            // Said again with the next tick, as long as it is not known.
+            // If the channel is full, the next tick sends it again.
             let _busy = self.control.try_send(Control::Attended(is_there));
         }
     }
 
-    /// Stops the whole tree as ^Z does, and comes back as by `fg`.
+    /// Suspends `rlm` and the process tree as Ctrl-Z does, and returns when `fg` continues them.
     pub(super) async fn suspend(&mut self, continued: &mut Option<tokio::signal::unix::Signal>) {
         if !has_shell() {
-            self.ui
-                .say("^Z does nothing here: there is no shell to come back to\n".into());
+            self.ui.say(
+                "Ctrl-Z does nothing here: there is no shell that could continue rlm\n".into(),
+            );
             return;
         }
         self.clear().await;
         if let Some(tty) = &self.tty {
             tty.restore();
         }
-        // What another process has goes on.
+        // A run of another process continues while this process is suspended.
         let has_it = !self.attached;
         if has_it {
             self.freeze(true).await;
         }
         let _impossible = kill_process(getpid(), Signal::STOP);
-        // Stopping takes effect at a moment of its own: only the signal to go on says that it is over.
+        // `kill` returns before the process stops. Only SIGCONT shows that the suspension is over.
         let _at_once = timeout(times::SUSPEND_STEP, next_signal(continued)).await;
         if has_it {
             self.freeze(false).await;
@@ -106,7 +107,7 @@ impl Console {
         }
     }
 
-    /// Opens the editor on a screen that is nobody's.
+    /// Opens the editor after removing the live rows from the screen.
     pub(super) async fn edit(&mut self, phase: u32) {
         let Some(tty) = self.tty.clone() else { return };
         let Some(prompt) = self.prompts.get(phase as usize).cloned() else {
@@ -121,14 +122,14 @@ impl Console {
         self.perform();
     }
 
-    /// Takes away what stands below the log, and waits for that.
+    /// Erases the live rows, and waits until that is written.
     async fn clear(&mut self) {
         let erased = self.frame(String::new(), &Rows::default());
         let sink = self.face.as_ref().unwrap_or(&self.log);
         let _slow = timeout(times::SUSPEND_STEP, sink.write_through(erased)).await;
     }
 
-    /// Has the terminal be in the mode that what prompts needs.
+    /// Sets the terminal to the mode that the current prompt needs.
     pub(super) fn settle_mode(&mut self) {
         let Some(tty) = self.tty.clone() else { return };
         if self.editor.is_some() || !tty.is_foreground() {
@@ -157,8 +158,8 @@ impl Console {
     }
 }
 
-/// Whether somebody can let this process go on after a stop: a process of its session, outside its group, that it descends from. Without one the
-/// system ignores ^Z for programs that have no say in it, and so do we.
+/// Whether a shell can continue this process after a suspension: an ancestor in the same session but in another process group. Without such an ancestor the
+/// kernel ignores Ctrl-Z for programs with the default action (an orphaned process group), and so does `rlm`.
 fn has_shell() -> bool {
     let (session, group) = (getsid(None), getpgrp());
     let mut ancestor = getppid();
@@ -179,7 +180,7 @@ fn has_shell() -> bool {
 
 fn parent_of(pid: Pid) -> Option<Pid> {
     let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything.
+    // The name in parentheses may contain spaces and parentheses.
     let (_, fields) = stat.rsplit_once(')')?;
     let parent = fields.split_ascii_whitespace().nth(1)?;
     parent.parse().ok().map(Pid::from_raw)

@@ -1,5 +1,5 @@
-//! The handlers of the scopes that a run is in: pushed when a scope begins, and dropped when it ends. Apart from `scope`, which decides what a press
-//! means in each, and knows no handler.
+//! The handlers of a run's press scopes: pushed when a scope begins, and dropped when it ends. The module `scope` decides the meaning of a press in each
+//! scope and knows no handlers.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -11,12 +11,12 @@ use crate::scope::Scope;
 #[derive(Debug)]
 pub(super) struct Scopes {
     interrupts: Interrupts,
-    /// From the outside in; the run comes first.
+    /// The scopes from the outermost, which is the run, to the innermost.
     nested: Vec<(Scope, Handler)>,
 }
 
 impl Scopes {
-    /// Begins with the run.
+    /// Pushes the handler of the run.
     pub(super) fn of_run(interrupts: Interrupts) -> Self {
         let run = (Scope::Run, interrupts.push(Scope::Run.name()));
         Self {
@@ -25,7 +25,7 @@ impl Scopes {
         }
     }
 
-    /// Has these scopes be in force within the run, from the outside in. One that goes on, in the same place, keeps its handler and what that was told.
+    /// Sets the scopes within the run, from the outermost to the innermost. A scope that stays in the same place keeps its handler and that handler's presses.
     pub(super) fn follow(&mut self, within: impl Iterator<Item = Scope>) {
         let mut at = 1;
         for scope in within {
@@ -39,14 +39,14 @@ impl Scopes {
         self.end_from(at);
     }
 
-    /// Ends the scopes from this depth on, the innermost first.
+    /// Drops the handlers from this depth on, the innermost first.
     fn end_from(&mut self, depth: usize) {
         while self.nested.len() > depth {
             self.nested.pop();
         }
     }
 
-    /// Waits for a press, and says which scope it is for: the innermost one, or one around a scope that declined it.
+    /// Waits for a press. Returns its scope: the innermost one, or the next one outwards if a scope declined the press.
     ///
     /// Cancel safe.
     pub(super) async fn notified(&mut self) -> (Scope, Notice) {
@@ -82,7 +82,7 @@ mod tests {
     #[tokio::test]
     async fn a_press_meets_the_innermost_scope_and_walks_out_while_it_is_declined() {
         let (interrupts, mut scopes) = scopes(&[Scope::Turn, Scope::Ask, Scope::Menu]);
-        // It comes while it is waited for.
+        // The press comes during the wait.
         let pressed = async {
             tokio::task::yield_now().await;
             press(&interrupts);
@@ -98,7 +98,10 @@ mod tests {
         assert_eq!(met, [Scope::Menu, Scope::Ask, Scope::Turn, Scope::Run]);
         assert_eq!(interrupts.cause(), None);
         notice.decline();
-        assert!(interrupts.cause().is_some(), "around the run it is a stop");
+        assert!(
+            interrupts.cause().is_some(),
+            "a press that the run declines is a stop"
+        );
     }
 
     #[tokio::test]
@@ -117,12 +120,15 @@ mod tests {
         press(&interrupts);
         scopes.follow([Scope::Turn, Scope::Draft].into_iter());
         let (scope, notice) = scopes.notified().await;
-        assert_eq!(scope, Scope::Turn, "it came before the draft");
+        assert_eq!(scope, Scope::Turn, "the press came before the draft");
         notice.handled();
         scopes.follow([Scope::Gate, Scope::Draft].into_iter());
         let now: Vec<_> = scopes.nested.iter().map(|(scope, _)| *scope).collect();
         assert_eq!(now, [Scope::Run, Scope::Gate, Scope::Draft]);
         let ids: Vec<_> = scopes.nested.iter().map(|(_, it)| it.id()).collect();
-        assert!(ids.is_sorted(), "the order of pushing is that of nesting");
+        assert!(
+            ids.is_sorted(),
+            "handlers are pushed in the order of nesting"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What a run in the foreground gives the screen, whichever process carries it out.
+//! The parts of a run that the terminal needs to show it, whichever process works on the run.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use tokio::sync::{mpsc, watch};
 use crate::editor::Subject;
 use crate::scope::PressActions;
 
-/// Returns the lines of an event that happened at some time.
+/// A function that formats an event with its time as lines of the log.
 pub type ToLines = Box<dyn Fn(Timestamp, &News) -> Option<String> + Send>;
-/// Returns the answer to a request, from its event.
+/// A function that formats the response to a request, from its event.
 pub type ToAnswer = Box<dyn Fn(&News) -> Option<String> + Send>;
 
-/// Where the log of a run goes, and how it reads.
+/// The destination and the format of the log of a run.
 #[expect(missing_debug_implementations, reason = "it holds functions")]
 pub struct Log {
-    /// The writer; a thread of its own waits for it.
+    /// The writer. A separate thread writes to it, so it may block.
     pub to: Box<dyn Write + Send>,
-    /// Whether colours are wanted there.
+    /// Whether the log contains colours.
     pub has_colour: bool,
-    /// Whether programs read it, as JSON.
+    /// Whether the log is JSON for programs.
     pub is_json: bool,
-    /// Whether the user wants to see all of it.
+    /// Whether the log shows everything, without collapsing or truncating.
     pub is_full: bool,
-    /// Returns an event as whole lines, none when there is nothing to show; `None` for the agent's own words, which flow.
+    /// Formats an event as whole lines; an empty text if there is nothing to show. `None` for the agent's own text, which is streamed.
     pub text: ToLines,
-    /// Returns the answer to a request of the user, for where the log goes elsewhere.
+    /// Formats the response to a request of the person, for a terminal without the log.
     pub answer: ToAnswer,
 }
 
-/// The signals that concern the terminal; one that can't be taken is absent.
+/// The signals that concern the terminal. A signal that can't be caught is `None`.
 #[derive(Debug)]
 pub struct Signals {
     /// SIGTSTP.
@@ -50,30 +50,30 @@ pub struct Signals {
 pub struct Shown {
     /// The id of the run.
     pub run: String,
-    /// The run at this moment.
+    /// The state of the run now.
     pub view: watch::Receiver<Arc<View>>,
-    /// Takes what the user wants of the run.
+    /// The channel for the person's requests to the run.
     pub control: mpsc::Sender<Control>,
-    /// Takes the presses that the terminal makes no signal of, and what ends the process.
+    /// The interrupt stack. It also receives presses for which the terminal makes no signal, and the request to detach.
     pub interrupts: Interrupts,
     /// The prompt of each phase.
     pub prompts: Vec<Subject>,
     /// The log.
     pub log: Log,
-    /// Makes the signals that concern the terminal, within the runtime of its thread.
+    /// Creates the signal streams, within the runtime of the terminal thread.
     pub signals: fn() -> Signals,
-    /// The exit code of a process that the user detaches from the run.
+    /// The exit code of a process that the person detaches from the run.
     pub left_code: u8,
-    /// Called when the user has the run stopped now. It must not block.
+    /// Called when the person requests a stop or an abort now. It must not block.
     pub on_stop: Box<dyn Fn() + Send>,
-    /// What a press does where nothing prompts.
+    /// The actions of presses while nothing prompts.
     pub presses: PressActions,
-    /// Whether the bell rings when the person is needed.
+    /// Whether the bell rings when the run waits for the person.
     pub bell: bool,
-    /// Whether another process has the run.
+    /// Whether another process works on the run, and this one is attached to it.
     pub attached: bool,
-    /// What was told before.
+    /// Earlier events of the run, which the terminal shows first.
     pub before: Vec<(Timestamp, News)>,
-    /// What the person is to be told that is no news of the run.
+    /// Messages for the person that are not run events.
     pub told: Option<mpsc::Receiver<String>>,
 }

@@ -1,4 +1,4 @@
-//! Questions of the agent's: one at a time, and no key answers one that could not be read yet.
+//! Permission requests of the agent: the terminal shows one at a time, and ignores keys until the person could read it.
 
 use agent_duplex::{Ask, Decision};
 use loop_state::{Request, Timestamp};
@@ -11,11 +11,11 @@ use crate::rows::{Rows, cut, take_rows, width as columns};
 use crate::scene::Scene;
 use crate::style::{DIM, styled};
 
-/// How many answered questions are remembered, so that the view does not bring them back.
+/// The most answered questions that are remembered, so that a late view doesn't open them again.
 const MAX_ANSWERED: usize = 100;
-/// The longest question that is shown.
+/// The most columns of a question.
 const MAX_TEXT: usize = 64 << 10;
-/// How much of it is repeated with the answer.
+/// The most columns of a question in the line about its answer.
 const MAX_SUMMARY: usize = 200;
 const DENIED: &str = "the person denied this";
 const SKIPPED: &str = "the person skipped this question";
@@ -25,7 +25,7 @@ const EARLY: &str = "read it first; then y allow once, n or Esc deny ";
 const MORE: &str = "there is more: Space shows it; n or Esc deny ";
 
 impl Ui {
-    /// Whether the agent can't go on before the person has answered.
+    /// Whether the agent waits for an answer.
     pub(super) fn waits_for_answer(&self) -> bool {
         !self.questions.is_empty()
     }
@@ -34,7 +34,7 @@ impl Ui {
         self.open(Prompt::Ask(Asking::default()));
     }
 
-    /// What prompts stands on the screen now. Says whether it is a question that was not to be seen before.
+    /// Notes that the prompt is on the screen. Returns whether it is a question that was not visible before.
     pub(crate) fn drawn(&mut self, now: Timestamp) -> bool {
         let (all, room) = (self.question_text().len(), self.question_room());
         let asking = match &mut self.prompt {
@@ -68,7 +68,7 @@ impl Ui {
             }
             _ => {}
         }
-        // Meant for what stood there before, or for a line that was being typed.
+        // The key was probably meant for the earlier screen, or for a line that the person was typing.
         if asking.open_at.is_none_or(|at| now < at) {
             asking.open_at = asking.open_at.map(|_| now + READING);
             asking.hint = EARLY;
@@ -118,12 +118,12 @@ impl Ui {
         });
     }
 
-    /// The answer did not reach the run: as long as the view shows the question, it is open.
+    /// Forgets an answer that did not reach the run, so that the question opens again if the view still shows it.
     pub(crate) fn unanswered(&mut self, ask: &str) {
         self.answered.retain(|answered| answered.id != ask);
     }
 
-    /// The agent asks. An id that it used before is a new question.
+    /// Opens a question of the agent. A question whose id was used before is a new question.
     pub(super) fn asked(&mut self, ask: Ask) {
         if self.questions.iter().any(|q| q.ask.id == ask.id) {
             return;
@@ -145,12 +145,12 @@ impl Ui {
         let first = self.questions.first().is_some_and(&gone);
         self.questions.retain(|question| !gone(question));
         if first && matches!(self.prompt, Some(Prompt::Ask { .. })) {
-            self.say(line(styled(DIM, "the question needs no answer any more")));
+            self.say(line(styled(DIM, "the question no longer needs an answer")));
             self.close();
         }
     }
 
-    /// The run looks different now.
+    /// Compares the open questions with a new view of the run.
     pub(crate) fn viewed(&mut self, scene: Scene<'_>) {
         let shown = |id: &str| scene.agent.asks.iter().any(|ask| ask.id == id);
         for question in &mut self.questions {
@@ -164,7 +164,7 @@ impl Ui {
         self.review_viewed(scene);
     }
 
-    /// A moment passed: questions whose news were lost are asked all the same.
+    /// Handles a tick: opens questions that the view has shown for a tick and whose event was lost.
     pub(crate) fn ticked(&mut self, scene: Scene<'_>) {
         let before = std::mem::take(&mut self.unannounced);
         for ask in &scene.agent.asks {
@@ -177,7 +177,7 @@ impl Ui {
     }
 
     pub(super) fn refuse_questions(&mut self) {
-        // Where another process has the run, others may be asked.
+        // If another process works on the run, other people may answer.
         for question in std::mem::take(&mut self.questions) {
             if self.attached {
                 continue;
@@ -186,13 +186,13 @@ impl Ui {
         }
     }
 
-    /// All that would be done, in rows.
+    /// Returns the whole question, in rows.
     fn question_text(&self) -> Vec<String> {
         let Some(Question { ask, .. }) = self.questions.first() else {
             return Vec::new();
         };
         let summary = cut(&plain(&ask.summary.replace('\n', "⏎ ")), MAX_TEXT);
-        let mut what = format!("may it? {}: {summary}", plain(&ask.tool));
+        let mut what = format!("allow? {}: {summary}", plain(&ask.tool));
         let mut rows = take_rows(&mut what, self.size.0);
         rows.push(what);
         if !ask.reason.is_empty() {
@@ -201,7 +201,7 @@ impl Ui {
         rows
     }
 
-    /// How many rows of it are shown at once; one is for the keys.
+    /// Returns how many rows of a question fit on the screen; one row is for the keys.
     fn question_room(&self) -> usize {
         self.size.1.saturating_sub(1).max(1)
     }
@@ -228,7 +228,7 @@ impl Ui {
     }
 }
 
-/// A question on one line.
+/// Returns a question on one line.
 fn short(ask: &Ask) -> String {
     cut(
         &format!("{}: {}", plain(&ask.tool), plain(&ask.summary)),
@@ -236,7 +236,7 @@ fn short(ask: &Ask) -> String {
     )
 }
 
-/// Whether this is what the agent is told when the person said no.
+/// Whether this is the message to the agent when the person denies or skips a question here.
 pub(super) fn is_own(message: &str) -> bool {
     [DENIED, SKIPPED].contains(&message)
 }

@@ -1,4 +1,4 @@
-//! What the user decides: a choice of the menu, the decision on a phase or a batch, a typed text or command.
+//! The person's decisions: a choice of the menu, a review of a phase or a batch, a typed text or command.
 
 use loop_state::{Again, PauseAfter, Request, Timestamp, Verdict, When};
 use rlm_text::escape::plain;
@@ -26,10 +26,10 @@ impl Ui {
             Chosen::Wrong(c) => {
                 let c = plain(&c.to_string());
                 let esc = match scene.review() {
-                    Some(_) => "leaves the run waiting",
-                    None => "goes on",
+                    Some(_) => "keeps the run waiting",
+                    None => "closes the menu",
                 };
-                menu.hint = Some(format!("`{c}` is no choice now; Esc {esc}"));
+                menu.hint = Some(format!("not an option: `{c}`; Esc {esc}"));
             }
             Chosen::Nothing => {
                 self.notice(Answer::Handled);
@@ -75,7 +75,7 @@ impl Ui {
         self.close();
     }
 
-    /// The editor has ended.
+    /// Handles the end of the editor.
     pub(crate) fn edited(&mut self, result: Edited) {
         let Some(Prompt::Editor(phase)) = self.prompt else {
             return;
@@ -83,8 +83,8 @@ impl Ui {
         match result {
             Ok(edit) => {
                 let became = match edit {
-                    Edit::None => "the prompt is as it was",
-                    _ => "the prompt was taken as it is now",
+                    Edit::None => "the prompt is unchanged",
+                    _ => "the prompt is changed",
                 };
                 if let Edit::Text(text) = edit {
                     self.send(Request::Prompt { phase, text });
@@ -103,7 +103,7 @@ impl Ui {
 }
 
 impl Ui {
-    /// The run waits for a person's word. What was said before that is on the screen.
+    /// Opens the review when the run waits for one. All output before the review is on the screen.
     pub(super) fn review_asked(&mut self) {
         let (seen, due) = (false, true);
         self.review = Some(ReviewQuestion { seen, due });
@@ -112,7 +112,7 @@ impl Ui {
         }
     }
 
-    /// The run looks different now.
+    /// Closes the review if a new view of the run no longer shows it.
     pub(super) fn review_viewed(&mut self, scene: Scene<'_>) {
         let is_open = scene.review().is_some();
         let Some(question) = &mut self.review else {
@@ -122,20 +122,20 @@ impl Ui {
         if question.seen && !is_open {
             self.review = None;
             if matches!(&self.prompt, Some(Prompt::Menu(menu)) if menu.is_question()) {
-                self.say(line(styled(DIM, "it was answered elsewhere")));
+                self.say(line(styled(DIM, "the review was answered elsewhere")));
                 self.close();
             }
         }
     }
 
-    /// The menu comes back when what takes its place is over, if nobody has answered by then.
+    /// Opens the review again after the current prompt, unless it is answered by then.
     pub(super) fn ask_again(&mut self) {
         if let Some(question) = &mut self.review {
             question.due = true;
         }
     }
 
-    /// Whether anything is asked that is not on the screen.
+    /// Whether a question or a review is open and should be on the screen.
     pub(super) fn is_asked(&self) -> bool {
         self.waits_for_answer() || self.review.as_ref().is_some_and(|question| question.due)
     }
@@ -148,15 +148,15 @@ impl Ui {
     }
 }
 
-/// How many texts are kept that the run has not recorded yet.
+/// The most texts that are kept until the run has recorded them.
 const MAX_SAID: usize = 16;
 
 impl Ui {
-    /// Lines were typed while nothing prompted, or the beginning of one.
+    /// Handles lines, or the beginning of a line, that were typed while nothing prompted.
     pub(crate) fn lines(&mut self, text: &str, scene: Scene<'_>, now: Timestamp, run: &str) {
         match &mut self.prompt {
             Some(Prompt::Steer { line, .. }) => {
-                // It was on its way when the prompt opened: text, and no order to send it.
+                // The line was typed before the prompt opened, so add its text but don't send it.
                 line.key(Key::Paste(text.to_owned()), &self.history);
                 return;
             }
@@ -164,7 +164,7 @@ impl Ui {
             None => self.begun.push_str(text),
         }
         if self.closed || !self.begun.contains('\n') {
-            // A terminal passes lines of a few thousand bytes; who sends more without an end types nothing.
+            // A terminal passes lines of at most a few thousand bytes. Longer input without a line end isn't typed by a person, so drop it.
             if self.closed || self.begun.len() > MAX_PASTE {
                 self.begun.clear();
             }
@@ -172,7 +172,7 @@ impl Ui {
         }
         let text = std::mem::take(&mut self.begun);
         let mut text = text.strip_suffix('\n').unwrap_or(&text);
-        // Commands that were typed ahead are carried out one by one; what is no command was typed, or pasted, to be said.
+        // Run commands that were typed ahead one by one. Any other text is a message to the agent.
         while let Some((first, rest)) = text.split_once('\n')
             && command::parse(first).is_some()
             && self.prompt.is_none()
@@ -243,11 +243,11 @@ impl Ui {
         self.send(Request::Steer { text, now });
     }
 
-    /// Whether what a person said was said, and shown, here.
+    /// Whether a recorded steer was sent from this terminal, which has shown it already.
     pub(super) fn is_said_here(&mut self, text: &str) -> bool {
         let at = self.said.iter().position(|said| said == text);
         let at = at.filter(|_| !self.is_json && self.log_width.is_some());
-        // What comes behind it was said later.
+        // The texts after it were sent later.
         at.inspect(|at| drop(self.said.drain(..=*at))).is_some()
     }
 }

@@ -1,4 +1,4 @@
-//! What waits for the user: the menu, a text, questions of the agent, an editor.
+//! The prompts: the menu, a text, questions of the agent, an editor.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use loop_state::Timestamp;
 use crate::line::Line;
 use crate::scene::Scene;
 
-/// How long a question must have stood on the screen, and no key been pressed, before a key answers it.
+/// The time for which a question must be on the screen, without a key, before a key can answer it.
 pub(super) const READING: Duration = Duration::from_millis(500);
 
-/// What waits for the person.
+/// An open prompt.
 #[derive(Debug)]
 pub(super) enum Prompt {
     Menu(Menu),
@@ -20,45 +20,45 @@ pub(super) enum Prompt {
         now: bool,
         hint: Option<String>,
     },
-    /// The first of the questions.
+    /// The first of the open questions.
     Ask(Asking),
-    /// On the prompt of the phase with this index.
+    /// An editor with the prompt of the phase with this index.
     Editor(u32),
 }
 
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) ask: Ask,
-    /// Whether the view has shown it; when it no longer does, nobody waits for the answer.
+    /// Whether the view has shown the question. When the view no longer shows it, it needs no answer.
     pub(super) seen: bool,
 }
 
-/// How far the person is with the first question.
+/// The first question on the screen.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     pub(super) hint: &'static str,
-    /// From when on keys answer it; set when it stands on the screen, and again by keys that come too early.
+    /// The time from which keys can answer the question. It is set when the question is drawn, and later again by each key that comes too early.
     pub(super) open_at: Option<Timestamp>,
-    /// The first row that is shown.
+    /// The first visible row.
     pub(super) top: usize,
-    /// Whether its end was shown: before that it can't be allowed.
+    /// Whether the end of the question was visible. Before that, the person can't allow it.
     pub(super) seen: bool,
 }
 
-/// A question that was answered. The view may still show it, until the run has heard the answer.
+/// An answered question. The view may still show it, until the run has received the answer.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) id: String,
     pub(super) seen: bool,
 }
 
-/// The menu while it is open.
+/// The open menu.
 #[derive(Debug, Default)]
 pub(super) struct Menu {
     pub(super) hint: Option<String>,
-    /// Whether it opened by itself: then keys that were meant for something else choose nothing.
+    /// Whether the menu opened by itself, for a review. It then ignores keys that come too early, because they were meant for something else.
     pub(super) is_question: bool,
-    /// From when on keys choose something in such a one; set when it stands on the screen, and again by keys that come too early.
+    /// The time from which keys choose in a review. It is set when the menu is drawn, and later again by each key that comes too early.
     pub(super) open_at: Option<Timestamp>,
 }
 
@@ -76,14 +76,14 @@ impl Menu {
 
     pub(super) fn hint(&self, scene: Scene<'_>) -> Option<&str> {
         let standard = match scene.attached {
-            true => "Esc leaves the run waiting; Ctrl-C, twice, detaches",
-            false => "Esc leaves the run waiting; Ctrl-C, twice, saves and stops",
+            true => "Esc keeps the run waiting; Ctrl-C twice detaches",
+            false => "Esc keeps the run waiting; Ctrl-C twice saves and stops",
         };
         let hint = self.hint.as_deref();
         hint.or(self.is_question.then_some(standard))
     }
 
-    /// It stands on the screen now. Says whether it is a question that was not to be seen before.
+    /// Notes that the menu is on the screen. Returns whether it is a review that was not visible before.
     pub(super) fn drawn(&mut self, now: Timestamp) -> bool {
         let is_new = self.is_question && self.open_at.is_none();
         if is_new {
@@ -92,23 +92,23 @@ impl Menu {
         is_new
     }
 
-    /// Returns whether a key is meant for it.
+    /// Returns whether the menu accepts a key now.
     pub(super) fn hears(&mut self, now: Timestamp) -> bool {
         let is_early = self.is_question && self.open_at.is_none_or(|at| now < at);
         if is_early {
             self.open_at = self.open_at.map(|_| now + READING);
-            self.hint = Some("read it first, then choose; Esc leaves the run waiting".into());
+            self.hint = Some("read it first, then choose; Esc keeps the run waiting".into());
         }
         !is_early
     }
 }
 
-/// The question while nobody has answered it.
+/// An open review.
 #[derive(Debug)]
 pub(super) struct ReviewQuestion {
-    /// Whether the view has shown it; when it no longer does, it was answered.
+    /// Whether the view has shown the review. When the view no longer shows it, it was answered.
     pub(super) seen: bool,
-    /// Whether the menu is to open as soon as nothing else prompts.
+    /// Whether the menu opens for it as soon as nothing else prompts.
     pub(super) due: bool,
 }
 

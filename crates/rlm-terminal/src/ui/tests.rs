@@ -1,4 +1,4 @@
-//! What a person at the terminal sees and causes.
+//! Tests of the state machine through the screen and the effects of a person's keys.
 
 mod any_order;
 mod asks;
@@ -14,7 +14,7 @@ use crate::keys::{Decoder, Key};
 use crate::scope::PressActions;
 use crate::stage::{Stand, at};
 
-/// A person at a terminal, on which the log is shown too.
+/// A person at a terminal that also shows the log.
 struct Play {
     ui: Ui,
     stand: Stand,
@@ -42,9 +42,9 @@ impl Play {
         })
     }
 
-    /// Types keys, as many pieces as are given.
+    /// Types keys as one piece.
     fn keys(&mut self, text: &str) {
-        // The person has looked for long at what stands there.
+        // The prompt has been on the screen for a long time.
         self.ui.drawn(Timestamp(0));
         let mut decoder = Decoder::default();
         let mut keys = decoder.feed(text.as_bytes());
@@ -56,7 +56,7 @@ impl Play {
         self.press_where(PressActions::default());
     }
 
-    /// Presses where these actions are fixed: each scope that declines leaves it to the one around it.
+    /// Presses Ctrl-C with these fixed actions. Each scope that declines passes the press to the scope around it.
     fn press_where(&mut self, presses: PressActions) {
         let step = Scope::of_step(self.stand.scene());
         let scopes = [Scope::Run].into_iter().chain(step).chain(self.ui.scopes());
@@ -70,10 +70,10 @@ impl Play {
             }
             self.ui.effects.pop();
         }
-        panic!("the run declines nothing where somebody can be asked");
+        panic!("the run declines no press while a person can be asked");
     }
 
-    /// Types a line that the terminal edits.
+    /// Types a line in line mode.
     fn line(&mut self, text: &str) {
         self.ui.lines(text, self.stand.scene(), NOW, "run-1");
     }
@@ -90,7 +90,7 @@ impl Play {
         );
     }
 
-    /// What is to be done, a line each, without colours.
+    /// Returns the effects, one per line, without colours.
     fn out(&mut self) -> String {
         let effects = self.ui.effects();
         let words = effects.iter().map(|effect| match effect {
@@ -142,7 +142,7 @@ fn j48a_a_fixed_action_is_for_where_nothing_prompts() {
     assert_eq!(effects, "[Notice(Handled), Send(Request(Abort))]");
     let (effects, mut play) = act(PressAction::Steer);
     assert!(effects.contains("Notice(Handled)") && play.ui.wants() == Wants::Text);
-    // From there a press leads to the menu, and the next one out.
+    // At `steer>` a press opens the menu, and the next press stops the run.
     play.press_where(fixed(PressAction::Steer));
     assert_eq!(play.ui.wants(), Wants::Choice);
     play.press_where(fixed(PressAction::Continue));
@@ -168,7 +168,7 @@ fn j48a_what_is_fixed_for_a_step_goes_before_the_default_and_what_prompts_before
     assert_eq!(effects, "[Notice(Escalate)]");
     let (effects, _) = pressed(|play| play.stand.agent.alive = false);
     assert_eq!(effects, "[Notice(Handled), Send(Request(Abort))]");
-    // The menu is above the question, and a draft is kept.
+    // The menu opens over a question and over a draft.
     for begin in [(|play| play.asks("1", "make")) as fn(&mut Play), |play| {
         play.line("\n")
     }] {
@@ -189,7 +189,7 @@ fn the_scopes_of_what_prompts_begin_and_end_with_it() {
     assert_eq!(now(&play), [Scope::Ask, Scope::Draft]);
     play.keys("x\r");
     assert_eq!(now(&play), [Scope::Ask]);
-    // It is asked, and not on the screen.
+    // The question is open, but not on the screen.
     play.ui.step_back();
     assert_eq!(now(&play), [Scope::Ask]);
     play.ui.step_forward();
@@ -275,7 +275,8 @@ fn s9c_s9d_a_wrong_key_asks_again_with_a_hint() {
     play.keys("z\x1b[A");
     assert_eq!(play.out(), "");
     assert!(
-        play.screen().ends_with("`z` is no choice now; Esc goes on"),
+        play.screen()
+            .ends_with("not an option: `z`; Esc closes the menu"),
         "{}",
         play.screen()
     );
@@ -307,15 +308,15 @@ fn a_steer_is_sent_by_enter_and_by_nothing_else() {
     let mut play = Play::in_turn();
     play.line("\n");
     assert_eq!((play.ui.wants(), play.out()), (Wants::Text, String::new()));
-    play.keys("mind the docs");
+    play.keys("update the docs");
     insta::assert_snapshot!(play.screen(), @"
-    Enter sends, Alt-Enter breaks the line, Esc cancels
-    steer> mind the docs
+    Enter sends, Alt-Enter adds a line, Esc cancels
+    steer> update the docs
     ");
     play.keys("\r");
     insta::assert_snapshot!(play.out(), @r#"
-    say "you: mind the docs\n"
-    Steer { text: "mind the docs", now: false }
+    say "you: update the docs\n"
+    Steer { text: "update the docs", now: false }
     "#);
 }
 
@@ -329,7 +330,7 @@ fn s11a_what_was_typed_ahead_is_sent_by_a_second_enter_only() {
         play.out()
             .contains("Steer { text: \"fix it\", now: false }")
     );
-    // Several lines at once, as from a paste, end with an empty one.
+    // An empty line sends several lines, such as a paste.
     play.line("one\ntwo\n");
     assert_eq!(play.out(), "");
     play.keys("\r");
@@ -337,7 +338,7 @@ fn s11a_what_was_typed_ahead_is_sent_by_a_second_enter_only() {
         play.out()
             .contains("Steer { text: \"one\\ntwo\", now: false }")
     );
-    // What is on its way when the prompt opens is text.
+    // A line that was typed before the prompt opened is text.
     play.line("three\n");
     play.line("four\n");
     assert_eq!(play.out(), "");
@@ -369,7 +370,7 @@ fn x121a_x121b_x121c_x121d_x121e_x121f_commands_are_carried_out() {
         let mut play = Play::in_turn();
         play.line(&format!("{line}\n"));
         let typed = play.out();
-        // At steer> they are the same.
+        // At `steer>` the commands have the same effects.
         let mut play = Play::in_turn();
         play.line("\n");
         play.keys(&format!("{line}\r"));
@@ -381,7 +382,7 @@ fn x121a_x121b_x121c_x121d_x121e_x121f_commands_are_carried_out() {
         "/continue",
         "/interrupt",
         "/now stop that",
-        "/steer mind",
+        "/steer hello",
         "/new",
         "/stop",
         "/exit",
@@ -393,7 +394,7 @@ fn x121a_x121b_x121c_x121d_x121e_x121f_commands_are_carried_out() {
     /continue       Continue
     /interrupt      Interrupt
     /now stop that  say "you: stop that\n"; Steer { text: "stop that", now: true }
-    /steer mind     say "you: mind\n"; Steer { text: "mind", now: false }
+    /steer hello    say "you: hello\n"; Steer { text: "hello", now: false }
     /new            Fresh
     /stop           Stop { after: AfterIteration }
     /exit           Stop { after: Now }
@@ -401,7 +402,7 @@ fn x121a_x121b_x121c_x121d_x121e_x121f_commands_are_carried_out() {
     "#);
     let mut play = Play::in_turn();
     play.line("/puase\n");
-    insta::assert_snapshot!(play.out(), @r#"say "there is no /puase; did you mean /pause? /help shows all\n""#);
+    insta::assert_snapshot!(play.out(), @r#"say "unknown command /puase; did you mean /pause? /help lists all\n""#);
 }
 
 #[test]
@@ -445,12 +446,12 @@ fn x132a_a_press_while_the_editor_is_open_decides_nothing() {
     Notice(Handled)
     Edit(0)
     Prompt { phase: 0, text: "new" }
-    print "a press came while the editor was open; once more stops the run\nmeanwhile\n"
-    say "the prompt was taken as it is now\n"
+    print "Ctrl-C came while the editor was open; Ctrl-C again stops the run\nmeanwhile\n"
+    say "the prompt is changed\n"
     "#);
     for (edit, became) in [
-        (Edit::None, "the prompt is as it was"),
-        (Edit::File, "the prompt was taken as it is now"),
+        (Edit::None, "the prompt is unchanged"),
+        (Edit::File, "the prompt is changed"),
     ] {
         play.press();
         play.keys("e");
@@ -511,7 +512,7 @@ fn s8b_held_output_comes_whole_and_in_order() {
 }
 
 proptest! {
-    /// It is bounded, keeps the newest, and counts the rest.
+    /// The held output is bounded, keeps the newest lines, and counts the dropped ones.
     #[test]
     fn the_newest_are_kept(count in 0usize..5000, length in 0usize..1500) {
         let mut hold = Hold::default();

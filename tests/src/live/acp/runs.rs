@@ -150,7 +150,7 @@ pub(super) fn permissions(scene: &Scene) -> String {
 pub(super) fn asked(scene: &Scene) -> String {
     let prompt = "Do it. [[sh touch permitted]] [[text ok]]";
     let (running, terminal) = scene.watched(prompt, &["--once", "--permissions", "ask"]);
-    terminal.sees("may it?", ACP_RUN);
+    terminal.sees("allow?", ACP_RUN);
     assert!(!scene.file("permitted").exists());
     // A key that comes before a person could have read the question is no answer to it.
     assert!(poll_until(Duration::from_millis(1500), || None::<()>).is_none());

@@ -1,4 +1,4 @@
-//! Keys, news, presses and sizes in any order: the screen keeps its promises.
+//! Properties of the screen with keys, run events, presses and sizes in any order.
 
 use loop_state::{Occasion, Request};
 use proptest::prelude::*;
@@ -44,8 +44,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: nothing panics, output comes out once and in order, no question is answered more often than it was asked, each taken press is
-    /// answered once, the rows fit, and after a shutdown nothing prompts.
+    /// With any inputs in any order: nothing panics, output is printed once and in order, no question is answered more often than it was asked, each accepted
+    /// press is answered once, the rows fit, and after a shutdown nothing prompts.
     #[test]
     fn any_order_of_things(moves in moves(), width in 2usize..100, height in 1usize..30) {
         let mut play = Play::in_turn();
@@ -101,7 +101,7 @@ proptest! {
             }
             let wants = play.ui.wants();
             prop_assert!(!shut || wants == Wants::Lines);
-            prop_assert!(open_notices == 0 || wants == Wants::Choice, "a press waits and nothing asks");
+            prop_assert!(open_notices == 0 || wants == Wants::Choice, "a press is open without a menu");
             if let Some(rows) = play.ui.rows(play.stand.scene()) {
                 prop_assert!(rows.rows.len() <= height);
                 for row in &rows.rows {

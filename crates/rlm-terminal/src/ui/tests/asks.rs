@@ -1,4 +1,4 @@
-//! Questions of the agent's, and what becomes of them: answered, withdrawn, repeated, or too long for the screen.
+//! Tests of the agent's questions: answered, withdrawn, repeated, or too long for the screen.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn x124g_questions_are_asked_one_after_the_other() {
     play.asks("1", "rm -rf build");
     play.asks("2", "cargo publish\u{1b}[2J");
     insta::assert_snapshot!(play.screen(), @"
-    may it? Bash: rm -rf build
+    allow? Bash: rm -rf build
     y allow once, n or Esc deny
     ");
     play.keys("q");
@@ -17,14 +17,14 @@ fn x124g_questions_are_asked_one_after_the_other() {
         "{}",
         play.screen()
     );
-    // The second key was typed before the second question was there.
+    // The second key was typed before the second question was shown.
     play.keys("yy");
     insta::assert_snapshot!(play.out(), @r#"
     say "allowed: Bash: rm -rf build\n"
     Answer { ask: "1", allow: true, message: "" }
     "#);
     insta::assert_snapshot!(play.screen(), @r"
-    may it? Bash: cargo publish\u{1b}[2J
+    allow? Bash: cargo publish\u{1b}[2J
     y allow once, n or Esc deny
     ");
     play.keys("\x1b");
@@ -45,7 +45,7 @@ fn x124g_a_question_takes_no_key_before_it_could_be_read() {
             .keys(key, play.stand.scene(), Timestamp(at), "run-1");
         play.out()
     };
-    assert_eq!(key(&mut play, 5000), "", "it is not on the screen yet");
+    assert_eq!(key(&mut play, 5000), "", "not on the screen yet");
     assert!(play.ui.drawn(Timestamp(6000)));
     assert!(!play.ui.drawn(Timestamp(6100)));
     assert_eq!(key(&mut play, 6499), "");
@@ -63,7 +63,7 @@ fn x124g_an_id_that_is_used_again_is_a_new_question() {
         play.keys("y");
         assert!(play.out().contains("allow: true"));
     }
-    // An answer that did not get through leaves the question open.
+    // A lost answer leaves the question open.
     play.stand.agent.asks.push(ask("1", "make"));
     play.ui.ticked(play.stand.scene());
     play.ui.ticked(play.stand.scene());
@@ -80,14 +80,14 @@ fn x124g_a_question_that_does_not_fit_must_be_seen_to_its_end() {
     let rows = |play: &Play| play.ui.rows(play.stand.scene()).unwrap().rows.join("\n");
     play.asks("1", &format!("echo {};\nrm -rf all", "word ".repeat(20)));
     insta::assert_snapshot!(rows(&play), @"
-    may it? Bash: echo word
+    allow? Bash: echo word
     word word word word word
     word word word word word
     word word word word word
     … 2 more: Space. Then y…
     ");
     play.keys("y");
-    assert_eq!(play.out(), "", "the end was not seen");
+    assert_eq!(play.out(), "", "the end was not visible");
     play.keys(" ");
     play.keys(" ");
     insta::assert_snapshot!(rows(&play), @"
@@ -116,7 +116,7 @@ fn x124g_what_the_person_answered_is_said_once() {
         out.contains("say \"denied: Bash: make") && !out.contains("print"),
         "{out}"
     );
-    // What is for programs is complete.
+    // A log for programs is complete.
     play.ui = Ui::new(Some(60), true);
     play.ui.news(&denied, Some("{}\n".into()));
     assert_eq!(play.out(), "print \"{}\\n\"");
@@ -127,10 +127,10 @@ fn x132b_a_press_in_a_question_opens_the_menu_and_the_question_comes_back() {
     let mut play = Play::in_turn();
     play.asks("1", "make");
     play.press();
-    assert!(play.screen().starts_with("menu:"));
+    assert!(play.screen().starts_with("menu ("));
     play.keys("\r");
     assert_eq!(play.out(), "Notice(Handled)");
-    assert!(play.screen().starts_with("may it? Bash: make"));
+    assert!(play.screen().starts_with("allow? Bash: make"));
 }
 
 #[test]
@@ -143,10 +143,10 @@ fn x124g_a_withdrawn_question_disappears() {
         Some(String::new()),
     );
     insta::assert_snapshot!(play.out(), @r#"
-    say "the question needs no answer any more\n"
+    say "the question no longer needs an answer\n"
     print "later\n"
     "#);
-    // The view says it too, once it has shown the question.
+    // A view without the question withdraws it too, if an earlier view had it.
     play.asks("2", "make");
     play.ui.viewed(play.stand.scene());
     assert_eq!(play.ui.wants(), Wants::Choice);

@@ -1,11 +1,11 @@
-//! The question whether a phase or a batch is good.
+//! Tests of reviews of a phase or a batch.
 
 use loop_state::Occasion;
 
 use super::*;
 use crate::stage::pipeline;
 
-/// A phase is over: the run asks, and its view shows it.
+/// Returns a run with an open review of a finished phase.
 fn asked(log: bool) -> Play {
     let mut play = Play::in_turn();
     if !log {
@@ -28,7 +28,7 @@ fn ask_in(play: &mut Play) {
 fn x120a_x120c_x120d_the_menu_opens_by_itself_and_each_choice_is_a_verdict() {
     let chosen = |key: &str| {
         let mut play = asked(true);
-        assert!(play.screen().starts_with("phase `plan` (1 of 3) is over"));
+        assert!(play.screen().starts_with("phase `plan` (1 of 3) finished"));
         play.keys(key);
         let closed = if play.ui.is_prompting() {
             ""
@@ -73,13 +73,13 @@ fn x120b_what_is_to_be_revised_is_asked_for_and_the_question_comes_back_without_
 #[test]
 fn x120e_keys_that_were_meant_for_something_else_decide_nothing() {
     let mut play = asked(true);
-    // It has just come to stand there.
-    assert!(play.ui.drawn(NOW), "what was typed before it is forgotten");
+    // The menu has just been drawn.
+    assert!(play.ui.drawn(NOW), "earlier keys are discarded");
     let keys = vec![Key::Enter];
     play.ui.keys(keys, play.stand.scene(), NOW, "run-1");
     assert!(!play.out().contains("Review"));
     assert!(play.screen().contains("read it first"), "{}", play.screen());
-    // A press leads to the menu as ever, and the next one out.
+    // A press opens the menu, and the next press stops the run.
     play.press();
     assert!(!play.out().contains("Escalate"));
     play.press();
@@ -117,7 +117,7 @@ fn x120e_an_answer_from_elsewhere_closes_the_menu() {
     assert!(!play.ui.is_prompting());
     assert!(play.out().contains("answered elsewhere"));
     play.ui.cannot_prompt();
-    assert!(!play.out().contains("Attended"), "nothing is asked");
+    assert!(!play.out().contains("Attended"), "no question is open");
 }
 
 #[test]
