@@ -1,7 +1,7 @@
-//! The shipped `rlm` around an agent that only notes when it was asked, and what it notes.
+//! Runs the shipped `rlm` with an agent that only records its calls, and checks the records.
 //!
-//! The agent is called for an iteration only after the one before it was saved, so its notes
-//! tell what was acknowledged: the numbers grow, by one at most, and no attempt is made twice.
+//! `rlm` calls the agent for an iteration only after the previous iteration was saved. So the agent's records show the acknowledged saves: the
+//! iterations increase by at most one, and no attempt happens twice.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use crate::program::{self, Running};
 use crate::reference::{Kept, broken};
 use crate::rng::Rng;
 
-/// More iterations than anybody waits for.
+/// More iterations than a test ever reaches.
 const MANY: &str = "1000000";
 const RUN: &str = "storm";
 
-/// An iteration, and the attempt at it.
+/// An iteration and its attempt.
 type Call = (u64, u64);
 
 /// A project in which a loop runs and is killed.
@@ -26,9 +26,9 @@ type Call = (u64, u64);
 pub struct Project {
     rlm: PathBuf,
     place: TempDir,
-    /// The newest iteration that `rlm` said had ended.
+    /// The newest iteration whose end `rlm` reported.
     ended: u64,
-    /// Whether `rlm` said that the run has ended.
+    /// Whether `rlm` reported the end of the run.
     is_over: bool,
 }
 
@@ -36,7 +36,7 @@ impl Project {
     /// Makes an empty project.
     ///
     /// # Errors
-    /// If `rlm` was not built, or there is no place for it; the text says so.
+    /// If `rlm` was not built, or no directory can be made; the text has the reason.
     pub fn new() -> Result<Self, String> {
         let rlm = program::rlm()?;
         let place = tempfile::tempdir().map_err(|err| err.to_string())?;
@@ -65,7 +65,7 @@ impl Project {
         self.place.path().join("project/.rlm/runs").join(RUN)
     }
 
-    /// Returns a command that starts the loop, or goes on with it; `before` is what runs it.
+    /// Returns a command that starts or resumes the loop; the words in `before` go before it.
     pub fn command(&self, before: &[OsString], iterations: &str) -> Command {
         let mut words: Vec<OsString> = before.to_vec();
         words.push(self.rlm.clone().into());
@@ -81,16 +81,16 @@ impl Project {
         command
     }
 
-    /// Runs the loop, kills it at a random moment, and looks at what the agents noted.
+    /// Runs the loop, kills it at a random moment, and checks the agents' records.
     ///
     /// # Errors
     /// If a promise was broken.
     pub fn interrupt(&mut self, rng: &mut Rng) -> Kept {
-        let running = Running::start(&mut self.command(&[], MANY)).expect("it was found");
+        let running = Running::start(&mut self.command(&[], MANY)).expect("`rlm` was found");
         for _ in 0..rng.below(16) {
             match running.line()? {
                 Some(line) => self.hear(&line)?,
-                None => return broken('L', "rlm ended although nobody stopped it"),
+                None => return broken('L', "rlm ended although nothing stopped it"),
             }
         }
         program::pause(Duration::from_micros(rng.below(8_000) as u64));
@@ -107,15 +107,14 @@ impl Project {
     /// If a promise was broken.
     pub fn go(&mut self, before: &[OsString], iterations: u64) -> Kept {
         let mut command = self.command(before, &iterations.to_string());
-        let running = Running::lead(&mut command).expect("it was found");
+        let running = Running::lead(&mut command).expect("`rlm` was found");
         while let Some(line) = running.line()? {
             self.hear(&line)?;
         }
         Ok(())
     }
 
-    /// Fails unless the loop came to its end. An iteration may have failed on the way, where the
-    /// fault kept the agent from being started.
+    /// Fails unless the loop reached its end. An iteration may have failed if the fault prevented the start of the agent.
     ///
     /// # Errors
     /// If a promise was broken.
@@ -124,15 +123,15 @@ impl Project {
             true => Ok(self.seen()),
             false => broken(
                 'L',
-                format!("rlm cannot go on; {} iterations were made", self.seen()),
+                format!("rlm cannot continue; {} iterations ran", self.seen()),
             ),
         }
     }
 
-    /// Takes down what `rlm` says about its iterations.
+    /// Records the events that `rlm` reports about its iterations.
     ///
     /// # Errors
-    /// If it does again what it said had ended.
+    /// If `rlm` repeats an iteration after it reported its end.
     pub fn hear(&mut self, line: &str) -> Kept {
         let Ok(event) = serde_json::from_str::<serde_json::Value>(line) else {
             return Ok(());
@@ -146,7 +145,7 @@ impl Project {
             Some("run_resumed" | "attempt_started") if iteration <= self.ended => {
                 return broken(
                     'D',
-                    format!("iteration {} had ended, {iteration} begins", self.ended),
+                    format!("iteration {} had ended, but {iteration} begins", self.ended),
                 );
             }
             _ => {}
@@ -160,9 +159,9 @@ impl Project {
             let (iteration, attempt) = line.split_once(' ')?;
             Some((iteration.parse().ok()?, attempt.parse().ok()?))
         };
-        // An agent that is killed inside its one write leaves the whole line or nothing.
+        // If an agent is killed during its one write, the whole line or nothing is written.
         let calls: Option<Vec<Call>> = text.lines().map(call).collect();
-        calls.map_or_else(|| broken('A', "an agent noted half a line"), Ok)
+        calls.map_or_else(|| broken('A', "an agent recorded half a line"), Ok)
     }
 
     /// Fails unless the agents were called for each iteration, in order, and for no attempt twice.
@@ -172,11 +171,11 @@ impl Project {
     pub fn look(&self) -> Kept {
         let mut last = (0, 1);
         for call in self.calls()? {
-            // A call that was cut before the agent could note it leaves a gap in the attempts.
+            // A call that ended before the agent could record it leaves a gap in the attempts.
             if call <= last || call.0 > last.0 + 1 {
                 return broken(
                     'D',
-                    format!("after {last:?} an agent was called for {call:?}"),
+                    format!("an agent was called for {call:?} after {last:?}"),
                 );
             }
             last = call;
@@ -184,7 +183,7 @@ impl Project {
         Ok(())
     }
 
-    /// Returns how many iterations the agents were called for.
+    /// Returns the number of iterations for which the agents were called.
     pub fn seen(&self) -> u64 {
         let calls = self.calls().unwrap_or_default();
         calls.last().map_or(0, |(iteration, _)| *iteration)

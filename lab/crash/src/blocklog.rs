@@ -1,12 +1,11 @@
 //! D4: power cuts under real file systems.
 //!
-//! A disk that logs each write and each flush stands under a real file system, and a program
-//! saves there and says what was acknowledged; what it says goes into the same log. The power is
-//! cut at any entry: what was flushed is there, and of the rest all, nothing, or any blocks. Each
-//! such disk is mounted, so that the file system recovers, and the store is loaded and compared
-//! with what was acknowledged before the cut; then a program goes on with it.
+//! A disk that logs each write and each flush is below a real file system. A program saves there and reports its acknowledged saves, which go into
+//! the same log. The power is cut at any entry: all flushed writes are there, and of the later writes all, none, or any blocks. Each such disk is
+//! mounted, so that the file system recovers. The store is loaded and compared with the saves that were acknowledged before the cut. Then a program
+//! continues with it.
 //!
-//! As a control, programs that save by rename and leave out a sync lose saves in the same place.
+//! As a control, programs that save by rename without a sync lose saves at the same place.
 
 mod fuse;
 mod log;
@@ -29,13 +28,13 @@ use crate::reference::{Kept, broken};
 use crate::rng::Rng;
 use crate::saver::{self, Kind, Saver};
 
-/// What a logged program does.
+/// Number of steps of a logged program.
 const STEPS: u32 = 25;
 /// Power cuts of one log.
 const CUTS: usize = 25;
-/// Disks at a time; most of the time they wait.
+/// Number of disks at the same time; they wait most of the time.
 const THREADS: usize = 4;
-/// What of `--ci` has no place in this time is left out, and that is said.
+/// The time limits. Cuts of `--ci` that don't fit are skipped, and the output reports that.
 const TIME: [Duration; 4] = [
     Duration::from_secs(20),
     Duration::from_secs(20),
@@ -50,7 +49,7 @@ const GOOD: Old = Old {
 /// Programs that must lose saves, and one that must not.
 const CONTROLS: [(&str, Old); 3] = [
     (
-        "rename without any sync",
+        "rename without a sync",
         Old {
             file_sync: false,
             dir_sync: false,
@@ -63,10 +62,10 @@ const CONTROLS: [(&str, Old); 3] = [
             ..GOOD
         },
     ),
-    ("rename with both", GOOD),
+    ("rename with both syncs", GOOD),
 ];
 
-/// Who saves.
+/// The way in which a program saves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// The store.
@@ -90,7 +89,7 @@ impl fmt::Display for Job {
     }
 }
 
-/// Cuts the power under the store.
+/// Cuts the power below the store.
 pub fn run(level: Level) -> Outcome {
     let wanted = [
         (&EXT4, level.of([3, 10, 500, 10_000])),
@@ -108,7 +107,7 @@ pub fn run(level: Level) -> Outcome {
         for (what, old) in CONTROLS {
             let control = control(old, cuts);
             outcome.notes.push(format!(
-                "control, {what}: {} of {} lost",
+                "control, {what}: lost {} of {}",
                 control.lost, control.tried
             ));
             if control.tried > 0 && (control.lost > 0) == (old == GOOD) {
@@ -119,7 +118,7 @@ pub fn run(level: Level) -> Outcome {
     outcome
 }
 
-/// Programs whose logs have so many power cuts together.
+/// Returns the programs whose logs together have `cases` power cuts.
 fn jobs(system: &'static System, cases: usize) -> impl Iterator<Item = Job> {
     (0..cases)
         .step_by(CUTS)
@@ -132,12 +131,12 @@ fn jobs(system: &'static System, cases: usize) -> impl Iterator<Item = Job> {
         })
 }
 
-/// Cuts the power under the store on the file system of most machines.
+/// Cuts the power below the store on the file system of most machines.
 pub fn store(cuts: usize) -> Outcome {
     all(&jobs(&WRITEBACK, cuts).collect::<Vec<_>>(), TIME[0])
 }
 
-/// Cuts the power under a program that leaves out a sync, on the file system of most machines.
+/// Cuts the power below a program that omits a sync, on the file system of most machines.
 pub fn control(old: Old, cuts: usize) -> Outcome {
     let job = Job {
         system: &WRITEBACK,
@@ -152,7 +151,7 @@ fn all(jobs: &[Job], time: Duration) -> Outcome {
     let end = Instant::now() + time;
     let next = AtomicUsize::new(0);
     let sum = Mutex::new(Outcome::default());
-    // Two file systems of one identity cannot be mounted side by side, if they mind.
+    // Some file systems refuse to mount two copies with the same identity.
     let alone = Mutex::new(());
     let sabotage = mistake::now();
     let work = |root: &Path| {
@@ -181,7 +180,7 @@ fn all(jobs: &[Job], time: Duration) -> Outcome {
     sum.skipped.dedup();
     if Instant::now() >= end && sum.lost == 0 {
         sum.skipped.push(format!(
-            "power cuts: {} of {wanted} had a place in {} s",
+            "power cuts: only {} of {wanted} fit into {} s",
             sum.tried,
             time.as_secs()
         ));
@@ -189,7 +188,7 @@ fn all(jobs: &[Job], time: Duration) -> Outcome {
     sum
 }
 
-/// A disk, and where its file system is mounted.
+/// A disk, and the place where its file system is mounted.
 struct Bench {
     disk: Served,
     mount: PathBuf,
@@ -199,7 +198,7 @@ struct Bench {
 impl Bench {
     fn new(root: &Path, system: &'static System) -> Result<Self, String> {
         let (image, mount) = (root.join("image"), root.join("mnt"));
-        // A job before this one may have left it.
+        // A previous job may have left it.
         drop(std::fs::remove_dir_all(root));
         std::fs::create_dir_all(&mount).map_err(|err| err.to_string())?;
         let more: &[&str] = match system.kind {
@@ -220,7 +219,7 @@ impl Bench {
         self.mount.join("store")
     }
 
-    /// Lets a program save on the disk, and returns what happened to it.
+    /// Runs a program that saves on the disk, and returns the log of the disk.
     fn record(&self, job: &Job) -> Result<Log, String> {
         let mounted = self.system.mount(self.disk.path(), &self.mount)?;
         self.disk.record();
@@ -235,7 +234,7 @@ impl Bench {
             }
             Protocol::Old(old) => old.work(&self.store(), STEPS, &mut say),
         }
-        .expect("it is listened to");
+        .expect("`say` never fails");
         let log = self.disk.log();
         drop(mounted);
         Ok(log)
@@ -288,12 +287,12 @@ impl Job {
         for note in log.said(cut) {
             ledger.note(note.clone())?;
         }
-        // A program that comes after the cut ends on its own.
+        // The program after the cut reports its own end.
         ledger.is_at_end = false;
         bench.disk.set(log.image(cut, flying));
         let mounted = match bench.system.mount(bench.disk.path(), &bench.mount) {
             Ok(mounted) => mounted,
-            Err(why) => return broken('L', format!("the file system does not come up: {why}")),
+            Err(why) => return broken('L', format!("the file system cannot be mounted: {why}")),
         };
         let kept = match self.protocol {
             Protocol::Store => go_on(&bench.store(), ledger),
@@ -312,7 +311,7 @@ fn go_on(dir: &Path, ledger: &mut Ledger) -> Kept {
         Ok(())
     };
     let worked = Saver::new(dir, 1_000_000_000).work(Kind::Mixed, 2, &mut say);
-    worked.expect("it is listened to");
+    worked.expect("`say` never fails");
     kept?;
     saver::finished(ledger)?;
     saver::look(dir, ledger).map(drop)

@@ -1,9 +1,8 @@
-//! D8: every bit of a file flipped, and every length that it can be cut to.
+//! D8: every bit of a file flipped, and every length to which it can be truncated.
 //!
-//! What is loaded is a state that was saved, or there is an error that says the store is
-//! damaged. An older state than the newest comes with a report, unless the damage is in the
-//! last save, where it looks like one that was never acknowledged. Nothing panics, and nothing
-//! takes more memory than the file warrants. The fuzz targets begin where this ends.
+//! A load returns a state that was saved, or an error that reports damage. If it returns an older state than the newest, there is a report, unless
+//! the damage is in the last save, where it looks like a save that was never acknowledged. Nothing panics, and no load takes more memory than the
+//! file justifies. The fuzz targets continue where this ends.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -20,11 +19,11 @@ use crate::reference::{Event, Head, Kept, State, broken, text};
 use crate::seam::Shared;
 use crate::session::{DIR, calmly};
 
-/// What a load of some files of 4 KiB may take; their states are a few KiB too.
+/// Memory limit for a load of files of about 4 KiB, whose states also take a few KiB.
 const MOST: usize = 1 << 20;
 const SECTOR: usize = 4096;
 
-/// Files of a store, and what was saved in them.
+/// The files of a store, and the states that were saved in them.
 #[derive(Debug)]
 pub struct Golden {
     name: &'static str,
@@ -32,11 +31,11 @@ pub struct Golden {
     states: Vec<State>,
     /// The file that is damaged.
     victim: String,
-    /// From here on damage may look like a save that was cut.
+    /// From this offset on, damage may look like an incomplete save.
     last: usize,
 }
 
-/// One thing that happens to a file.
+/// One kind of damage of a file.
 #[derive(Debug, Clone, Copy)]
 enum Harm {
     Flip { at: usize, bit: u8 },
@@ -49,8 +48,7 @@ pub fn run(level: Level) -> Outcome {
     goldens().iter().map(|golden| golden.damage(step)).sum()
 }
 
-/// Returns three small stores: a journal, a journal on a phase, and two phases; the newest
-/// file of each is the one to be damaged.
+/// Returns three small stores: a journal, a journal after a phase, and two phases. The newest file of each is the file to damage.
 ///
 /// # Panics
 /// If a store cannot be made.
@@ -61,13 +59,13 @@ pub fn goldens() -> &'static [Golden; 3] {
 
 fn golden(name: &'static str) -> Golden {
     let mut computer = Computer::new(Disk::new(SECTOR), 8);
-    // So that the journal has some zeros behind its last save.
+    // With this, the journal has some zeros after its last save.
     computer.ahead = 512;
     let shared = Shared::new(computer);
     let disk = shared.directory(DIR);
     let (mut writer, _) = Writer::<Head, Event>::open_on(disk, Path::new(DIR), Options::default())
         .expect("the disk is empty");
-    // Nothing is what there was before the first save.
+    // The empty state is the state before the first save.
     let mut state = State::default();
     let mut states = vec![state.clone()];
     let mut number = 0;
@@ -128,15 +126,14 @@ fn golden(name: &'static str) -> Golden {
     }
 }
 
-/// Returns where the last frame of a journal begins; of a phase, where the file ends, because
-/// nobody takes half a phase for one.
+/// Returns the offset of the last frame of a journal. For a phase, returns the end of the file, because an incomplete phase is never valid.
 fn last_frame(bytes: &[u8], kind: &str) -> usize {
     let at = bytes.windows(4).rposition(|window| window == b"CKF1");
     at.filter(|_| kind == "progress-").unwrap_or(bytes.len())
 }
 
 impl Golden {
-    /// Returns the bytes of the file to be damaged.
+    /// Returns the bytes of the file to damage.
     pub fn bytes(&self) -> &[u8] {
         &self.files.0[&self.victim]
     }
@@ -146,12 +143,12 @@ impl Golden {
         self.files.with(&self.victim, bytes)
     }
 
-    /// Tells whether that file is a journal.
+    /// Returns whether that file is a journal.
     pub fn is_journal(&self) -> bool {
         self.victim.starts_with("progress-")
     }
 
-    /// Tells whether this was saved, or was there before the first save.
+    /// Returns whether this state was saved, or is the state before the first save.
     pub fn knows(&self, state: &State) -> bool {
         self.states.contains(state)
     }
@@ -205,21 +202,21 @@ impl Golden {
         let loaded = match loaded {
             Ok(loaded) => loaded,
             Err(err) if err.is_corrupt() => return Ok(()),
-            Err(err) => return broken('L', format!("the damage is called: {err}")),
+            Err(err) => return broken('L', format!("the damage is reported as: {err}")),
         };
         let state = State::loaded(&loaded)?;
         match self.states.iter().position(|saved| *saved == state) {
             Some(0) if self.files.0.keys().any(|name| name.starts_with("phase-")) => {
-                broken('D', "a phase was sealed, nothing is loaded")
+                broken('D', "a phase was finished, but the load is empty")
             }
-            None => broken('A', format!("this was never saved: {state:?}")),
+            None => broken('A', format!("the loaded state was never saved: {state:?}")),
             Some(index) if index + 1 == self.states.len() => Ok(()),
-            // A cut at the end of a frame leaves a file that was whole at an earlier time.
+            // A file that is truncated at the end of a frame equals the valid file of an earlier time.
             Some(_) if at >= self.last || matches!(harm, Harm::Cut(_)) => Ok(()),
             Some(_) if !loaded.report.is_sound() => Ok(()),
             Some(index) => broken(
                 'L',
-                format!("save {index} is loaded and no damage reported"),
+                format!("save {index} is loaded, but no damage is reported"),
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! Runs one case again that a layer printed.
+//! Runs one case again, from its printed name.
 
 use crate::reference::Broken;
 use crate::session::calmly;
@@ -7,11 +7,11 @@ use crate::{fault, machine, race, sim};
 /// Runs `layer=case`.
 ///
 /// # Errors
-/// If it breaks a promise, with what was seen; or if there is no such case.
+/// If it breaks a promise, with the observation; or if there is no such case.
 pub fn replay(text: &str) -> Result<(), String> {
     let (layer, case) = text
         .split_once('=')
-        .ok_or("a case is written `layer=case`")?;
+        .ok_or("a case has the form `layer=case`")?;
     let told = |broken: Broken| format!("{}: {}", broken.invariant, broken.what);
     match layer {
         "sim" => sim::replay(&case.parse()?).map_err(|found| told(found.broken)),
@@ -21,6 +21,6 @@ pub fn replay(text: &str) -> Result<(), String> {
         }
         "machine" => machine::replay(case),
         "fault" => fault::replay(&case.parse()?),
-        layer => Err(format!("there are no cases of `{layer}`")),
+        layer => Err(format!("the layer `{layer}` has no cases")),
     }
 }

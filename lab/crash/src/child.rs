@@ -1,9 +1,9 @@
-//! The parts of this program that other programs start, and how they are started.
+//! The subcommands that other parts of this program start.
 //!
-//! `crash-test save DIR FIRST STEPS KIND [SABOTAGE]` saves in a store and says on its standard output
-//! what it does, one [`Note`](crate::ledger::Note) a line, before and after each call.
+//! `crash-test save DIR FIRST STEPS KIND [SABOTAGE]` saves in a store. Before and after each call it prints a [`Note`](crate::ledger::Note) on its
+//! standard output, one on each line.
 //!
-//! `crash-test seeds TARGET DIR` writes what a fuzz target begins with.
+//! `crash-test seeds TARGET DIR` writes the first inputs of a fuzz target.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::mistake;
 use crate::program::{self, Running};
 use crate::saver::{Kind, Saver, Stop};
 
-/// The first argument of a program that is to be killed.
+/// The first argument of the program that saves and is killed.
 const SAVE: &str = "save";
 const SEEDS: &str = "seeds";
 
@@ -33,7 +33,7 @@ fn word(kind: Kind) -> &'static str {
     found.map_or("mixed", |(_, word)| word)
 }
 
-/// Starts the part that saves.
+/// Starts the saving program.
 ///
 /// # Errors
 /// If it cannot be started.
@@ -41,8 +41,7 @@ pub fn start_saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Result<Run
     Running::start(Command::new(program::own()?).args(saver(dir, first, steps, kind)))
 }
 
-/// Returns the arguments for the part that saves. A sabotage that is on here is on
-/// there as well.
+/// Returns the arguments for the saving program. If a sabotage is on here, the program gets it too.
 pub fn saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![
         SAVE.into(),
@@ -55,8 +54,7 @@ pub fn saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Vec<OsString> {
     words
 }
 
-/// Runs the part of the program that another one started, if it is that; none if a person
-/// started it.
+/// Runs a subcommand if this process is one; returns `None` if a person started it.
 pub fn run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let part = match arguments.next()? {
@@ -83,7 +81,7 @@ fn save(arguments: &[OsString]) -> Option<()> {
     let kind = KINDS.iter().find(|(_, word)| kind == word)?.0;
     let mut out = std::io::stdout().lock();
     let mut say = |note| writeln!(out, "{note}").map_err(|_| Stop);
-    // A parent that is gone listens no more, which is no failure of this program.
+    // If the parent has ended, the write fails, but this program has not failed.
     let (Ok(()) | Err(Stop)) =
         Saver::new(Path::new(dir), number(first)?).work(kind, number(steps)?, &mut say);
     Some(())

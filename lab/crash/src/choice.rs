@@ -1,5 +1,5 @@
-//! In which ways a power cut may come out: any of the names and sectors since the last
-//! syncs, any of the lengths, and anything in what is inside the length but was not written.
+//! The ways in which a power cut may come out. It can keep or lose each of the names and sectors since the last syncs, keep any of the lengths, and
+//! leave any bytes where the file became longer without data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,37 +7,37 @@ use std::sync::Arc;
 use crate::disk::{Disk, File, Ino, Node, ROOT, put};
 use crate::rng::Rng;
 
-/// What is in a file where it became longer and no data came.
+/// Number of the possible contents where a file became longer and no data arrived.
 const FILLS: u8 = 3;
 const JUNK: u8 = 0xa5;
 
-/// One thing that a power cut decides by itself.
+/// One decision of a power cut.
 #[derive(Debug, Clone, Copy)]
 enum Thing {
     /// Whether the change of a name is there.
     Name(usize),
-    /// Which of the lengths since the last sync it has.
+    /// The length of the file, among those since the last sync.
     Size(Ino),
-    /// Which of its versions a sector has.
+    /// The version of a sector.
     Sector(Ino, usize),
-    /// Junk, what another file had there, or zeros.
+    /// Junk, bytes of another file, or zeros.
     Fill(Ino),
 }
 
-/// All that a power cut decides at one moment.
+/// All decisions of a power cut at one moment.
 #[derive(Debug)]
 pub struct Freedom {
     things: Vec<Thing>,
     ways: Vec<u8>,
 }
 
-/// How one power cut came out: a number for each thing it decided; 0 is "lost".
+/// The outcome of one power cut: a number for each decision; 0 is "lost".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice(pub Vec<u8>);
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // One letter a thing, so that a case can be named on a command line; `-` for none.
+        // One letter for each decision, so that a command line can name a case; `-` if there is none.
         let letter = |&way: &u8| char::from(b"0123456789abcdefghijklmnopqrstuvwxyz"[way as usize]);
         match self.0.is_empty() {
             true => f.write_str("-"),
@@ -47,7 +47,7 @@ impl fmt::Display for Choice {
 }
 
 impl Choice {
-    /// Reads what `Display` wrote.
+    /// Parses the text that `Display` writes.
     pub fn parse(text: &str) -> Option<Self> {
         let way = |c: char| c.to_digit(36).map(|way| way as u8);
         match text {
@@ -58,7 +58,7 @@ impl Choice {
 }
 
 impl Freedom {
-    /// Looks at what is pending on a disk.
+    /// Collects the decisions about the pending writes of a disk.
     pub fn of(disk: &Disk) -> Self {
         let mut freedom = Self {
             things: Vec::new(),
@@ -87,23 +87,23 @@ impl Freedom {
 
     fn add(&mut self, thing: Thing, ways: usize) {
         self.things.push(thing);
-        // More versions than a letter can name are as good as none: the newest are kept.
+        // One letter has 36 values. If there are more versions, only the newest ones can be chosen.
         self.ways.push(ways.min(36) as u8);
     }
 
-    /// Returns in how many ways it may come out, at most `u64::MAX`.
+    /// Returns the number of possible outcomes, at most `u64::MAX`.
     pub fn total(&self) -> u64 {
         let ways = self.ways.iter().map(|&ways| u64::from(ways));
         ways.fold(1, u64::saturating_mul)
     }
 
-    /// Returns the way in which nothing is lost.
+    /// Returns the outcome in which nothing is lost.
     pub fn newest(&self) -> Choice {
         Choice(self.ways.iter().map(|ways| ways - 1).collect())
     }
 
-    /// Returns all ways if there are at most `limit`, else that many, which differ most of
-    /// the time: all and nothing lost, one thing lost or kept, a prefix of the names, chance.
+    /// Returns all outcomes if there are at most `limit`, otherwise `limit` outcomes, which are mostly different: nothing lost, everything lost, one
+    /// decision different, a prefix of the names, random ones.
     pub fn choices(&self, limit: usize, rng: &mut Rng) -> Vec<Choice> {
         let oldest = || Choice(vec![0; self.ways.len()]);
         if self.total() <= limit as u64 {
@@ -115,7 +115,7 @@ impl Freedom {
         }
         let mut some = Vec::with_capacity(limit);
         for index in 0..limit {
-            // Few are drawn where there are many moments, so that together they differ.
+            // If the limit is small, there are many moments; random kinds make them differ from each other.
             let kind = if limit < 8 {
                 rng.below(8)
             } else {
@@ -132,7 +132,7 @@ impl Freedom {
         some
     }
 
-    /// The odometer of the exhaustive case.
+    /// Counts to the next outcome like an odometer.
     fn after(&self, choice: &Choice) -> Option<Choice> {
         let mut next = choice.clone();
         for (digit, ways) in next.0.iter_mut().zip(&self.ways) {
@@ -157,8 +157,7 @@ impl Freedom {
             .iter()
             .filter(|thing| matches!(thing, Thing::Name(_)))
             .count();
-        // Most file systems keep names in order. What has lost its name has nothing else to
-        // lose, so most names are kept.
+        // Most file systems keep the order of names. A file without its name has nothing else to lose, so most names are kept.
         let prefix = (rng.below(2) == 0).then(|| rng.below(names + 1).max(rng.below(names + 1)));
         let ways = self.ways.iter().enumerate();
         Choice(
@@ -171,7 +170,7 @@ impl Freedom {
         )
     }
 
-    /// Returns what a machine finds that starts after this power cut.
+    /// Returns the disk that a machine finds after this power cut.
     pub fn apply(&self, disk: &Disk, choice: &Choice) -> Disk {
         let way = |index: usize| choice.0.get(index).copied().unwrap_or(0);
         let mut cut = disk.clone();
@@ -245,7 +244,7 @@ impl Freedom {
         bytes
     }
 
-    /// Says in words what was lost.
+    /// Describes in words which writes were lost.
     pub fn explain(&self, disk: &Disk, choice: &Choice) -> String {
         let mut words = Vec::new();
         for ((thing, &way), &ways) in self.things.iter().zip(&choice.0).zip(&self.ways) {
@@ -275,7 +274,7 @@ impl Freedom {
                 }
                 Thing::Fill(ino) => {
                     let fill = ["junk", "bytes of another file"][usize::from(way)];
-                    format!("{}, where nothing was written: {fill}", name(disk, ino))
+                    format!("unwritten part of {}: {fill}", name(disk, ino))
                 }
             });
         }
@@ -298,7 +297,7 @@ fn name(disk: &Disk, ino: Ino) -> String {
     )
 }
 
-/// Returns the element for a way: 0 is the first, the highest way is the last.
+/// Returns the item for a number: 0 is the first item, the highest number is the last.
 fn newest<T>(items: impl Iterator<Item = T> + Clone, way: u8, ways: u8) -> T
 where
     T: Clone,
@@ -311,7 +310,7 @@ where
     items
         .clone()
         .nth(index)
-        .expect("a way is below the number of ways")
+        .expect("the number is below the number of outcomes")
 }
 
 fn sizes(file: &File) -> impl Iterator<Item = usize> + Clone {
@@ -323,7 +322,7 @@ fn sizes_grow(file: &File) -> bool {
     sizes(file).any(|len| len > file.durable.len())
 }
 
-/// Returns the dirty sectors with the number of their versions.
+/// Returns the dirty sectors with the numbers of their versions.
 fn versions(file: &File) -> impl Iterator<Item = (usize, usize)> {
     let count = |number: &usize| {
         let all = [&file.orphans, &file.dirty].into_iter();
@@ -343,7 +342,7 @@ fn versions(file: &File) -> impl Iterator<Item = (usize, usize)> {
         .map(move |number| (number, count(&number)))
 }
 
-/// Returns a file that may have had the blocks before: the newest other one that is long enough.
+/// Returns a file that may have had the blocks before: the newest other file that is long enough.
 fn stale(disk: &Disk, ino: Ino, longer_than: usize) -> Option<&[u8]> {
     let others = (0..disk.nodes.len()).rev().filter(|&other| other != ino);
     others
@@ -351,7 +350,7 @@ fn stale(disk: &Disk, ino: Ino, longer_than: usize) -> Option<&[u8]> {
         .find(|bytes| bytes.len() > longer_than)
 }
 
-/// Returns the files that have a name now, or had one, or may have one after a power cut.
+/// Returns the files that have a name, had one, or may have one after a power cut.
 fn reachable(disk: &Disk) -> Vec<Ino> {
     let mut found = vec![false; disk.nodes.len()];
     let mut next = vec![ROOT];

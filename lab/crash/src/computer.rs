@@ -1,5 +1,5 @@
-//! A computer with a modelled disk: it counts the calls, can fail one, can lose its power,
-//! and keeps a picture of the disk after each call that changed it.
+//! A computer with a modelled disk. It counts the calls, can make one fail, can lose its power, and keeps a snapshot of the disk after each call that
+//! changed it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,21 +12,21 @@ use crate::rng::Rng;
 const EINTR: i32 = 4;
 const ENOSPC: i32 = 28;
 const EDQUOT: i32 = 122;
-/// More calls than any single run of a program makes; beyond it, it counts as a run without end.
+/// More calls than any run of a program makes. A run with more calls counts as endless.
 const MOST_CALLS: u64 = 20_000;
 
-/// What a program asks the disk for.
+/// A request of a program to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// Lists names, looks at lengths or links.
+    /// Lists names, or reads metadata or links.
     Look,
     /// Reads bytes.
     Read,
-    /// Opens what is there.
+    /// Opens an existing file.
     Open,
     /// Makes a file or a directory.
     Create,
-    /// Gives another name.
+    /// Renames a file.
     Rename,
     /// Removes a name.
     Unlink,
@@ -34,7 +34,7 @@ pub enum Call {
     Lock,
     /// Writes bytes.
     Write,
-    /// Cuts or extends.
+    /// Truncates or extends a file.
     SetLen,
     /// Syncs a file.
     SyncFile(Ino),
@@ -55,28 +55,28 @@ impl Call {
     }
 }
 
-/// What happens to one call.
+/// A fault of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hit {
-    /// The medium fails. A write gets half of its bytes there before.
+    /// The medium fails. A write writes half of its bytes first.
     Io,
     /// The disk is full.
     Full,
     /// The quota is used up.
     Quota,
-    /// A signal comes.
+    /// A signal interrupts the call.
     Interrupted,
-    /// A write gets half of its bytes there and says so.
+    /// A write writes half of its bytes and reports that.
     Short,
-    /// The power goes before it.
+    /// The power fails before the call.
     Before,
-    /// The power goes after it, and nobody hears that it was done.
+    /// The power fails after the call, and the program gets no result.
     After,
 }
 
 impl Hit {
     const LETTERS: [char; 7] = ['i', 'f', 'q', 's', 'h', 'b', 'a'];
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 7] = [
         Self::Io,
         Self::Full,
@@ -87,7 +87,7 @@ impl Hit {
         Self::After,
     ];
 
-    /// Tells whether this can happen to such a call.
+    /// Returns whether this fault can happen to such a call.
     pub fn applies(self, call: Call) -> bool {
         match self {
             Self::Io | Self::Before => true,
@@ -98,7 +98,7 @@ impl Hit {
         }
     }
 
-    /// Tells whether a program that minds its calls does not notice it.
+    /// Returns whether a correct program is not affected by the fault.
     fn is_harmless(self, call: Call) -> bool {
         match self {
             Self::Short => true,
@@ -117,12 +117,12 @@ impl Hit {
     }
 }
 
-/// One call that is hit.
+/// A call with a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// Its number, from 0.
+    /// The number of the call, from 0.
     pub at: u64,
-    /// What happens to it.
+    /// The fault.
     pub hit: Hit,
 }
 
@@ -136,7 +136,7 @@ impl FromStr for Plan {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("`{text}` is no call with a fault");
+        let bad = || format!("`{text}` is not a call with a fault");
         let letter = text.chars().next_back().ok_or_else(bad)?;
         let hit = Hit::LETTERS
             .iter()
@@ -150,33 +150,33 @@ impl FromStr for Plan {
     }
 }
 
-/// How far a program was: the number of saves that it began, and of the last one that was acknowledged.
+/// The progress of a program: its started saves, and the last acknowledged one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Progress {
     /// Index of the newest acknowledged state.
     pub acked: usize,
-    /// Index of the newest state that was handed to a save.
+    /// Index of the newest state that was passed to a save.
     pub tried: usize,
-    /// How many forks were acknowledged.
+    /// Number of acknowledged forks.
     pub forks: usize,
-    /// How many blobs were acknowledged.
+    /// Number of acknowledged blobs.
     pub blobs: usize,
-    /// Whether someone removed files since.
+    /// Whether files were removed since then.
     pub is_void: bool,
 }
 
 /// The disk at one moment of a run.
 #[derive(Debug, Clone)]
 pub struct Shot {
-    /// The disk, with what was pending.
+    /// The disk, with its pending writes.
     pub disk: Disk,
-    /// The number of the call that came last.
+    /// The number of the last call.
     pub call: u64,
-    /// How far the program was.
+    /// The progress of the program.
     pub progress: Progress,
 }
 
-/// Something that another process does in the middle of a run.
+/// An action of another process in the middle of a run.
 pub(crate) struct Hook(pub(crate) u64, pub(crate) Box<dyn FnOnce() + Send>);
 
 impl fmt::Debug for Hook {
@@ -185,25 +185,25 @@ impl fmt::Debug for Hook {
     }
 }
 
-/// The disk, and who is watching it.
+/// The disk, and the state of the computer around it.
 #[derive(Debug)]
 pub struct Computer {
     /// The disk.
     pub disk: Disk,
-    /// How far the program is; it says so itself.
+    /// The progress, as the program reports it.
     pub progress: Progress,
-    /// Bytes by which files may still grow; none for a disk without end.
+    /// Number of bytes by which files may still grow; `None` for an unlimited disk.
     pub room: Option<usize>,
-    /// Whether something happened that a call of the store may fail for.
+    /// Whether there was a fault after which a call of the store may fail.
     pub harmed: bool,
-    /// Whether the program made more calls than any should.
+    /// Whether the program made more calls than any run makes.
     pub endless: bool,
-    /// By how many bytes a journal grows ahead of its saves.
+    /// Number of bytes by which a journal grows ahead of its saves.
     pub ahead: u64,
-    /// Milliseconds since this computer was made for the first time.
+    /// Milliseconds since the first start of this computer.
     pub clock: u64,
     pub(crate) rng: Rng,
-    /// Which handles hold the lock of a file, and whether they share it.
+    /// The handles that hold the lock of a file, and whether they share it.
     pub(crate) locks: BTreeMap<Ino, Vec<(u64, bool)>>,
     pub(crate) handles: u64,
     pub(crate) hook: Option<Hook>,
@@ -214,7 +214,7 @@ pub struct Computer {
 }
 
 impl Computer {
-    /// Starts one with this disk; random numbers come from `seed`.
+    /// Starts a computer with this disk; its random numbers come from `seed`.
     pub fn new(disk: Disk, seed: u64) -> Self {
         Self {
             ahead: 0,
@@ -235,18 +235,18 @@ impl Computer {
         }
     }
 
-    /// Hits one call to come.
+    /// Sets the fault of one later call.
     pub fn hit(&mut self, plan: Option<Plan>) {
         self.plan = plan;
     }
 
-    /// Begins to keep pictures.
+    /// Starts to keep snapshots.
     pub fn watch(&mut self) {
         self.shots = Some(Vec::new());
         self.shoot();
     }
 
-    /// Returns the pictures since [`watch`](Self::watch).
+    /// Returns the snapshots since [`watch`](Self::watch).
     pub fn shots(&mut self) -> Vec<Shot> {
         self.shots.take().unwrap_or_default()
     }
@@ -256,12 +256,12 @@ impl Computer {
         &self.calls
     }
 
-    /// Tells whether the power is gone.
+    /// Returns whether the power is off.
     pub fn is_off(&self) -> bool {
         self.is_off
     }
 
-    /// Notes how far the program is.
+    /// Records the progress of the program.
     pub fn reached(&mut self, progress: Progress) {
         self.progress = progress;
         self.shoot();
@@ -278,7 +278,7 @@ impl Computer {
         }
     }
 
-    /// Counts a call and does it, unless it is hit.
+    /// Counts a call and executes it, unless it has a fault.
     pub(crate) fn call<T>(
         &mut self,
         call: Call,
@@ -306,7 +306,7 @@ impl Computer {
         done
     }
 
-    /// Writes bytes; returns how many.
+    /// Writes bytes; returns how many were written.
     pub(crate) fn write(&mut self, ino: Ino, at: usize, bytes: &[u8]) -> io::Result<usize> {
         let hit = self.enter(Call::Write)?;
         let mut len = match hit {
@@ -331,7 +331,7 @@ impl Computer {
         }
     }
 
-    /// Counts a call; tells how it is hit.
+    /// Counts a call; returns its fault, if there is one.
     fn enter(&mut self, call: Call) -> io::Result<Option<Hit>> {
         if self.is_off {
             return Err(errno(EIO));

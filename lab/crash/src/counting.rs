@@ -1,7 +1,7 @@
-//! An allocator that knows how much each thread has taken.
+//! An allocator that counts the memory of each thread.
 #![expect(
     unsafe_code,
-    reason = "a global allocator is an unsafe trait; this one only counts and passes on"
+    reason = "a global allocator is an unsafe trait; this one only counts and forwards each call"
 )]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -22,8 +22,7 @@ fn count(bytes: isize) {
     MOST.set(MOST.get().max(now));
 }
 
-/// Runs something; returns by how many bytes this thread's allocations grew meanwhile, at
-/// most. That is 0 in a program that has another allocator.
+/// Runs `act`; returns the largest growth of this thread's allocations during it. The result is 0 in a program with another allocator.
 pub fn most<T>(act: impl FnOnce() -> T) -> (T, usize) {
     let before = NOW.get();
     MOST.set(before);
@@ -31,8 +30,8 @@ pub fn most<T>(act: impl FnOnce() -> T) -> (T, usize) {
     (result, usize::try_from(MOST.get() - before).unwrap_or(0))
 }
 
-// SAFETY: every call goes to the system's allocator unchanged. The counting touches two cells
-// of the thread, which need no initialisation and no destructor, and allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator unchanged. The counting touches two cells of the thread, which need no initialisation and
+// no destructor, and it allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());

@@ -1,34 +1,34 @@
-//! What media, and people, do to the bytes of a file.
+//! The damage that media and people do to the bytes of a file.
 
 use crate::rng::Rng;
 
 const MAGIC: &[u8] = b"CKF1";
-/// Of a file and of a frame.
+/// Length of the header of a file and of a frame.
 const HEADER: usize = 32;
 
 /// One kind of damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
-    /// One bit is another.
+    /// One bit is flipped.
     Flip,
     /// The end is missing.
     Cut,
-    /// A frame stands there twice.
+    /// A frame is there twice.
     Repeat,
     /// A frame is missing.
     Gap,
-    /// Two frames changed places.
+    /// Two frames are swapped.
     Swap,
     /// Bytes follow the end.
     Trail,
     /// A sector is zero.
     Zero,
-    /// The frame after the last one is that of another file.
+    /// The last frame is followed by a frame of another file.
     Foreign,
 }
 
 impl Damage {
-    /// All of them.
+    /// All kinds of damage.
     pub const ALL: [Self; 8] = [
         Self::Flip,
         Self::Cut,
@@ -40,7 +40,7 @@ impl Damage {
         Self::Foreign,
     ];
 
-    /// Returns the damaged bytes; none if this damage does not fit the file.
+    /// Returns the damaged bytes; `None` if this damage does not fit the file.
     pub fn of(self, bytes: &[u8], other: &[u8], rng: &mut Rng) -> Option<Vec<u8>> {
         let frames = frames(bytes);
         let mut damaged = bytes.to_vec();
@@ -88,7 +88,7 @@ fn seq(bytes: &[u8], frame: &std::ops::Range<usize>) -> Option<u64> {
     Some(u64::from_le_bytes(seq.try_into().ok()?))
 }
 
-/// Returns where the frames of a whole file stand.
+/// Returns the ranges of the frames of a valid file.
 fn frames(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let (mut frames, mut at) = (Vec::new(), HEADER);
     while let Some(header) = bytes

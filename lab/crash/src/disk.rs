@@ -1,8 +1,7 @@
-//! A disk that promises what POSIX promises and nothing more. Pure: no clock, no files.
+//! A disk that promises only what POSIX promises. This module has no clock and no files.
 //!
-//! Programs see the *live* side. A sync of a file makes its bytes and its length durable,
-//! a sync of a directory its names; nothing else is durable, in whatever order it was
-//! written. [`choice`](crate::choice) says in which ways a power cut may come out.
+//! Programs see the *live* side. A sync of a file makes its bytes and its length durable, and a sync of a directory makes its names durable. Nothing
+//! else is durable, whatever the order of the writes was. [`choice`](crate::choice) lists the possible outcomes of a power cut.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,13 +24,13 @@ pub(crate) fn errno(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
 }
 
-/// The contents of a disk, with what a power cut may still take back.
+/// The contents of a disk, with the writes that a power cut may still lose.
 #[derive(Debug, Clone)]
 pub struct Disk {
     pub(crate) nodes: Vec<Arc<Node>>,
     /// Changes of names that no sync made durable, oldest first.
     pub(crate) ops: Vec<NameOp>,
-    /// Bytes that a power cut keeps or loses together.
+    /// Number of bytes that a power cut keeps or loses together.
     pub(crate) sector: usize,
     next_op: u64,
 }
@@ -52,13 +51,13 @@ pub(crate) struct NameOp {
     pub(crate) dir: Ino,
     pub(crate) name: Arc<str>,
     pub(crate) target: Option<Ino>,
-    /// The other half of a rename: the old name never goes before the new one is there.
+    /// The other half of a rename: the old name never disappears before the new one is there.
     needs: Option<u64>,
-    /// A sync failed while it was pending: the next one believes that nothing is to do.
+    /// Whether a sync failed while this change was pending: the next sync does nothing for it.
     orphan: bool,
 }
 
-/// What is written and not yet durable.
+/// Writes that are not yet durable.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pending {
     pub(crate) sizes: Vec<usize>,
@@ -71,7 +70,7 @@ pub(crate) struct File {
     pub(crate) live: Arc<Vec<u8>>,
     pub(crate) durable: Arc<Vec<u8>>,
     pub(crate) dirty: Pending,
-    /// Of a sync that failed: programs see it, later syncs take it for clean.
+    /// Writes of a failed sync: programs see them, and later syncs treat them as clean.
     pub(crate) orphans: Pending,
 }
 
@@ -85,7 +84,7 @@ impl File {
         }
     }
 
-    /// Notes the present contents of the sectors that `from..to` touches.
+    /// Records the current contents of the sectors in `from..to`.
     fn note_sectors(&mut self, from: usize, to: usize, sector: usize) {
         for number in from / sector..to.div_ceil(sector) {
             let start = (number * sector).min(self.live.len());
@@ -97,7 +96,7 @@ impl File {
 }
 
 impl Disk {
-    /// Makes an empty disk with sectors of that many bytes.
+    /// Makes an empty disk with sectors of `sector` bytes.
     pub fn new(sector: usize) -> Self {
         Self {
             nodes: vec![Arc::new(directory())],
@@ -128,12 +127,12 @@ impl Disk {
         }
     }
 
-    /// Returns what a name stands for.
+    /// Returns the file or directory with a name.
     pub fn lookup(&self, dir: Ino, name: &str) -> Option<Ino> {
         self.dir(dir).ok()?.get(name).copied()
     }
 
-    /// Tells whether it is a directory.
+    /// Returns whether it is a directory.
     pub fn is_dir(&self, ino: Ino) -> bool {
         matches!(&*self.nodes[ino], Node::Dir { .. })
     }
@@ -141,7 +140,7 @@ impl Disk {
     /// Returns all names of a directory, sorted.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not a directory.
     pub fn names(&self, dir: Ino) -> io::Result<impl Iterator<Item = &str>> {
         Ok(self.dir(dir)?.keys().map(|name| &**name))
     }
@@ -149,12 +148,12 @@ impl Disk {
     /// Returns the contents of a file.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not a file.
     pub fn read(&self, ino: Ino) -> io::Result<&[u8]> {
         Ok(&self.file(ino)?.live)
     }
 
-    /// Makes an empty file, or a directory, under a name that is free.
+    /// Makes an empty file, or a directory, under a free name.
     ///
     /// # Errors
     /// If the name is taken.
@@ -173,7 +172,7 @@ impl Disk {
         Ok(ino)
     }
 
-    /// Gives a file another name that is free; false if it is taken.
+    /// Renames a file to a free name; returns false if the name is taken.
     ///
     /// # Errors
     /// If there is no such file.
@@ -186,7 +185,7 @@ impl Disk {
         Ok(true)
     }
 
-    /// Gives a file another name, and takes that name from whatever had it.
+    /// Renames a file, and replaces any file that has the new name.
     ///
     /// # Errors
     /// If there is no such file.
@@ -216,7 +215,7 @@ impl Disk {
 
     fn set(&mut self, dir: Ino, name: Arc<str>, target: Option<Ino>, needs: Option<u64>) -> u64 {
         let Node::Dir { live, .. } = Arc::make_mut(&mut self.nodes[dir]) else {
-            unreachable!("callers looked a name up in it");
+            unreachable!("the callers have looked up a name in this directory");
         };
         match target {
             Some(ino) => live.insert(name.clone(), ino),
@@ -235,10 +234,10 @@ impl Disk {
         id
     }
 
-    /// Writes bytes and makes the file longer where that is needed.
+    /// Writes bytes, and makes the file longer if needed.
     ///
     /// # Errors
-    /// If it is no file.
+    /// If it is not a file.
     pub fn write(&mut self, ino: Ino, at: usize, bytes: &[u8]) -> io::Result<()> {
         let sector = self.sector;
         let file = self.file_mut(ino)?;
@@ -254,17 +253,17 @@ impl Disk {
         Ok(())
     }
 
-    /// Cuts a file, or extends it by zeros.
+    /// Truncates a file, or extends it with zeros.
     ///
     /// # Errors
-    /// If it is no file.
+    /// If it is not a file.
     pub fn set_len(&mut self, ino: Ino, len: usize) -> io::Result<()> {
         let sector = self.sector;
         let file = self.file_mut(ino)?;
         let before = file.live.len();
         Arc::make_mut(&mut file.live).resize(len, 0);
         if len < before {
-            // What is cut and grown again reads as zeros, so the last sector changes as well.
+            // Bytes that are truncated and extended again read as zeros, so the last sector changes too.
             file.note_sectors(
                 len,
                 len.next_multiple_of(sector).min(before).max(len),
@@ -280,7 +279,7 @@ impl Disk {
     /// Makes the bytes and the length of a file durable.
     ///
     /// # Errors
-    /// If it is no file.
+    /// If it is not a file.
     pub fn sync_file(&mut self, ino: Ino) -> io::Result<()> {
         let sector = self.sector;
         let file = self.file_mut(ino)?;
@@ -308,11 +307,11 @@ impl Disk {
     /// Makes the names in a directory durable.
     ///
     /// # Errors
-    /// If it is no directory.
+    /// If it is not a directory.
     pub fn sync_dir(&mut self, dir: Ino) -> io::Result<()> {
         self.dir(dir)?;
         let ops = std::mem::take(&mut self.ops);
-        // A directory's names share blocks: one more change, and they are written once more.
+        // The names of a directory share blocks: one more change, and all of them are written again.
         let is_dirty = ops.iter().any(|op| op.dir == dir && !op.orphan);
         let synced: Vec<u64> = ops
             .iter()
@@ -339,8 +338,7 @@ impl Disk {
         }
     }
 
-    /// Fails a sync the way Linux does: what was pending stays visible and counts as
-    /// clean, so that a later sync succeeds without having written it.
+    /// Fails a sync the way Linux does: the pending writes stay visible and count as clean, so a later sync succeeds without writing them.
     pub fn fail_sync(&mut self, ino: Ino) {
         match Arc::make_mut(&mut self.nodes[ino]) {
             Node::File(file) => {
@@ -361,7 +359,7 @@ impl Disk {
         }
     }
 
-    /// Applies the kept changes of names.
+    /// Applies the changes of names that a power cut keeps.
     pub(crate) fn keep_names(&mut self, kept: impl Fn(usize) -> bool) {
         let ops = std::mem::take(&mut self.ops);
         let mut done: Vec<u64> = Vec::new();
@@ -374,7 +372,7 @@ impl Disk {
         }
     }
 
-    /// Returns the disk with only what is durable, the rest forgotten: what a machine finds that starts.
+    /// Returns the disk with only the durable contents, as a machine finds it after a start.
     pub(crate) fn rebooted(&self) -> Self {
         let mut disk = Self::new(self.sector);
         let mut seen = BTreeMap::new();
@@ -442,7 +440,7 @@ fn directory() -> Node {
     }
 }
 
-/// Copies bytes into a buffer, as far as it reaches.
+/// Copies as many bytes into a buffer as fit.
 pub(crate) fn put(buffer: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(room) = buffer.get_mut(at..) {
         let len = bytes.len().min(room.len());

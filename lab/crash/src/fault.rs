@@ -1,5 +1,4 @@
-//! D1: fails every call of a workload in every way that fits it, loses the power after, and
-//! fails calls of the recovery as well.
+//! D1: makes every call of a workload fail in every possible way, cuts the power afterwards, and makes calls of the recovery fail too.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +13,7 @@ use crate::session::{Session, calmly};
 use crate::step::{Step, Workload};
 use crate::{parallel, workloads};
 
-/// One history: a workload, the fault in it, how the power cut came out, and the fault in the recovery.
+/// One history: a workload, its fault, the outcome of the power cut, and the fault in the recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     workload: Workload,
@@ -41,7 +40,7 @@ impl FromStr for Case {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split('@');
         let mut next = || parts.next();
-        let bad = || format!("`{text}` is no case of a fault");
+        let bad = || format!("`{text}` is not a case of a fault");
         Ok(Self {
             workload: next().ok_or_else(bad)?.parse()?,
             first: next().ok_or_else(bad)?.parse()?,
@@ -56,12 +55,12 @@ impl FromStr for Case {
 /// A broken promise, and the history that shows it.
 type Finding = crate::outcome::Finding<Case>;
 
-/// How much is tried for each fault.
+/// The number of tries for each fault.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// In how many ways the power cut after it comes out.
+    /// Number of outcomes of the power cut after the fault.
     pub cuts: usize,
-    /// How many second faults.
+    /// Number of second faults.
     pub seconds: usize,
 }
 
@@ -77,7 +76,7 @@ pub fn run(level: Level) -> Outcome {
     explore(&some.collect::<Vec<_>>(), budget)
 }
 
-/// Fails every call of all workloads.
+/// Makes every call of all workloads fail.
 pub fn explore(workloads: &[Workload], budget: Budget) -> Outcome {
     let one = |workload: &Workload| {
         let mut outcome = Outcome::default();
@@ -135,15 +134,15 @@ fn search(workload: &Workload, budget: Budget, outcome: &mut Outcome) -> Result<
     Ok(())
 }
 
-/// Returns what can happen to a call.
+/// Returns the faults that a call can have.
 fn fitting(call: Call) -> impl Iterator<Item = Hit> {
     Hit::ALL.into_iter().filter(move |hit| hit.applies(call))
 }
 
-/// Returns the calls of a workload that nothing happens to.
+/// Returns the calls of a workload without faults.
 fn calls(workload: &Workload) -> Vec<Call> {
     let mut session = Session::new(workload);
-    // What goes wrong without a fault is the business of another layer.
+    // Another layer checks for errors without a fault.
     drop(calmly(|| session.run(&workload.steps)));
     session.shared.pc().calls().to_vec()
 }
@@ -160,7 +159,7 @@ fn faulty(workload: &Workload, plan: Plan) -> Kept<(Disk, Reference)> {
     Ok((disk, session.reference))
 }
 
-/// Starts after a power cut, with or without one more fault, and saves; then once more without.
+/// Starts after a power cut, with or without one more fault, and saves; then does the same once more without a fault.
 fn recover(
     disk: &Disk,
     reference: &Reference,
@@ -195,7 +194,7 @@ fn recover(
 /// Runs one case again.
 ///
 /// # Errors
-/// If it breaks a promise; says which.
+/// If it breaks a promise; the text names the promise.
 pub fn replay(case: &Case) -> Result<(), String> {
     let told = |broken: Broken| format!("{}: {}", broken.invariant, broken.what);
     let (disk, reference) = calmly(|| faulty(&case.workload, case.first)).map_err(told)?;
@@ -208,7 +207,7 @@ pub fn replay(case: &Case) -> Result<(), String> {
         .map_err(told)
 }
 
-/// Looks for a shorter workload that breaks a promise too.
+/// Searches for a shorter workload that also breaks a promise.
 fn shrink(mut found: Finding, budget: Budget) -> Finding {
     let mut index = 0;
     while index < found.case.workload.steps.len() {

@@ -1,8 +1,8 @@
-//! D7: real disks without room.
+//! D7: real disks without free room.
 //!
-//! A disk of some megabytes is filled to within k bytes and a writer goes on. What was saved is
-//! there to load; a save that cannot be done says that the disk is full; with room the same
-//! writer goes on. Where written zeros reserve room, the saves that fit into them succeed.
+//! A disk of some MiB is filled up to the last k bytes, and a writer continues. All acknowledged saves can be loaded; a save that is impossible
+//! reports a full disk; with room again, the same writer continues. On file systems where written zeros reserve room, saves that fit into this room
+//! succeed.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,23 +14,23 @@ use crate::place::{self, BTRFS, EXT4, Mounted, System, XFS};
 use crate::reference::{Kept, broken};
 use crate::saver::{self, Saver, Stop};
 
-/// Up to so many bytes are left.
+/// The largest number of free bytes.
 const LEFT: u64 = 64 << 10;
 /// The step between two cases.
 const STEP: u64 = 512;
-/// How many saves are tried on the full disk.
+/// Number of saves on the full disk.
 const SAVES: u32 = 12;
-/// Letters of such a save; all of them fit into the room ahead of a journal many times.
+/// Letters of such a save. The reserved room of a journal takes many of these saves.
 const LETTERS: usize = 1_500;
 const FILLER: &str = "filler";
-/// What makes an ext4 of 8 MiB.
+/// Options that make an ext4 of 8 MiB possible.
 const SMALL: [&str; 2] = ["-b", "1024"];
 
-/// A file system to be filled.
+/// A file system to fill.
 struct Place {
     name: &'static str,
     root: PathBuf,
-    /// Whether what was written once can be written again on a full disk.
+    /// Whether a full disk accepts writes to blocks that were already written.
     reserves: bool,
     mounted: Option<Mounted>,
 }
@@ -113,7 +113,7 @@ fn sweep(place: &Place, step: u64) -> Outcome {
     outcome
 }
 
-/// Notes what a saver in this process says.
+/// Records the notes of a saver in this process.
 fn say<'a>(
     ledger: &'a mut Ledger,
     kept: &'a mut Kept,
@@ -124,7 +124,7 @@ fn say<'a>(
     }
 }
 
-/// Runs calls of a saver; a promise that its ledger sees broken is the result.
+/// Runs calls of a saver; the result is an error if its ledger finds a broken promise.
 fn saving(
     ledger: &mut Ledger,
     act: impl FnOnce(&mut saver::Say<'_>) -> Result<Result<(), checkpoint_store::Error>, Stop>,
@@ -132,14 +132,14 @@ fn saving(
     let mut kept = Ok(());
     let done = act(&mut say(ledger, &mut kept));
     kept?;
-    done.map_or_else(|Stop| broken('L', "no store is open"), Ok)
+    done.map_or_else(|Stop| broken('L', "the saver has no open store"), Ok)
 }
 
 fn good(what: &str, done: Result<(), checkpoint_store::Error>) -> Kept {
     done.or_else(|err| broken('L', format!("{what}: {err}")))
 }
 
-/// A store with one save in it, and its writer.
+/// Makes a store with one save in it; returns it and its writer.
 fn begun(root: &Path, ledger: &mut Ledger) -> Kept<(PathBuf, Saver)> {
     let dir = root.join("store");
     let mut saver = Saver::new(&dir, 1_000);
@@ -159,23 +159,27 @@ fn full(place: &Place, left: u64, ledger: &mut Ledger) -> Kept {
         "a second save",
         saving(ledger, |say| saver.append(1, 100, say))?,
     )?;
-    fill(&filler, left).or_else(|err| broken('B', format!("the disk cannot be filled: {err}")))?;
+    fill(&filler, left)
+        .or_else(|err| broken('B', format!("the disk could not be filled: {err}")))?;
     for number in 0..SAVES {
         match saving(ledger, |say| saver.append(1, LETTERS, say))? {
             Ok(()) => {}
             Err(err) if place.reserves => {
-                return broken('L', format!("save {number} has room ahead: {err}"));
+                return broken(
+                    'L',
+                    format!("save {number} must fit into the reserved room: {err}"),
+                );
             }
             Err(err) => is_full(&err)?,
         }
         saver::look(&dir, ledger)?;
     }
-    // A phase needs a new file of the size of all events; there may be room or not.
+    // A phase needs a new file with all events; there may be enough room or not.
     if let Err(err) = saving(ledger, |say| saver.phase(say))? {
         is_full(&err)?;
     }
     saver::look(&dir, ledger)?;
-    // So does a second writer, after the first has gone.
+    // A second writer, after the first has closed, needs a new file too.
     let mut second = Saver::new(&dir, 1_000_000);
     drop(std::mem::replace(&mut saver, Saver::new(&dir, 500_000)));
     if let Err(err) = saving(ledger, |say| second.open(say))? {
@@ -184,7 +188,7 @@ fn full(place: &Place, left: u64, ledger: &mut Ledger) -> Kept {
         remove(&filler)?;
         good("opened with room", saving(ledger, |say| second.open(say))?)?;
     } else {
-        // A save that needs more than what is left, until there is room.
+        // This save needs more than the free room, until there is room again.
         if let Err(err) = saving(ledger, |say| second.phase(say))? {
             is_full(&err)?;
         }
@@ -205,7 +209,7 @@ fn full(place: &Place, left: u64, ledger: &mut Ledger) -> Kept {
 
 fn remove(file: &Path) -> Kept {
     std::fs::remove_file(file).or_else(|err| broken('B', err.to_string()))?;
-    // Some file systems give the room back only when they wrote that down.
+    // Some file systems return the room only after they wrote the removal to disk.
     let dir = File::open(file.parent().unwrap_or(file));
     dir.and_then(|dir| dir.sync_all())
         .or_else(|err| broken('B', err.to_string()))
@@ -214,23 +218,22 @@ fn remove(file: &Path) -> Kept {
 fn is_full(err: &checkpoint_store::Error) -> Kept {
     match Note::from(err) {
         Note::Fail(Failure::Full, _) => Ok(()),
-        _ => broken('L', format!("a full disk is called: {err}")),
+        _ => broken('L', format!("a full disk is reported as: {err}")),
     }
 }
 
-/// Fills a disk until so many bytes are left, as far as it has whole blocks.
+/// Fills a disk until `left` bytes are free, as far as whole blocks allow.
 fn fill(filler: &Path, left: u64) -> std::io::Result<()> {
     let mut file = File::create(filler)?;
     let block = vec![0x5a; 64 << 10];
     let mut size = 64 << 10;
     while size >= 512 {
-        // A part of it may have been written; that is as good.
+        // A part of it may have been written, which is fine too.
         if file.write_all(&block[..size]).is_err() {
             size /= 2;
         }
     }
-    // Room that is promised and not yet taken is taken now. Where even that needs room, the disk
-    // stays as full as it is.
+    // Some file systems allocate room only when they sync. If even that needs room, the disk stays as full as it is.
     let done = file.sync_all().and_then(|()| {
         let len = file.metadata()?.len();
         file.set_len(len.saturating_sub(left))?;
@@ -242,7 +245,7 @@ fn fill(filler: &Path, left: u64) -> std::io::Result<()> {
     }
 }
 
-/// Takes all inodes: nothing new can be made, but the journal goes on.
+/// Uses up all inodes: no file can be made, but the journal continues.
 fn inodes(dir: &Path) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     let place = mounted(dir, &EXT4, 8, true, &["-b", "1024", "-N", "64"])
@@ -269,7 +272,7 @@ fn without_inodes(root: &Path, ledger: &mut Ledger) -> Kept {
         saving(ledger, |say| saver.append(1, 100, say))?,
     )?;
     match saving(ledger, |say| saver.phase(say))? {
-        Ok(()) => return broken('B', "there were inodes left"),
+        Ok(()) => return broken('B', "there must be no free inodes"),
         Err(err) => is_full(&err)?,
     }
     saver::look(&dir, ledger)?;

@@ -1,8 +1,7 @@
-//! What the fuzz targets do with their bytes. D8 goes on here where it is not exhaustive.
+//! The fuzz targets, which continue D8 where D8 is not exhaustive.
 //!
-//! A wrong checksum is found by the first bytes that are tried, and nothing behind it is reached;
-//! so all targets but one make the checksums right. Nothing may panic, a load may take so much
-//! memory and no more, and the same bytes load the same way twice.
+//! The reader rejects a wrong checksum at once, so random bytes test nothing behind the checksum. So all targets but one make the checksums right.
+//! Nothing may panic, a load may take only a limited amount of memory, and the same bytes load the same way twice.
 
 use std::path::Path;
 
@@ -15,16 +14,16 @@ use crate::reference::{Event, Head, State, text};
 use crate::rng::Rng;
 use crate::session::DIR;
 
-/// A file header, and that of a frame.
+/// Length of a file header and of a frame header.
 const HEADER: usize = 32;
 const MAGIC: &[u8] = b"CKF1";
-/// More bytes are cut off: the limits that are looked for can be reached with these.
+/// Limit of the input; these bytes are enough to reach all limits of the reader.
 const MOST_BYTES: usize = 16 << 10;
-/// What a load of so few bytes may take. They become 1,000 times as many at most, and an event
-/// of two bytes takes some dozens in memory.
+/// Memory limit for a load of such an input. The input unpacks to at most 1,000 times its size, and an event of two bytes takes some dozens of bytes
+/// in memory.
 const MOST: usize = 512 << 20;
 
-/// What tries some bytes, and panics if a promise is broken.
+/// A function that tries some bytes, and panics if a promise is broken.
 pub type Target = fn(&[u8]);
 
 /// All targets.
@@ -49,18 +48,21 @@ fn newest(files: &Memory) -> Result<String, String> {
             .map_err(|err| err.to_string())
     };
     let first = shown(bounded(load));
-    assert_eq!(first, shown(load()), "the same bytes load in two ways");
+    assert_eq!(
+        first,
+        shown(load()),
+        "the same bytes must load the same way twice"
+    );
     first
 }
 
-/// Returns a journal of a golden store with other frames behind its first one, which says whose
-/// it is.
+/// Returns a journal of a golden store with other frames after its first frame, the metadata.
 fn journal(golden: &Golden, data: &[u8]) -> Memory {
     let bytes = golden.bytes();
     let second = bytes[HEADER + 1..]
         .windows(MAGIC.len())
         .position(|window| window == MAGIC);
-    let end = HEADER + 1 + second.expect("there are several frames");
+    let end = HEADER + 1 + second.expect("the journal has several frames");
     let mut file = bytes[..end].to_vec();
     let salt: [u8; 8] = file[16..24].try_into().expect("eight bytes were sliced");
     let mut seq = u64::from_le_bytes(
@@ -73,7 +75,7 @@ fn journal(golden: &Golden, data: &[u8]) -> Memory {
         let len = usize::from(len) * 8;
         let payload = &rest[6..(6 + len).min(rest.len())];
         rest = &rest[6 + payload.len()..];
-        // Mostly the next one, as in a journal that a writer made.
+        // Mostly the next number, as in a journal of a writer.
         seq = seq.wrapping_add(if gap < 250 { 1 } else { u64::from(gap) });
         let stored = payload.len() as u32;
         let plain = flags & 1 == 0;
@@ -97,7 +99,7 @@ fn journal(golden: &Golden, data: &[u8]) -> Memory {
     golden.with(&file)
 }
 
-/// Other bytes in the place of a file's header, with a right checksum if the first byte is even.
+/// Tries other bytes as a file's header, with a right checksum if the first byte is even.
 ///
 /// # Panics
 /// If a promise is broken.
@@ -115,13 +117,16 @@ pub fn header(data: &[u8]) {
         drop(newest(&files));
         let loaded = reader::load_on::<Head, Event>(Box::new(files), Path::new(DIR));
         if let Ok(loaded) = loaded {
-            let state = State::loaded(&loaded).expect("the texts are those that were saved");
-            assert!(golden.knows(&state), "this was never saved: {state:?}");
+            let state = State::loaded(&loaded).expect("the loaded texts were saved");
+            assert!(
+                golden.knows(&state),
+                "the loaded state was never saved: {state:?}"
+            );
         }
     }
 }
 
-/// Frames of any kind and contents, with right checksums, behind a journal's first one.
+/// Tries frames of any kind and contents, with right checksums, after a journal's first frame.
 ///
 /// # Panics
 /// If a promise is broken.
@@ -131,14 +136,14 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// Tells whether such frames hold a save that a load returns.
+/// Returns whether these frames contain a save that a load returns.
 pub fn loads(data: &[u8]) -> bool {
     let golden = &goldens()[0];
     let files = Box::new(journal(golden, data));
     reader::load_on::<Head, Event>(files, Path::new(DIR)).is_ok_and(|loaded| loaded.head.is_some())
 }
 
-/// Any bytes as files of any of the store's names.
+/// Tries any bytes as files with any of the store's names.
 ///
 /// # Panics
 /// If a promise is broken.
@@ -161,7 +166,7 @@ pub fn load(data: &[u8]) {
     drop(newest(&files));
 }
 
-/// Frames as in [`frames`], read as those of an older version of the schema.
+/// Tries frames as in [`frames`], read as frames of an older version of the schema.
 ///
 /// # Panics
 /// If a promise is broken.
@@ -191,7 +196,7 @@ pub fn migrations(data: &[u8]) {
     }
 }
 
-/// Returns bytes to begin with: whole stores, and some that fit the target.
+/// Returns the first inputs of a target: whole stores, and inputs that fit the target.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     let mut rng = Rng::new(1);
     let mut seeds = Vec::new();

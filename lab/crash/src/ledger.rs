@@ -1,4 +1,4 @@
-//! What a program says about its saves while it works, and what may be loaded after it died.
+//! The notes of a program about its saves, and the states that may be loaded after it was killed.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,24 +7,24 @@ use checkpoint_store::Error;
 
 use crate::reference::{Kept, State, broken};
 
-/// One thing that a program says; one line on a pipe.
+/// One report of a program; one line on a pipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     /// The store is open, and this state was loaded.
     Open(u64),
     /// A save of this state begins; the number is that of its head.
     Try(u64, u32),
-    /// The save that began last was acknowledged.
+    /// The newest save was acknowledged.
     Ack,
     /// The blob of this number was acknowledged.
     Blob(u32),
-    /// A call failed: in one word how, and the error's own.
+    /// A call failed; with the kind of failure and the text of the error.
     Fail(Failure, String),
-    /// The program has done all that it wanted.
+    /// The program has done all its steps.
     End,
 }
 
-/// How a call of the store failed, as far as callers branch on it.
+/// The kind of a failed call of the store, as callers distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// Another writer has the lock.
@@ -35,7 +35,7 @@ pub enum Failure {
     Full,
     /// This writer can save nothing more.
     Poisoned,
-    /// Files exist, but no valid state.
+    /// Files exist, but contain no valid state.
     Corrupt,
     /// Anything else.
     Other,
@@ -81,7 +81,7 @@ impl fmt::Display for Note {
 }
 
 impl Note {
-    /// Reads a line; none if a program of another kind wrote it.
+    /// Parses a line; returns `None` if it is not a note.
     pub fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(3, ' ');
         let (kind, one, two) = (words.next()?, words.next(), words.next());
@@ -101,25 +101,25 @@ impl Note {
     }
 }
 
-/// Returns a number that stands for a state.
+/// Returns a fingerprint of a state.
 pub fn fingerprint(state: &State) -> u64 {
     let mut hasher = DefaultHasher::new();
     state.hash(&mut hasher);
     hasher.finish()
 }
 
-/// All states that programs handed to the saves of one store, in order.
+/// All states that programs passed to the saves of one store, in order.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     states: Vec<u64>,
     acked: usize,
-    /// The numbers of the heads that were acknowledged.
+    /// The numbers of the acknowledged heads.
     pub numbers: Vec<u32>,
-    /// The numbers of the blobs that were acknowledged.
+    /// The numbers of the acknowledged blobs.
     pub blobs: Vec<u32>,
-    /// What failed last.
+    /// The last failure.
     pub failed: Option<(Failure, String)>,
-    /// Whether the program came to its end.
+    /// Whether the program reached its end.
     pub is_at_end: bool,
     trying: u32,
 }
@@ -139,10 +139,10 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Takes down what a program said.
+    /// Records a note of a program.
     ///
     /// # Errors
-    /// If it opened the store and loaded what it may not load.
+    /// If the program opened the store and loaded a state that it must not load.
     pub fn note(&mut self, note: Note) -> Kept {
         match note {
             Note::Open(state) => self.look(state, true)?,
@@ -161,12 +161,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// Fails unless this may be loaded now.
+    /// Fails unless this state may be loaded now.
     pub fn check(&mut self, state: &State) -> Kept {
         self.look(fingerprint(state), false)
     }
 
-    /// Like [`check`](Self::check), of a program that goes on from there.
+    /// Like [`check`](Self::check); with `is_settled`, for a program that continues from this state.
     fn look(&mut self, state: u64, is_settled: bool) -> Kept {
         match self.states.iter().rposition(|&known| known == state) {
             Some(index) if index >= self.acked => {
@@ -179,11 +179,11 @@ impl Ledger {
             Some(index) => broken(
                 'D',
                 format!(
-                    "save {} was acknowledged, save {index} is loaded",
+                    "save {} was acknowledged, but save {index} is loaded",
                     self.acked
                 ),
             ),
-            None => broken('A', "what is loaded was never saved"),
+            None => broken('A', "the loaded state was never saved"),
         }
     }
 }
@@ -212,21 +212,30 @@ mod tests {
     fn an_older_state_than_the_acknowledged_one_breaks_a_promise() {
         let mut ledger = Ledger::default();
         for note in [Note::Try(1, 0), Note::Ack, Note::Try(2, 0)] {
-            ledger.note(note).expect("it only notes");
+            ledger.note(note).expect("it only records the note");
         }
         assert_eq!(
-            ledger.look(3, false).expect_err("never saved").invariant,
+            ledger
+                .look(3, false)
+                .expect_err("the state was never saved")
+                .invariant,
             'A'
         );
-        ledger.look(2, false).expect("it may have come through");
-        ledger.look(1, true).expect("it was acknowledged");
+        ledger.look(2, false).expect("the save may have succeeded");
+        ledger.look(1, true).expect("the save was acknowledged");
         let gone = ledger
             .look(2, false)
-            .expect_err("somebody went on without it");
+            .expect_err("a program continued without this save");
         assert_eq!(gone.invariant, 'A');
         for note in [Note::Try(4, 0), Note::Ack] {
-            ledger.note(note).expect("it only notes");
+            ledger.note(note).expect("it only records the note");
         }
-        assert_eq!(ledger.look(1, false).expect_err("older").invariant, 'D');
+        assert_eq!(
+            ledger
+                .look(1, false)
+                .expect_err("the state is older")
+                .invariant,
+            'D'
+        );
     }
 }

@@ -1,21 +1,16 @@
 //! The harness that shows that `checkpoint-store` keeps its promises.
 //!
-//! It states five invariants and looks for a counterexample: **D** after save k was
-//! acknowledged, every later load gives k or a later one; **A** every load gives exactly one
-//! state that was passed to a save; **L** if anything was acknowledged, a load succeeds or
-//! names a real media error; **F** at most one line of writers grows; **B** time and memory
-//! are bounded.
+//! It has five invariants and searches for a counterexample. **D**: after save k was acknowledged, every later load returns save k or a later one.
+//! **A**: every load returns exactly one state that was passed to a save. **L**: if a save was acknowledged, a load succeeds or names a real media
+//! error. **F**: at most one line of writers grows. **B**: time and memory are bounded.
 //!
-//! The [`disk`] is a model that keeps what POSIX promises and nothing more; [`choice`] lists
-//! the ways in which a power cut may come out; [`computer`] counts calls, fails them and loses
-//! its power. The other layers have real programs, system calls and file systems: a [`saver`]
-//! says what it does, and a [`ledger`] what may be loaded after it.
+//! [`disk`] is a model that keeps only the promises of POSIX. [`choice`] lists the possible outcomes of a power cut. [`computer`] counts calls, makes
+//! them fail and loses its power. The other layers use real programs, system calls and file systems: a [`saver`] reports its calls, and a [`ledger`]
+//! knows which states may be loaded afterwards.
 //!
-//! Modules in reading order: [`step`] and [`workloads`] (what programs do), [`mod@reference`] (what
-//! a store ought to hold), [`disk`], [`choice`], [`computer`] and [`seam`] (the model),
-//! [`session`] (a program on it); the layers D0 to D9: [`sim`] and [`race`], [`fault`],
-//! [`machine`], [`strace`], [`blocklog`], [`storm`], [`writers`], [`fulldisk`], [`bytes`],
-//! [`sabotages`]; and [`outcome`], which a layer reports.
+//! Modules in reading order: [`step`] and [`workloads`] (the actions of programs), [`mod@reference`] (the right contents of a store), [`disk`],
+//! [`choice`], [`computer`] and [`seam`] (the model), [`session`] (a program on the model); the layers D0 to D9: [`sim`] and [`race`], [`fault`],
+//! [`machine`], [`strace`], [`blocklog`], [`storm`], [`writers`], [`fulldisk`], [`bytes`], [`sabotages`]; and [`outcome`], the report of a layer.
 
 pub mod agents;
 pub mod blocklog;

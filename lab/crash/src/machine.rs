@@ -1,5 +1,5 @@
-//! D2: random histories of everything that a program, its machine and its users do, beside
-//! the reference; a history that breaks a promise is shrunk to the smallest one that does.
+//! D2: random histories of all actions of a program, its machine and its users, compared with the reference. A history that breaks a promise is
+//! shrunk to the smallest one that does.
 
 use std::fmt;
 use std::path::Path;
@@ -19,22 +19,22 @@ use crate::session::{DIR, Session, calmly};
 use crate::step::{Step, Workload};
 use crate::{mistake, parallel};
 
-/// How many parts the histories are dealt out in, each with random numbers of its own.
+/// Number of parts of the histories, each with its own random numbers.
 const PARTS: u64 = 8;
 const LONGEST: usize = 50;
 
-/// One thing that happens.
+/// One event of a history.
 #[derive(Debug, Clone)]
 enum Act {
-    /// The program does something.
+    /// The program executes a step.
     Step(Step),
-    /// The power goes; the number says how it comes out.
+    /// The power fails; the number determines the outcome.
     PowerCut(u64),
-    /// The program is killed; the machine runs on.
+    /// The program is killed; the machine continues.
     Kill,
-    /// A second program takes the store over, and the first one goes on.
+    /// A second program takes the store over, and the first one continues.
     TakeOver,
-    /// The newest file, or one before it, is damaged while nobody has it open.
+    /// The newest file, or an older one, is damaged while the store is closed.
     Damage(Damage, u8, u64),
 }
 
@@ -54,7 +54,7 @@ impl FromStr for Act {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("`{text}` is no act");
+        let bad = || format!("`{text}` is not an event");
         let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
         Ok(match text.split_at_checked(1) {
             Some(("!", seed)) => Self::PowerCut(number(seed)?),
@@ -73,15 +73,17 @@ impl FromStr for Act {
     }
 }
 
-/// Runs one history again, as a note printed it.
+/// Runs one history again, from its printed name.
 ///
 /// # Errors
-/// If it breaks a promise, or is no history.
+/// If it breaks a promise, or is not a valid history.
 pub fn replay(text: &str) -> Result<(), String> {
     let (disk, acts) = text
         .split_once('/')
-        .ok_or("a history is written `disk/acts`")?;
-    let disk = disk.parse().map_err(|_| format!("`{disk}` is no disk"))?;
+        .ok_or("a history has the form `disk/events`")?;
+    let disk = disk
+        .parse()
+        .map_err(|_| format!("`{disk}` is not a disk number"))?;
     let acts: Vec<Act> = acts.split(',').map(str::parse).collect::<Result<_, _>>()?;
     match calmly(|| history(disk, &acts)) {
         Ok(_) => Ok(()),
@@ -92,7 +94,7 @@ pub fn replay(text: &str) -> Result<(), String> {
 fn act() -> impl Strategy<Value = Act> {
     let append = (0..4u8, prop_oneof![3 => 1..60u16, 1 => 300..1200u16])
         .prop_map(|(events, letters)| Step::Append { events, letters });
-    // Of the others most hit a journal, whose torn end is no news.
+    // Most of the other kinds hit a journal, where a torn tail is expected.
     let damage = prop_oneof![
         1 => Just(Damage::Trail),
         3 => proptest::sample::select(&Damage::ALL[..]),
@@ -126,7 +128,7 @@ pub fn run(level: Level) -> Outcome {
     explore(level.of([160, 2_000, 10_000, 400_000]))
 }
 
-/// Runs that many histories.
+/// Runs `cases` histories.
 pub fn explore(cases: u32) -> Outcome {
     let parts: Vec<u64> = (0..PARTS).collect();
     let mut outcome = Outcome::default();
@@ -182,7 +184,7 @@ fn explore_part(part: u64, cases: u32) -> Outcome {
     outcome
 }
 
-/// Runs one history; returns how many saves were acknowledged.
+/// Runs one history; returns the number of acknowledged saves.
 fn history(disk: u8, acts: &[Act]) -> Kept<u64> {
     let (sector, ahead) = [(512, 0), (512, 2048), (4096, 1024), (64, 0)][usize::from(disk % 4)];
     let workload = Workload {
@@ -239,14 +241,14 @@ fn history(disk: u8, acts: &[Act]) -> Kept<u64> {
     Ok(session.acknowledged)
 }
 
-/// Lets a second writer open, and the first one find out.
+/// Opens a second writer, and checks that the first one notices it.
 fn take_over(session: &mut Session) -> Kept {
     let Some((mut first, _)) = session.take_writer()? else {
         return Ok(());
     };
     let mut pc = session.shared.pc();
     if let Some(dir) = pc.disk.lookup(ROOT, DIR) {
-        // It may be gone already.
+        // It may already be gone.
         drop(pc.disk.unlink(dir, "LOCK"));
     }
     drop(pc);
@@ -256,13 +258,12 @@ fn take_over(session: &mut Session) -> Kept {
     session.open()?;
     session.reference.try_in_vain(tried);
     match first.append(&(1, crate::reference::text(1, 5)), &[]) {
-        Ok(_) => broken('F', "a writer that was taken over goes on"),
+        Ok(_) => broken('F', "a writer that was taken over continues to save"),
         Err(_) => session.load(),
     }
 }
 
-/// Damages a file and loads: the report must say it, and what is loaded must be a state that
-/// once was there. None if no state is left.
+/// Damages a file and loads: the report must mention the damage, and the loaded state must be a former state. Returns `None` if no state is left.
 fn damaged(session: &mut Session, damage: Damage, file: u8, seed: u64) -> Kept<Option<()>> {
     let mut rng = Rng::new(seed);
     let load = |session: &Session| {
@@ -306,14 +307,14 @@ fn damaged(session: &mut Session, damage: Damage, file: u8, seed: u64) -> Kept<O
             .set_len(ino, bytes.len())
             .and_then(|()| pc.disk.write(ino, 0, &bytes));
         if cut.and_then(|()| pc.disk.sync_file(ino)).is_err() {
-            return broken('-', "the model refuses to damage a file");
+            return broken('-', "the model could not damage a file");
         }
         name.clone()
     };
     let loaded = match load(session) {
         Ok(loaded) => loaded,
         Err(err) if err.is_corrupt() => return Ok(None),
-        // A damaged version number looks like a newer program's.
+        // A damaged version number looks like that of a newer program.
         Err(err) if err.is_unsupported_version() => return Ok(None),
         Err(err) => return broken('L', format!("{damage:?} of {name}: {err}")),
     };
@@ -321,16 +322,16 @@ fn damaged(session: &mut Session, damage: Damage, file: u8, seed: u64) -> Kept<O
     if state != State::default() && !session.ever.contains(&state) {
         return broken(
             'A',
-            format!("{damage:?} of {name}: this was never saved: {state:?}"),
+            format!("{damage:?} of {name}: the loaded state was never saved: {state:?}"),
         );
     }
     let is_told = !loaded.report.is_sound() || loaded.report.repaired_tail.is_some();
-    // Of the last save, damage and a save that was cut look alike; and a file that ends
-    // between two frames is whole. A sealed file has no such excuse.
+    // In the last save, damage and an incomplete save look alike; and a file that ends between two frames is valid. These exceptions don't apply to a
+    // phase file.
     if used.as_ref() == Some(&name) && name.starts_with("phase-") && !is_told {
         return broken(
             'A',
-            format!("{damage:?} of {name}: nobody says that it is damaged"),
+            format!("{damage:?} of {name}: the load does not report the damage"),
         );
     }
     session.reference.settle(&session.ever, state);

@@ -1,7 +1,7 @@
 //! Runs the layers and prints one table.
 #![expect(
     clippy::print_stdout,
-    reason = "a program for maintainers, whose output is its purpose"
+    reason = "a program for maintainers that prints its results"
 )]
 
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ static ALLOCATOR: counting::Counting = counting::Counting;
 struct Layer {
     item: &'static str,
     name: &'static str,
-    /// What it does, for the table of the README.
+    /// The method, for the table in `docs/proof.md`.
     what: &'static str,
     run: fn(Level) -> Outcome,
 }
@@ -33,91 +33,91 @@ const LAYERS: [Layer; 11] = [
     Layer {
         item: "D0",
         name: "sim",
-        what: "a model of the protocols: every crash point, torn and reordered sectors, a crash in the recovery",
+        what: "model of the save protocols: a power cut at every point, torn and reordered sectors, a second cut during recovery",
         run: sim::run,
     },
     Layer {
         item: "D0",
         name: "race",
-        what: "a model of writers that take the store from each other",
+        what: "model of two writers, one of which takes the store over",
         run: race::run,
     },
     Layer {
         item: "D1",
         name: "fault",
-        what: "an error at every call of the file system, and a second one in the recovery",
+        what: "an error at every file system call, and a second error during recovery",
         run: fault::run,
     },
     Layer {
         item: "D2",
         name: "machine",
-        what: "random histories against a list of what was acknowledged",
+        what: "random histories, compared with a list of the acknowledged saves",
         run: machine::run,
     },
     Layer {
         item: "D3",
         name: "strace",
-        what: "programs that save and, less often, the shipped one, failed or killed at their real system calls",
+        what: "real system calls fail, or kill the program: programs that save and, less often, `rlm`",
         run: strace::run,
     },
     Layer {
         item: "D4",
         name: "blocklog",
-        what: "the power cut under ext4, and under XFS and btrfs where they can be made",
+        what: "power cuts below real file systems: ext4, and XFS and btrfs if installed",
         run: blocklog::run,
     },
     Layer {
         item: "D5",
         name: "storm",
-        what: "SIGKILL at random moments of programs that save and, less often, of a loop of the shipped one",
+        what: "SIGKILL at random moments: programs that save and, less often, `rlm` in a loop",
         run: storm::run,
     },
     Layer {
         item: "D6",
         name: "writers",
-        what: "processes that race for one store, one of them asleep while it loses it",
+        what: "processes that open one store at the same time; one is suspended while another takes it over",
         run: writers::run,
     },
     Layer {
         item: "D7",
         name: "fulldisk",
-        what: "a disk that is full to the last block and inode",
+        what: "a disk without free blocks or inodes",
         run: fulldisk::run,
     },
     Layer {
         item: "D8",
         name: "bytes",
-        what: "every flipped bit and every cut of small files",
+        what: "every flipped bit and every truncation of small files",
         run: bytes::run,
     },
     Layer {
         item: "D9",
         name: "sabotage",
-        what: "the store made to err: each mistake must be noticed",
+        what: "deliberate mistakes in the store: a layer must detect each",
         run: sabotages::run,
     },
 ];
 
-/// Shows that checkpoint-store loses nothing that it acknowledged.
+/// Shows that checkpoint-store loses no acknowledged save.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask crash-test")]
 struct Arguments {
-    /// All layers in half a minute. This is the default.
+    /// Run all layers in half a minute (default)
     #[arg(long, conflicts_with_all = ["ci", "nightly"])]
     quick: bool,
-    /// What every change goes through.
+    /// Run the cases that every change must pass
     #[arg(long, conflicts_with = "nightly")]
     ci: bool,
-    /// What runs while nobody waits.
+    /// Run many more cases, overnight
     #[arg(long)]
     nightly: bool,
-    /// Only this layer; can be given several times.
+    /// Run only this layer (repeatable)
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(LAYERS.iter().map(|layer| layer.name)))]
     layer: Vec<String>,
-    /// Also writes the table as JSON.
+    /// Also write the table as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Runs one case again, as a note printed it.
+    /// Run one printed case again
     #[arg(long, value_name = "LAYER=CASE")]
     case: Option<String>,
 }
@@ -130,7 +130,7 @@ fn main() -> ExitCode {
     if let Some(case) = arguments.case {
         return match cases::replay(&case) {
             Ok(()) => {
-                println!("{case}: every promise is kept");
+                println!("{case}: all promises are kept");
                 ExitCode::SUCCESS
             }
             Err(what) => {
@@ -183,7 +183,7 @@ fn main() -> ExitCode {
         skipped.extend(skips.map(|skip| format!("skipped: {}: {skip}", layer.name)));
         if outcome.tried == 0 && outcome.skipped.is_empty() {
             notes.push(format!(
-                "{}: nothing was tried, and nothing says why",
+                "{}: no case was tried, and there is no reason for a skip",
                 layer.name
             ));
             is_blind = true;

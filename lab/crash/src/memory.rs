@@ -1,4 +1,4 @@
-//! Files in memory as a store's disk, to be read only.
+//! A read-only disk with files in memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use checkpoint_store::disk::{Directory, Handle, Open, Stat};
 pub struct Memory(pub BTreeMap<String, Arc<[u8]>>);
 
 impl Memory {
-    /// Returns the same with other bytes in one file.
+    /// Returns the same directory with other bytes in one file.
     #[must_use]
     pub fn with(&self, name: &str, bytes: &[u8]) -> Self {
         let mut other = self.clone();

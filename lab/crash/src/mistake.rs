@@ -1,5 +1,4 @@
-//! The mistake that the store makes in this thread, if it is told to make one. Layers hand it on to
-//! their threads and programs.
+//! The mistake that the store makes in this thread, if a test switched one on. Layers pass it to their threads and programs.
 
 use std::cell::Cell;
 
@@ -14,13 +13,13 @@ pub fn now() -> Option<Sabotage> {
     NOW.get()
 }
 
-/// Switches a sabotage on in this thread, or the one before off.
+/// Switches a sabotage on in this thread, or the current one off.
 pub fn set(sabotage: Option<Sabotage>) {
     NOW.set(sabotage);
     sabotage::set(sabotage);
 }
 
-/// Acts with a sabotage switched on in this thread, and off afterwards.
+/// Runs `act` with a sabotage switched on in this thread, and switches it off afterwards.
 pub fn during<T>(sabotage: Sabotage, act: impl FnOnce() -> T) -> T {
     set(Some(sabotage));
     let result = act();
@@ -28,7 +27,7 @@ pub fn during<T>(sabotage: Sabotage, act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// All of them.
+/// All sabotages.
 pub const ALL: [Sabotage; 20] = [
     Sabotage::DropFileSync,
     Sabotage::DropDirSync,

@@ -1,5 +1,5 @@
-//! Programs as most are: they save by rename, and leave something out. They are controls: a
-//! layer that cuts the power and sees nothing wrong with them is blind.
+//! Programs as most are: they save by rename, and omit a sync. They are controls: a layer that cuts the power and finds no lost save in them is
+//! useless.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,15 +11,15 @@ use crate::program;
 use crate::reference::{Kept, State, broken};
 use crate::saver::{Say, Stop};
 
-/// How far apart the saves are.
+/// The time between two saves.
 const APART: Duration = Duration::from_millis(2);
 
-/// What such a program does not leave out.
+/// The syncs that such a program does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Old {
-    /// Whether it syncs the file before it renames it.
+    /// Whether it syncs the file before the rename.
     pub file_sync: bool,
-    /// Whether it syncs the directory after that.
+    /// Whether it syncs the directory after the rename.
     pub dir_sync: bool,
 }
 
@@ -31,10 +31,10 @@ fn state(number: u32) -> State {
 }
 
 impl Old {
-    /// Saves so many times.
+    /// Saves `steps` times.
     ///
     /// # Errors
-    /// If nobody listens.
+    /// If `say` fails.
     pub fn work(self, dir: &Path, steps: u32, say: &mut Say<'_>) -> Result<(), Stop> {
         for number in 1..=steps {
             say(Note::Try(fingerprint(&state(number)), number))?;
@@ -64,15 +64,15 @@ impl Old {
     }
 }
 
-/// Loads as such a program does, and fails unless the ledger allows what is there.
+/// Loads as such a program does, and fails unless the ledger allows the loaded state.
 ///
 /// # Errors
-/// If it does not.
+/// If the ledger does not allow it.
 pub fn look(dir: &Path, ledger: &mut Ledger) -> Kept {
     match fs::read_to_string(dir.join("state")) {
         Ok(text) => match text.parse() {
             Ok(number) => ledger.check(&state(number)),
-            Err(_) => broken('A', format!("the file says {text:?}")),
+            Err(_) => broken('A', format!("the file contains {text:?}")),
         },
         Err(_) => ledger.check(&State::default()),
     }

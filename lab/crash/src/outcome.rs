@@ -1,4 +1,4 @@
-//! What a layer reports, and how much of everything it is asked for.
+//! The report of a layer, and the amount of work that is requested from it.
 
 use std::fmt::Display;
 use std::iter::Sum;
@@ -6,21 +6,21 @@ use std::ops::{Add, AddAssign};
 
 use crate::reference::{Broken, Kept};
 
-/// How much time there is.
+/// The amount of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// A few seconds in a debug build: for the tests of this package.
     Test,
     /// All layers in half a minute.
     Quick,
-    /// What every change goes through.
+    /// The cases that every change must pass.
     Ci,
-    /// What runs while nobody waits.
+    /// Many more cases, overnight.
     Nightly,
 }
 
 impl Level {
-    /// Returns the one of four figures that belongs to this level.
+    /// Returns the one of four values that belongs to this level.
     pub fn of<T>(self, [test, quick, ci, nightly]: [T; 4]) -> T {
         match self {
             Self::Test => test,
@@ -34,9 +34,9 @@ impl Level {
 /// A broken promise, and the history that shows it.
 #[derive(Debug)]
 pub struct Finding<C> {
-    /// How to run it again.
+    /// The case that shows it again.
     pub case: Box<C>,
-    /// What was not kept.
+    /// The promise that was broken.
     pub broken: Broken,
 }
 
@@ -49,27 +49,27 @@ impl<C> Finding<C> {
     }
 }
 
-/// What came of a layer.
+/// The result of a layer.
 #[derive(Debug, Default, Clone)]
 pub struct Outcome {
-    /// States or histories that were looked at.
+    /// States or histories that were tried.
     pub tried: u64,
-    /// How many of those were different on disk; none where that has no meaning.
+    /// Number of them that were different on disk; `None` where that has no meaning.
     pub distinct: Option<u64>,
     /// Faults that were injected.
     pub faults: u64,
-    /// Saves that were acknowledged on the way.
+    /// Saves that were acknowledged.
     pub acked: u64,
-    /// Cases in which a promise was not kept.
+    /// Cases in which a promise was broken.
     pub lost: u64,
-    /// What was not done, and why.
+    /// The parts that were skipped, with the reasons.
     pub skipped: Vec<String>,
-    /// What a person ought to read: of a broken promise, the smallest case that shows it.
+    /// Notes for people: for a broken promise, the smallest case that shows it.
     pub notes: Vec<String>,
 }
 
 impl Outcome {
-    /// Nothing was done, and this is why.
+    /// Returns an outcome without any work, with the reason.
     pub fn skip(why: impl Into<String>) -> Self {
         Self {
             skipped: vec![why.into()],
@@ -77,7 +77,7 @@ impl Outcome {
         }
     }
 
-    /// Counts a case, and notes which promise it broke.
+    /// Counts a case, and notes the promise that it broke, if any.
     pub fn judge(&mut self, case: impl Display, kept: Kept) {
         self.tried += 1;
         if let Err(Broken { invariant, what }) = kept {

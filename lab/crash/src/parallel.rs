@@ -1,4 +1,5 @@
-//! The same work for many things, on all cores: in their order, with the sabotage in each thread, and until one result is enough.
+//! Runs the same work for many items on all cores: results in the order of the items, the sabotage in each thread, and an early end if one result is
+//! enough.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,8 +8,7 @@ use crate::mistake;
 use crate::outcome::{Finding, Outcome};
 use crate::step::Workload;
 
-/// Looks for a broken promise in each workload. Of several findings one is made small and
-/// explained; the others are most often the same mistake.
+/// Searches each workload for a broken promise. Of several findings, one is shrunk and explained; the others mostly have the same cause.
 pub(crate) fn search<C: Send>(
     workloads: &[Workload],
     one: impl Fn(&Workload) -> (Outcome, Option<Finding<C>>) + Sync,
@@ -31,8 +31,7 @@ pub(crate) fn search<C: Send>(
     outcome
 }
 
-/// Returns what `act` says of each item, in their order. A sabotage acts in its threads too.
-/// Ends early when one result is enough.
+/// Returns the result of `act` for each item, in their order. A sabotage applies in its threads too. Ends early when one result is enough.
 pub fn map<T: Sync, R: Send>(
     items: &[T],
     act: impl Fn(&T) -> R + Sync,

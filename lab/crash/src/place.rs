@@ -1,7 +1,7 @@
-//! File systems of our own, in files of our own: no real disk is touched.
+//! Temporary file systems in temporary image files: no real disk is changed.
 //!
-//! All mounts stand in a mount namespace that only the threads of one layer are in. The kernel
-//! takes it down with the last of them, and the loop devices with it, however they ended.
+//! All mounts are in a mount namespace of their own, which only the threads of one layer use. When the last of these threads ends, in any way, the
+//! kernel removes the namespace and its loop devices.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::program;
 
-/// How large an image may be, in bytes.
+/// Largest size of an image, in bytes.
 const MOST: u64 = 64 << 20;
-/// How often a file system that is busy is unmounted again.
+/// Number of tries to unmount a busy file system.
 const TRIES: u32 = 200;
 
-/// Runs something in a mount namespace of its own, with an empty directory in memory.
+/// Runs `act` in its own mount namespace, with an empty directory in memory.
 ///
 /// # Errors
-/// If this process may not do that; the text says so.
+/// If this process has no permission for that; the text has the reason.
 ///
 /// # Panics
-/// If `act` does, after everything was unmounted.
+/// If `act` panics; everything is unmounted first.
 pub fn privately<T: Send>(
     megabytes: u32,
     act: impl FnOnce(&Path) -> T + Send,
@@ -38,7 +38,7 @@ pub fn privately<T: Send>(
         })?;
         Ok(act(dir.path()))
     };
-    // Only the thread changes its namespace, and the threads and programs that it starts.
+    // Only this thread changes its namespace, and the threads and programs that it starts inherit it.
     let done = std::thread::scope(|scope| scope.spawn(inside).join());
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -53,30 +53,30 @@ fn enter(dir: &Path, megabytes: u32) -> Result<(), Errno> {
 /// Mounts a file system in memory.
 ///
 /// # Errors
-/// As the system call.
+/// If the system call fails.
 pub fn tmpfs(at: &Path, options: &str) -> Result<(), Errno> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(Some("tmpfs"), at, Some("tmpfs"), flags, Some(options))
 }
 
-/// A kind of file system, and how it is made and mounted.
+/// A kind of file system, with the arguments to make and mount it.
 #[derive(Debug, Clone, Copy)]
 pub struct System {
-    /// What it is called in the table.
+    /// The name in the table.
     pub name: &'static str,
-    /// Its kind.
+    /// The type for `mkfs` and `mount`.
     pub kind: &'static str,
-    /// What it is made with.
+    /// The arguments of `mkfs`.
     pub make: &'static [&'static str],
-    /// What it is mounted with.
+    /// The mount options.
     pub options: &'static str,
-    /// The smallest size that it can have, in MiB.
+    /// The smallest possible size, in MiB.
     pub megabytes: u64,
-    /// Whether two of the same identity can be mounted at a time.
+    /// Whether two file systems of the same identity can be mounted at the same time.
     pub can_repeat: bool,
 }
 
-/// The file system of most machines, as small as it can be; data is written before names.
+/// The file system of most machines, as small as possible; data is written before names.
 pub const EXT4: System = System {
     name: "ext4",
     kind: "ext4",
@@ -86,7 +86,7 @@ pub const EXT4: System = System {
     can_repeat: true,
 };
 
-/// The same without any order between data and names.
+/// The same file system without an order between data and names.
 pub const WRITEBACK: System = System {
     name: "ext4 writeback",
     options: "data=writeback,noauto_da_alloc",
@@ -117,7 +117,7 @@ impl System {
     /// Makes an image with an empty file system.
     ///
     /// # Errors
-    /// If the tool for that is missing, or fails; the text says so.
+    /// If the tool is missing or fails; the text has the reason.
     ///
     /// # Panics
     /// If the size is above the limit for images.
@@ -128,15 +128,15 @@ impl System {
         file.set_len(megabytes << 20)
             .map_err(|err| err.to_string())?;
         let mut command = Command::new(tool);
-        // Tools of XFS make small file systems for its own tests only.
+        // The XFS tools make small file systems only for their own tests.
         command.envs([("TEST_DIR", "1"), ("TEST_DEV", "1"), ("QA_CHECK_FS", "1")]);
         run(command.args(self.make).args(more).arg(image))
     }
 
-    /// Mounts an image through a loop device, which ends with the mount.
+    /// Mounts an image through a loop device, which is released with the mount.
     ///
     /// # Errors
-    /// If that is not possible here; the text says so.
+    /// If that is not possible here; the text has the reason.
     pub fn mount(&self, image: &Path, at: &Path) -> Result<Mounted, String> {
         let options = format!("loop,{}", self.options);
         let mut command = Command::new(program::tool("mount")?);

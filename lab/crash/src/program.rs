@@ -1,4 +1,4 @@
-//! Programs that the layers start, and how they end.
+//! The programs that the layers start.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -13,57 +13,57 @@ use nix::unistd::Pid;
 use crate::ledger::{Ledger, Note};
 use crate::reference::{Kept, broken};
 
-/// How long a program may take that needs some milliseconds.
+/// Time limit for a program that needs some milliseconds.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Returns this program, also where a test of it asks.
+/// Returns the path of this program, also in its tests.
 ///
 /// # Errors
-/// If it was not built; the text says so.
+/// If it was not built; the text has the reason.
 pub fn own() -> Result<PathBuf, String> {
     beside("crash-test")
 }
 
-/// Returns the program that people use.
+/// Returns the path of the shipped `rlm`.
 ///
 /// # Errors
-/// If it was not built with the same profile; the text says so.
+/// If it was not built with the same profile; the text has the reason.
 pub fn rlm() -> Result<PathBuf, String> {
     beside("rlm")
 }
 
 fn beside(name: &str) -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|err| err.to_string())?;
-    // A test stands in a directory below the programs.
+    // A test program is in a directory below the other programs.
     let mut places = here.ancestors().skip(1).take(2).map(|dir| dir.join(name));
     places
         .find(|path| path.is_file())
         .ok_or_else(|| format!("no program `{name}` was built beside {}", here.display()))
 }
 
-/// Returns where a tool of the system stands.
+/// Returns the path of a tool of the system.
 ///
 /// # Errors
-/// If it is not installed; the text says so.
+/// If it is not installed; the text has the reason.
 pub fn tool(name: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Tools for administrators are not always on the path of their programs.
+    // The path of a normal user may lack the tools for administrators.
     let mut dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     dirs.find_map(|dir| Some(dir.join(name)).filter(|path| path.is_file()))
         .ok_or_else(|| format!("no {name} here"))
 }
 
-/// A program that says notes on its standard output. Dropping it kills it and waits for its end.
+/// A program that prints notes on its standard output. Dropping it kills it and waits for its end.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
-    /// Whether it leads a process group, which ends with it.
+    /// Whether it leads a process group, which is killed with it.
     is_leader: bool,
     lines: Receiver<String>,
 }
 
 impl Running {
-    /// Starts a program; its standard output and error are read.
+    /// Starts a program whose standard output is read.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -71,7 +71,7 @@ impl Running {
         Self::spawn(command, false)
     }
 
-    /// Starts a program that starts others of its own process group; they end with it.
+    /// Starts a program with a process group of its own; the programs in the group are killed with it.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -86,11 +86,11 @@ impl Running {
             .stderr(Stdio::null())
             .spawn();
         let mut child = spawned.map_err(|err| format!("cannot start {command:?}: {err}"))?;
-        let out = child.stdout.take().expect("it is piped");
+        let out = child.stdout.take().expect("standard output is piped");
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             let lines = BufReader::new(out).lines();
-            // Whoever asked for the lines may have gone.
+            // The receiver of the lines may have ended.
             lines
                 .map_while(Result::ok)
                 .try_for_each(|line| sender.send(line))
@@ -106,25 +106,25 @@ impl Running {
         Pid::from_raw(i32::try_from(self.child.id()).expect("pids are small"))
     }
 
-    /// Sends a signal. A program that has ended gets none.
+    /// Sends a signal. If the program has ended, nothing happens.
     pub fn signal(&self, signal: Signal) {
-        // It is not waited for yet, so the number is still its own.
+        // The program is not reaped yet, so its pid is still its own.
         let (Ok(()) | Err(_)) = kill(self.pid(), signal);
     }
 
-    /// Waits for a line; none if the program's output has ended.
+    /// Waits for a line; returns `None` if the program's output has ended.
     ///
     /// # Errors
-    /// If none comes in time.
+    /// If there is no line within the time limit.
     pub fn line(&self) -> Kept<Option<String>> {
         match self.lines.recv_timeout(DEADLINE) {
             Ok(line) => Ok(Some(line)),
             Err(RecvTimeoutError::Disconnected) => Ok(None),
-            Err(RecvTimeoutError::Timeout) => broken('B', "a program says nothing for a minute"),
+            Err(RecvTimeoutError::Timeout) => broken('B', "a program printed nothing for a minute"),
         }
     }
 
-    /// Waits for a note; none if the program's output has ended.
+    /// Waits for a note; returns `None` if the program's output has ended.
     ///
     /// # Errors
     /// As [`line`](Self::line).
@@ -134,14 +134,14 @@ impl Running {
         };
         match Note::parse(&line) {
             Some(note) => Ok(Some(note)),
-            None => broken('B', format!("a program says `{line}`")),
+            None => broken('B', format!("a program printed `{line}`")),
         }
     }
 
-    /// Takes down at most so many notes; returns whether there were as many.
+    /// Records at most `count` notes; returns whether there were that many.
     ///
     /// # Errors
-    /// As [`line`](Self::line), and if a note says that a promise was broken.
+    /// As [`line`](Self::line), and if a note shows a broken promise.
     pub fn notes(&self, ledger: &mut Ledger, count: usize) -> Kept<bool> {
         for _ in 0..count {
             match self.note()? {
@@ -152,7 +152,7 @@ impl Running {
         Ok(true)
     }
 
-    /// Kills it, and returns what it still said.
+    /// Kills the program, and returns its remaining lines.
     ///
     /// # Errors
     /// As [`line`](Self::line).
@@ -165,7 +165,7 @@ impl Running {
         Ok(lines)
     }
 
-    /// Kills it, and takes down what it still said.
+    /// Kills the program, and records its remaining notes.
     ///
     /// # Errors
     /// As [`notes`](Self::notes).
@@ -174,10 +174,10 @@ impl Running {
         self.wait(ledger)
     }
 
-    /// Waits for its end, and takes down what it said.
+    /// Waits for the end of the program, and records its notes.
     ///
     /// # Errors
-    /// As [`notes`](Self::notes); and if it ended by a panic.
+    /// As [`notes`](Self::notes); and if the program panicked.
     pub fn wait(&mut self, ledger: &mut Ledger) -> Kept {
         while self.notes(ledger, 1)? {}
         match self.child.wait() {
@@ -191,7 +191,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Until it is waited for, its number and its group are its own.
+        // Until it is reaped, its pid and its process group are its own.
         if self.is_leader && matches!(self.child.try_wait(), Ok(None)) {
             let (Ok(()) | Err(_)) = killpg(self.pid(), Signal::SIGKILL);
         }
@@ -200,7 +200,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits for so long.
+/// Sleeps for `time`.
 pub fn pause(time: Duration) {
     let end = Instant::now() + time;
     while let Some(left) = end

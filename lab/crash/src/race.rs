@@ -1,6 +1,5 @@
-//! D0, two writers: the lock of the first is lost (its file was removed), a second one takes
-//! over, and the first wakes up in the middle. Every pair of moments is tried: the first
-//! stands still before call i of its save, the second before call j of its opening.
+//! D0, two writers: the first writer loses its lock because the lock's file was removed, a second writer takes the store over, and the first one
+//! wakes up in the middle. Every pair of moments is tried: the first pauses before call i of its save, the second before call j of its opening.
 
 use std::fmt;
 use std::path::Path;
@@ -17,7 +16,7 @@ use crate::session::{DIR, Session, calmly};
 use crate::step::Workload;
 use crate::{mistake, parallel, workloads};
 
-/// What the first writer is doing when it stands still.
+/// The action of the first writer during which it pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Save {
     Append,
@@ -31,7 +30,7 @@ const SAVES: [(Save, &str); 3] = [
     (Save::Undo, "undo"),
 ];
 
-/// One history: what was there, what the first writer does, and where both stand still.
+/// One history: the steps before, the action of the first writer, and the moments at which both pause.
 #[derive(Debug, Clone)]
 pub struct Case {
     before: Workload,
@@ -51,7 +50,7 @@ impl FromStr for Case {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("`{text}` is no case of two writers");
+        let bad = || format!("`{text}` is not a case of two writers");
         let parts: Vec<&str> = text.split('@').collect();
         let [before, save, first, second] = parts[..] else {
             return Err(bad());
@@ -92,7 +91,7 @@ fn one(before: &Workload) -> (Outcome, Option<String>) {
     let mut outcome = Outcome::default();
     for (save, _) in SAVES {
         let mut first = 0;
-        // Beyond the last call nothing stands still any more, which ends the loops.
+        // After the last call no writer pauses any more, which ends the loops.
         loop {
             let (mut second, mut reached_first) = (0, false);
             loop {
@@ -133,7 +132,7 @@ fn one(before: &Workload) -> (Outcome, Option<String>) {
 
 type Taken = Result<(Writer<Head, Event>, State), Error>;
 
-/// Runs one case; tells whether the first and the second writer came to where they stand still.
+/// Runs one case; returns whether the first and the second writer reached their moments.
 ///
 /// # Errors
 /// If it breaks a promise.
@@ -148,7 +147,7 @@ pub fn replay(case: &Case) -> Kept<(bool, bool)> {
         reference.acked().clone(),
         attempt(reference.acked(), case.save),
     );
-    // The second writer runs in a thread of its own, so that each can stand still in a call.
+    // The second writer runs in its own thread, so that each writer can pause in a call.
     let (go, start) = channel::<()>();
     let (pause, paused) = channel::<()>();
     let (resume, resumed) = channel::<()>();
@@ -156,7 +155,7 @@ pub fn replay(case: &Case) -> Kept<(bool, bool)> {
         let (shared, at, sabotage) = (shared.clone(), case.second, mistake::now());
         move || -> (Kept<Taken>, bool) {
             mistake::set(sabotage);
-            // The first writer may end without having stood still: then its sender is gone.
+            // The first writer may end without a pause; its sender is then dropped.
             start.recv().ok();
             let base = shared.pc().calls().len() as u64;
             let here = pause.clone();
@@ -184,7 +183,7 @@ pub fn replay(case: &Case) -> Kept<(bool, bool)> {
         let reached_first = reached.1.try_recv().is_ok();
         drop(go);
         drop(resume);
-        let (taken, reached_second) = second.join().expect("it catches its panics");
+        let (taken, reached_second) = second.join().expect("the thread catches its panics");
         (saved, reached_first, taken, reached_second)
     });
     judge(&shared, writer, &[old, tried], saved?, taken?)?;
@@ -215,13 +214,13 @@ fn judge(
         Err(err) if !err.is_fenced() && !err.is_locked() => {
             return broken(
                 'F',
-                format!("the first writer does not say that it was taken over: {err}"),
+                format!("the first writer does not report that it was taken over: {err}"),
             );
         }
         _ => {}
     }
     if first.append(&(7, text(7, 9)), &[]).is_ok() {
-        return broken('F', "the first writer goes on saving");
+        return broken('F', "the first writer continues to save");
     }
     let mut last = loaded.clone();
     for number in [9_000, 9_010] {
@@ -236,14 +235,14 @@ fn judge(
         .save_phase("p", &(7, text(7, 9)), Meta::default())
         .is_ok()
     {
-        return broken('F', "the first writer goes on sealing");
+        return broken('F', "the first writer continues to save phases");
     }
     match reader::load_on::<Head, Event>(shared.directory(DIR), Path::new(DIR)) {
         Ok(found) if State::loaded(&found)? == last => Ok(()),
         Ok(found) => broken(
             'F',
             format!(
-                "{last:?} was acknowledged, loaded is {:?}",
+                "{last:?} was acknowledged, but {:?} is loaded",
                 State::loaded(&found)?
             ),
         ),
@@ -251,7 +250,7 @@ fn judge(
     }
 }
 
-/// What the first writer's save makes of the state.
+/// Returns the state after the first writer's save.
 fn attempt(old: &State, save: Save) -> State {
     let mut state = old.clone();
     match save {
@@ -274,11 +273,11 @@ fn save(writer: &mut Writer<Head, Event>, save: Save) -> Result<(), Error> {
     }
 }
 
-/// Opens a second writer although the first one lives: its lock's file is gone.
+/// Opens a second writer while the first one is live: the lock's file is removed.
 fn take_over(shared: &Shared) -> Kept<Taken> {
     let mut pc = shared.pc();
     if let Some(dir) = pc.disk.lookup(ROOT, DIR) {
-        // It may be gone already.
+        // It may already be gone.
         drop(pc.disk.unlink(dir, "LOCK"));
     }
     drop(pc);

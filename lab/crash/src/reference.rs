@@ -1,4 +1,4 @@
-//! What a store ought to hold: plain states, one for each save.
+//! The right contents of a store: simple states, one for each save.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,9 +7,9 @@ use checkpoint_store::Loaded;
 use crate::computer::Progress;
 use crate::rng::mix;
 
-/// What the harness saves as a head: a number, and text that the number determines.
+/// The head that the harness saves: a number, and a text that the number determines.
 pub type Head = (u32, String);
-/// What it saves as an event.
+/// The event that the harness saves.
 pub type Event = (u32, String);
 
 /// A state without its texts, which the numbers determine.
@@ -21,19 +21,19 @@ pub struct State {
     pub events: Vec<u32>,
 }
 
-/// One promise that was not kept.
+/// One broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
     /// The letter of the invariant: D, A, L, F or B.
     pub invariant: char,
-    /// What was seen.
+    /// The observation.
     pub what: String,
 }
 
-/// The result of looking whether the promises are kept.
+/// The result of a check of the promises.
 pub type Kept<T = ()> = Result<T, Broken>;
 
-/// Says which promise was not kept.
+/// Returns a broken promise.
 pub fn broken<T>(invariant: char, what: impl Into<String>) -> Kept<T> {
     Err(Broken {
         invariant,
@@ -41,7 +41,7 @@ pub fn broken<T>(invariant: char, what: impl Into<String>) -> Kept<T> {
     })
 }
 
-/// Returns the text that belongs to a number: it does not compress well.
+/// Returns the text that belongs to a number. It does not compress well.
 pub fn text(number: u32, len: usize) -> String {
     const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
     let mut text = String::with_capacity(len);
@@ -57,13 +57,13 @@ pub fn text(number: u32, len: usize) -> String {
 }
 
 impl State {
-    /// Reads the numbers of what was loaded, if the texts are theirs.
+    /// Returns the numbers of a loaded state, if they have the right texts.
     pub fn of(head: Option<&Head>, events: &[Event]) -> Kept<Self> {
         let number = |(number, found): &(u32, String)| match *found == text(*number, found.len()) {
             true => Ok(*number),
             false => broken(
                 'A',
-                format!("number {number} has another text than it was saved with"),
+                format!("number {number} has a different text from the saved one"),
             ),
         };
         Ok(Self {
@@ -78,18 +78,18 @@ impl State {
     }
 }
 
-/// All states that were handed to saves, in order, and which of them was acknowledged last.
+/// All states that were passed to saves, in order, and the index of the last acknowledged one.
 #[derive(Debug, Clone)]
 pub struct Reference {
     states: Vec<State>,
     acked: usize,
-    /// What may turn up besides when someone removed files.
+    /// Other states that a load may return after files were removed.
     old: Vec<State>,
     /// States of the acknowledged forks.
     pub forks: Vec<State>,
     /// Numbers of the acknowledged blobs.
     pub blobs: Vec<u32>,
-    /// Whether someone removed files since the last acknowledged save.
+    /// Whether files were removed since the last acknowledged save.
     is_void: bool,
 }
 
@@ -107,7 +107,7 @@ impl Default for Reference {
 }
 
 impl Reference {
-    /// The reference as it was when the program was that far.
+    /// Returns the reference as it was at this progress of the program.
     pub fn at(&self, progress: Progress) -> Self {
         Self {
             states: self.states[..=progress.tried].to_vec(),
@@ -119,7 +119,7 @@ impl Reference {
         }
     }
 
-    /// How far the program is.
+    /// Returns the progress of the program.
     pub fn progress(&self) -> Progress {
         Progress {
             acked: self.acked,
@@ -130,28 +130,28 @@ impl Reference {
         }
     }
 
-    /// The newest acknowledged state.
+    /// Returns the newest acknowledged state.
     pub fn acked(&self) -> &State {
         &self.states[self.acked]
     }
 
-    /// Notes that a save of this state begins.
+    /// Records that a save of this state begins.
     pub fn try_save(&mut self, state: State) {
         self.states.push(state);
     }
 
-    /// Notes that the newest save was acknowledged.
+    /// Records that the newest save was acknowledged.
     pub fn ack(&mut self) {
         self.acked = self.states.len() - 1;
         self.is_void = false;
     }
 
-    /// Notes what a writer tried that was taken over: it may turn up when files vanish, not else.
+    /// Records the state that a fenced writer tried to save. A load may return it only after files were removed.
     pub fn try_in_vain(&mut self, state: State) {
         self.old.push(state);
     }
 
-    /// Goes on from a state that damage left; the ones before it may turn up when files vanish.
+    /// Continues from a state that damage left. The earlier states may return only after files were removed.
     pub fn settle(&mut self, before: &[State], state: State) {
         self.old.extend_from_slice(before);
         self.old.push(State::default());
@@ -160,7 +160,7 @@ impl Reference {
         self.is_void = false;
     }
 
-    /// Notes that someone removed files: what was acknowledged may be gone until the next save is.
+    /// Records that files were removed: acknowledged saves may be lost until the next acknowledged save.
     pub fn void(&mut self) {
         self.old.extend_from_slice(&self.states);
         self.acked = 0;
@@ -168,26 +168,25 @@ impl Reference {
         self.is_void = true;
     }
 
-    /// Tells whether someone removed files since the last acknowledged save, so that nothing
-    /// may be left to load.
+    /// Returns whether files were removed since the last acknowledged save, so that a load may find nothing.
     pub fn is_void(&self) -> bool {
         self.is_void
     }
 
-    /// Returns a number for what may be loaded now.
+    /// Returns a fingerprint of the states that may be loaded now.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.states[self.acked..], &self.forks, &self.blobs).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Fails unless this is a state that may be loaded now; returns which. `is_settled` if the
-    /// program goes on from it, so that it may not be taken back any more.
+    /// Fails unless this state may be loaded now; returns its index. With `is_settled` the program continues from the state, so it must not be lost
+    /// later.
     pub fn check(&mut self, found: &State, is_settled: bool) -> Kept<usize> {
         match self.states.iter().rposition(|state| state == found) {
             Some(index) if index >= self.acked => {
                 if is_settled {
-                    // Appended, so that what was noted of earlier moments stays true.
+                    // The state is appended, so that the records of earlier moments stay true.
                     if index + 1 < self.states.len() {
                         self.states.push(found.clone());
                     }
@@ -199,7 +198,7 @@ impl Reference {
             Some(index) => broken(
                 'D',
                 format!(
-                    "save {} was acknowledged, save {index} is loaded: {found:?}",
+                    "save {} was acknowledged, but save {index} is loaded: {found:?}",
                     self.acked
                 ),
             ),
@@ -209,7 +208,7 @@ impl Reference {
                 }
                 Ok(0)
             }
-            None => broken('A', format!("this was never saved: {found:?}")),
+            None => broken('A', format!("the loaded state was never saved: {found:?}")),
         }
     }
 }

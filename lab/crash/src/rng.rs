@@ -1,4 +1,4 @@
-//! Random numbers from a seed, so that a case can be run again. Not for secrets.
+//! Random numbers from a seed, so that a case can be run again. They are not for secrets.
 
 /// A splitmix64 generator.
 #[derive(Debug, Clone)]
@@ -16,13 +16,13 @@ impl Rng {
         mix(self.0)
     }
 
-    /// Returns a number below `limit`, which is not 0.
+    /// Returns a number below `limit`, which must not be 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.draw() % limit as u64) as usize
     }
 }
 
-/// Spreads a number over all bits.
+/// Mixes a number over all bits.
 pub fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,15 +1,15 @@
-//! D9: switches each mistake on that the store knows how to make, and asks whether a layer
-//! notices. A mistake that nobody notices is red: it says that a layer is blind.
+//! D9: switches on each mistake that the store can make, and checks whether a layer detects it. If no layer detects a mistake, the run fails: the
+//! layers can't detect such a mistake.
 
 use checkpoint_store::sabotage::Sabotage;
 
 use crate::outcome::{Level, Outcome};
 use crate::{fault, machine, mistake, race, sim};
 
-/// A layer.
+/// The function that runs a layer.
 pub type Run = fn(Level) -> Outcome;
 
-/// The layers that look, the quick ones first.
+/// The layers that search, quick ones first.
 const LAYERS: [(&str, Run); 4] = [
     ("race", race::run),
     ("machine", machine::run),
@@ -25,25 +25,22 @@ pub fn run(level: Level) -> Outcome {
         let caught = caught(sabotage, level);
         if caught.is_empty() {
             outcome.lost += 1;
-            outcome
-                .notes
-                .push(format!("{sabotage:?}: NOBODY notices it"));
+            outcome.notes.push(format!("{sabotage:?}: NOT DETECTED"));
         }
         for (layer, note) in caught {
             let seen = note.lines().next().unwrap_or_default();
             outcome
                 .notes
-                .push(format!("{sabotage:?}: noticed by {layer}: {seen}"));
+                .push(format!("{sabotage:?}: detected by {layer}: {seen}"));
         }
     }
     outcome
 }
 
-/// Returns the layers that notice a sabotage with what they saw: at night all of them,
-/// else the first one.
+/// Returns the layers that detect a sabotage, with their first notes: at the nightly level all layers, otherwise the first one.
 pub fn caught(sabotage: Sabotage, level: Level) -> Vec<(&'static str, String)> {
     let mut caught = Vec::new();
-    // What a small search finds needs no large one.
+    // If a small search finds the mistake, no large one is needed.
     for small in [Level::Test, Level::Quick]
         .into_iter()
         .filter(|&small| small <= level)
@@ -63,7 +60,7 @@ pub fn caught(sabotage: Sabotage, level: Level) -> Vec<(&'static str, String)> {
     caught
 }
 
-/// Runs one layer with a sabotage switched on; returns what it saw, if it saw anything.
+/// Runs one layer with a sabotage switched on; returns its first note, if it found a broken promise.
 pub fn noticed(sabotage: Sabotage, run: Run, level: Level) -> Option<String> {
     let outcome = mistake::during(sabotage, || run(level));
     (outcome.lost > 0).then(|| outcome.notes.into_iter().next().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! A program that saves on a real disk and says what it does.
+//! A program that saves on a real disk and reports its calls.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,44 +13,44 @@ use crate::rng::Rng;
 
 /// Letters of a blob.
 const BLOB: usize = 700;
-/// By how much the control is too early.
+/// The time between the early acknowledgement of the control and its save.
 const EARLY: Duration = Duration::from_millis(1);
-/// How often a store is opened again after a call that failed.
+/// Number of failed calls in a row after which a saver reopens its store.
 const TRIES: u32 = 3;
 
-/// What a saver does.
+/// The actions of a saver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// All that a writer can do.
+    /// All actions of a writer.
     Mixed,
-    /// One event a save and nothing else, so that histories can be compared.
+    /// Only saves of one event, so that histories can be compared.
     Plain,
-    /// A control: it says that a save was acknowledged before it begins.
+    /// A control: it reports each save as acknowledged before it begins.
     Early,
 }
 
-/// Takes down what a saver says; fails if nobody listens any more.
+/// Records the notes of a saver; fails if there is no listener any more.
 pub type Say<'a> = dyn FnMut(Note) -> Result<(), Stop> + 'a;
 
-/// Nobody listens.
+/// There is no listener any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stop;
 
-/// A writer, and what it has in its store.
+/// A writer, and the state of its store.
 #[derive(Debug)]
 pub struct Saver {
     dir: PathBuf,
     rng: Rng,
     number: u32,
     present: State,
-    /// The saves that can be returned to, oldest first; the last is the present.
+    /// The saves to which the writer can return, oldest first; the last one is the current state.
     marks: Vec<(Seq, State)>,
     writer: Option<Writer<Head, Event>>,
     is_early: bool,
 }
 
 impl Saver {
-    /// Begins with a number above all that were ever used in this store.
+    /// Begins with a number above all numbers that were ever used in this store.
     pub fn new(dir: &Path, first: u32) -> Self {
         Self {
             dir: dir.into(),
@@ -63,7 +63,7 @@ impl Saver {
         }
     }
 
-    /// Works until `steps` are done, and says how it went. Opens the store again when a call failed.
+    /// Does `steps` steps, and reports them. Opens the store again after a failed call.
     pub fn work(&mut self, kind: Kind, steps: u32, say: &mut Say<'_>) -> Result<(), Stop> {
         let mut failed = 0;
         self.is_early = kind == Kind::Early;
@@ -115,7 +115,7 @@ impl Saver {
             Ok(opened) => opened,
             Err(err) => return Ok(Err(err)),
         };
-        // A text that is not its number's is a state that nobody saved; so says the ledger.
+        // If a text does not fit its number, this is a state that was never saved, and the ledger then reports that.
         self.present = State::loaded(&loaded).unwrap_or(State {
             head: None,
             events: vec![u32::MAX],
@@ -158,7 +158,7 @@ impl Saver {
         self.number
     }
 
-    /// Adds events of so many letters.
+    /// Adds events of `letters` letters each.
     pub fn append(
         &mut self,
         events: u32,
@@ -191,7 +191,7 @@ impl Saver {
         }))
     }
 
-    /// Seals a phase.
+    /// Saves a phase.
     pub fn phase(&mut self, say: &mut Say<'_>) -> Result<Result<(), Error>, Stop> {
         let number = self.next();
         let mut state = self.present.clone();
@@ -228,7 +228,7 @@ impl Saver {
     }
 }
 
-/// Fails unless a program without faults came to its end.
+/// Fails unless a program without faults reached its end.
 pub fn finished(ledger: &Ledger) -> Kept {
     match ledger.is_at_end {
         true => Ok(()),
@@ -236,14 +236,14 @@ pub fn finished(ledger: &Ledger) -> Kept {
     }
 }
 
-/// Loads a store as a reader does, and fails unless the ledger allows what is there.
+/// Loads a store as a reader does, and fails unless the ledger allows the loaded state.
 pub fn look(dir: &Path, ledger: &mut Ledger) -> Kept<State> {
     let state = match reader::load::<Head, Event>(dir) {
         Ok(loaded) if !loaded.report.is_sound() => {
             return broken('L', format!("damage is reported: {}", loaded.report));
         }
         Ok(loaded) => State::loaded(&loaded)?,
-        // The program was killed before it had made the directory.
+        // The program was killed before it made the directory.
         Err(err) if err.is_not_found() => State::default(),
         Err(err) => return broken('L', err.to_string()),
     };

@@ -1,4 +1,4 @@
-//! The modelled computer as the store's disk.
+//! Implements the disk of the store on the modelled computer.
 
 use std::any::Any;
 use std::io;
@@ -13,7 +13,7 @@ use crate::disk::{Disk, Ino, ROOT, errno};
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 const EXDEV: i32 = 18;
-/// 2026-01-01, so that time stamps look as they do today.
+/// 2026-01-01, so that timestamps look like real ones.
 const FIRST_DAY: Duration = Duration::from_secs(1_767_225_600);
 
 /// A computer that several programs use.
@@ -26,18 +26,17 @@ impl Shared {
         Self(Arc::new(Mutex::new(computer)))
     }
 
-    /// Returns the computer, alone until the guard is dropped.
+    /// Returns the computer, exclusively until the guard is dropped.
     pub fn pc(&self) -> MutexGuard<'_, Computer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets something happen right before the call with this number.
+    /// Runs `act` immediately before the call with this number.
     pub fn before(&self, call: u64, act: impl FnOnce() + Send + 'static) {
         self.pc().hook = Some(crate::computer::Hook(call, Box::new(act)));
     }
 
-    /// Makes a directory of the top one if it is missing, its name durable, and opens it: what
-    /// the store does with a path before the seam.
+    /// Makes a directory in the top directory if it is missing, makes its name durable, and opens it. The real store does the same with a path.
     ///
     /// # Panics
     /// If a file has that name.
@@ -51,7 +50,7 @@ impl Shared {
         self.directory(name)
     }
 
-    /// Opens a directory of the top one, which is made if it is missing.
+    /// Opens a directory in the top directory, and makes it if it is missing.
     ///
     /// # Panics
     /// If a file has that name.
@@ -60,7 +59,7 @@ impl Shared {
         let there = pc.disk.lookup(ROOT, name);
         let ino =
             there.unwrap_or_else(|| pc.disk.create(ROOT, name, true).expect("the name is free"));
-        assert!(pc.disk.is_dir(ino), "{name} is a file");
+        assert!(pc.disk.is_dir(ino), "{name} must be a directory");
         drop(pc);
         Box::new(SimDirectory {
             shared: self.clone(),
@@ -75,7 +74,7 @@ impl Shared {
         self.pc().call(call, act)
     }
 
-    /// Runs what another process does now.
+    /// Runs the action of another process that is due now.
     fn step(&self) {
         let mut pc = self.pc();
         let now = pc.calls().len() as u64;
@@ -103,7 +102,7 @@ impl SimDirectory {
         self.shared.call(call, |disk| act(disk, self.ino))
     }
 
-    /// Like a call, but nothing can be made in a directory that was removed.
+    /// Like `call`, but fails in a directory that was removed.
     fn change<T>(
         &self,
         call: Call,
@@ -225,7 +224,7 @@ impl Directory for SimDirectory {
                 .shared
                 .call(Call::SyncDir(parent), |disk| disk.sync_dir(parent))
         {
-            // So that a second try makes it anew, and its sync has something to write.
+            // A second try then makes it anew, and its sync has something to write.
             if there.is_none() {
                 drop(
                     self.shared

@@ -1,4 +1,4 @@
-//! What was looked at already, so that states are counted once and not run twice.
+//! The set of known states, so that each state is counted once and not run twice.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -17,7 +17,7 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// Adds a fingerprint; true if it is new.
+    /// Adds a fingerprint; returns true if it is new.
     pub fn add(&self, fingerprint: u64) -> bool {
         let shard = &self.0[fingerprint as usize % SHARDS];
         shard
@@ -26,7 +26,7 @@ impl Seen {
             .insert(fingerprint)
     }
 
-    /// Returns how many there are.
+    /// Returns the number of fingerprints.
     pub fn len(&self) -> u64 {
         let lens = self
             .0
@@ -35,13 +35,13 @@ impl Seen {
         lens.sum::<usize>() as u64
     }
 
-    /// Tells whether there is none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Fingerprints are spread already.
+/// Returns the fingerprint itself as the hash, because its bits are already well mixed.
 #[derive(Debug, Default)]
 pub struct Plain(u64);
 

@@ -1,4 +1,4 @@
-//! A program that uses a store on a modelled computer, with the reference beside it.
+//! A program that uses a store on a modelled computer, compared with the reference.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::seam::Shared;
 use crate::step::{Step, Workload};
 
 pub(crate) const DIR: &str = "store";
-/// How often a program opens its store again after a call that failed.
+/// Number of tries to open the store again after a failed call.
 const TRIES: usize = 3;
 
 /// The store in use.
@@ -24,40 +24,39 @@ enum Open {
     Store(Box<Store>),
 }
 
-/// A program, its store, and what the store ought to hold.
+/// A program, its store, and the right contents of the store.
 #[derive(Debug)]
 pub struct Session {
-    /// The computer that it runs on.
+    /// The computer on which the program runs.
     pub shared: Shared,
-    /// What the store ought to hold.
+    /// The right contents of the store.
     pub reference: Reference,
     open: Option<Open>,
-    /// What the writer's next save adds to.
+    /// The state to which the writer's next save adds.
     pub(crate) present: State,
     is_store: bool,
-    /// The saves that can be returned to, oldest first; the last is the present.
+    /// The saves to which the writer can return, oldest first; the last one is the current state.
     pub(crate) marks: Vec<(Seq, State)>,
-    /// All states that ever were handed to a save.
+    /// All states that were ever passed to a save.
     pub(crate) ever: Vec<State>,
-    /// How many saves were acknowledged.
+    /// The number of acknowledged saves.
     pub acknowledged: u64,
     pub(crate) number: u32,
-    /// Whether the program goes on with a writer whose call failed, as long as that is offered.
+    /// Whether the program continues to use a writer after a failed call, as long as the writer stays usable.
     pub is_stubborn: bool,
 }
 
 impl Session {
     /// Starts a computer with an empty disk.
     pub fn new(workload: &Workload) -> Self {
-        // The same random numbers for all seeds: a state that differs in its salts and ids only
-        // is the same state, and counted once.
+        // The random numbers are the same for all seeds. So states that differ only in their salts and ids are the same state, and count once.
         let shared = Shared::new(Computer::new(Disk::new(workload.sector), 0));
         shared.pc().ahead = workload.ahead;
         drop(shared.make_directory(DIR));
         Self::with(shared, Reference::default(), workload)
     }
 
-    /// Starts a computer after a power cut, with the disk that it left.
+    /// Starts a computer after a power cut, with the disk that the cut left.
     pub fn after(disk: Disk, reference: Reference, workload: &Workload, depth: u64) -> Self {
         let mut computer = Computer::new(disk, depth);
         computer.ahead = workload.ahead;
@@ -73,7 +72,7 @@ impl Session {
             .iter()
             .copied()
             .chain(reference.acked().head);
-        // Above every number of a save that may turn up.
+        // The number is above every number of a save that a load may return.
         let number = numbers.by_ref().max().unwrap_or(0) + 1_000;
         Self {
             shared,
@@ -89,7 +88,7 @@ impl Session {
         }
     }
 
-    /// Opens the store and looks at what is loaded.
+    /// Opens the store and checks the loaded state.
     pub fn open(&mut self) -> Kept {
         self.open_again()?;
         let is_off = self.shared.pc().is_off();
@@ -107,7 +106,7 @@ impl Session {
             match self.opened() {
                 Ok(()) => return self.bounded(),
                 Err(Ok(broken)) => return Err(broken),
-                // Nobody can load what somebody removed; it is said, and that is the end.
+                // Removed files cannot be loaded; the store reports that, so the program ends.
                 Err(Err(err)) if err.is_corrupt() && self.reference.is_void() => return Ok(()),
                 Err(Err(err)) => {
                     self.failure(&err)?;
@@ -117,7 +116,7 @@ impl Session {
         }
         match last {
             Some(err) if !err.is_full() && !self.shared.pc().is_off() => {
-                broken('L', format!("the store cannot be opened any more: {err}"))
+                broken('L', format!("the store can no longer be opened: {err}"))
             }
             _ => Ok(()),
         }
@@ -136,8 +135,7 @@ impl Session {
             let (writer, loaded) = Writer::open_on(disk, path, Options::default()).map_err(Err)?;
             let state = State::loaded(&loaded).map_err(Ok)?;
             self.reference.check(&state, true).map_err(Ok)?;
-            // What was undone or sealed meanwhile cannot be told apart here, so only the
-            // present is sure to be there.
+            // This code cannot know which saves were undone or precede a phase, so only the current state is certain to be there.
             match self
                 .marks
                 .iter()
@@ -154,8 +152,8 @@ impl Session {
         self.blobs()
     }
 
-    /// Makes the text of the lock durable once the store is open. It is for people only, and
-    /// would be a thing to lose or keep in every power cut to come.
+    /// Makes the text of the lock durable once the store is open. The text is for people only, and would be one more decision in every later power
+    /// cut.
     fn settle_lock(&self) {
         let mut pc = self.shared.pc();
         let lock = pc
@@ -163,11 +161,11 @@ impl Session {
             .lookup(ROOT, DIR)
             .and_then(|dir| pc.disk.lookup(dir, "LOCK"));
         if let Some(lock) = lock {
-            pc.disk.sync_file(lock).expect("it is a file");
+            pc.disk.sync_file(lock).expect("the lock is a file");
         }
     }
 
-    /// Opens the store if it is not, and hands its writer and what it ought to hold over.
+    /// Opens the store if it is closed, and returns its writer and its reference.
     pub(crate) fn take_writer(&mut self) -> Kept<Option<(Writer<Head, Event>, Reference)>> {
         if self.open.is_none() {
             self.open()?;
@@ -183,7 +181,7 @@ impl Session {
         self.open = None;
     }
 
-    /// Tells whether the store is not open.
+    /// Returns whether the store is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.open.is_none()
     }
@@ -195,7 +193,7 @@ impl Session {
 
     fn bounded(&self) -> Kept {
         match self.shared.pc().endless {
-            true => broken('B', "more calls than any run makes"),
+            true => broken('B', "the program made more calls than any run makes"),
             false => Ok(()),
         }
     }
@@ -204,13 +202,16 @@ impl Session {
         let acked = *self.reference.acked() != State::default();
         let harmed = self.shared.pc().harmed;
         match (harmed, acked && err.is_corrupt()) {
-            (false, _) => broken('L', format!("a call fails though nothing is broken: {err}")),
-            (_, true) => broken('L', format!("saves were acknowledged, and now: {err}")),
+            (false, _) => broken('L', format!("a call failed without a fault: {err}")),
+            (_, true) => broken(
+                'L',
+                format!("saves were acknowledged, but the store reports: {err}"),
+            ),
             _ => Ok(()),
         }
     }
 
-    /// Does all steps of a workload; ends early when the power goes.
+    /// Executes all steps of a workload; ends early when the power fails.
     pub fn run(&mut self, steps: &[Step]) -> Kept {
         for &step in steps {
             self.step(step)?;
@@ -356,7 +357,7 @@ impl Session {
         self.reached();
     }
 
-    /// Loads without a lock and looks at what is there. What is not yet durable may be seen.
+    /// Loads without a lock and checks the loaded state. It may be a state that is not durable yet.
     pub fn load(&mut self) -> Kept {
         let disk = self.shared.directory(DIR);
         match reader::load_on::<Head, Event>(disk, Path::new(DIR)) {
@@ -371,13 +372,13 @@ impl Session {
     }
 }
 
-/// A panic breaks a promise as well.
+/// Runs `act`, and treats a panic as a broken promise.
 pub(crate) fn calmly<T>(act: impl FnOnce() -> Kept<T>) -> Kept<T> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text
             .or(panic.downcast_ref::<&str>().copied())
-            .unwrap_or("without a text");
+            .unwrap_or("without a message");
         broken('B', format!("a panic: {text}"))
     })
 }

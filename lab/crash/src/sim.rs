@@ -1,5 +1,5 @@
-//! D0: loses the power after every call of a workload, in many ways; lets the next program
-//! recover and go on; loses the power again after every call of that one.
+//! D0: cuts the power after every call of a workload, with many outcomes. The next program recovers and continues, and the power is cut again after
+//! every call of that one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,11 +15,11 @@ use crate::session::{Session, calmly};
 use crate::step::{Step, Workload};
 use crate::{parallel, workloads};
 
-/// A power cut: after which picture of the run, and how it came out.
+/// A power cut: the snapshot of the run after which it happens, and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
     shot: usize,
-    /// None if only the program was killed, and the machine runs on.
+    /// `None` if only the program was killed, and the machine continues.
     choice: Option<Choice>,
 }
 
@@ -32,7 +32,7 @@ impl Cut {
     }
 }
 
-/// One history: a workload with the power cuts in it.
+/// One history: a workload with its power cuts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     workload: Workload,
@@ -65,7 +65,8 @@ impl FromStr for Case {
                 },
             })
         };
-        let cuts = parts.map(|part| cut(part).ok_or_else(|| format!("`{part}` is no power cut")));
+        let cuts =
+            parts.map(|part| cut(part).ok_or_else(|| format!("`{part}` is not a power cut")));
         Ok(Self {
             workload,
             cuts: cuts.collect::<Result<_, _>>()?,
@@ -73,25 +74,25 @@ impl FromStr for Case {
     }
 }
 
-/// How many ways a power cut is given to come out, by how often there was one before.
+/// The number of outcomes that are tried for each power cut; a second power cut has its own number.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// For each picture of the workload itself.
+    /// For each snapshot of the workload itself.
     pub first: usize,
-    /// For each picture of a recovery that is looked at.
+    /// For each examined snapshot of a recovery.
     pub second: usize,
-    /// Of how many pictures of a recovery one is looked at; another one in each.
+    /// One snapshot in this many of a recovery is examined; which one differs between the recoveries.
     pub every: usize,
 }
 
 /// A broken promise, and the history that shows it.
 type Finding = crate::outcome::Finding<Case>;
 
-/// Counts across threads.
+/// Sets of the states so far, shared by the threads.
 #[derive(Debug, Default)]
 pub struct Counts {
     states: Seen,
-    /// States together with what may be loaded from them.
+    /// States, each combined with the states that may be loaded from it.
     checks: Seen,
 }
 
@@ -106,7 +107,7 @@ pub fn run(level: Level) -> Outcome {
     explore(&workloads::sim(seeds), budget)
 }
 
-/// Looks at all power cuts in all workloads.
+/// Examines all power cuts in all workloads.
 pub fn explore(workloads: &[Workload], budget: Budget) -> Outcome {
     let counts = Counts::default();
     let one = |workload: &Workload| one(workload, budget, &counts);
@@ -115,7 +116,7 @@ pub fn explore(workloads: &[Workload], budget: Budget) -> Outcome {
     outcome
 }
 
-/// Looks at all power cuts in one workload, up to the first broken promise.
+/// Examines all power cuts in one workload, up to the first broken promise.
 pub fn one(workload: &Workload, budget: Budget, counts: &Counts) -> (Outcome, Option<Finding>) {
     let mut outcome = Outcome::default();
     let found = search(workload, budget, counts, &mut outcome);
@@ -140,7 +141,7 @@ fn search(
             .chain([(None, shot.disk.clone())])
         {
             outcome.tried += 1;
-            // What was only killed has more to lose than one can see.
+            // After a kill, the disk also has pending writes, which the fingerprint does not cover.
             if !is_new(&disk, &reference, counts) && choice.is_some() {
                 continue;
             }
@@ -191,7 +192,7 @@ fn is_new(disk: &Disk, reference: &Reference, counts: &Counts) -> bool {
     counts.checks.add(mix(state) ^ reference.fingerprint())
 }
 
-/// Runs a workload without a power cut and keeps the pictures.
+/// Runs a workload without a power cut and keeps the snapshots.
 fn record(workload: &Workload) -> Kept<(Vec<Shot>, Reference)> {
     let mut session = Session::new(workload);
     session.shared.pc().watch();
@@ -201,7 +202,7 @@ fn record(workload: &Workload) -> Kept<(Vec<Shot>, Reference)> {
     Ok((shots, session.reference))
 }
 
-/// Starts after a power cut, recovers and goes on saving; after the first one with pictures.
+/// Starts after a power cut, recovers and continues to save; after the first cut, keeps snapshots.
 fn recover(
     disk: Disk,
     reference: Reference,
@@ -242,7 +243,7 @@ const LONG: Step = Step::Append {
     letters: 400,
 };
 
-/// Runs one case, as its name says.
+/// Runs one case again.
 ///
 /// # Errors
 /// If it breaks a promise.
@@ -252,7 +253,7 @@ pub fn replay(case: &Case) -> Result<(), Finding> {
     for (depth, cut) in case.cuts.iter().enumerate() {
         let missing = || Broken {
             invariant: '-',
-            what: "the run is shorter than the case says".into(),
+            what: "the run is shorter than the case".into(),
         };
         let shot = shots.get(cut.shot).ok_or_else(missing).map_err(finding)?;
         let disk = cut.apply(shot);
@@ -263,7 +264,7 @@ pub fn replay(case: &Case) -> Result<(), Finding> {
     Ok(())
 }
 
-/// Looks for a shorter workload that breaks a promise too.
+/// Searches for a shorter workload that also breaks a promise.
 fn shrink(found: Finding, budget: Budget) -> Finding {
     let once = Budget {
         second: 0,
@@ -295,7 +296,7 @@ fn shrink_steps(mut found: Finding, budget: Budget) -> Finding {
     found
 }
 
-/// Loses as little as shows the mistake.
+/// Reduces the lost writes to those that are needed to show the mistake.
 fn keep_more(found: &mut Finding) {
     for cut in 0..found.case.cuts.len() {
         let Ok(shot) = shot(&found.case, cut) else {
@@ -316,7 +317,7 @@ fn keep_more(found: &mut Finding) {
     }
 }
 
-/// The picture that a cut of a case was made from.
+/// Returns the snapshot from which a cut of a case was made.
 fn shot(case: &Case, cut: usize) -> Kept<Shot> {
     let (mut shots, mut reference) = calmly(|| record(&case.workload))?;
     for (depth, earlier) in case.cuts[..cut].iter().enumerate() {
@@ -335,7 +336,7 @@ fn explain(found: Finding) -> String {
         if let Ok(shot) = shot(&case, index) {
             let lost = match &cut.choice {
                 Some(choice) => Freedom::of(&shot.disk).explain(&shot.disk, choice),
-                None => "the program is killed, the machine runs on".into(),
+                None => "the program is killed, the machine continues".into(),
             };
             text += &format!(
                 "  power cut {} after call {} ({} saves acknowledged, {} begun): {lost}\n",

@@ -1,47 +1,47 @@
-//! A workload as a line of text: what a program does with its store, step by step.
+//! A workload as a line of text: the actions of a program on its store, step by step.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// One thing that a program does.
+/// One action of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// `a2:40` appends two events of 40 letters each.
     Append {
-        /// How many.
+        /// The number of events.
         events: u8,
-        /// How long each is.
+        /// The length of each event.
         letters: u16,
     },
     /// `h200` saves a head of 200 letters and no events.
     Head(u16),
     /// `u1` returns to the save before the newest.
     Undo(u8),
-    /// `p` seals a phase.
+    /// `p` saves a phase.
     Phase,
-    /// `r` closes and opens again.
+    /// `r` closes the store and opens it again.
     Reopen,
     /// `l` loads without a lock.
     Load,
     /// `b` stores a blob.
     Blob,
-    /// `g` loads every save that can be returned to.
+    /// `g` loads every save to which the writer can return.
     LookBack,
     /// `V` verifies the whole store.
     Verify,
-    /// `k` closes the store and removes all that retention may remove.
+    /// `k` closes the store and removes the files that retention may remove.
     Clean,
-    /// `c` has the writer that is open remove all that retention may remove.
+    /// `c` makes the open writer remove the files that retention may remove.
     CleanOpen,
-    /// `F` makes a store of its own from the newest save.
+    /// `F` forks a new store from the newest save.
     Fork,
-    /// `f100` fills the disk up to 100 bytes.
+    /// `f100` fills the disk; 100 bytes stay free.
     Full(u16),
-    /// `e` makes room again.
+    /// `e` frees the disk again.
     Room,
-    /// `x` removes the newest journal behind the writer's back.
+    /// `x` removes the newest journal while the writer has it open.
     LoseJournal,
-    /// `X` removes the whole directory behind the writer's back.
+    /// `X` removes the whole directory while the writer has it open.
     LoseAll,
     /// `v40` saves a value of 40 letters with a `Store`; such a workload has no other saves.
     Value(u16),
@@ -75,13 +75,12 @@ impl FromStr for Step {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = |_| format!("`{text}` is no step");
-        let (kind, rest) = text.split_at_checked(1).ok_or("a step is empty")?;
+        let bad = |_| format!("`{text}` is not a step");
+        let (kind, rest) = text.split_at_checked(1).ok_or("the step is empty")?;
         Ok(match kind {
             "a" => {
-                let (events, letters) = rest
-                    .split_once(':')
-                    .ok_or(format!("`{text}` lacks a `:`"))?;
+                let (events, letters) =
+                    rest.split_once(':').ok_or(format!("`{text}` has no `:`"))?;
                 let (events, letters) =
                     (events.parse().map_err(bad)?, letters.parse().map_err(bad)?);
                 Self::Append { events, letters }
@@ -102,26 +101,26 @@ impl FromStr for Step {
             "x" => Self::LoseJournal,
             "X" => Self::LoseAll,
             "v" => Self::Value(rest.parse().map_err(bad)?),
-            _ => return Err(format!("`{text}` is no step")),
+            _ => return Err(format!("`{text}` is not a step")),
         })
     }
 }
 
-/// Steps, and the disk that they run on.
+/// The steps of a program, and the disk on which it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workload {
-    /// Bytes that a power cut keeps or loses together.
+    /// Number of bytes that a power cut keeps or loses together.
     pub sector: usize,
-    /// By how many bytes a journal grows ahead of its saves; 0 for not.
+    /// Number of bytes by which a journal grows ahead of its saves; 0 switches this off.
     pub ahead: u64,
-    /// What the layer draws its choices from, and how the program goes on after a crash.
+    /// The seed for the random choices of the layer, and for the program's steps after a crash.
     pub seed: u64,
-    /// What the program does.
+    /// The steps of the program.
     pub steps: Vec<Step>,
 }
 
 impl Workload {
-    /// Tells whether it uses a `Store` and not a `Writer`.
+    /// Returns whether the workload uses a `Store`, not a `Writer`.
     pub fn is_store(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Value(_)))
     }
@@ -142,9 +141,9 @@ impl FromStr for Workload {
         let mut parts = text.splitn(4, '/');
         let mut number = |what: &str| {
             let number = parts.next().and_then(|part| part.parse::<u64>().ok());
-            number.ok_or_else(|| format!("`{text}` lacks the {what}"))
+            number.ok_or_else(|| format!("`{text}` has no {what}"))
         };
-        let (sector, ahead, seed) = (number("sector")?, number("room ahead")?, number("seed")?);
+        let (sector, ahead, seed) = (number("sector")?, number("reserved room")?, number("seed")?);
         let steps = parts
             .next()
             .unwrap_or_default()
@@ -154,7 +153,7 @@ impl FromStr for Workload {
             sector: usize::try_from(sector)
                 .ok()
                 .filter(|&sector| sector > 0)
-                .ok_or("a sector needs bytes")?,
+                .ok_or("a sector must have at least one byte")?,
             ahead,
             seed,
             steps: steps.map(str::parse).collect::<Result<_, _>>()?,

@@ -1,9 +1,8 @@
-//! D5: real programs, killed at random moments.
+//! D5: real programs that are killed at random moments.
 //!
-//! A program that saves says on a pipe what it tries and what was acknowledged; what is
-//! loaded after it was killed is the last thing acknowledged, or the one thing begun after it.
-//! Of the shipped `rlm` the agents tell: no iteration is begun before the one before it is
-//! saved, so over any number of kills they see each number, in order.
+//! A program that saves reports its saves and their acknowledgements on a pipe. After a kill, a load must return the last acknowledged save, or the
+//! one that was begun after it. For the shipped `rlm`, the agents report: no iteration begins before the previous one is saved. So over any number of
+//! kills the agents see each number, in order.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,14 +17,14 @@ use crate::reference::Kept;
 use crate::rng::Rng;
 use crate::saver::{self, Kind};
 
-/// How often programs are killed over one store.
+/// Number of kills of programs for one store.
 const KILLS: u64 = 25;
-/// A saver that nobody kills ends after so many saves.
+/// Number of saves after which a saver ends if it is not killed.
 pub(crate) const STEPS: u32 = 9_000;
-/// How far apart the numbers of two programs are at least.
+/// Smallest difference between the numbers of two programs.
 pub(crate) const APART: u32 = 100_000;
 
-/// Kills savers, and the shipped program.
+/// Kills saving programs and the shipped program.
 pub fn run(level: Level) -> Outcome {
     savers(level.of([25, 100, 1_000, 50_000]), Kind::Mixed) + loops(level.of([0, 4, 50, 1_000]))
 }
@@ -41,11 +40,11 @@ pub fn savers(kills: u64, kind: Kind) -> Outcome {
         .sum()
 }
 
-/// One store, and programs that are killed one after the other.
+/// Kills several programs, one after the other, on one store.
 fn store(seed: u64, kind: Kind) -> Outcome {
     let place = match tempfile::tempdir() {
         Ok(place) => place,
-        Err(err) => return Outcome::skip(format!("kills of savers: no place: {err}")),
+        Err(err) => return Outcome::skip(format!("kills of savers: no directory: {err}")),
     };
     let dir = place.path().join("store");
     let (mut ledger, mut rng) = (Ledger::default(), Rng::new(seed));
@@ -64,8 +63,8 @@ fn store(seed: u64, kind: Kind) -> Outcome {
 }
 
 fn kill(dir: &Path, (first, kind): (u32, Kind), ledger: &mut Ledger, rng: &mut Rng) -> Kept {
-    let running = child::start_saver(dir, first, STEPS, kind).expect("it was found");
-    // Inside the opening, or inside one of the first saves.
+    let running = child::start_saver(dir, first, STEPS, kind).expect("the program was found");
+    // The kill comes during the opening or during one of the first saves.
     if rng.below(3) > 0 {
         let notes = rng.below(40);
         running.notes(ledger, notes)?;
@@ -75,7 +74,7 @@ fn kill(dir: &Path, (first, kind): (u32, Kind), ledger: &mut Ledger, rng: &mut R
     saver::look(dir, ledger).map(drop)
 }
 
-/// Kills the shipped program, which goes on each time.
+/// Kills the shipped program, which resumes each time.
 pub fn loops(kills: u64) -> Outcome {
     if kills == 0 {
         return Outcome::default();

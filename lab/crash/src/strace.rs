@@ -1,8 +1,7 @@
-//! D3: real programs whose system calls fail, or at which they die, by `strace -e inject`.
+//! D3: real programs whose system calls fail, or at which the programs are killed, by `strace -e inject`.
 //!
-//! No hook in the code: the program that saves, and the shipped `rlm`, run as they are. A run
-//! without a fault lists the calls that concern the store; then there is one run for each of
-//! these and each fault. Afterwards the store holds what was acknowledged, and can be used.
+//! The code has no hook for this: the saving program and the shipped `rlm` run unchanged. A run without a fault lists the calls on the store. Then
+//! there is one run for each of these calls and each fault. Afterwards the store must contain all acknowledged saves and be usable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -21,10 +20,10 @@ use crate::rng::Rng;
 use crate::saver::{self, Kind, Saver};
 use crate::storm::APART;
 
-/// The calls that a store is written with, by the names that they have on all machines.
+/// The calls by which a store is written, with the names that they have on all machines.
 const CALLS: &str =
     "trace=openat,write,pwrite64,fsync,fdatasync,ftruncate,renameat,renameat2,unlinkat,mkdirat";
-/// What happens at a call: this once, or from there on.
+/// The fault of a call, for this call only, or from this call on.
 const FAULTS: [(&str, &str); 5] = [
     ("signal=SIGKILL", ""),
     ("error=EIO", ""),
@@ -32,9 +31,9 @@ const FAULTS: [(&str, &str); 5] = [
     ("error=EIO", "+"),
     ("error=ENOSPC", "+"),
 ];
-/// How many saves the traced program does.
+/// Number of saves of the traced program.
 const STEPS: u32 = 10;
-/// How many iterations the traced loop has.
+/// Number of iterations of the traced loop.
 const ITERATIONS: u64 = 3;
 
 /// One fault at one call.
@@ -43,7 +42,7 @@ struct Injection {
     call: String,
     index: u32,
     fault: (&'static str, &'static str),
-    /// Which program of several.
+    /// The number of the program.
     seed: u32,
 }
 
@@ -54,7 +53,7 @@ impl fmt::Display for Injection {
     }
 }
 
-/// Runs both programs under faults.
+/// Runs both programs with faults.
 pub fn run(level: Level) -> Outcome {
     let strace = match program::tool("strace") {
         Ok(path) => path,
@@ -64,7 +63,7 @@ pub fn run(level: Level) -> Outcome {
     savers(&strace, level.of([8, 40, 500, 5_000])) + loops(&strace, level.of([0, 3, 60, 600]))
 }
 
-/// Returns what is put before a command.
+/// Returns the words that go before a command.
 fn before(strace: &OsString, list: &Path, inject: Option<&Injection>) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![strace.clone()];
     words.extend(["-f", "-q", "-y", "-e", CALLS, "-o"].map(Into::into));
@@ -75,7 +74,7 @@ fn before(strace: &OsString, list: &Path, inject: Option<&Injection>) -> Vec<OsS
     words
 }
 
-/// Returns the calls of a program that was traced into `list`, which went well, that concern its store.
+/// Returns the calls on the store of a program that was traced into `list` and ended well.
 fn listed_calls(
     traced: Kept,
     list: &Path,
@@ -83,17 +82,16 @@ fn listed_calls(
 ) -> Result<BTreeSet<(String, u32)>, String> {
     traced.map_err(|broken| broken.what)?;
     let text = std::fs::read_to_string(list).map_err(|err| err.to_string())?;
-    // Links are followed in what strace prints.
+    // `strace` prints paths with resolved links.
     let store = std::fs::canonicalize(store).map_err(|err| err.to_string())?;
     let calls = calls(&text, &store.display().to_string());
     match calls.is_empty() {
-        true => Err("strace may not trace here".into()),
+        true => Err("strace has no permission to trace here".into()),
         false => Ok(calls),
     }
 }
 
-/// Returns the calls that concern a directory: how they are called, and which of its thread's
-/// calls of that name each is.
+/// Returns the calls on a directory: the name of each call, and its number among the calls of that name in its thread.
 fn calls(list: &str, dir: &str) -> BTreeSet<(String, u32)> {
     let (mut counts, mut found) = (BTreeMap::new(), BTreeSet::new());
     for line in list.lines() {
@@ -116,9 +114,9 @@ fn calls(list: &str, dir: &str) -> BTreeSet<(String, u32)> {
     found
 }
 
-/// Returns so many of all faults at the calls, spread evenly.
+/// Returns at most `most` of all faults at the calls, in random order.
 fn some(calls: BTreeSet<(String, u32)>, seed: u32, most: usize) -> Vec<Injection> {
-    // The other writes of that number, of other threads, go to pipes, which cannot fail so.
+    // Writes of the same number in other threads go to pipes, where these errors are impossible.
     let calls = calls.into_iter().filter(|(call, _)| call != "write");
     let all = calls.flat_map(|(call, index)| {
         FAULTS.map(|fault| Injection {
@@ -137,7 +135,7 @@ fn some(calls: BTreeSet<(String, u32)>, seed: u32, most: usize) -> Vec<Injection
     all
 }
 
-/// Faults in programs that save.
+/// Injects faults into programs that save.
 fn savers(strace: &OsString, runs: usize) -> Outcome {
     let mut injections = Vec::new();
     for seed in 1.. {
@@ -170,34 +168,34 @@ fn savers(strace: &OsString, runs: usize) -> Outcome {
 }
 
 fn traced(mut words: Vec<OsString>, dir: &Path, seed: u32, ledger: &mut Ledger) -> Kept {
-    words.push(program::own().expect("it was looked for").into());
+    words.push(program::own().expect("the program was found before").into());
     words.extend(child::saver(dir, seed * APART, STEPS, Kind::Mixed));
     let mut running =
-        Running::lead(Command::new(&words[0]).args(&words[1..])).expect("it was found");
+        Running::lead(Command::new(&words[0]).args(&words[1..])).expect("`strace` was found");
     running.wait(ledger)
 }
 
 impl Injection {
     fn hit_saver(&self, strace: &OsString, ledger: &mut Ledger) -> Kept {
-        let place = tempfile::tempdir().expect("there was one before");
+        let place = tempfile::tempdir().expect("a temporary directory could be made before");
         let (dir, list) = (place.path().join("store"), place.path().join("list"));
         traced(before(strace, &list, Some(self)), &dir, self.seed, ledger)?;
         saver::look(&dir, ledger)?;
-        // A program after it goes on.
+        // A later program must be able to continue.
         let mut kept = Ok(());
         let mut say = |note| {
             kept = std::mem::replace(&mut kept, Ok(())).and_then(|()| ledger.note(note));
             Ok(())
         };
         let worked = Saver::new(&dir, 1_000 * APART).work(Kind::Mixed, 3, &mut say);
-        worked.expect("it is listened to");
+        worked.expect("`say` never fails");
         kept?;
         saver::finished(ledger)?;
         saver::look(&dir, ledger).map(drop)
     }
 
     fn hit_loop(&self, strace: &OsString) -> Kept<u64> {
-        let mut project = Project::new().expect("it was made before");
+        let mut project = Project::new().expect("a project could be made before");
         let list = project.place().join("list");
         project.go(&before(strace, &list, Some(self)), ITERATIONS)?;
         project.look()?;
@@ -207,7 +205,7 @@ impl Injection {
     }
 }
 
-/// Faults in the shipped program.
+/// Injects faults into the shipped program.
 fn loops(strace: &OsString, runs: usize) -> Outcome {
     if runs == 0 {
         return Outcome::default();

@@ -1,12 +1,12 @@
-//! What programs do with their stores, as far as the layers try it.
+//! The workloads of the layers.
 
 use crate::rng::Rng;
 use crate::step::{Step, Workload};
 
-/// Heads enough that the old ones are dropped where the room ahead is small.
+/// Enough heads that old ones are dropped if the reserved room is small.
 const COMPACTED: &str = "a1:20,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,a1:20,u1,h20";
 
-/// Workloads whose power is cut.
+/// Workloads with power cuts.
 const SIM: [&str; 20] = [
     "a1:20,a1:20,a2:20",
     "a1:300,a1:700,a1:1500",
@@ -25,13 +25,13 @@ const SIM: [&str; 20] = [
     "a1:20,p,p,k,a1:20,g,V",
     "a1:20,p,a1:20,F,a1:20",
     "a1:20,x,a1:20,X,a1:20",
-    // The blocks of the first history may turn up in the second one, frame for frame.
+    // The blocks of the first history may return in the second one, frame for frame.
     "a1:20,a1:20,a1:20,X,r,a1:20,a1:20",
     COMPACTED,
     "p,a1:20,p,a1:20,f600,a1:900,c,a1:20,e,a1:20",
 ];
 
-/// Workloads whose calls fail.
+/// Workloads with failing calls.
 const FAULT: [&str; 36] = [
     "",
     "a1:20",
@@ -68,11 +68,11 @@ const FAULT: [&str; 36] = [
     "a1:20,a1:300,u1,a1:20,x,a1:20,u3,r",
     COMPACTED,
     "p,a1:20,p,a1:20,f600,a1:900,c,a1:20,e,a1:20,r",
-    // What fails besides may leave a phase that looks like the newest and is not durable.
+    // A second failure may leave a phase that looks newest but is not durable.
     "p,a1:20,p,a1:900,f1800,p,c",
 ];
 
-/// What stands in a store when a second writer takes it over.
+/// The steps before a second writer takes the store over.
 const RACE: [&str; 8] = [
     "",
     "a1:20,a1:20",
@@ -84,11 +84,11 @@ const RACE: [&str; 8] = [
     "a1:20,a1:20,u1,p,p,a1:600",
 ];
 
-/// Sizes of a sector, and of the room ahead.
+/// Sizes of a sector and of the reserved room.
 const DISKS: [(usize, u64); 4] = [(512, 0), (512, 2048), (4096, 0), (256, 1024)];
 
-/// Returns the workloads of D0; `seeds` times as many as there are kinds, with texts of other
-/// lengths, so that their frames lie otherwise in the sectors.
+/// Returns the workloads of D0. There are `seeds` variants of each kind, with texts of other lengths, so that the frames have other offsets in their
+/// sectors.
 pub fn sim(seeds: u64) -> Vec<Workload> {
     let mut all = Vec::new();
     for seed in 1..=seeds {
@@ -114,8 +114,8 @@ pub fn sim(seeds: u64) -> Vec<Workload> {
     all
 }
 
-/// Returns the workloads of D1, the short ones first; each twice: by a program that opens its
-/// store again after a call that failed, and by one that goes on with the same writer.
+/// Returns the workloads of D1, the short ones first. Each comes twice: in a program that reopens its store after a failed call, and in one that
+/// continues with the same writer.
 pub fn fault() -> Vec<Workload> {
     let all = FAULT.iter().enumerate().flat_map(|(index, steps)| {
         let (sector, ahead) = DISKS[index % DISKS.len()];
@@ -129,7 +129,7 @@ pub fn fault() -> Vec<Workload> {
     all.collect()
 }
 
-/// Returns what stands in the stores that two writers want.
+/// Returns the workloads before the race of two writers.
 pub fn race() -> Vec<Workload> {
     let all = RACE.iter().enumerate().map(|(index, steps)| {
         let (sector, ahead) = DISKS[index % DISKS.len()];
@@ -146,6 +146,6 @@ pub fn race() -> Vec<Workload> {
 fn parsed(steps: &str) -> Vec<Step> {
     let steps = steps.split(',').filter(|step| !step.is_empty());
     steps
-        .map(|step| step.parse().expect("the tables have only steps"))
+        .map(|step| step.parse().expect("the tables contain valid steps"))
         .collect()
 }

@@ -1,8 +1,7 @@
-//! D6: several writers at once, and one that sleeps while its lock is taken away.
+//! D6: several writers at once, and one that is suspended while its lock is taken away.
 //!
-//! Each program adds one event a save, of a number that is its own. So in the end it can be
-//! told from one load: everything that was acknowledged to anybody is there, and the events
-//! of one program follow each other, because at most one line of writers grew.
+//! Each save of a program adds one event with a number of its own. So one load at the end shows the result: every acknowledged save must be there,
+//! and the events of one program must be consecutive, because at most one line of writers grew.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,25 +19,25 @@ use crate::rng::Rng;
 use crate::saver::Kind;
 use crate::storm::{APART, STEPS};
 
-/// How many programs want one store at the same time; two such races may run beside each other.
+/// Number of programs that open one store at the same time; two such races may run in parallel.
 const RACERS: u32 = 4;
-/// How many saves a program does that comes to its end.
+/// Number of saves of a program that reaches its end.
 const SOME: u32 = 5;
 
-/// The order in which two writers come to their turn.
+/// The order in which two writers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// All at once.
+    /// All start at once.
     Race,
-    /// The second is done before the first is woken.
+    /// The second ends before the first continues.
     Second,
-    /// The first is woken while the second opens the store.
+    /// The first continues while the second opens the store.
     Both,
-    /// The second stops inside its opening, the first is woken, then the second is.
+    /// The second is suspended during its opening, the first continues, then the second continues.
     First,
 }
 
-/// Runs writers against each other.
+/// Runs writers that compete for a store.
 pub fn run(level: Level) -> Outcome {
     if let Err(why) = program::own() {
         return Outcome::skip(format!("two writers: {why}"));
@@ -52,7 +51,7 @@ pub fn run(level: Level) -> Outcome {
 fn one(case: u64) -> Outcome {
     let place = match tempfile::tempdir() {
         Ok(place) => place,
-        Err(err) => return Outcome::skip(format!("two writers: no place: {err}")),
+        Err(err) => return Outcome::skip(format!("two writers: no temporary directory: {err}")),
     };
     const ORDERS: [Order; 4] = [Order::Race, Order::Second, Order::Both, Order::First];
     let order = ORDERS[case as usize % ORDERS.len()];
@@ -72,11 +71,10 @@ fn one(case: u64) -> Outcome {
 }
 
 fn start(dir: &Path, index: u32, steps: u32) -> Running {
-    child::start_saver(dir, (index + 1) * APART, steps, Kind::Plain).expect("it was found")
+    child::start_saver(dir, (index + 1) * APART, steps, Kind::Plain).expect("the program was found")
 }
 
-/// Takes down what one of several programs says. What it loaded when it opened the store
-/// came from the others, so that is not looked at here.
+/// Records the notes of one of several programs. The state that it loaded when it opened the store came from the others, so it is not checked here.
 fn hear(running: &Running, ledger: &mut Ledger, count: usize) -> Kept<bool> {
     for _ in 0..count {
         match running.note()? {
@@ -90,7 +88,7 @@ fn hear(running: &Running, ledger: &mut Ledger, count: usize) -> Kept<bool> {
 
 fn race(dir: &Path, rng: &mut Rng) -> Kept<Vec<u32>> {
     let mut running: Vec<Running> = (0..RACERS).map(|index| start(dir, index, SOME)).collect();
-    // Somebody takes the lock away under them, now and then.
+    // In half of the cases, the lock's file is removed during the race.
     if rng.below(2) == 0 {
         program::pause(Duration::from_micros(rng.below(4_000) as u64));
         drop(std::fs::remove_file(dir.join("LOCK")));
@@ -150,7 +148,7 @@ fn zombie(dir: &Path, order: Order, rng: &mut Rng) -> Kept<Vec<u32>> {
     Ok(acked)
 }
 
-/// Fails unless there is one line of events with all acknowledged ones in it.
+/// Fails unless the events are one line that contains all acknowledged ones.
 fn line(dir: &Path, acked: &[u32]) -> Kept {
     let loaded = match reader::load::<Head, Event>(dir) {
         Ok(loaded) => loaded,
@@ -164,10 +162,7 @@ fn line(dir: &Path, acked: &[u32]) -> Kept {
         .iter()
         .find(|&&number| !events.contains(&(number + 1)))
     {
-        return broken(
-            'D',
-            format!("save {lost} was acknowledged and is not there"),
-        );
+        return broken('D', format!("save {lost} was acknowledged, but is missing"));
     }
     let mut owners: Vec<u32> = events.iter().map(|event| event / APART).collect();
     owners.dedup();
@@ -181,7 +176,7 @@ fn line(dir: &Path, acked: &[u32]) -> Kept {
     }
 }
 
-/// Returns whose event this is, as a place in the order of the writers, and which of its.
+/// Returns the position of the event's writer in the order of the writers, and the event's number.
 fn position(event: &u32, owners: &[u32]) -> (Option<usize>, u32) {
     (
         owners.iter().position(|owner| *owner == event / APART),

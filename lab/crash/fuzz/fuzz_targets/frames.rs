@@ -1,4 +1,4 @@
-//! The target `frames`: any frames with right checksums; what it does with them is in `lab/crash/src/fuzzing.rs`.
+//! The target `frames`: any frames with right checksums. Its code is in `lab/crash/src/fuzzing.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The target `header`: any file header with a right checksum; what it does with it is in `lab/crash/src/fuzzing.rs`.
+//! The target `header`: any file header with a right checksum. Its code is in `lab/crash/src/fuzzing.rs`.
 
 #![no_main]
 

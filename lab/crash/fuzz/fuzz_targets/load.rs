@@ -1,4 +1,4 @@
-//! The target `load`: any bytes as files of a store; what it does with them is in `lab/crash/src/fuzzing.rs`.
+//! The target `load`: any bytes as files of a store. Its code is in `lab/crash/src/fuzzing.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The target `migrations`: any frames, read as those of an older version; what it does with them is in `lab/crash/src/fuzzing.rs`.
+//! The target `migrations`: any frames, read as those of an older version. Its code is in `lab/crash/src/fuzzing.rs`.
 
 #![no_main]
 

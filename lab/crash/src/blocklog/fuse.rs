@@ -1,8 +1,7 @@
-//! A file that is a disk, and that this process serves to the kernel, so that it sees each
-//! write and each flush in the order in which a real disk would.
+//! Serves a file to the kernel as a disk. So this process sees each write and each flush in the order of a real disk.
 //!
-//! The root of this file system is a regular file, so there are no names and no directories,
-//! and the few requests that are left are read and answered as bytes.
+//! The root of this file system is a regular file. There are no names and no directories, and only a few kinds of requests, which are handled as
+//! bytes.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,16 +16,16 @@ use super::log::{Entry, Log};
 const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
 const EFBIG: i32 = 27;
-/// The largest write that the kernel is allowed.
+/// The largest write that the kernel may send.
 const MOST_WRITE: u32 = 128 << 10;
-/// A request's header.
+/// Length of the header of a request.
 const HEADER: usize = 40;
-/// The version of the protocol that is spoken, 7.31.
+/// The version of the FUSE protocol, 7.31.
 const VERSION: [u32; 2] = [7, 31];
-/// More is never logged; a workload takes a few MiB.
+/// Limit of the logged bytes; a workload takes a few MiB.
 const MOST_LOGGED: usize = 256 << 20;
 
-/// Requests, as far as a single file gets them.
+/// The requests that a single file can get.
 mod op {
     pub(super) const FORGET: u32 = 2;
     pub(super) const GETATTR: u32 = 3;
@@ -44,7 +43,7 @@ mod op {
     pub(super) const FALLOCATE: u32 = 43;
 }
 
-/// The bytes of the disk, and whether they are logged.
+/// The bytes of the disk, and the log if there is one.
 #[derive(Debug, Default)]
 struct State {
     image: Vec<u8>,
@@ -52,20 +51,20 @@ struct State {
     logged: usize,
 }
 
-/// A disk that this process serves. Dropping it takes it away from the kernel.
+/// A disk that this process serves. Dropping the [`Served`] detaches it from the kernel.
 #[derive(Debug, Clone)]
 pub(super) struct Disk {
     path: PathBuf,
     state: Arc<Mutex<State>>,
 }
 
-/// Takes the file away when the last one that uses it is gone.
+/// The owner of a disk. Dropping it detaches the disk.
 #[derive(Debug)]
 pub(super) struct Served(Disk);
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // The thread that serves it ends with the connection.
+        // The thread that serves the disk ends with the connection.
         let (Ok(()) | Err(_)) = umount2(&self.0.path, MntFlags::MNT_DETACH);
     }
 }
@@ -115,17 +114,17 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns where the disk is.
+    /// Returns the path of the disk.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts other bytes on the disk, which must not be in use.
+    /// Replaces the bytes of the disk, which must not be in use.
     pub(super) fn set(&self, image: Vec<u8>) {
         self.state().image = image;
     }
 
-    /// Logs from here on.
+    /// Starts the log.
     pub(super) fn record(&self) {
         let mut state = self.state();
         state.log = Some(Log {
@@ -135,7 +134,7 @@ impl Disk {
         state.logged = 0;
     }
 
-    /// Logs that something happened outside the disk.
+    /// Logs an event outside the disk.
     pub(super) fn note(&self, entry: Entry) {
         if let Some(log) = &mut self.state().log {
             log.entries.push(entry);
@@ -148,10 +147,10 @@ impl Disk {
     }
 }
 
-/// Answers requests until the kernel has no more.
+/// Answers requests until the kernel sends no more.
 fn answer_all(device: &mut File, state: &Mutex<State>) {
     let mut request = vec![0; MOST_WRITE as usize + 2 * BLOCK];
-    // The end is an error that says that nothing is mounted any more.
+    // The read fails when the disk is unmounted.
     while let Ok(len) = device.read(&mut request) {
         let Some(request) = request.get(..len).filter(|request| request.len() >= HEADER) else {
             continue;
@@ -171,7 +170,7 @@ fn answer_all(device: &mut File, state: &Mutex<State>) {
         answer.extend_from_slice(&error.to_le_bytes());
         answer.extend_from_slice(&request[8..16]);
         answer.extend_from_slice(&body);
-        // A request that was taken back wants no answer.
+        // The write fails if the kernel cancelled the request.
         let (Ok(_) | Err(_)) = device.write(&answer);
     }
 }
@@ -193,7 +192,7 @@ impl State {
             op::INIT => Ok(init()),
             op::GETATTR | op::SETATTR => Ok(attributes(self.image.len() as u64)),
             op::OPEN => {
-                // Each read and write comes here, none is answered from the kernel's memory.
+                // With this flag every read and write comes here, and none is answered from the kernel's cache.
                 const DIRECT_IO: u32 = 1;
                 let mut out = vec![0; 16];
                 out[8..12].copy_from_slice(&DIRECT_IO.to_le_bytes());
@@ -233,7 +232,7 @@ impl State {
     }
 }
 
-/// What this side can do; all that is not said is 0.
+/// Returns the response with this side's capabilities; all others are 0.
 fn init() -> Vec<u8> {
     const BIG_WRITES: u32 = 1 << 5;
     let mut out = vec![0; 64];
@@ -247,7 +246,7 @@ fn init() -> Vec<u8> {
     out
 }
 
-/// A regular file of so many bytes, to be remembered for an hour.
+/// Returns the attributes of a regular file of `len` bytes, valid for one hour.
 fn attributes(len: u64) -> Vec<u8> {
     let mut out = vec![0; 104];
     let mut put = |at: usize, word: u32| out[at..at + 4].copy_from_slice(&word.to_le_bytes());

@@ -1,46 +1,46 @@
-//! What was written to a disk, in order, and what a power cut leaves of it. Pure.
+//! The log of a disk, and the contents that a power cut leaves. This module does no I/O.
 
 use std::sync::Arc;
 
 use crate::ledger::Note;
 use crate::rng::Rng;
 
-/// What a disk writes or loses as a whole.
+/// The unit that a disk writes or loses as a whole.
 const BLOCK: usize = 4096;
 
-/// One thing that happened, in the order of the disk.
+/// One event, in the order of the disk.
 #[derive(Debug, Clone)]
 pub enum Entry {
     /// Bytes were written; they may still be lost.
     Write(usize, Arc<[u8]>),
-    /// All that was written before is durable now.
+    /// All earlier writes are durable now.
     Flush,
-    /// The program said something.
+    /// The program sent a note.
     Said(Note),
 }
 
-/// What becomes of the writes that no flush followed.
+/// The result of a power cut for the writes after the last flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flying {
     /// They all arrived.
     All,
     /// None arrived.
     None,
-    /// Of each block a coin decides.
+    /// A random number decides for each block.
     Some(u64),
 }
 
-/// A disk as it was, and all that happened to it.
+/// The contents of a disk, and all later events.
 #[derive(Debug, Clone, Default)]
 pub struct Log {
     /// The bytes before the first entry.
     pub base: Vec<u8>,
-    /// What happened.
+    /// The events.
     pub entries: Vec<Entry>,
 }
 
 impl Log {
-    /// Returns what is on the disk after a power cut before the entry `cut`.
+    /// Returns the contents of the disk after a power cut before the entry `cut`.
     pub fn image(&self, cut: usize, flying: Flying) -> Vec<u8> {
         let entries = &self.entries[..cut];
         let flush = entries
@@ -71,7 +71,7 @@ impl Log {
         image
     }
 
-    /// Returns what the program had said before the entry `cut`.
+    /// Returns the notes of the program before the entry `cut`.
     pub fn said(&self, cut: usize) -> impl Iterator<Item = &Note> {
         self.entries[..cut].iter().filter_map(|entry| match entry {
             Entry::Said(note) => Some(note),
@@ -114,6 +114,6 @@ mod tests {
         let some: std::collections::BTreeSet<Vec<u8>> = (0..64)
             .map(|seed| blocks(&log.image(5, Flying::Some(seed))))
             .collect();
-        assert_eq!(some.len(), 4, "each of two blocks, or not");
+        assert_eq!(some.len(), 4, "each of two blocks is there or not");
     }
 }

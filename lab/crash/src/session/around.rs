@@ -1,4 +1,4 @@
-//! What a program does with its store besides saving, and what others do to it.
+//! The other actions of a program on its store, and the actions of other programs on it.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use crate::reference::{Broken, Event, Head, Kept, State, broken, text};
 pub(super) const BLOB: usize = 700;
 
 impl Session {
-    /// Looks whether all acknowledged blobs are there.
+    /// Checks whether all acknowledged blobs are there.
     pub(super) fn blobs(&self) -> Result<(), Result<Broken, Error>> {
         for &number in &self.reference.blobs {
             let (disk, name) = (self.shared.directory(DIR), format!("b{number}"));
@@ -23,7 +23,7 @@ impl Session {
                 Ok(bytes) if bytes == text(number, BLOB).as_bytes() => {}
                 Ok(_) => return broken('A', format!("blob {name} has other bytes")).map_err(Ok),
                 Err(err) if err.is_not_found() => {
-                    return broken('D', format!("blob {name} was acknowledged and is gone"))
+                    return broken('D', format!("blob {name} was acknowledged, but is missing"))
                         .map_err(Ok);
                 }
                 Err(err) => return Err(Err(err)),
@@ -32,7 +32,7 @@ impl Session {
         Ok(())
     }
 
-    /// Loads every save that can be returned to.
+    /// Loads every save to which the writer can return.
     pub(super) fn look_back(&mut self) -> Kept {
         for (seq, state) in self.marks.clone() {
             if seq == Seq::ZERO {
@@ -42,7 +42,7 @@ impl Session {
             let options = Options::default();
             match reader::load_at_on::<Head, Event>(disk, Path::new(DIR), seq, &options) {
                 Ok(found) if State::loaded(&found)? == state => {}
-                Ok(_) => return broken('A', format!("save {seq} is loaded as another state")),
+                Ok(_) => return broken('A', format!("a load of save {seq} returns another state")),
                 Err(err) => self.failure(&err)?,
             }
         }
@@ -53,12 +53,12 @@ impl Session {
         match verify_on(self.shared.directory(DIR), Path::new(DIR)) {
             Ok(found) if self.shared.pc().harmed => drop(found),
             Ok(found) if matches!(found.next, Next::Start | Next::Resume { .. }) => {}
-            // It cannot know whether the writer is in the middle of a save.
+            // `verify` cannot know whether the writer is in the middle of a save.
             Ok(found) if found.next == Next::Wait && self.open.is_some() => {}
             Ok(found) => {
                 return broken(
                     'L',
-                    format!("verify sees damage that is not there: {found}"),
+                    format!("verify reports damage without a fault: {found}"),
                 );
             }
             Err(err) => self.failure(&err)?,
@@ -66,7 +66,7 @@ impl Session {
         Ok(())
     }
 
-    /// Removes what retention may remove, and looks whether the present is still there.
+    /// Removes the files that retention may remove, and checks whether the current state is still there.
     pub(super) fn clean(&mut self) -> Kept {
         self.close();
         if let Err(err) = clean_on(self.shared.directory(DIR), Path::new(DIR), strict()) {
@@ -75,7 +75,7 @@ impl Session {
         self.open()
     }
 
-    /// Makes a store of its own from the present state.
+    /// Forks a new store from the current state.
     pub(super) fn fork(&mut self) -> Kept {
         let newest = self.marks.last().filter(|(seq, _)| *seq != Seq::ZERO);
         let Some((seq, state)) = newest.cloned() else {
@@ -94,7 +94,7 @@ impl Session {
         self.forks()
     }
 
-    /// Looks whether all acknowledged forks are there.
+    /// Checks whether all acknowledged forks are there.
     pub(super) fn forks(&mut self) -> Kept {
         for (index, state) in self.reference.forks.clone().iter().enumerate() {
             let name = fork_name(index);
@@ -102,7 +102,10 @@ impl Session {
                 Ok(found) if State::loaded(&found)? == *state => {}
                 Ok(found) => {
                     let found = State::loaded(&found)?;
-                    return broken('D', format!("{name} is {state:?}, loaded is {found:?}"));
+                    return broken(
+                        'D',
+                        format!("{name} has the state {state:?}, but {found:?} is loaded"),
+                    );
                 }
                 Err(err) => self.failure(&err)?,
             }
@@ -110,7 +113,7 @@ impl Session {
         Ok(())
     }
 
-    /// Removes files behind the writer's back, as a careless command does.
+    /// Removes files while the writer has them open, as a careless command does.
     pub(super) fn lose(&mut self, all: bool) {
         self.shared.pc().harmed = true;
         self.reference.void();
@@ -134,7 +137,7 @@ impl Session {
     }
 }
 
-/// Keeps only what is needed.
+/// Keeps only the files that are needed.
 pub(super) fn strict() -> Policy {
     Policy {
         keep: 1,
@@ -157,5 +160,5 @@ fn remove(disk: &mut Disk, dir: usize, name: &str) {
         inside.iter().for_each(|name| remove(disk, ino, name));
     }
     disk.unlink(dir, name)
-        .expect("it was just looked up, and emptied");
+        .expect("the entry exists and is empty");
 }

@@ -1,5 +1,4 @@
-//! Protocols that are known to be bad must lose saves in the model, and the good ones must
-//! not: else a zero of the other layers would mean nothing.
+//! Bad protocols must lose saves in the model, and good ones must not. Otherwise a zero of the other layers would mean nothing.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -14,7 +13,7 @@ const CHOICES: usize = 24;
 const NAME: &str = "state";
 const TEMP: &str = "temp";
 
-/// Longer than two sectors of eight bytes, so that it can be torn.
+/// Returns a frame that is longer than two sectors of eight bytes, so that it can be torn.
 fn frame(number: u8) -> [u8; 20] {
     let mut frame = [number; 20];
     frame[1] = 20;
@@ -38,7 +37,7 @@ enum Protocol {
     InPlace,
 }
 
-/// Loads the number of the newest save, 0 for none; repairs what it finds.
+/// Loads the number of the newest save, 0 if there is none, and repairs the file.
 fn recover(pc: &mut Computer, protocol: Protocol) -> Result<u8, &'static str> {
     let Some(ino) = pc.disk.lookup(ROOT, NAME) else {
         return Ok(0);
@@ -49,7 +48,7 @@ fn recover(pc: &mut Computer, protocol: Protocol) -> Result<u8, &'static str> {
             if is_whole(&bytes) {
                 Ok(bytes[0])
             } else {
-                Err("torn")
+                Err("the file is torn")
             }
         }
         Protocol::Frames { cut_tail, .. } => {
@@ -116,7 +115,7 @@ struct Found {
     unloadable: usize,
 }
 
-/// Saves, loses the power at every moment, starts again and goes on saving, once more with a power cut.
+/// Saves, cuts the power at every moment, starts again and continues to save; then does the same once more.
 fn explore(protocol: Protocol) -> Found {
     let (mut found, mut rng) = (Found::default(), Rng::new(1));
     let run = |disk: Disk, from: u8, found: &mut Found, acked: usize| {

@@ -1,10 +1,10 @@
-//! The model against cases that fit on a hand.
+//! The model, compared with small cases.
 
 use rlm_crash::choice::Freedom;
 use rlm_crash::disk::{Disk, ROOT};
 use rlm_crash::rng::Rng;
 
-/// Everything that may be found under a name after a power cut now; none if there is no such file.
+/// Returns all contents that a file may have after a power cut now; `None` stands for a missing file.
 fn outcomes(disk: &Disk, name: &str) -> Vec<Option<String>> {
     let freedom = Freedom::of(disk);
     let mut found: Vec<_> = freedom
@@ -25,7 +25,7 @@ fn texts(texts: &[&str]) -> Vec<Option<String>> {
     texts.iter().map(|text| Some((*text).to_owned())).collect()
 }
 
-/// A durable file `f` on a disk with sectors of two bytes.
+/// Returns a disk with sectors of two bytes and a durable file `f`.
 fn with(text: &str) -> (Disk, usize) {
     let mut disk = Disk::new(2);
     let ino = disk.create(ROOT, "f", false).unwrap();
@@ -141,7 +141,7 @@ fn a_sync_after_a_failed_one_lies() {
     disk.sync_file(ino).unwrap();
     assert_eq!(disk.read(ino).unwrap(), b"XY");
     assert_eq!(outcomes(&disk, "f"), texts(&["XY", "ab"]));
-    // Written once more, it is dirty once more.
+    // Bytes that are written again are dirty again.
     disk.write(ino, 0, b"XY").unwrap();
     disk.sync_file(ino).unwrap();
     assert_eq!(outcomes(&disk, "f"), texts(&["XY"]));

@@ -1,4 +1,4 @@
-//! The layers in small, on every build.
+//! Small runs of the layers, in every build.
 
 use checkpoint_store::sabotage::Sabotage;
 use rlm_crash::outcome::Level;
@@ -38,20 +38,24 @@ fn d9_what_a_note_prints_shows_the_mistake_again() {
     for (sabotage, run) in layers {
         let note = sabotages::noticed(sabotage, run, Level::Test).unwrap();
         let (_, case) = note.rsplit_once("--case ").unwrap();
-        assert_eq!(cases::replay(case), Ok(()), "{case} without the sabotage");
+        assert_eq!(
+            cases::replay(case),
+            Ok(()),
+            "{case} must pass without the sabotage"
+        );
         let again = mistake::during(sabotage, || cases::replay(case));
         assert!(again.is_err(), "{case}");
     }
 }
 
-/// A test for each sabotage, and the layer that has to notice it.
+/// Makes a test for each sabotage, with the layer that must detect it.
 macro_rules! noticed {
     ($($test:ident: $sabotage:ident by $layer:ident;)+) => {
         $(
             #[test]
             fn $test() {
                 let noticed = sabotages::noticed(Sabotage::$sabotage, $layer::run, Level::Test);
-                assert!(noticed.is_some(), "{} is blind for it", stringify!($layer));
+                assert!(noticed.is_some(), "{} does not detect it", stringify!($layer));
             }
         )+
 

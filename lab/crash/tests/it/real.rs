@@ -1,5 +1,4 @@
-//! The layers of real programs and file systems in small, and their controls. What needs root,
-//! or a tool that is not here, is left out by the layers themselves.
+//! Small runs of the layers with real programs and file systems, and their controls. The layers skip the parts that need root or a missing tool.
 
 use checkpoint_store::sabotage::Sabotage;
 use rlm_crash::counting::Counting;
@@ -51,7 +50,7 @@ fn d5_a_program_that_says_so_too_early_is_noticed() {
     assert!(storm::savers(50, Kind::Early).lost > 0);
 }
 
-/// Whether a layer of real programs notices a mistake of the store, or could not run at all.
+/// Returns whether a layer of real programs detects a mistake of the store, or could not run at all.
 fn notices(sabotage: Sabotage, run: impl FnOnce() -> Outcome) -> bool {
     let outcome = mistake::during(sabotage, run);
     outcome.lost > 0 || is_skipped(&outcome)
@@ -114,8 +113,7 @@ fn d8_allocations_are_counted() {
     assert!(most < 5_000, "{most}");
 }
 
-/// The fuzz targets on their seeds and on bytes of chance, so that they cannot rot where nobody
-/// fuzzes; and the seeds are what they are meant to be.
+/// Runs the fuzz targets on their seeds and on random bytes, so that they keep working even if nobody fuzzes.
 #[test]
 fn d8_fuzz_targets_hold_on_their_seeds() {
     let mut rng = Rng::new(8);
@@ -141,5 +139,8 @@ fn d8_fuzz_targets_hold_on_their_seeds() {
 #[test]
 fn d8_the_frames_of_a_seed_are_loaded() {
     let seeds = fuzzing::seeds("frames");
-    assert!(fuzzing::loads(&seeds[0]), "the target reaches the decoder");
+    assert!(
+        fuzzing::loads(&seeds[0]),
+        "the target must reach the decoder"
+    );
 }
