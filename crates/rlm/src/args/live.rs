@@ -1,4 +1,4 @@
-//! The commands that reach a run in another terminal.
+//! The arguments of the commands that control a live run from another terminal.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use rlm_text::duration;
 
 use crate::config::{limit_names, one_of};
 
-/// Which run is meant, and how long its answer is waited for.
+/// The run, and the time to wait for its response.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct LiveArgs {
-    /// The run; may be left out when only one is live
+    /// The run; you can omit it if only one run is live
     pub(crate) run: Option<String>,
     #[command(flatten)]
     pub(crate) how: HowArgs,
@@ -19,25 +19,25 @@ pub(crate) struct LiveArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct HowArgs {
-    /// How long to wait until it is in effect; how far it came is said in any case [default: 10s]
+    /// How long to wait until the request takes effect; its progress is printed in any case [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
-    /// Print one JSON object for each step of what becomes of it
+    /// Print one JSON object for each step of the request
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 const LIVE: &str = "\
-Exit codes: 0 taken, 1 refused or not answered, 10 nothing reached: no such run, or no process has it.";
+Exit codes: 0 accepted, 1 refused or no response, 10 no such run, or it is not live.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = format!("\
-The turn ends, the agent's session stays. The run then waits for a word: `rlm steer` says something and goes on, `rlm \
-resume` just goes on. An agent that is a plain command can't be interrupted within its turn: use `rlm stop`.
+This ends the turn and keeps the agent's session. Then the run waits: `rlm steer` sends a message and continues the run, `rlm \
+resume` only continues it. A command agent can't be interrupted in its turn: use `rlm stop`.
 
 Examples:
-  rlm interrupt                        the only run that is live here
-  rlm -C ../other interrupt RUN        of another project; no other run notices
+  rlm interrupt                        # the only live run here
+  rlm -C ../other interrupt RUN        # a run of another project
 
 {LIVE}"))]
 pub(crate) struct InterruptArgs {
@@ -47,24 +47,23 @@ pub(crate) struct InterruptArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = format!("\
-The iteration comes to its end, with gates and check; then the run waits, its process stays. `rlm status` shows why it \
-waits, `rlm resume` goes on and also takes a pause back that has not come yet, Ctrl-C in its terminal and `rlm stop` act \
-at once.
+The run completes its iteration, with the required checks and the check; then it waits, and its process stays alive. `rlm status` shows \
+the reason. `rlm resume` continues the run, and also cancels a requested pause. Ctrl-C in its terminal and `rlm stop` act at once.
 
 Examples:
   rlm pause --reason 'look at the migration first'
-  rlm pause --after tool               don't wait for the whole turn
-  rlm pause RUN --wait 2h              come back when it is so
-  rlm resume RUN                       go on
+  rlm pause --after tool               # doesn't wait for the whole turn
+  rlm pause RUN --wait 2h              # returns once the run is paused
+  rlm resume RUN                       # continues
 
 {LIVE}"))]
 pub(crate) struct PauseArgs {
     #[command(flatten)]
     pub(crate) live: LiveArgs,
-    /// Why, for whoever finds it waiting
+    /// The reason, which `rlm status` shows
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// At which boundary: no tool of the agent's runs any more, or the iteration is complete [default: iteration]
+    /// When to pause: once no tool of the agent runs, or once the iteration is complete [default: iteration]
     #[arg(
         long,
         value_parser = one_of::<PauseAfter>(),
@@ -76,22 +75,22 @@ pub(crate) struct PauseArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(override_usage = "rlm steer [OPTIONS] [RUN] <TEXT>...", after_help = format!("\
-What is said is on disk when it is `recorded`, and survives a crash. An agent that listens gets it in the turn that runs, \
-one that can be talked to again right after it, any other in its next prompt. An agent that was interrupted goes on with it.
+A message is on disk once it is `recorded`, and survives a crash. If the agent can take it in the current turn, it gets it there; \
+otherwise after the turn or in the next prompt. A run that was interrupted continues with the message.
 
 Examples:
-  rlm steer 'use tabs, not spaces'     one argument: the only live run here
-  rlm steer RUN use tabs, not spaces   more: the first one is the run
+  rlm steer 'use tabs, not spaces'     # one argument: the only live run here
+  rlm steer RUN use tabs, not spaces   # more arguments: the first is the run
   rlm steer RUN --now 'stop that, and write the test first'
-  git diff | rlm steer RUN -           what stands on standard input
+  git diff | rlm steer RUN -           # the message is standard input
 
 {LIVE}"))]
 pub(crate) struct SteerArgs {
-    /// What to say; - is standard input. Of several arguments the first one is the run; alone it is for the only run
-    /// that is live
+    /// The message; - reads standard input. If there are several arguments, the first one is the run; a single argument
+    /// goes to the only live run
     #[arg(value_name = "TEXT", required = true)]
     pub(crate) words: Vec<String>,
-    /// Interrupt the turn for it, and go on with it in the same session
+    /// Interrupt the turn for the message, and continue in the same session
     #[arg(long)]
     pub(crate) now: bool,
     #[command(flatten)]
@@ -100,20 +99,20 @@ pub(crate) struct SteerArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(override_usage = "rlm set [OPTIONS] [RUN] <KEY=VALUE>...", after_help = format!("\
-What is set is on disk when it is `recorded`, and a resume has it too; what the new limit forbids ends at once. `none` takes a \
-limit away. What belongs to a phase is set for the present one, which is \
-named; for others there is rlm.toml, which is read again after each turn and lowers what bounds the run, but never raises it.
+A limit is on disk once it is `recorded`, and a resume keeps it. It takes effect at once: work beyond the new limit ends. `none` removes a \
+limit. A key of a phase changes only the current phase; for other phases edit rlm.toml, which the run reads again after each \
+turn. A file can only lower the limits of the run.
 
 Keys: {}
 
 Examples:
-  rlm set max-iterations=200           the only run that is live here
+  rlm set max-iterations=200           # the only live run here
   rlm set RUN sleep=5m max-failures=10
   rlm set RUN max-duration=none
 
 {LIVE}", limit_names().join(", ")))]
 pub(crate) struct SetArgs {
-    /// What to set, and to what. A first argument without `=` is the run, which may be left out when only one is live
+    /// The keys and their values. A first argument without `=` is the run; you can omit it if only one run is live
     #[arg(value_name = "KEY=VALUE", required = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
@@ -122,25 +121,24 @@ pub(crate) struct SetArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-Saves, ends what runs, and comes back when the run's process and all that it had started are gone. The run can be resumed.
+This saves the state, ends the agent, and returns once the run's process and every process that it started are gone. You can resume the run.
 
-A run's process that does not answer is named, with what to do about it; --force does that. It asks first; whatever the \
-answer is, it sends SIGTERM, after the waiting time SIGKILL, and then ends everything that carries the run's mark. The \
-whole command takes the waiting time and 10 s more at most. The process is the one that holds the lock on the run's working \
-tree (/proc/locks); where that can't be proven, no process gets a signal. What an agent had not saved then is lost; what \
-rlm acknowledged is not.
+If the process of the run doesn't respond, the command names it and the next command; --force is that command. It first requests a stop, \
+sends SIGTERM whatever the response is, sends SIGKILL after the waiting time, and then ends every process with the run's marker. This takes \
+at most the waiting time and 10 s. The process is the one that holds the lock on the run's working tree (/proc/locks); if rlm can't prove \
+that, it signals no process. What the agent had not saved is lost; saves that rlm confirmed are not.
 
 Examples:
-  rlm stop                             the only run that is live here, now
-  rlm stop RUN --after iteration       let it finish what it does
-  rlm stop RUN --now                   what runs has a second to end
+  rlm stop                             # the only live run here, now
+  rlm stop RUN --after iteration       # lets the iteration finish first
+  rlm stop RUN --now                   # allows one second
   rlm stop RUN --force --wait 5
 
 Exit codes: 0 stopped, 1 not stopped, 8 a process that rlm started is still alive, 10 no live run.")]
 pub(crate) struct StopArgs {
-    /// The run; may be left out when only one is live
+    /// The run; you can omit it if only one run is live
     pub(crate) run: Option<String>,
-    /// When: now, or when the iteration is complete [default: now]
+    /// When to stop: now, or when the iteration is complete [default: now]
     #[arg(
         long,
         value_parser = one_of::<When>(),
@@ -149,63 +147,62 @@ pub(crate) struct StopArgs {
         conflicts_with = "force"
     )]
     pub(crate) after: Option<When>,
-    /// Have no patience with what runs: it has a second to end
+    /// Allow one second
     #[arg(long, conflicts_with_all = ["after", "force"])]
     pub(crate) now: bool,
-    /// End a run's process that does not stop
+    /// Also end a run's process that doesn't respond
     #[arg(long)]
     pub(crate) force: bool,
-    /// How long to wait for the end [default: the run's own time to stop and 5 s; with --force 10s]
+    /// How long to wait for the end [default: the run's stop budget and 5 s; with --force 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
-    /// Print one JSON object for each step of what becomes of it
+    /// Print one JSON object for each step of the request
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-Shows the runs of this project (-C names another one) that a process has: at work, or waiting for a person; with --all \
-those of all your projects, which a RUN's name reaches from anywhere. `rlm status` shows all runs of a project.
+Shows the live runs of this project (or of -C DIR): they work, or wait for a person. With --all it shows the live \
+runs of all your projects; the commands accept their RUN from any directory. `rlm status` shows all runs of a project.
 
 Examples:
   rlm ps
   rlm ps --all
   rlm ps --json | jq -r .run")]
 pub(crate) struct PsArgs {
-    /// Show those of all your projects
+    /// Show the live runs of all your projects
     #[arg(long)]
     pub(crate) all: bool,
-    /// Print one JSON object a run
+    /// Print one JSON object per run
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-Shows what happened in the run, then what it tells, with the keys and the menu that its own terminal has; Ctrl-C opens the \
-menu, in which `d` detaches. What happened before is printed above: scroll back as in any other output. Leaving, also by closing the terminal, leaves the run alone. Who is too slow misses output, \
-which the transcripts have.
+Prints what happened in the run so far, then shows it live, with the keys and the menu of its own terminal. Ctrl-C opens the \
+menu; `d` detaches. To detach, you can also close the terminal; the run continues. Slow readers miss output, which the transcripts have.
 
 Examples:
-  rlm attach                           the only run that is live here
-  rlm attach RUN -q                    from any directory; only what matters
+  rlm attach                           # the only live run here
+  rlm attach RUN -q                    # from any directory, less output
   rlm attach RUN --json | jq -r .event
 
-Exit codes: 0 detached in the menu, 130 by Ctrl-C where there is none, that of\nthe run when it ended, 10 nothing reached.")]
+Exit codes: 0 detached in the menu, 130 detached by Ctrl-C without a menu, the code of\nthe run if it ended, 10 no such run, or it is not live.")]
 pub(crate) struct AttachArgs {
-    /// The run; may be left out when only one is live
+    /// The run; you can omit it if only one run is live
     pub(crate) run: Option<String>,
     /// Print NDJSON events instead of text
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show only the iterations, what goes wrong, what waits for you, and the end
+    /// Show only iterations, failures, questions to you, and the end
     #[arg(short, long, conflicts_with_all = ["json", "verbose"])]
     pub(crate) quiet: bool,
-    /// Show the results of tools and the output of gates in full
+    /// Show the results of tools and the output of required checks in full
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) verbose: bool,
-    /// Never ask anything: no menu, no prompt; Ctrl-C detaches, and is what this dies of
+    /// Never ask: no menu, no questions; Ctrl-C detaches, and this command exits by that signal
     #[arg(long)]
     pub(crate) no_input: bool,
 }

@@ -1,4 +1,4 @@
-//! What the help and the documents say can be typed: each example is parsed.
+//! Tests that the examples in the help and in the documents can be typed: each is parsed.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::command::man::visible;
 
 mod schedulers;
 
-/// The columns of an ordinary terminal.
+/// The width of an ordinary terminal, in columns.
 const WIDTH: usize = 80;
 
-/// Splits a line as a shell does, as far as our examples go.
+/// Splits a line as a shell does, as far as the examples need it.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
     for c in line.chars() {
@@ -31,9 +31,9 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Returns the calls of `rlm` in a line: what a shell would run, without what is said about it.
+/// Returns the calls of `rlm` in a line: the commands that a shell runs, without the remark.
 fn calls(line: &str) -> Vec<Vec<String>> {
-    // A remark stands behind two spaces, or a `#`.
+    // A remark begins after two spaces, or with a `#`.
     let mut line = line.trim();
     let mut quoted = false;
     for (at, c) in line.char_indices() {
@@ -83,7 +83,7 @@ fn every_command_has_examples_and_each_can_be_typed() {
             .map(|line| {
                 assert!(
                     line.len() <= WIDTH,
-                    "{name}: a longer line is broken: {line}"
+                    "{name}: a line longer than the terminal: {line}"
                 );
                 expect_calls(name, line)
             })

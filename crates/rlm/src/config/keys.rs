@@ -1,37 +1,37 @@
-//! How a definition in `settings.rs` becomes a field, an option and a key; and the keys of `on-press`, whose type is elsewhere.
+//! Turns a definition in `settings.rs` into a field, an option and a key. Also has the keys of `on-press`, whose type is in another crate.
 
 use agent_drivers::{OptionKey, OptionKind};
 use clap::Arg;
 use toml::Value as Toml;
 
-/// Where a key may stand.
+/// Where a key may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
-    /// Above the phases only: it is of the whole run.
+    /// Above the phases only, for the whole run.
     Run,
-    /// In a phase too, or above the phases for all of them.
+    /// In a phase, or above the phases for all of them.
     Phase,
     /// In a phase only.
     PhaseOnly,
-    /// In the user's own file only: a project has no say in it.
+    /// In the user's own file only: a project can't set it.
     User,
 }
 
-/// Whose file a key is in.
+/// The owner of the file that has a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// What it names by a path counts from where it lies, as its reader does it.
+    /// Its relative paths start at the directory of the file.
     Project,
     User,
 }
 
-/// What a value can be.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Text,
     Texts,
     Switch,
-    /// A whole number from this one on.
+    /// A whole number that is at least this.
     Count(u32),
     /// A duration.
     Time,
@@ -43,18 +43,18 @@ pub(crate) enum Kind {
     SomeOf(&'static [&'static str]),
     /// Texts by name.
     Named,
-    /// Anything, in words of the agent's own.
+    /// Any value, in the agent's own format.
     Free,
     Table(&'static [Key]),
     Servers,
 }
 
-/// What counts where nothing is said.
+/// The value of a setting that nobody sets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fallback {
     Nothing,
     Always(fn() -> Toml),
-    /// This for agents that `rlm` drives; for a command nothing.
+    /// This value for agents that have a driver; none for a command agent.
     Driven(fn() -> Toml),
 }
 
@@ -62,25 +62,25 @@ pub(crate) enum Fallback {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
-    /// The name of its field in `Config`, which is its option's for clap.
+    /// The name of its field in `Config`, which clap uses as the id of the option.
     pub(super) field: &'static str,
     pub(crate) kind: Kind,
     pub(crate) of: Of,
-    /// Whether only a project can have it: it says what is to be done there, and when that is done.
+    /// Whether only a project can have it, because it defines the task of the project.
     pub(crate) project: bool,
     /// The description, for people.
     pub(crate) what: &'static str,
-    /// Why it has no option, if it has none.
+    /// The reason why it has no option.
     pub(super) no_flag: Option<&'static str>,
     pub(crate) default: Fallback,
-    /// The default as the help puts it, where that is more than the value.
+    /// The default as the help shows it, if that is more than the value.
     pub(crate) shown: Option<&'static str>,
-    /// The variable of the environment that sets it.
+    /// The environment variable that sets it.
     pub(crate) env: Option<&'static str>,
 }
 
 impl Key {
-    /// Makes a key of which nothing else is said.
+    /// Creates a key with only these properties.
     pub(super) const fn new(name: &'static str, kind: Kind, of: Of, what: &'static str) -> Self {
         Self {
             name,
@@ -96,7 +96,7 @@ impl Key {
         }
     }
 
-    /// Returns what counts where nothing is said.
+    /// Returns the value that counts if nobody sets one.
     pub(super) fn default(&self, driven: bool) -> Option<Toml> {
         match self.default {
             Fallback::Nothing => None,
@@ -121,7 +121,7 @@ impl Key {
     }
 }
 
-/// Writes a value as the command line has it.
+/// Writes a value as on the command line.
 fn plain(value: &Toml) -> String {
     match value {
         Toml::String(text) => text.clone(),
@@ -130,7 +130,7 @@ fn plain(value: &Toml) -> String {
     }
 }
 
-/// Gives the option of a setting its help, and what all options of its kind have.
+/// Gives the option of a setting its help, and the properties that all options of its kind have.
 pub(super) fn option(keys: &[Key], option: Arg) -> Arg {
     let id = option.get_id().as_str();
     let key = keys.iter().find(|key| key.field == id);
@@ -142,7 +142,7 @@ pub(super) fn option(keys: &[Key], option: Arg) -> Arg {
         Kind::Time => option.value_name("TIME"),
         Kind::Count(_) => option.value_name("N"),
         Kind::OneOf(_) | Kind::SomeOf(_) => option.hide_possible_values(true),
-        // It is on when nothing is said behind it, and `--NAME=false` turns it off again, such as for a resume.
+        // `--NAME` without a value switches it on; `--NAME=false` switches it off again, for example in a resume.
         Kind::Switch => option
             .value_name("true|false")
             .num_args(0..=1)
@@ -153,12 +153,12 @@ pub(super) fn option(keys: &[Key], option: Arg) -> Arg {
     }
 }
 
-/// Makes the value of a default.
+/// Converts a default to a TOML value.
 pub(super) fn toml<T: serde::Serialize>(default: T) -> Toml {
-    Toml::try_from(default).expect("a default is plain data")
+    Toml::try_from(default).expect("a default converts to TOML")
 }
 
-/// Writes the name of a field as that of its key.
+/// Writes the name of a field as the name of its key.
 pub(super) const fn kebab<const N: usize>(field: &str) -> [u8; N] {
     let (field, mut name, mut at) = (field.as_bytes(), [0; N], 0);
     while at < N {
@@ -179,7 +179,7 @@ macro_rules! name_of {
     }};
 }
 
-/// Returns what a setting can be: a section of these keys, or what its type says. The names that it uses are imported where it is called.
+/// Returns the kind of a setting: a section with these keys, or the kind of its type. The caller imports the names that the macro uses.
 macro_rules! type_kind {
     ($type:ty, $keys:expr) => {
         Kind::Table({
@@ -192,7 +192,7 @@ macro_rules! type_kind {
     };
 }
 
-/// Makes `Config`, `KEYS` and `LIMITS` of the definitions of all settings. The names that it uses are imported where it is called.
+/// Creates `Config`, `KEYS` and `LIMITS` from the definitions of all settings. The caller imports the names that the macro uses.
 macro_rules! settings {
     ($(
         $(#[doc = $what:literal])+
@@ -209,8 +209,9 @@ macro_rules! settings {
             $(live: $live:expr,)?
         }
     )+) => {
-        /// What one layer says, or all of them together; what is absent is `None`. It is what `rlm.toml` can say, and the options of `run` and
-        /// `resume`; written out, it is those of the options that were given, as a file would say them.
+        /// The settings of one layer, or of all layers together; an absent setting is `None`. `rlm.toml` and the options of `run` and `resume` are
+        /// read
+        /// into it. Serialised, it has the options that were given, as a file would write them.
         #[derive(Debug, Default, PartialEq, Eq, clap::Args, serde::Deserialize, serde::Serialize)]
         #[command(mut_args(|it| option(KEYS, it)))]
         #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -224,7 +225,7 @@ macro_rules! settings {
             )+
         }
 
-        /// The keys at the top and of a phase.
+        /// The keys above the phases and in a phase.
         pub(crate) const KEYS: &[Key] = &[$(Key {
             field: stringify!($field),
             $(project: $project,)?
@@ -240,7 +241,7 @@ macro_rules! settings {
             )
         },)+];
 
-        /// The settings that can change while a run goes on.
+        /// The settings that can change in a live run.
         pub(crate) const LIMITS: &[Limit] = &[$($(
             Limit {
                 key: name_of!($field),
@@ -260,7 +261,7 @@ const fn run(name: &'static str, kind: Kind, what: &'static str) -> Key {
 
 use Kind::OneOf;
 
-/// Makes keys of what an agent's section may say.
+/// Creates the keys of an agent's section.
 pub(super) const fn section<const N: usize>(of: &[OptionKey]) -> [Key; N] {
     let mut keys = [Key::new("", Kind::Text, Of::Phase, ""); N];
     let mut at = 0;
@@ -282,17 +283,13 @@ pub(super) const fn section<const N: usize>(of: &[OptionKey]) -> [Key; N] {
 const PRESS: Kind = OneOf(&["prompt", "continue", "steer", "stop", "abort"]);
 
 pub(super) const PRESSES: &[Key] = &[
-    run("default", PRESS, "Wherever nothing else is said."),
-    run("spawn", PRESS, "While the agent is being started."),
-    run("turn", PRESS, "In a turn of the agent."),
-    run("gate", PRESS, "While gates or the check run."),
-    run(
-        "save",
-        PRESS,
-        "Between an iteration's work and the next one.",
-    ),
-    run("sleep", PRESS, "In the pause between iterations."),
-    run("wait", PRESS, "While a rate limit is waited for."),
+    run("default", PRESS, "In a part without its own action."),
+    run("spawn", PRESS, "While the agent starts."),
+    run("turn", PRESS, "While the agent works."),
+    run("gate", PRESS, "While a required check or the check runs."),
+    run("save", PRESS, "While rlm saves or commits."),
+    run("sleep", PRESS, "While the run sleeps between iterations."),
+    run("wait", PRESS, "While the run waits for a rate limit."),
 ];
 
 #[cfg(test)]
@@ -303,10 +300,10 @@ mod tests {
     use rlm_terminal::PressActions;
     use serde::de::DeserializeOwned;
 
-    /// All that a table can have, as the reader itself says it.
+    /// Returns all keys of a table, from the error message of its parser.
     fn read<T: DeserializeOwned>() -> Vec<String> {
         let Err(e) = toml::from_str::<T>("no-such-key = 1") else {
-            panic!("it takes any key")
+            panic!("it accepts any key")
         };
         let mut names: Vec<_> = e
             .message()

@@ -1,16 +1,16 @@
-//! All settings, each defined once. Its option, its key in `rlm.toml`, the schema, its line in `config show`, its default, its environment
-//! variable and what `rlm set` makes of it follow from its definition.
+//! All settings, each defined once. The definition of a setting gives its option, its key in `rlm.toml`, its schema, its line in `config show`, its
+//! default, its environment variable and its key of `rlm set`.
 //!
-//! The first line of a definition is its help and its description in the schema. Behind the name is its type, which decides what a file and an
-//! option may say; the types are in `values.rs`. Then come:
+//! The doc comment of a definition is its help and its description in the schema. After the name comes the type, which decides the values that a
+//! file and an option accept; `values.rs` has the types. Then come:
 //!
-//! - `of`: where the key may be: of the whole `Run`, of a `Phase`, of a `PhaseOnly`, or in the `User`'s own file only;
-//! - `keys`: of a section for an agent, what it may say;
-//! - `project: true`: the user's own file may not have the key, since it says what to do in one project;
-//! - `flag`: the arguments of clap for the option, or `no_flag`: why there is none;
-//! - `default`: what counts where nothing is said: `Always`, or only for agents that are `Driven`; `shown`: how the help puts it;
-//! - `env`: the variable of the environment that sets it; no other variable is a setting;
-//! - `live`: the rule that it changes while a run goes on; see [`Live`].
+//! - `of`: where the key may be: in the whole `Run`, in a `Phase`, in a `PhaseOnly`, or only in the `User`'s own file;
+//! - `keys`: the keys of an agent's section;
+//! - `project: true`: the user's own file may not have the key, because it defines the task of one project;
+//! - `flag`: the arguments of clap for the option, or `no_flag`: the reason why there is no option;
+//! - `default`: the value if nobody sets one: `Always`, or only for agents that are `Driven`; `shown`: the default as the help shows it;
+//! - `env`: the environment variable that sets it; no other variable is a setting;
+//! - `live`: the rule that it changes in a live run; see [`Live`].
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -37,10 +37,10 @@ use crate::agents::AgentKind;
 use crate::config::Occasion;
 use crate::config::values::Live;
 
-// Defaults that others need too.
+// Defaults that other modules need too.
 pub(crate) const DEFAULT_PROMPT: &str = "PROMPT.md";
 pub(crate) const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(900);
-/// The variable for how long a stop may take.
+/// The variable that sets the stop budget.
 pub(crate) const SHUTDOWN_TIMEOUT: &str = "RLM_SHUTDOWN_TIMEOUT";
 
 settings! {
@@ -48,21 +48,21 @@ settings! {
     name: PhaseName {
         of: PhaseOnly,
         project: true,
-        no_flag: "the command line knows no single phase",
+        no_flag: "the command line can't name a phase",
     }
-    /// A short name of the run, which `rlm status` and `rlm ps` show; 80 characters at most.
+    /// A short name of the run, which `rlm status` and `rlm ps` show; at most 80 characters.
     title: Title {
         of: Run,
         project: true,
         flag: (value_name = "TEXT", help_heading = "Run"),
     }
-    /// The prompt, in place of a file.
+    /// The prompt, instead of a file.
     prompt: String {
         of: Phase,
         project: true,
         flag: (short, value_name = "TEXT", conflicts_with = "prompt_file", help_heading = "Prompt"),
     }
-    /// The file with the prompt, read anew for each iteration; --prompt-file - reads standard input.
+    /// The file with the prompt, read again for each iteration; --prompt-file - reads standard input.
     prompt_file: PathBuf {
         of: Phase,
         project: true,
@@ -73,13 +73,13 @@ settings! {
     /// The agent.
     agent: AgentKind {
         of: Phase,
-        no_flag: "`run` and `resume` each have an --agent with a help of its own",
+        no_flag: "`run` and `resume` each have an --agent with its own help",
         env: "RLM_AGENT",
     }
-    /// A program and its arguments as the agent; it gets the prompt on standard input.
+    /// The agent, as a program and its arguments; it gets the prompt on standard input.
     command: Vec<String> {
         of: Phase,
-        no_flag: "on the command line it is what follows --",
+        no_flag: "on the command line it follows --",
     }
     /// The agent's program: a name on PATH, or a path; a path in a file is relative to that file.
     agent_bin: PathBuf {
@@ -88,46 +88,46 @@ settings! {
         serde: (serialize_with = "path_as_text"),
         shown: "found on PATH",
     }
-    /// The model, by the agent's own names for it.
+    /// The model, by the agent's own name for it.
     model: String {
         of: Phase,
         flag: (value_name = "NAME", help_heading = "Agent"),
         shown: "the agent's choice",
     }
-    /// What the agent may do: ask = what its own settings don't allow, you are asked; edits = it edits files, the rest is denied; all =
-    /// everything; deny = nothing more than its own settings allow.
+    /// What the agent may do: ask = rlm asks you for everything that the agent's own settings don't allow; edits = edit files, everything else is
+    /// denied; all = everything; deny = only what the agent's own settings allow.
     permissions: Permissions {
         of: Phase,
         flag: (value_name = "ask|edits|all|deny", value_parser = one_of::<Permissions>(), help_heading = "Agent"),
         default: Driven(Permissions::default()),
         env: "RLM_PERMISSIONS",
     }
-    /// The agent's conversation: a fresh one for each iteration, or one that goes on.
+    /// The agent's session: a fresh one for each iteration, or continue the last one.
     session: SessionPolicy {
         of: Phase,
         flag: (value_name = "fresh|continue", value_parser = one_of::<SessionPolicy>(), help_heading = "Agent"),
         default: Driven(SessionPolicy::default()),
     }
-    /// Done when the agent says so: when it ends its last message with <promise>TEXT</promise>. With `until`, the check then decides; without
-    /// it, the promise alone does.
+    /// Finished when the agent ends its last message with <promise>TEXT</promise>. With `until`, the check then decides; without it, the promise
+    /// decides.
     completion_promise: String {
         of: Phase,
         project: true,
-        flag: (value_name = "TEXT", help_heading = "Ends"),
+        flag: (value_name = "TEXT", help_heading = "Stop condition"),
     }
-    /// Done when this command exits with 0; it runs after each iteration.
+    /// Finished when this command (the check) exits with 0; it runs after each iteration.
     until: String {
         of: Phase,
         project: true,
-        flag: (value_name = "CMD", help_heading = "Ends"),
+        flag: (value_name = "CMD", help_heading = "Stop condition"),
     }
-    /// Commands that must pass before an iteration counts, each in a --gate of its own; their output goes into the next prompt.
+    /// Required checks: commands that must pass before an iteration counts, one per --gate; the next prompt has the output of a failed one.
     gates: Vec<String> {
         of: Phase,
         project: true,
-        flag: (long = "gate", value_name = "CMD", help_heading = "Ends"),
+        flag: (long = "gate", value_name = "CMD", help_heading = "Stop condition"),
     }
-    /// The number of iterations: the plan, or with another end the limit.
+    /// The number of iterations: the plan, or with another stop condition the limit.
     max_iterations: NonZeroU32 {
         of: Phase,
         flag: (
@@ -138,44 +138,44 @@ settings! {
         default: Always(NonZeroU32::new(100).expect("100 is more than 0")),
         live: Live::OrNone(RuleChange::MaxIterations),
     }
-    /// How long one turn of the agent may take.
+    /// The time limit of one turn of the agent.
     iteration_timeout: Time {
         of: Phase,
         flag: (help_heading = "Limits"),
         default: Always(Duration::from_secs(3600).into()),
-        shown: "1h, that is 3600 s",
+        shown: "1h",
         live: Live::OrNone(RuleChange::IterationTimeout),
     }
-    /// How long the agent may be silent; a running tool is no silence.
+    /// End the turn after this time without output; a running tool counts as output.
     idle_timeout: Time {
         of: Phase,
         flag: (help_heading = "Limits"),
         default: Driven(DEFAULT_IDLE_TIMEOUT.into()),
-        shown: "15m, off for a command",
+        shown: "15m, off for a command agent",
         live: Live::OrNone(RuleChange::IdleTimeout),
     }
-    /// How long a gate or the check may take.
+    /// The time limit of a required check or the check.
     check_timeout: Time {
         of: Phase,
         flag: (help_heading = "Limits"),
         default: Always(Limits::CHECK_TIMEOUT.into()),
-        shown: "15m, that is 900 s",
+        shown: "15m",
         live: Live::Value(RuleChange::CheckTimeout),
     }
-    /// How long the agent's background tasks may show no progress after its turn, before they are ended; 0 ends them at once.
+    /// Wait this long for background tasks that show no progress after a turn, then end them; 0 ends them at once.
     background_wait: Time {
         of: Phase,
         flag: (help_heading = "Limits"),
         default: Always(PhaseSettings::BACKGROUND_WAIT.into()),
     }
-    /// How long the run may be active, all its processes together.
+    /// The time limit of the run: the time in which it is active, over all its processes.
     max_duration: Time {
         of: Run,
         flag: (help_heading = "Limits"),
         shown: "no limit",
         live: Live::OrNone(RuleChange::MaxDuration),
     }
-    /// How many failures in a row end the run, 0 for no limit.
+    /// The number of failures in a row that ends the run; 0 for no limit.
     max_failures: u32 {
         of: Run,
         flag: (help_heading = "Limits"),
@@ -189,24 +189,24 @@ settings! {
         default: Always(RunLimits::default().sleep.into()),
         live: Live::Value(RuleChange::Sleep),
     }
-    /// What the run may cost by the agent's own reckoning, in US dollars; the turn that uses it up is ended.
+    /// Cost limit in US dollars, as reported by the agent; the turn that reaches it is interrupted.
     max_cost: Usd {
         of: Run,
         flag: (value_name = "USD", help_heading = "Limits"),
         shown: "no limit",
         live: Live::OrNone(RuleChange::MaxCost),
     }
-    /// How many tokens the run may use, those read and those written, as 250k or 2M.
+    /// Token limit, input and output together, such as 250k or 2M; the turn that reaches it is interrupted.
     max_tokens: Tokens {
         of: Run,
         flag: (value_name = "N", help_heading = "Limits"),
         shown: "no limit",
         live: Live::OrNone(RuleChange::MaxTokens),
     }
-    /// How much disk the transcripts of a run may take, but for its newest eight; beyond it the oldest lose something.
+    /// The disk space for the transcripts of a run, except its newest eight; above it, the oldest transcripts drop content.
     max_transcripts: Bytes {
         of: Run,
-        no_flag: "it is chosen once for a machine or a project",
+        no_flag: "it is set once for a machine or a project",
         default: Always(Bytes(Settings::MAX_TRANSCRIPTS)),
     }
     /// How long to wait for rate limits and outages, all waits in a row together; 0 ends the run instead.
@@ -216,96 +216,96 @@ settings! {
         default: Always(RunLimits::default().wait_on_limit.into()),
         live: Live::Value(RuleChange::WaitOnLimit),
     }
-    /// How long a stop may take, all of it; 0 waits for nothing.
+    /// The stop budget: the time for a whole stop; 0 waits for nothing.
     shutdown_timeout: Time {
         of: Run,
         flag: (help_heading = "Limits"),
         default: Always(times::STOP_BUDGET.into()),
         env: SHUTDOWN_TIMEOUT,
     }
-    /// How long an unanswered press of Ctrl-C stays counted: another one within it stops the run.
+    /// How long an unanswered Ctrl-C counts: another one within this time stops the run.
     cooldown: Time {
         of: Run,
         flag: (help_heading = "Limits"),
         default: Always(times::COOLDOWN.into()),
     }
-    /// Where the run waits for your approval: checkpoint = between two phases, batch:N = after each N iterations, full = nowhere. Without a
-    /// terminal it never does.
+    /// Where the run waits for your review: checkpoint = between two phases, batch:N = after each N iterations, full = nowhere. Without a terminal
+    /// it never waits.
     autonomy: Autonomy {
         of: Run,
         flag: (value_name = "checkpoint|batch:N|full", help_heading = "Run"),
         shown: "checkpoint with several phases, else full",
         live: Live::ByPerson(RuleChange::Autonomy),
     }
-    /// What becomes of processes that the agent leaves running: ended before the next attempt, or kept to the end of the run, those of the last
-    /// 8 attempts at most.
+    /// Processes that the agent leaves running: end them before the next attempt, or keep them until the run ends, those of the last 8 attempts at
+    /// most.
     leftovers: Leftovers {
         of: Run,
         flag: (value_name = "end|keep", value_parser = one_of::<Leftovers>(), help_heading = "Agent"),
         default: Always(Leftovers::default()),
     }
-    /// Commit what each iteration changed when it is over, also of one that failed, which its commit says: all that git does not ignore, what
-    /// you write meanwhile included; your hooks run. Nothing may be uncommitted when the run begins.
+    /// Commit the changes of each iteration, also of a failed one, whose commit message says so. A commit has every change that git doesn't ignore,
+    /// including yours; your hooks run. The run doesn't start while there are uncommitted changes.
     commit: bool {
         of: Run,
         flag: (help_heading = "Git"),
         default: Always(false),
     }
-    /// Give each run a working tree and a branch of its own.
+    /// Give each run its own worktree and branch.
     worktree: bool {
         of: Run,
-        no_flag: "`run --worktree` takes a name as well, and a resume has the tree of its run",
+        no_flag: "`run --worktree` takes a name as well, and a resume uses the worktree of its run",
         default: Always(false),
     }
-    /// Run this by sh -c when something happens that `notify-on` names: RLM_EVENT, RLM_TEXT and others say what, standard input says it in JSON.
-    /// It has 10 s, and holds nothing up.
+    /// Run this command by sh -c for each event in `notify-on`: RLM_EVENT, RLM_TEXT and other variables describe the event, standard input has it as
+    /// JSON. It has 10 s, and the run doesn't wait for it.
     notify: String {
         of: Run,
-        flag: (value_name = "CMD", help_heading = "Watching"),
+        flag: (value_name = "CMD", help_heading = "Notifications"),
     }
     /// The events for which `notify` runs: started, resumed, iteration, failure, phase, limit, retry, paused, review, question, ended.
     notify_on: Vec<Occasion> {
         of: Run,
-        flag: (value_name = "EVENT,..", value_enum, value_delimiter = ',', help_heading = "Watching"),
+        flag: (value_name = "EVENT,..", value_enum, value_delimiter = ',', help_heading = "Notifications"),
         default: Always(Occasion::DEFAULT.into()),
     }
-    /// Write this file anew every 10 s, and whenever the run comes further, as long as its loop turns.
+    /// Write this file every 10 s, and at each step of the run, as long as its loop works.
     heartbeat: PathBuf {
         of: Run,
         project: true,
-        flag: (value_name = "FILE", help_heading = "Watching"),
+        flag: (value_name = "FILE", help_heading = "Notifications"),
         serde: (serialize_with = "path_as_text"),
     }
-    /// Ring the terminal's bell when you are needed and when the run is over, if it is in the foreground there.
+    /// Ring the terminal's bell when the run needs you and when it ends, if it is in the foreground.
     bell: bool {
         of: Run,
-        flag: (help_heading = "Watching"),
+        flag: (help_heading = "Notifications"),
         default: Always(false),
     }
-    /// Projects whose files may belong to another user: a path, `PATH/*` for all below it, or `*`.
+    /// Projects whose files may belong to another user: a path, `PATH/*` for all projects below it, or `*`.
     safe_directories: Vec<PathBuf> {
         of: User,
-        no_flag: "it is read before any project",
+        no_flag: "rlm reads it before any project",
     }
-    /// What else Claude Code is told.
+    /// More settings for Claude Code.
     claude: ClaudeOptions {
         of: Phase,
         keys: ClaudeOptions::KEYS,
         no_flag: "a section",
     }
-    /// What else Codex is told.
+    /// More settings for Codex.
     codex: CodexOptions {
         of: Phase,
         keys: CodexOptions::KEYS,
         no_flag: "a section",
     }
-    /// What else the Gemini CLI is told.
+    /// More settings for Gemini CLI.
     gemini: AcpOptions {
         of: Phase,
         keys: AcpOptions::KEYS,
         no_flag: "a section",
     }
-    /// What else OpenCode is told.
+    /// More settings for OpenCode.
     opencode: AcpOptions {
         of: Phase,
         keys: AcpOptions::KEYS,
@@ -328,7 +328,7 @@ settings! {
         of: Phase,
         no_flag: "a section",
     }
-    /// What Ctrl-C does.
+    /// What Ctrl-C does, for each part of the run.
     on_press: PressActions {
         of: Run,
         no_flag: "a section",
@@ -336,7 +336,7 @@ settings! {
 }
 
 impl Config {
-    /// Returns whether the file's `model` and `agent-bin` are meant for this agent: it names no other.
+    /// Returns whether the file's `model` and `agent-bin` apply to this agent: the file names no other agent.
     pub(crate) fn speaks_of(&self, kind: AgentKind) -> bool {
         self.agent.is_none_or(|named| named == kind)
     }
@@ -346,7 +346,7 @@ impl Config {
         Some(words.iter().map(Into::into).collect())
     }
 
-    /// Returns the options of an agent that is known by its name; `None` for one that is known by its program only.
+    /// Returns the options of an agent that has a name of its own; `None` for an agent that is named by its program.
     pub(super) fn options(&self, kind: AgentKind) -> Option<AgentOptions> {
         let acp = |preset, section: &Option<AcpOptions>| AgentOptions::Acp {
             preset,
@@ -366,30 +366,30 @@ fn boxed<T: Clone + Default>(section: &Option<T>) -> Box<T> {
     Box::new(section.clone().unwrap_or_default())
 }
 
-/// A setting that can change while a run goes on.
+/// A setting that can change in a live run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     /// Its key in the files and in `rlm set`.
     pub(crate) key: &'static str,
-    /// Reads what a person sets it to.
+    /// Reads the value that a person sets.
     pub(crate) read: fn(&str) -> Result<RuleChange, String>,
-    /// What a file says of it.
+    /// Returns the change that a file requests.
     pub(crate) said: fn(&Config) -> Option<RuleChange>,
     follows_files: bool,
 }
 
-/// Returns whether a file can change this while a run goes on.
+/// Returns whether a file can change this setting in a live run.
 pub(super) fn follows_files(key: &str) -> bool {
     let mut limits = LIMITS.iter();
     limits.any(|limit| limit.key == key && limit.follows_files)
 }
 
-/// Names the settings that can change while a run goes on.
+/// Returns the names of the settings that can change in a live run.
 pub(crate) fn limit_names() -> Vec<&'static str> {
     LIMITS.iter().map(|limit| limit.key).collect()
 }
 
-/// Returns what the value at this path can be; `None` for a path that has no key of its own.
+/// Returns the kind of the value at this path; `None` for a path that has no key of its own.
 pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
     let find = |keys: &[Key], name| keys.iter().find(|key| key.name == name).map(|key| key.kind);
     match path {
@@ -402,25 +402,25 @@ pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
     }
 }
 
-/// Says why a key may not stand where it stands; a name that is none is for others to refuse.
+/// Explains why a key may not be in this place; the parser refuses unknown names.
 pub(super) fn refuses(name: &str, place: Of, whose: Whose) -> Option<String> {
     let key = KEYS.iter().find(|key| key.name == name)?;
     match (key.of, place) {
         (Of::Run, Of::Phase) => Some(format!(
-            "`{name}` is of the whole run: write it above the first [[phase]]"
+            "`{name}` is a setting of the whole run: write it above the first [[phase]]"
         )),
         (Of::PhaseOnly, Of::Run) => Some(format!(
-            "`{name}` is of a phase: write it below a [[phase]]"
+            "`{name}` is a setting of a phase: write it below a [[phase]]"
         )),
         (Of::User, _) if whose == Whose::Project => Some(format!(
-            "`{name}` is for your own file only: write it into ~/.config/rlm/config.toml"
+            "`{name}` is allowed only in your own file: write it into ~/.config/rlm/config.toml"
         )),
         _ if key.project && whose == Whose::User => Some(of_projects(name)),
         _ => None,
     }
 }
 
-/// Says that a key is none of the user's.
+/// Explains that a key may not be in the user's own file.
 pub(super) fn of_projects(name: &str) -> String {
-    format!("`{name}` says what is to be done in one project: write it into its rlm.toml")
+    format!("`{name}` belongs to one project: write it into the rlm.toml of the project")
 }

@@ -1,4 +1,4 @@
-//! The types that settings have: how a file and an option write them, what the schema says of them, and how they change while a run goes on.
+//! The types of the settings: how a file and an option write them, their schema, and how they change in a live run.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ use crate::config::keys::Kind;
 
 /// A type that a setting can have.
 pub(crate) trait Value {
-    /// What it can be, for the schema, for merging and for what is shown.
+    /// The kind of its values, for the schema, for merging and for display.
     const KIND: Kind;
 }
 
@@ -69,7 +69,7 @@ kinds! {
     PressActions: Kind::Table(keys::PRESSES);
 }
 
-/// Returns the parser of an option that takes one of the words of a type, as a file does.
+/// Returns the parser of an option that accepts the words of a type, as a file does.
 pub(crate) fn one_of<T>() -> impl TypedValueParser<Value = T>
 where
     T: Value + DeserializeOwned + Clone + Send + Sync + 'static,
@@ -83,8 +83,8 @@ where
     })
 }
 
-/// A path as people see it: one that is no text is taken from the arguments themselves.
-#[expect(clippy::ref_option, reason = "serde hands it over so")]
+/// Writes a path as text. A path that is not UTF-8 comes from the command line, and the caller uses it from there.
+#[expect(clippy::ref_option, reason = "serde passes it this way")]
 pub(crate) fn path_as_text<S: Serializer>(
     path: &Option<PathBuf>,
     to: S,
@@ -195,7 +195,7 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// The name of a phase: short, and plain enough to be shown and to be a part of a file's name.
+/// The name of a phase: short, and safe to show and to use in a file name.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct PhaseName(pub(crate) String);
@@ -209,13 +209,13 @@ impl TryFrom<String> for PhaseName {
         match begins && text.len() <= 32 && text.chars().all(is_plain) {
             true => Ok(Self(text)),
             false => Err(
-                "a phase's name has 1 to 32 letters, digits, `.`, `_` and `-`, and begins with a letter or digit",
+                "the name of a phase has 1 to 32 letters, digits, `.`, `_` and `-`, and begins with a letter or digit",
             ),
         }
     }
 }
 
-/// The title of a run: a short text that is not empty. It is escaped where it is shown.
+/// The title of a run: a short text that is not empty. The renderer escapes it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Title(String);
@@ -253,7 +253,7 @@ impl From<Title> for String {
     }
 }
 
-/// An agent that is known by its program only.
+/// The section of an agent that is named by its program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct AcpSection {
@@ -264,7 +264,7 @@ pub(crate) struct AcpSection {
 }
 
 impl AcpSection {
-    /// What the section may say: the program, and the options.
+    /// The keys of the section: the program and the options.
     pub(super) const KEYS: &[OptionKey] = {
         let [auth_method, env, env_allow] = AcpOptions::KEYS else {
             panic!("an option is missing here")
@@ -273,7 +273,7 @@ impl AcpSection {
             OptionKey::new(
                 "program",
                 OptionKind::Texts,
-                "The program, and the arguments that make it speak the protocol.",
+                "The program, and the arguments with which it speaks the protocol.",
             ),
             *auth_method,
             *env,
@@ -281,7 +281,7 @@ impl AcpSection {
         ]
     };
 
-    /// Returns the program and the arguments that make it speak the protocol; empty if the file does not say.
+    /// Returns the program and the arguments with which it speaks the protocol; empty if the file has none.
     pub(crate) fn program(&self, root: &Path) -> Vec<OsString> {
         let mut words: Vec<OsString> = self.program.iter().map(Into::into).collect();
         if let Some(first) = words.first_mut()
@@ -301,18 +301,18 @@ impl AcpSection {
     }
 }
 
-/// The rule that a setting changes while a run goes on. `V` is its value.
+/// The rule that a setting changes in a live run. `V` is its value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Live<V> {
     Value(fn(V) -> RuleChange),
-    /// `none` takes the limit away.
+    /// `none` removes the limit.
     OrNone(fn(Option<V>) -> RuleChange),
-    /// Only a person changes it: a file can't say whether a person is asked.
+    /// Only a person can change it: a file may not decide whether the run asks a person.
     ByPerson(fn(V) -> RuleChange),
 }
 
 impl<V> Live<V> {
-    /// Reads what a person sets it to.
+    /// Reads the value that a person sets.
     pub(super) fn read<T>(self, text: &str) -> Result<RuleChange, String>
     where
         T: Value + FromStr<Err: Display> + Into<V>,
@@ -320,7 +320,7 @@ impl<V> Live<V> {
         let value = || {
             let value = text.parse::<T>().map_err(|e| match T::KIND {
                 Kind::Count(least) => {
-                    format!("`{text}` is no number from {least} to {}", u32::MAX)
+                    format!("`{text}` is not a number from {least} to {}", u32::MAX)
                 }
                 _ => e.to_string(),
             });
@@ -333,7 +333,7 @@ impl<V> Live<V> {
         }
     }
 
-    /// Returns the change to what a file says.
+    /// Returns the change that a file requests.
     pub(super) fn said(self, said: Option<impl Into<V>>) -> Option<RuleChange> {
         let value = said?.into();
         match self {
@@ -348,7 +348,7 @@ impl<V> Live<V> {
     }
 }
 
-/// What a command can be told of. The words are those of `notify-on`.
+/// An event for which `notify` runs. The words are those of `notify-on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Occasion {
@@ -366,7 +366,7 @@ pub(crate) enum Occasion {
 }
 
 impl Occasion {
-    /// What is told where nobody says what: that a person is needed, that the run waits for hours, and that it is over.
+    /// The default: the run needs a person, waits for hours, or ended.
     pub(crate) const DEFAULT: [Self; 4] = [Self::Review, Self::Question, Self::Limit, Self::Ended];
 
     pub(crate) fn name(self) -> String {
