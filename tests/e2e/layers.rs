@@ -73,7 +73,7 @@ fn s24b_the_nearest_layer_counts() {
     refused(
         &scene,
         unknown,
-        "RLM_PERMISSIONS: `some` is none of ask, edits, all, deny",
+        "RLM_PERMISSIONS: `some` is not one of ask, edits, all, deny",
     );
 }
 
@@ -192,7 +192,7 @@ fn x117a_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
         ),
         (
             "[phase]\nname = 'a'\n",
-            "line 1: a phase is a table of its own: [[phase]]",
+            "line 1: a phase must be a table: [[phase]]",
         ),
         ("\nname = 'a'\n", "line 2: `name` is of a phase"),
         (
@@ -254,7 +254,7 @@ fn limits_follow_the_file_between_iterations() {
     go(3);
     says(
         &mut running,
-        "unknown key `sleeep`; did you mean `sleep`?; until that is mended",
+        "unknown key `sleeep`; did you mean `sleep`?; until you fix it",
     );
     says(&mut running, "turn 4");
     say("max-iterations = 4\nsleep = 0\nuntil = 'true'\n");

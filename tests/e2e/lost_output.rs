@@ -6,7 +6,7 @@ use crate::scene::{PROMPT, Scene, says};
 use crate::{LONG, RLM};
 
 /// The one line on standard error.
-const LOST: &str = "output was lost: standard output can't be written";
+const LOST: &str = "output was lost: can't write to standard output";
 
 /// Commands with the words of one call that prints something. `LIVE` is a run that goes on, `OVER` one that has ended.
 const CALLS: [&[&str]; 31] = [

@@ -25,54 +25,54 @@ pub(crate) use watch::Watched;
 #[cfg(test)]
 pub(crate) use {keys::Kind, settings::KEYS};
 
-/// What `rlm init` writes.
-pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Options on the command line win; `rlm config show --explain` says what counts.
-# While a run goes on, its limits follow this file between iterations.
+/// The file that `rlm init` writes.
+pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Options override them; `rlm config show --explain` prints each source.
+# Between iterations a live run reads this file again, and lowers its limits accordingly.
 
-# prompt-file = "PROMPT.md"        # read anew for each iteration
-# agent = "claude"                 # the agent that rlm drives
-# permissions = "edits"            # or "ask", "all", "deny": what it may do
-# session = "fresh"                # or "continue": its conversation from one iteration to the next
+# prompt-file = "PROMPT.md"        # read again for each iteration
+# agent = "claude"                 # the agent
+# permissions = "edits"            # or "ask", "all", "deny": what the agent may do
+# session = "fresh"                # or "continue": the agent's session of the last iteration
 # model = "opus"
 # agent-bin = "/usr/local/bin/claude"
 # claude = { tools = ["Bash", "Edit", "Read"], max-turns = 50, append-system-prompt = "Write tests first." }
 #                                  # also: fallback-model, effort, allowed-tools, disallowed-tools, system-prompt,
-#                                  # setting-sources, settings, hooks (off: none runs), add-dirs, strict-mcp, env, env-allow
+#                                  # setting-sources, settings, hooks (off by default), add-dirs, strict-mcp, env, env-allow
 # codex = { effort = "high", append-system-prompt = "Write tests first." }
-#                                  # also: system-prompt, config, analytics (off), env, env-allow
+#                                  # also: system-prompt, config, analytics (off by default), env, env-allow
 # gemini = { env = { GEMINI_CLI_TRUST_WORKSPACE = "true" } }   # also: auth-method, env-allow; opencode has the same
-# acp = { program = ["claude-agent-acp"] }   # for agent = "acp": any that speaks it; also: auth-method, env, env-allow
-# mcp-config = ".mcp.json"         # MCP servers of the project, and others; ${VARIABLE} is filled in at the start
+# acp = { program = ["claude-agent-acp"] }   # for agent = "acp": any agent that speaks the protocol; also: auth-method, env, env-allow
+# mcp-config = ".mcp.json"         # more MCP servers; rlm replaces ${VARIABLE} when the agent starts
 # mcp-servers.tracker = { type = "stdio", command = "tracker-mcp", env = { TOKEN = "${TRACKER_TOKEN:-}" } }
 # mcp-servers.docs = { type = "http", url = "http://localhost:8000/mcp" }
-# command = ["my-agent", "run"]    # or any program; it gets the prompt on standard input
+# command = ["my-agent", "run"]    # any program as the agent; it gets the prompt on standard input
 # title = "fix the parser"         # a short name of the run, which rlm status and rlm ps show
-# until = "cargo test"             # done when this exits with 0
-# completion-promise = "DONE"      # done when the agent says so; with until, that is asked then
-# gates = ["cargo fmt --check"]    # must pass before an iteration counts
+# until = "cargo test"             # the check: finished when it exits with 0
+# completion-promise = "DONE"      # finished when the agent says so; with until, the check runs then
+# gates = ["cargo fmt --check"]    # required checks: must pass before an iteration counts
 # max-iterations = 100
 # max-duration = "8h"
 # iteration-timeout = "1h"
 # idle-timeout = "15m"
 # check-timeout = "15m"
-# background-wait = "30s"          # for what the agent has in the background, as long as something comes of it
+# background-wait = "30s"          # for background tasks that show no progress after a turn
 # max-failures = 3
-# max-cost = 5.00                  # US dollars, by the agent's own reckoning; for agents that say what they cost
-# max-tokens = "2M"                # read and written; for agents that count them
-# wait-on-limit = "6h"             # for rate limits; 0 ends the run instead
+# max-cost = 5.00                  # US dollars, as reported by the agent
+# max-tokens = "2M"                # input and output, as reported by the agent
+# wait-on-limit = "6h"             # for rate limits and outages; 0 ends the run instead
 # sleep = "10s"
-# autonomy = "checkpoint"          # your word between phases; or "batch:5" (iterations), "full" (never)
-#                                  # of a pipeline in [[phase]] tables: `rlm init --preset plan-then-build` writes one
-# leftovers = "end"                # or "keep": what the agent leaves running
-# max-transcripts = "2GB"          # of disk for a run's older transcripts; beyond it the oldest lose something
+# autonomy = "checkpoint"          # a review between phases; or "batch:5" (after each 5 iterations), "full" (never)
+#                                  # for pipelines in [[phase]] tables: `rlm init --preset plan-then-build` writes one
+# leftovers = "end"                # or "keep": processes that the agent leaves running
+# max-transcripts = "2GB"          # for a run's older transcripts; above it the oldest drop content
 # commit = true                    # a commit for each iteration that changed something
-# worktree = true                  # each run in a tree and on a branch of its own
-# notify = "notify-send \"$RLM_TEXT\""   # run when something happens; RLM_EVENT says what, standard input all of it in JSON
+# worktree = true                  # each run in its own worktree and branch
+# notify = "notify-send \"$RLM_TEXT\""   # runs for events; RLM_EVENT names the event
 # notify-on = ["review", "question", "limit", "ended"]   # also: started, resumed, iteration, failure, phase, retry, paused
-# heartbeat = ".rlm/heartbeat"     # a file that is written every 10 s as long as the loop turns
-# bell = true                      # the terminal's bell when you are needed and at the end
-# shutdown-timeout = "8s"          # how long a stop may take, all of it
-# cooldown = "2s"                  # how long a Ctrl-C that nobody answered counts: another one within it stops
+# heartbeat = ".rlm/heartbeat"     # rlm writes this file every 10 s as long as the loop works
+# bell = true                      # rings when the run needs you and when it ends
+# shutdown-timeout = "8s"          # the stop budget: the time for a whole stop
+# cooldown = "2s"                  # how long an unanswered Ctrl-C counts: another one within it stops
 # on-press = { default = "prompt", sleep = "stop" }   # what Ctrl-C does in spawn, turn, gate, save, sleep, wait:
 #                                  # prompt (the menu), continue, steer, stop, abort; without a terminal, stop
 "#;
@@ -89,7 +89,7 @@ mod tests {
         File::parse(Path::new("rlm.toml"), text, Whose::Project).unwrap_err()
     }
 
-    /// The template with its settings on.
+    /// The template without its comment signs.
     pub(super) fn template_on() -> String {
         let on = |line: &str| {
             let line = line.strip_prefix("# ").filter(|line| line.contains('='));
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_template_names_every_setting_of_a_project() {
-        // A text in place of the file that the template names, and an agent with the options of the one before it.
+        // The template names the file instead of the prompt, and opencode has the options of gemini.
         let elsewhere = ["prompt", "opencode"];
         let named = |key: &str| {
             let mut lines = TEMPLATE.lines().filter_map(|line| line.strip_prefix("# "));

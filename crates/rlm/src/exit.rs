@@ -1,4 +1,4 @@
-//! Exit codes: part of the command line's contract.
+//! The exit codes: part of the contract of the command line.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use loop_state::StopReason;
 
 use crate::hint::mended;
 
-/// What the process says to its parent.
+/// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Code {
@@ -33,7 +33,7 @@ impl From<Code> for ExitCode {
 }
 
 impl Code {
-    /// Every code with its meaning: the one source of the help, the manual and the guide.
+    /// Every code with its meaning: the only source for the help, the manual and the guide.
     pub(crate) const ALL: [(Self, &str); 11] = [
         (Self::Done, "done, or all planned iterations ran"),
         (Self::Failed, "failed"),
@@ -54,7 +54,7 @@ impl Code {
         (Self::NotFound, "not found"),
     ];
 
-    /// Returns the code of a run's end.
+    /// Returns the code for the end of a run.
     pub(crate) fn of(reason: &StopReason) -> Self {
         match reason {
             StopReason::Done(_) | StopReason::Planned => Self::Done,
@@ -68,7 +68,7 @@ impl Code {
         }
     }
 
-    /// Returns the code of having looked at what is saved.
+    /// Returns the code after reading saved state.
     pub(crate) fn of_state(damaged: bool) -> Self {
         match damaged {
             true => Self::Failed,
@@ -77,7 +77,7 @@ impl Code {
     }
 }
 
-/// Why a command could not do what it was asked to: one line that says what, where and what to do, and the exit code.
+/// The reason why a command failed: one line with the fact, the place and the next command, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,
@@ -136,13 +136,13 @@ impl From<rlm_store::Error> for Failure {
     }
 }
 
-/// Returns by which signal a process is to die that is shut down for this. Survivors are worth more than that: they have an exit code.
+/// Returns the signal by which this process must exit, if a signal stopped the run. Survivors have their own exit code, which goes first.
 pub(crate) fn fatal(outcome: &Outcome, cause: Option<Cause>) -> Option<Cause> {
     let cause = cause.filter(|cause| cause.signal().is_some());
     cause.filter(|_| outcome.reason.is_stopped() && outcome.survivors.is_empty())
 }
 
-/// Returns what a shell will see.
+/// Returns the exit code that a shell sees.
 pub(crate) fn exit_code(outcome: &Outcome, cause: Option<Cause>) -> i32 {
     match fatal(outcome, cause).and_then(Cause::signal) {
         Some(signal) => 128 + signal,

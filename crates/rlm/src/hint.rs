@@ -1,5 +1,5 @@
-//! Commands that a user is told to type: how this program is called, what resumes a run, what fixes an error. The crates below know which step helps,
-//! and not how it is typed.
+//! The commands that `rlm` suggests to a user: how to call this program, how to resume a run, how to fix an error. The crates below know which
+//! command helps, but not how to write it.
 
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
@@ -7,26 +7,26 @@ use std::sync::{PoisonError, RwLock};
 use loop_state::{Budget, StopReason};
 use rlm_store::{Mend, RunId};
 
-/// The newest one counts: a run that was found elsewhere is called there.
+/// The newest value counts: the commands for a run of another project need the directory of that project.
 static CALLED: RwLock<Option<&'static str>> = RwLock::new(None);
 
-/// Remembers where the commands work that people are told to type.
+/// Remembers the directory in which the suggested commands work.
 pub(crate) fn called_in(directory: &Path) {
     if directory != Path::new(".") {
         let place = quoted(&directory.to_string_lossy());
-        // Once or twice in a process.
+        // The leak is small: this is called once or twice in a process.
         let called: &str = format!("rlm -C {place}").leak();
         *CALLED.write().unwrap_or_else(PoisonError::into_inner) = Some(called);
     }
 }
 
-/// Returns how this program is called for the same project from the same shell.
+/// Returns how to call this program for the same project from the same shell.
 pub(crate) fn rlm() -> &'static str {
     let called = CALLED.read().unwrap_or_else(PoisonError::into_inner);
     called.unwrap_or("rlm")
 }
 
-/// Quotes a word for a shell, where it needs that.
+/// Quotes a word for a shell, if it needs that.
 pub(crate) fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
     match path.chars().all(plain) {
@@ -35,7 +35,7 @@ pub(crate) fn quoted(path: &str) -> String {
     }
 }
 
-/// Says how a run that ended for `reason` can be taken up again; `None` when it is over for good, or no option raises its limit.
+/// Returns the command that resumes a run that ended for `reason`; `None` if the run is finished, or no option raises its limit.
 pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
     match reason {
         StopReason::Done(_) | StopReason::Planned => None,
@@ -51,7 +51,7 @@ pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
     }
 }
 
-/// Says the same also of a run that has made all that was planned.
+/// Returns the same command, but also for a run that finished its plan.
 pub(crate) fn go_further(run: &RunId, reason: &StopReason) -> Option<String> {
     match reason {
         StopReason::Planned => Some(format!("{} resume {run} -n MORE", rlm())),
@@ -59,7 +59,7 @@ pub(crate) fn go_further(run: &RunId, reason: &StopReason) -> Option<String> {
     }
 }
 
-/// Says an error with the command that mends it, where there is one.
+/// Adds to an error the command that fixes it, if there is one.
 pub(crate) fn mended(error: &dyn std::error::Error, mend: Option<Mend>) -> String {
     match mend {
         Some(mend) => format!("{error}: {}", command(rlm(), &mend)),

@@ -1,15 +1,18 @@
-//! The `rlm` command: runs a coding agent in a loop that can be interrupted, checkpointed and resumed.
+//! The `rlm` command: runs a coding agent in a loop until your own check passes; you can interrupt, stop and resume it.
 //!
-//! The public interface of this package is its command line; this library exists so that other binaries (tests, bundles) can be the same program.
+//! The public interface of this package is its command line. This library exists so that other binaries (tests, bundles) can be the same program.
 //!
 //! It contains no rule of a run, no HTML and no line editor: those are in `loop-state`, `rlm-report` and `rlm-terminal`. Only this package installs
-//! signal handlers, and only it and its terminal print.
+//! signal handlers. Only this package and its terminal print.
 //!
-//! Modules in reading order: `args` is the command line and `config` the layers of configuration, all defined once in `config/settings.rs`;
-//! `resolve` turns both into the settings of a run, which `saved` knows one by one, over `agents` and `programs`. `command` has one file a command. `session` carries
-//! a run out in the foreground, with `watchers` and `detach`. `render` turns what happened into text, `output` writes it; `exit` has the exit
-//! codes and `hint` the commands that a user is told to type. `demo` is the agent and the project of `rlm demo`; its `protocol` is the only protocol
-//! of an agent outside of `agent-drivers`: it speaks Claude's from the agent's side.
+//! The modules in reading order:
+//!
+//! - `args` is the command line, and `config` has the layers of configuration. `config/settings.rs` defines every setting once.
+//! - `resolve` turns both into the settings of a run; `saved` handles each saved setting. They use `agents` and `programs`.
+//! - `command` has one file per command. `session` runs a run in the foreground, with `watchers` and `detach`.
+//! - `render` turns results into text, and `output` writes it. `exit` has the exit codes, and `hint` the suggested commands.
+//! - `demo` has the agent and the project of `rlm demo`. Its `protocol` is the only protocol of an agent outside of `agent-drivers`: it speaks
+//!   Claude's protocol from the agent's side.
 
 mod agents;
 mod args;
@@ -41,13 +44,13 @@ use crate::exit::Failure;
 
 /// Runs the program: the whole of `main`.
 ///
-/// Must be the first thing that a process does: it may find that it is to be a guard, or the init of a container.
+/// Must be the first call in a process: the process may be a guard, or the init of a container.
 #[must_use]
 pub fn main_impl() -> ExitCode {
     agent_subprocess::guard::run_if_guard();
     agent_subprocess::guard::run_if_init();
     ulimits::block_file_size_signal();
-    // Where it can't be, the orphans of a killed guard are found by their marker alone.
+    // If this fails, a sweep finds the orphans of a killed guard only by their marker.
     let _by_marker = agent_subprocess::guard::adopt_orphans();
     args::choose_color(std::env::args_os());
     let args = match Args::try_parse() {

@@ -1,7 +1,7 @@
-//! Standard output: the one place that writes to it, so that no text is lost without a word.
+//! Standard output: the only place that writes to it, so that lost text is always reported.
 //!
-//! A command goes on when its output takes nothing, above all a run. The loss is noted here, and [`settle`] turns it into a line on standard error and
-//! an exit code. A reader that has gone is no loss: `rlm logs | head` ends quietly.
+//! If standard output accepts nothing, a command continues, above all a run. This module notes the loss, and [`settle`] turns it into a line on
+//! standard error and an exit code. A reader that closed the pipe is not a loss: `rlm logs | head` ends quietly.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -14,15 +14,15 @@ use rustix::fs::FileType;
 use crate::exit::{Code, Failure};
 use crate::render;
 
-/// Why standard output did not take some text; the first reason counts.
+/// The reason why standard output did not accept some text; the first reason counts.
 static LOST: OnceLock<String> = OnceLock::new();
 static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// A writer that notes what standard output did not take.
+/// A writer that notes the text that standard output did not accept.
 #[derive(Debug)]
 pub(crate) struct Noted<W>(W);
 
-/// Returns standard output for text; colours are dropped where they are not wanted.
+/// Returns standard output for text, without colours if they are off.
 pub(crate) fn text() -> Noted<AutoStream<io::Stdout>> {
     Noted(anstream::stdout())
 }
@@ -32,7 +32,7 @@ pub(crate) fn bytes() -> Noted<io::Stdout> {
     Noted(io::stdout())
 }
 
-/// Prints a line, and returns whether anybody still reads.
+/// Prints a line, and returns whether somebody still reads.
 pub(crate) fn line(text: &str) -> bool {
     writeln!(self::text(), "{text}").is_ok()
 }
@@ -53,7 +53,7 @@ fn note(error: &io::Error) {
     }
 }
 
-/// Returns whether nobody reads any more: the pipe is closed, or the terminal has hung up.
+/// Returns whether the reader is gone: the pipe is closed, or the terminal hung up.
 fn is_gone(error: &io::Error) -> bool {
     let is_device = || {
         let kind = rustix::fs::fstat(io::stdout());
@@ -63,7 +63,7 @@ fn is_gone(error: &io::Error) -> bool {
         || (error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) && is_device())
 }
 
-/// Writes what is left in the buffer, and reports on standard error, once, that output was lost. Returns whether it was.
+/// Flushes the buffer, and reports lost output on standard error, once. Returns whether output was lost.
 pub(crate) fn report() -> bool {
     let _noted = bytes().flush();
     let Some(why) = LOST.get() else {
@@ -71,14 +71,14 @@ pub(crate) fn report() -> bool {
     };
     if !REPORTED.swap(true, Ordering::SeqCst) {
         let failure = Failure::failed(format!(
-            "output was lost: standard output can't be written: {why}; make room there, or send it elsewhere"
+            "output was lost: can't write to standard output: {why}; free some space, or redirect the output"
         ));
         let _unseen = writeln!(anstream::stderr(), "{}", render::failure(&failure));
     }
     true
 }
 
-/// Returns the exit code of a command that would end with `code`: a success whose output was lost is a failure.
+/// Returns the exit code of a command that would exit with `code`: a success with lost output is a failure.
 pub(crate) fn settle(code: ExitCode) -> ExitCode {
     match report() && code == ExitCode::from(Code::Done) {
         true => Code::Failed.into(),
@@ -90,22 +90,19 @@ pub(crate) fn settle(code: ExitCode) -> ExitCode {
 mod tests {
     use std::path::Path;
 
-    /// Files that name standard output without printing to it, and why.
+    /// Files that name standard output without printing to it, with the reason.
     const OTHERS: [(&str, &str); 7] = [
-        ("rlm/src/output.rs", "it is the place"),
+        ("rlm/src/output.rs", "writes to it"),
         ("rlm/src/render/screen.rs", "asks for its colours"),
         (
             "rlm/src/detach.rs",
-            "turns it into a file, which reports what it has no room for",
+            "replaces it by a file, which reports lost output",
         ),
         (
             "rlm/src/command/checkpoints.rs",
             "copies its descriptor; a failed export is an error",
         ),
-        (
-            "rlm/src/demo/mod.rs",
-            "is an agent, whose output a run reads",
-        ),
+        ("rlm/src/demo/mod.rs", "is an agent; a run reads its output"),
         ("rlm-terminal/src/terminal.rs", "asks for its size and kind"),
         ("rlm-terminal/src/tty.rs", "asks for its size and kind"),
     ];
@@ -151,6 +148,6 @@ mod tests {
             let lines = product.lines().filter(|line| prints(line));
             wrong.extend(lines.map(|line| format!("{name}: {}", line.trim())));
         }
-        assert!(wrong.is_empty(), "print by `crate::output`: {wrong:#?}");
+        assert!(wrong.is_empty(), "print with `crate::output`: {wrong:#?}");
     }
 }

@@ -1,68 +1,69 @@
-//! Pipelines that `rlm init` can begin a project with.
+//! The pipelines of `rlm init --preset`.
 
 use clap::ValueEnum;
 
-/// A pipeline that is ready to be used.
+/// A ready-made pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Preset {
-    /// A plan, your word on it, then the work until its check passes
+    /// A plan, your review, then the work until its check passes
     PlanThenBuild,
-    /// Research, a plan, then the work until its check passes, with your word between them
+    /// Research, a plan, then the work until its check passes, with your review between them
     ResearchPlanBuild,
 }
 
 const TASK: &str = "\
-Write here what is to be done, and how one can tell that it is: what must work, what must stay as it is.
+Describe the task here, and how to recognise that it is finished: what must work, and what must not change.
 ";
 
 const RESEARCH: &str = "\
-The task is in PROMPT.md. Don't change any code: find out what one must know to plan it.
+The task is in PROMPT.md. Don't change any code. Find out what is needed to plan the task.
 
-- Read the code that the task concerns, its tests, and what the project says of itself.
-- Look for what is there already that does a part of it, and for what may break.
-- Write what you found into RESEARCH.md: facts with their places (file and line), open questions, risks.
+- Read the code that the task concerns, its tests, and the documentation of the project.
+- Look for existing code that does a part of the task, and for things that may break.
+- Write your results into RESEARCH.md: facts with their places (file and line), open questions, risks.
 
-End with a summary of ten lines at most: the next phase is told it.
+End with a summary of ten lines at most: the prompt of the next phase includes it.
 ";
 
 const PLAN: &str = "\
-The task is in PROMPT.md; where there is a RESEARCH.md, it says what was found out. Don't change any code: write a plan into PLAN.md.
+The task is in PROMPT.md. If there is a RESEARCH.md, it has the results of the research. Don't change any code: write a plan into PLAN.md.
 
-- Steps that are small enough for one iteration each, in the order in which they can be done, as a list to be ticked off.
-- For each what changes, where, and how one can tell that it works.
-- What is not part of it.
+- List the steps as checkboxes, in order. Each step must be small enough for one iteration.
+- Say for each step what changes, where, and how to recognise that it works.
+- Say what is not part of the task.
 
-If a person has sent the plan back, do what they say. End with a summary of ten lines at most: the next phase is told it.
+If a person sent the plan back, do what they ask. End with a summary of ten lines at most: the prompt of the next phase includes it.
 ";
 
 const BUILD: &str = "\
 The task is in PROMPT.md and the plan in PLAN.md.
 
-- Read what earlier iterations left in the working tree and in git's log before you begin.
-- Do the next step of PLAN.md that is not ticked off, with its tests, and tick it off.
-- If the plan turns out to be wrong, mend it in PLAN.md and say why there.
-- Leave the tree better than you found it.
+- Before you begin, read the results of earlier iterations in the working tree and in git's log.
+- Do the next open step of PLAN.md, with its tests, and check it off.
+- If the plan is wrong, fix PLAN.md and say why there.
+- Leave the code better than you found it.
 ";
 
 const HEAD: &str = "\
-# A pipeline: each phase begins when the one before it is done, and has in its prompt what that came to. Between two phases you are asked
-# whether it is good: continue, revise, start over, exit. Without a terminal nothing is asked. What stands here is for all phases; each
-# can say otherwise: agent, model, permissions, session, until, completion-promise, gates, max-iterations and the time limits.
+# A pipeline: each phase begins when the phase before it is finished, and its prompt includes the previous phase's final message. Between two
+# phases rlm asks you for a review: continue, revise, start over, exit. Without a terminal it doesn't ask. The settings above the first
+# [[phase]] apply to all phases; each phase can override agent, model, permissions, session, until, completion-promise, gates, max-iterations
+# and the time limits.
 
 # agent = \"claude\"
-# autonomy = \"checkpoint\"          # or \"batch:5\" (your word after each 5 iterations), \"full\" (never)
+# autonomy = \"checkpoint\"          # or \"batch:5\" (a review after each 5 iterations), \"full\" (never)
 # max-duration = \"8h\"
 # commit = true
 ";
 
-/// A phase of a preset: its name, its prompt, and what ends it.
+/// A phase of a preset: its name, its prompt, and its stop condition.
 type Part = (&'static str, &'static str, &'static str);
 
 const ONCE: &str = "max-iterations = 1\n";
 const UNTIL_DONE: &str = "\
-completion-promise = \"DONE\"        # the agent says so; with until, your check is asked then
-# until = \"cargo test\"             # your check: what passes here is done
-# gates = [\"cargo fmt --check\"]    # must pass before an iteration counts
+completion-promise = \"DONE\"        # the agent says so; with until, your check runs then
+# until = \"cargo test\"             # your check: finished when it passes
+# gates = [\"cargo fmt --check\"]    # required checks: must pass before an iteration counts
 max-iterations = 50
 ";
 
@@ -79,7 +80,7 @@ impl Preset {
         }
     }
 
-    /// Returns what `rlm.toml` says.
+    /// Returns the content of `rlm.toml`.
     pub(crate) fn settings(self) -> String {
         let phase = |(name, _, ends): &Part| {
             format!("\n[[phase]]\nname = \"{name}\"\nprompt-file = \"prompts/{name}.md\"\n{ends}")

@@ -1,4 +1,4 @@
-//! The settings of an agent, by what the configuration says of it.
+//! The settings of an agent, from the configuration.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,8 +9,8 @@ use super::settings::Config;
 use crate::agents::{self, AgentKind};
 use crate::exit::Failure;
 
-/// Makes the settings of an agent of this kind by what the file says of it. The program is the one that is given, else the
-/// file's, else the one of that name; what a file names by a path counts from `root`, where it lies.
+/// Creates the settings of an agent of this kind. The program is `bin`, or the file's program, or the one with the name of the kind. Relative
+/// paths in the file start at `root`, the directory of the file.
 pub(crate) fn agent(
     kind: AgentKind,
     bin: Option<OsString>,
@@ -37,7 +37,7 @@ pub(crate) fn agent(
     };
     let Some(first) = program.first() else {
         return Err(Failure::usage(
-            "which agent? name the program that speaks the protocol: --agent-bin PATH, or in rlm.toml: acp = { program = [\"claude-agent-acp\"] }",
+            "no program for agent acp: use --agent-bin PATH, or in rlm.toml: acp = { program = [\"claude-agent-acp\"] }",
         ));
     };
     let preset = AcpPreset::of_program(first);

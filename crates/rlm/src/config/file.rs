@@ -1,4 +1,4 @@
-//! A file of settings: what it says, where each thing stands in it, and what is wrong with it.
+//! A file of settings: its values, the line of each value, and its errors.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -18,21 +18,21 @@ use crate::config::settings::Config;
 use crate::config::tree::{Origin, Tree};
 use crate::exit::Failure;
 
-/// Far more than a person writes.
+/// Much more than a person writes.
 const MAX_BYTES: u64 = 256 << 10;
 
-/// What a file says: of a run, and of each of its phases.
+/// The content of a file: for the run, and for each of its phases.
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
     pub(super) path: PathBuf,
-    /// Its text as it was read.
+    /// The text as it was read.
     pub(super) text: String,
     pub(super) tree: Tree,
     pub(super) phases: Vec<(String, Tree)>,
 }
 
 impl File {
-    /// Reads a file; that there is none is an empty one.
+    /// Reads a file; a missing file counts as empty.
     pub(super) fn read(path: &Path, whose: Whose) -> Result<Self, Failure> {
         if let (Whose::Project, Some(root)) = (whose, path.parent()) {
             let foreign = state_dir::check_owner(root, path);
@@ -47,7 +47,7 @@ impl File {
         }
     }
 
-    /// Reads the text of a file. What is wrong is said in one line with its place, without the value, which may be a secret.
+    /// Reads the text of a file. An error is one line with its place, without the value, which may be a secret.
     pub(super) fn parse(path: &Path, text: &str, whose: Whose) -> Result<Self, String> {
         let at = |span: Option<std::ops::Range<usize>>, what: &str| {
             let line = Lines::of(text).at(span.map_or(0, |span| span.start));
@@ -82,7 +82,7 @@ impl File {
             return Err(at(Some(span), &settings::of_projects("phase")));
         }
         let DeValue::Array(phases) = phases.into_inner() else {
-            return Err(at(Some(span), "a phase is a table of its own: [[phase]]"));
+            return Err(at(Some(span), "a phase must be a table: [[phase]]"));
         };
         for phase in phases {
             let span = phase.span();
@@ -93,7 +93,7 @@ impl File {
                 ));
             }
             let DeValue::Table(table) = phase.get_ref() else {
-                return Err(at(Some(span), "a phase is a table of its own: [[phase]]"));
+                return Err(at(Some(span), "a phase must be a table: [[phase]]"));
             };
             if let Some(why) = refused(table, Of::Phase) {
                 return Err(why);
@@ -103,7 +103,7 @@ impl File {
             let Some(name) = said.name else {
                 return Err(at(
                     Some(span),
-                    "this phase has no name; add for example: name = \"plan\"",
+                    "this phase has no name; add one, such as name = \"plan\"",
                 ));
             };
             if this.phases.iter().any(|(known, _)| *known == name.0) {
@@ -132,7 +132,7 @@ impl File {
         let mut values = toml::Table::new();
         for (key, value) in table {
             let value = toml::de::ValueDeserializer::from(value.clone());
-            let value = Value::deserialize(value).expect("what is a configuration is values");
+            let value = Value::deserialize(value).expect("a configuration consists of values");
             values.insert(key.get_ref().to_string(), value);
         }
         if whose == Whose::User {
@@ -142,7 +142,7 @@ impl File {
     }
 }
 
-/// Makes the paths of a file absolute that counts from elsewhere than the project's.
+/// Makes the paths of a file outside the project absolute.
 fn count_from(place: &Path, values: &mut toml::Table) {
     let absolute = |value: &mut Value| {
         if let Value::String(path) = value
@@ -161,7 +161,7 @@ fn count_from(place: &Path, values: &mut toml::Table) {
     list("claude", "add-dirs", usize::MAX);
 }
 
-/// Finds where each key stands in the text.
+/// Finds the offset of each key in the text.
 fn offsets_of<'a>(
     path: &mut Vec<&'a str>,
     table: &'a DeTable<'_>,
@@ -177,7 +177,7 @@ fn offsets_of<'a>(
     }
 }
 
-/// Where the lines of a text begin.
+/// The offsets at which the lines of a text begin.
 struct Lines(Vec<usize>);
 
 impl Lines {
@@ -186,26 +186,26 @@ impl Lines {
         Self(ends.map(|(at, _)| at + 1).collect())
     }
 
-    /// Returns the number of the line of an offset.
+    /// Returns the line number of an offset.
     fn at(&self, offset: usize) -> usize {
         self.0.partition_point(|begin| *begin <= offset) + 1
     }
 }
 
-/// Returns the key of the value that stands at this offset, behind it on its line.
+/// Returns the key on the same line before the value at this offset.
 fn key_before(text: &str, value: usize) -> Option<&str> {
     let line = text.get(..value)?.rsplit('\n').next()?;
     let key = line.trim_end().strip_suffix('=')?.trim();
-    // In a table within a line the last one counts.
+    // In an inline table the last key counts.
     key.rsplit(['{', ',']).next().map(str::trim)
 }
 
-/// Says what is wrong, with the nearest name that would be right in place of all of them.
+/// Describes an error. For an unknown name it suggests the nearest known name instead of all of them.
 fn describe(key: Option<&str>, message: &str) -> String {
     let message = without_value(&message.trim().replace('\n', " "))
         .replace(
             "expected a nonzero u32",
-            "expected a whole number from 1 on",
+            "expected a whole number of at least 1",
         )
         .replace("expected u32", "expected a whole number");
     let (what, rest) = match message.split_once(" `") {
@@ -222,7 +222,7 @@ fn describe(key: Option<&str>, message: &str) -> String {
     match nearest(unknown, &known) {
         Some(near) => format!("{what} `{unknown}`; did you mean `{near}`?"),
         None if known.len() > 8 => {
-            format!("{what} `{unknown}`; `rlm config schema` lists all that there are")
+            format!("{what} `{unknown}`; `rlm config schema` lists all keys")
         }
         None => format!(
             "{what} `{unknown}`, expected one of `{}`",
@@ -231,7 +231,7 @@ fn describe(key: Option<&str>, message: &str) -> String {
     }
 }
 
-/// Returns the name that was probably meant.
+/// Returns the known name that is nearest to an unknown one.
 pub(crate) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = unknown.replace('_', "-").to_lowercase();
     let score = |name: &&str| strsim::jaro_winkler(&plain, name);
@@ -241,13 +241,13 @@ pub(crate) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, name)| name)
 }
 
-/// Returns where the settings of a project lie.
+/// Returns the path of a project's settings.
 pub(super) fn of_project(root: &Path) -> PathBuf {
     root.join(FILE_NAME)
 }
 
-/// Accepts files of other users in the projects that the user's own file lists as `safe-directories`. A file of another user lists none, and one
-/// with a mistake neither: whoever reads it for more says so.
+/// Accepts files of other users in the projects that the user's own file lists as `safe-directories`. Ignores the list if the file belongs to
+/// another user or has an error; the code that reads the file for a command reports the error.
 pub(crate) fn trust_safe_directories() {
     let Some(path) = of_user() else { return };
     let Some(place) = path.parent() else { return };
@@ -259,7 +259,7 @@ pub(crate) fn trust_safe_directories() {
     }
 }
 
-/// Returns where the user's own settings lie; `None` where there is no such place.
+/// Returns the path of the user's own settings; `None` without a home directory.
 pub(super) fn of_user() -> Option<PathBuf> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let places = [
@@ -276,23 +276,23 @@ pub(super) fn of_user() -> Option<PathBuf> {
 pub(crate) const FILE_NAME: &str = "rlm.toml";
 const MAX_MCP_BYTES: u64 = 1 << 20;
 
-/// Reads a variable of the environment.
+/// Reads an environment variable.
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
 }
 
-/// Reads the MCP servers of a project.
+/// Reads the file with the MCP servers of a project.
 pub(crate) fn read_mcp(path: &Path) -> Result<McpServers, Failure> {
     let shown = path.display();
     let Some(text) = content(path, MAX_MCP_BYTES)? else {
         let what =
-            format!("`{shown}` is not there; write it, or take mcp-config out of {FILE_NAME}");
+            format!("`{shown}` doesn't exist; create it, or remove mcp-config from {FILE_NAME}");
         return Err(Failure::usage(what));
     };
     McpServers::from_json(&text).map_err(|e| Failure::usage(format!("`{shown}`, {e}")))
 }
 
-/// Reads a whole file; `None` if there is none.
+/// Reads a whole file; `None` if it doesn't exist.
 pub(super) fn content(path: &Path, most: u64) -> Result<Option<String>, Failure> {
     let refuse = |why: String| Err(Failure::usage(format!("`{}` {why}", path.display())));
     let file = match state_dir::open_named(path) {
@@ -312,11 +312,11 @@ pub(super) fn content(path: &Path, most: u64) -> Result<Option<String>, Failure>
     });
     match read {
         Ok((bytes, _)) if bytes > most => {
-            refuse(format!("has {bytes} bytes; at most {most} are read"))
+            refuse(format!("has {bytes} bytes; the limit is {most} bytes"))
         }
         Ok((_, text)) => Ok(Some(text)),
         Err(e) => refuse(format!(
-            "can't be read: {}; mend it or move it away",
+            "can't be read: {}; fix it or move it away",
             e.kind()
         )),
     }

@@ -1,4 +1,4 @@
-//! The layers of configuration, the upper ones first: options, the environment, a phase, the project, the user, defaults.
+//! The layers of configuration, highest precedence first: options, the environment, a phase, the project, the user, defaults.
 
 use std::path::{Path, PathBuf};
 
@@ -12,18 +12,18 @@ use super::tree::{Origin, Tree};
 use crate::args::RunArgs;
 use crate::exit::Failure;
 
-/// What was said and where, but for the defaults.
+/// The values of all layers with their sources, without the defaults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layers {
     flags: Tree,
-    /// Whether a command was given behind `--`.
+    /// Whether the command line has a command after `--`.
     command: bool,
     environment: Tree,
     project: File,
     user: File,
 }
 
-/// What counts for one phase.
+/// The settings of one phase.
 #[derive(Clone, Debug)]
 pub(crate) struct Phase {
     pub(crate) name: String,
@@ -41,7 +41,7 @@ impl Layers {
         })
     }
 
-    /// Reads the files again; `None` when they say what they said.
+    /// Reads the files again; `None` if their text is the same.
     pub(super) fn read_again(&self) -> Result<Option<Self>, Failure> {
         let read = |file: &File, whose| match file.path.as_os_str().is_empty() {
             true => Ok(File::default()),
@@ -57,27 +57,27 @@ impl Layers {
         }))
     }
 
-    /// Returns the files that are looked at, whether they are there or not.
+    /// Returns the paths of the files, whether they exist or not.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         let paths = [self.project.path.clone(), self.user.path.clone()];
         paths.into_iter().filter(|path| path.is_absolute())
     }
 
-    /// Puts the documented variables of the environment over the files.
+    /// Adds the documented environment variables above the files.
     pub(crate) fn with_environment(
         mut self,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Failure> {
         for key in KEYS {
             let Some(name) = key.env else { continue };
-            // One that is empty is not set.
+            // An empty variable counts as not set.
             let Some(text) = variable(name).filter(|text| !text.is_empty()) else {
                 continue;
             };
             match key.kind {
                 Kind::OneOf(known) if !known.contains(&text.as_str()) => {
                     let text = text.escape_debug();
-                    let what = format!("{name}: `{text}` is none of {}", known.join(", "));
+                    let what = format!("{name}: `{text}` is not one of {}", known.join(", "));
                     return Err(Failure::usage(what));
                 }
                 Kind::Time => {
@@ -92,7 +92,7 @@ impl Layers {
         Ok(self)
     }
 
-    /// Puts the options of a new run over all else.
+    /// Adds the options of a new run above everything else.
     pub(crate) fn with_flags(self, args: &RunArgs) -> Result<Self, Failure> {
         let mut this = self.with_options(&args.what)?;
         this.command = !args.agent_command.is_empty();
@@ -112,10 +112,10 @@ impl Layers {
         Ok(this)
     }
 
-    /// Puts the options that a run and a resume have over all else.
+    /// Adds the options that a run and a resume share above everything else.
     pub(crate) fn with_options(mut self, args: &Config) -> Result<Self, Failure> {
         let said = toml::Table::try_from(args);
-        let said = said.map_err(|e| Failure::usage(format!("an option can't be taken: {e}")))?;
+        let said = said.map_err(|e| Failure::usage(format!("wrong option: {e}")))?;
         let origin = |path: &[&str]| Origin::Flag(flag(path[0]));
         self.flags = Tree::of(said, &origin);
         Ok(self)
@@ -138,25 +138,25 @@ impl Layers {
         let flags = self.flags.clone().over(self.environment.clone());
         let mut project = self.project.tree.clone();
         let ends = ["until", "completion-promise"];
-        // The check of one phase is none of another's promise: a phase that says when it is done says all of it.
+        // A phase with its own check or promise gets neither from above the phases: the two belong together.
         if phase.is_some_and(|phase| ends.iter().any(|end| phase.leaf(end).is_some())) {
             project.remove(&ends);
         }
         let phase = flags.over(phase.cloned().unwrap_or_default());
         let (nearer, mut user) = (phase.over(project), self.user.tree.clone());
-        // The agent that somebody always has is not what is told the words of a command.
+        // The command after `--` is the agent; it replaces the agent of the user's own file.
         if self.command && nearer.leaf("agent").is_none() {
             user.remove(&["agent", "model", "agent-bin", "command"]);
         }
         nearer.over(user)
     }
 
-    /// Returns what counts for the whole run, and for a phase of which nothing is said.
+    /// Returns the settings of the whole run, and of a phase without its own settings.
     pub(crate) fn run(&self) -> Tree {
         self.merged(None)
     }
 
-    /// Returns what counts for each phase; without a pipeline there is one, `main`.
+    /// Returns the settings of each phase; without a pipeline there is one phase, `main`.
     pub(crate) fn phases(&self) -> Vec<Phase> {
         if !self.has_phases() {
             return vec![Phase {
@@ -172,7 +172,7 @@ impl Layers {
         phases.map(phase).collect()
     }
 
-    /// Returns what counts for a phase of a run that exists; for one that the file does not know, what counts for all.
+    /// Returns the settings of a phase of an existing run; the settings of the run if the file doesn't have the phase.
     pub(crate) fn phase(&self, name: &str) -> Tree {
         let phase = self.project.phases.iter().find(|(known, _)| known == name);
         self.merged(phase.map(|(_, tree)| tree))
@@ -187,7 +187,7 @@ fn flag(key: &str) -> String {
     }
 }
 
-/// Returns what counts where nothing is said, for an agent that `rlm` drives, or for a command.
+/// Returns the default settings for an agent with a driver, or for a command agent.
 pub(crate) fn defaults(driven: bool) -> Tree {
     let mut tree = Tree::default();
     for key in KEYS {
@@ -200,7 +200,7 @@ pub(crate) fn defaults(driven: bool) -> Tree {
 
 #[cfg(test)]
 impl Layers {
-    /// Makes the layers of a project with this file.
+    /// Creates the layers of a project with this file.
     pub(crate) fn of(root: &Path, text: &str) -> Self {
         let path = file::of_project(root);
         let project = File::parse(&path, text, Whose::Project).unwrap();
@@ -210,7 +210,7 @@ impl Layers {
         }
     }
 
-    /// Puts the user's file below.
+    /// Adds the user's file below.
     pub(crate) fn with_user(mut self, text: &str) -> Self {
         let path = Path::new("/home/somebody/.config/rlm/config.toml");
         self.user = File::parse(path, text, Whose::User).unwrap();
@@ -233,7 +233,7 @@ mod tests {
             ..
         }) = Args::try_parse_from(line.split(' '))
         else {
-            unreachable!("it says run")
+            unreachable!("the line is a run")
         };
         let layers = Layers::of(Path::new("/"), project).with_user(user);
         layers.with_flags(&args).unwrap().run().config()

@@ -1,4 +1,4 @@
-//! The schema of `rlm.toml`, for editors.
+//! The JSON Schema of `rlm.toml`, for editors.
 
 use loop_state::MAX_PHASES;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::keys::{Key, Kind, Of};
 use super::settings::KEYS;
 
-/// Returns the JSON Schema of the project's file. The user's is the same without what only a project has.
+/// Returns the JSON Schema of the project's file. The user's own file may have fewer keys.
 pub(crate) fn schema() -> Value {
     let of = |places: &[Of]| {
         let keys = KEYS.iter().filter(|key| places.contains(&key.of));
@@ -16,7 +16,7 @@ pub(crate) fn schema() -> Value {
     let mut properties = of(&[Of::Run, Of::Phase]);
     let phase = json!({
         "type": "array",
-        "description": "The phases of a pipeline, in order. What stands above them is what each of them has where it says nothing.",
+        "description": "The phases of a pipeline, in order. Settings above the first phase apply to each phase that doesn't set them itself.",
         "maxItems": MAX_PHASES,
         "items": {
             "type": "object",
@@ -29,7 +29,7 @@ pub(crate) fn schema() -> Value {
     json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "rlm.toml",
-        "description": "Settings of rlm in a project.",
+        "description": "The settings of rlm in a project.",
         "type": "object",
         "additionalProperties": false,
         "properties": properties,
@@ -38,10 +38,12 @@ pub(crate) fn schema() -> Value {
 
 fn key_schema(key: &Key) -> Value {
     let mut schema = kind(key.kind);
-    let object = schema.as_object_mut().expect("every kind is an object");
+    let object = schema
+        .as_object_mut()
+        .expect("the schema of every kind is an object");
     object.insert("description".into(), key.what.into());
     if let Some(value) = key.default(true) {
-        let value = serde_json::to_value(value).expect("a value of TOML is one of JSON");
+        let value = serde_json::to_value(value).expect("a TOML value converts to JSON");
         object.insert("default".into(), value);
     }
     schema
@@ -99,7 +101,7 @@ mod tests {
     use super::*;
     use crate::config::tests::template_on;
 
-    /// Whether a value is as the schema wants it, by the few words that ours has.
+    /// Checks a value against the schema, with the few keywords that this schema uses.
     fn accepts(schema: &Value, value: &Value) -> Result<(), String> {
         let fail = |why: &str| Err(format!("{value} {why} {schema}"));
         let of_type = match schema["type"].as_str() {
@@ -113,24 +115,24 @@ mod tests {
             Some(other) => panic!("{other}"),
         };
         if !of_type {
-            return fail("is of another type than");
+            return fail("has another type than");
         }
         if let Some(words) = schema["enum"].as_array()
             && !words.contains(value)
         {
-            return fail("is none of");
+            return fail("is not one of");
         }
         if let Some(any) = schema["anyOf"].as_array() {
             let first = any.iter().find(|schema| accepts(schema, value).is_ok());
             return first
                 .map(drop)
-                .ok_or_else(|| format!("{value} is none of {schema}"));
+                .ok_or_else(|| format!("{value} is not one of {schema}"));
         }
         let (least, most) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
         if let Some(number) = value.as_f64()
             && (least.is_some_and(|least| number < least) || most.is_some_and(|most| number > most))
         {
-            return fail("is out of");
+            return fail("is out of the range of");
         }
         if let (Some(items), Some(item)) = (value.as_array(), schema.get("items")) {
             items.iter().try_for_each(|value| accepts(item, value))?;
@@ -140,7 +142,7 @@ mod tests {
         };
         for name in schema["required"].as_array().into_iter().flatten() {
             if !members.contains_key(name.as_str().unwrap()) {
-                return fail("lacks something of");
+                return fail("lacks a required key of");
             }
         }
         for (name, value) in members {

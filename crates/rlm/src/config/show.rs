@@ -1,4 +1,4 @@
-//! What counts, for people and programs: each value, where it comes from, and what it stands in place of. No secret is in it.
+//! The effective settings, for people and programs: each value, its source, and the values that it overrides. Secrets are redacted.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,30 +14,29 @@ use super::settings::{self, KEYS};
 use super::tree::{Leaf, Origin, Tree};
 use crate::agents::{self, AgentKind};
 
-/// A value that counts.
+/// An effective value.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// Its key, with those of the tables that it stands in.
+    /// Its key, with the keys of the tables around it.
     pub(crate) key: String,
     pub(crate) value: Value,
     pub(crate) origin: Origin,
-    /// The values that it stands in place of, the nearest first.
+    /// The values that it overrides, the nearest first.
     pub(crate) over: Vec<(Value, Origin)>,
 }
 
-/// What counts for the run, or for one of its phases.
+/// The effective settings of the run, or of one of its phases.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// The name of a phase.
     pub(crate) phase: Option<String>,
     pub(crate) rows: Vec<Row>,
-    /// Why the agent is not known.
+    /// The reason why the agent is not known.
     pub(crate) unknown_agent: Option<String>,
-    /// The keys of which nothing is said, and which have no default.
+    /// The keys that have neither a value nor a default.
     pub(crate) unset: Vec<&'static str>,
 }
 
-/// Returns what counts: in one group, or where there are phases in one for all of the run and one for each of them.
+/// Returns the effective settings: one group, or with phases one group for the run and one for each phase.
 pub(crate) fn groups(layers: &Layers, words: &[OsString], directory: &Path) -> Vec<Group> {
     let mut groups = Vec::new();
     if layers.has_phases() {
@@ -75,7 +74,7 @@ pub(crate) fn groups(layers: &Layers, words: &[OsString], directory: &Path) -> V
     groups
 }
 
-/// Says where a person is asked if nothing else is said: that depends on how many phases there are.
+/// Adds the default of `autonomy`, which depends on the number of phases.
 fn with_autonomy(mut tree: Tree, layers: &Layers) -> Tree {
     if tree.leaf("autonomy").is_none() {
         let autonomy = match layers.phases().len() {
@@ -125,7 +124,7 @@ fn row(path: &[&str], leaf: &Leaf) -> Row {
     }
 }
 
-/// Writes a key as the file has it.
+/// Writes a key as in the file.
 fn quoted(key: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     match !key.is_empty() && key.chars().all(is_bare) {
@@ -134,7 +133,7 @@ fn quoted(key: &str) -> String {
     }
 }
 
-/// Returns a value as it may be shown to anybody.
+/// Returns a value without secrets.
 fn without_secrets(path: &[&str], value: &Value) -> Value {
     let hidden = || Value::from("…");
     match path {
@@ -163,7 +162,7 @@ mod tests {
     use super::*;
     use crate::config::tests::template_on;
 
-    /// No value of a variable, a header, an argument or the agents' own settings is shown, wherever it stands.
+    /// Values of variables, headers, arguments and the agents' own settings are redacted in every place.
     #[test]
     fn x118c_no_secret_is_shown() {
         let secrets = "[claude]\nenv = { A = 's3cret' }\nsettings = { a = 's3cret' }\n[codex.config]\nb = 's3cret'\n\

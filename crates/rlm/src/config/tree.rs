@@ -1,4 +1,4 @@
-//! Values by key with the places that they come from, and how one layer lies over another.
+//! Values by key with their sources, and the merging of layers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,22 +11,24 @@ use toml::Value;
 use super::keys::Kind;
 use super::settings::{self, Config};
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// An option on the command line.
     Flag(String),
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(&'static str),
-    /// A file.
-    File { path: Arc<Path>, line: usize },
-    /// It was looked for on this machine.
+    File {
+        path: Arc<Path>,
+        line: usize,
+    },
+    /// Found on this machine.
     Found,
-    /// Nobody has said anything.
+    /// The default: nobody set a value.
     Default,
 }
 
-/// A value, and those of lower layers that it stands in place of, the nearest first.
+/// A value, and the values of lower layers that it overrides, the nearest first.
 #[derive(Clone)]
 pub(crate) struct Leaf {
     pub(crate) value: Value,
@@ -41,7 +43,7 @@ enum Node {
     Section(Tree),
 }
 
-/// One layer, or several that lie over each other. Its `Debug` shows no value.
+/// One layer, or several merged layers. Its `Debug` shows no value.
 #[derive(Clone, Default)]
 pub(crate) struct Tree(Vec<(String, Node)>);
 
@@ -53,14 +55,14 @@ impl fmt::Debug for Tree {
     }
 }
 
-/// Tells whether the keys of this table are merged one by one; any other value replaces the one below it as a whole.
+/// Returns whether the keys of this table are merged one by one; any other value replaces the lower one as a whole.
 fn is_section(path: &[&str]) -> bool {
     let kind = settings::kind_of(path);
     matches!(kind, Some(Kind::Table(_) | Kind::Servers | Kind::Named))
 }
 
 impl Tree {
-    /// Puts a value in under a key at the top.
+    /// Inserts a value under a key at the top.
     pub(crate) fn insert(&mut self, key: &str, value: Value, origin: Origin) {
         self.remove(&[key]);
         let over = Vec::new();
@@ -72,7 +74,7 @@ impl Tree {
         self.0.push((key.to_owned(), Node::Leaf(leaf)));
     }
 
-    /// Makes a layer of what a table says. `origin` tells where the value at a path comes from.
+    /// Creates a layer from a table. `origin` returns the source of the value at a path.
     pub(crate) fn of(table: toml::Table, origin: &dyn Fn(&[&str]) -> Origin) -> Self {
         Self::below(&[], table, origin)
     }
@@ -99,7 +101,7 @@ impl Tree {
         self.leaf(key)?.value.as_str()
     }
 
-    /// Returns what stands at the top under this key.
+    /// Returns the value at the top under this key.
     pub(crate) fn leaf(&self, key: &str) -> Option<&Leaf> {
         self.0.iter().find_map(|(known, node)| match node {
             Node::Leaf(leaf) if known == key => Some(leaf),
@@ -111,10 +113,10 @@ impl Tree {
         self.0.retain(|(key, _)| !keys.contains(&key.as_str()));
     }
 
-    /// Puts this layer over a lower one.
+    /// Merges this layer over a lower one.
     ///
-    /// What a layer says of its agent is said of no other: where one above names another, or a command, it counts for nothing. So does a prompt
-    /// where one above has a file for it.
+    /// A layer's model, program and command belong to its agent: if a layer above names another agent or a command, they are dropped. A prompt
+    /// and a prompt file replace each other.
     pub(crate) fn over(mut self, mut lower: Self) -> Self {
         let is_command = self.leaf("command").is_some();
         match (self.text("agent"), lower.text("agent")) {
@@ -139,7 +141,7 @@ impl Tree {
     }
 
     fn merge(&mut self, lower: Self) {
-        // A file can have thousands of variables.
+        // A hash map, because a file can have thousands of variables.
         let keys = self.0.iter().enumerate();
         let keys: HashMap<String, usize> = keys.map(|(at, (key, _))| (key.clone(), at)).collect();
         for (key, below) in lower.0 {
@@ -151,13 +153,13 @@ impl Tree {
                     leaf.over.extend(below.over);
                 }
                 (Some(Node::Section(section)), Node::Section(below)) => section.merge(below),
-                // A file was read as what it must be, so that a key is the same everywhere.
+                // Not reached: each file was parsed as a `Config`, so a key has the same kind in every layer.
                 (Some(_), _) => {}
             }
         }
     }
 
-    /// Returns all values with the paths of their keys.
+    /// Returns all values with their paths.
     pub(crate) fn leaves(&self) -> Vec<(Vec<&str>, &Leaf)> {
         let mut leaves = Vec::new();
         for (key, node) in &self.0 {
@@ -175,7 +177,7 @@ impl Tree {
         leaves
     }
 
-    /// Returns the file that has the most to say about a section.
+    /// Returns the file of the first value in a section that comes from a file.
     pub(crate) fn file_of(&self, section: &str) -> Option<&Path> {
         self.leaves()
             .into_iter()
@@ -196,9 +198,8 @@ impl Tree {
             .collect()
     }
 
-    /// Returns the values.
     pub(crate) fn config(&self) -> Config {
-        Config::deserialize(self.clone().table()).expect("each layer was read as a configuration")
+        Config::deserialize(self.clone().table()).expect("each layer was parsed as a configuration")
     }
 }
 
@@ -267,7 +268,7 @@ mod tests {
     }
 
     proptest! {
-        /// The nearest layer decides, whatever else says something, and nothing that was said is forgotten.
+        /// The nearest layer with a value decides, and the values below are kept in order.
         #[test]
         fn the_uppermost_layer_that_says_something_counts(said in proptest::collection::vec(proptest::option::of(0i64..9), 1..6)) {
             let layers = said.iter().map(|value| match value {

@@ -1,4 +1,4 @@
-//! Settings that change while a run goes on: its limits follow them, all else is for the next run.
+//! Settings that change in a live run: the limits follow the files; other changes apply to the next run.
 
 use std::collections::BTreeSet;
 
@@ -10,30 +10,30 @@ use super::layers::{Layers, defaults};
 use super::settings::{Config, LIMITS, follows_files};
 use super::tree::Tree;
 
-/// The settings of a run that goes on, as they were said last.
+/// The settings of a live run, as last read from the files.
 #[derive(Debug)]
 pub(crate) struct Watched {
     layers: Layers,
     phases: Vec<Phase>,
-    /// Why the files can't be read, so that it is told once.
+    /// The last error of the files, so that each error is reported once.
     wrong: Option<String>,
 }
 
 #[derive(Debug)]
 struct Phase {
     name: String,
-    /// What was said of it and of the run when it was last looked at.
+    /// The values for it and for the run in the files, when they were last read.
     said: Said,
-    /// What counts.
+    /// The values in effect.
     counts: Said,
 }
 
-/// What the files say of each of the [`LIMITS`].
+/// The values of the [`LIMITS`] in the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Said([Option<RuleChange>; LIMITS.len()]);
 
 impl Watched {
-    /// Takes what a run was made of. It can have been given more than that before it was resumed, so only what changes from now on counts.
+    /// Creates it from the layers and the settings of a run. A person may have raised limits before a resume, so only changes from now on apply.
     pub(crate) fn new(layers: Layers, settings: &Settings) -> Self {
         let phase = |phase: &rlm_store::PhaseSettings| {
             let (name, driven) = (phase.name.clone(), phase.agent.is_driven());
@@ -52,8 +52,8 @@ impl Watched {
         }
     }
 
-    /// Looks at the files. What they say above the phases is for each that says nothing else. What they don't say any more stays as it was: a file that
-    /// somebody removed, or is just writing, must lift no limit.
+    /// Reads the files again. A value above the phases applies to each phase that doesn't set it itself. A key that is gone keeps its value: a file
+    /// that somebody removes, or is writing at this moment, must not lift a limit.
     pub(crate) fn look(&mut self) -> Reloaded {
         let mut reloaded = Reloaded::default();
         match self.layers.read_again() {
@@ -62,9 +62,13 @@ impl Watched {
                 let others = others(&self.layers, &new);
                 if !others.is_empty() {
                     reloaded.warnings.push(format!(
-                        "the settings have changed: {} {} for the next run, not for this one",
+                        "the settings have changed: {} {} only to the next run",
                         quoted(&others),
-                        if others.len() == 1 { "counts" } else { "count" },
+                        if others.len() == 1 {
+                            "applies"
+                        } else {
+                            "apply"
+                        },
                     ));
                 }
                 (self.layers, self.wrong) = (new, None);
@@ -73,7 +77,7 @@ impl Watched {
             Err(why) => {
                 let message = &why.message;
                 reloaded.warnings.push(format!(
-                    "{message}; until that is mended, what was said before counts"
+                    "{message}; until you fix it, the previous settings stay"
                 ));
                 self.wrong = Some(why.message);
             }
@@ -85,14 +89,14 @@ impl Watched {
             phase.said = said;
             let counts = said.over(phase.counts);
             let changes = phase.counts.changes_to(counts);
-            // What is of the whole run is said once.
+            // A change of the whole run is reported once.
             let once = changes.filter(|it| at == 0 || it.is_of_phase());
             reloaded.changes.extend(once.map(|change| (at, change)));
             phase.counts = counts;
         }
         if !unsaid.is_empty() {
             reloaded.warnings.push(format!(
-                "the settings say nothing any more of {}; what was said before counts",
+                "the files no longer set {}; the previous values stay",
                 quoted(&unsaid)
             ));
         }
@@ -101,7 +105,7 @@ impl Watched {
 }
 
 impl Said {
-    /// Returns what is said of a phase, without defaults.
+    /// Returns the values for a phase in the files, without defaults.
     fn of_phase(layers: &Layers, phase: &str) -> Self {
         Self::of(&layers.phase(phase).config())
     }
@@ -110,12 +114,12 @@ impl Said {
         Self(std::array::from_fn(|at| (LIMITS[at].said)(config)))
     }
 
-    /// Returns this where something is said, and else the other.
+    /// Returns these values, and the other ones where these are missing.
     fn over(self, other: Self) -> Self {
         Self(std::array::from_fn(|at| self.0[at].or(other.0[at])))
     }
 
-    /// Names the keys of which something was said, and now nothing is.
+    /// Returns the keys that had a value before and have none now.
     fn lost(self, now: Self) -> impl Iterator<Item = &'static str> {
         let each = LIMITS.iter().zip(self.0).zip(now.0);
         each.filter_map(|((limit, before), now)| {
@@ -134,7 +138,7 @@ fn quoted(keys: &BTreeSet<impl std::fmt::Display>) -> String {
     keys.join(", ")
 }
 
-/// Returns the keys of which something else is said, and which can't change while a run goes on.
+/// Returns the keys that have changed and that can't change in a live run.
 fn others(old: &Layers, new: &Layers) -> BTreeSet<String> {
     let trees = |layers: &Layers| {
         let phases = layers
@@ -209,8 +213,8 @@ mod tests {
             "until = 'x'\nmax-iterations = 7\ncheck-timeout = '2m'\n",
         );
         let told = watched.look();
-        assert_eq!(told.changes, [], "what is not said any more lifts nothing");
-        insta::assert_snapshot!(told.warnings.join("\n"), @"the settings say nothing any more of `max-duration`, `sleep`; what was said before counts");
+        assert_eq!(told.changes, [], "a removed key lifts no limit");
+        insta::assert_snapshot!(told.warnings.join("\n"), @"the files no longer set `max-duration`, `sleep`; the previous values stay");
         assert_eq!(watched.look(), Reloaded::default());
         fs_err::remove_file(root.join("rlm.toml")).unwrap();
         let told = watched.look();
@@ -233,13 +237,13 @@ mod tests {
         );
         let told = watched.look();
         assert_eq!(told.changes, []);
-        insta::assert_snapshot!(told.warnings.join("\n"), @"the settings have changed: `claude`, `gates`, `until` count for the next run, not for this one");
+        insta::assert_snapshot!(told.warnings.join("\n"), @"the settings have changed: `claude`, `gates`, `until` apply only to the next run");
         assert_eq!(watched.look(), Reloaded::default());
         write(root, "sleeep = 1\n");
         let told = watched.look();
         let warning = told.warnings.join("\n");
         assert!(
-            warning.contains("line 1: unknown key `sleeep`; did you mean `sleep`?; until that"),
+            warning.contains("line 1: unknown key `sleeep`; did you mean `sleep`?; until you fix"),
             "{warning}"
         );
         assert_eq!(
