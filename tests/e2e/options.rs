@@ -263,7 +263,7 @@ fn x117a_x118e_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value
             "[mcp-servers.\"a b\"]\ncommand = \"x\"\n",
             "no name of an MCP server",
         ),
-        ("mcp-config = \"none.json\"\n", "none.json` is not there"),
+        ("mcp-config = \"none.json\"\n", "none.json` doesn't exist"),
         (
             "[mcp-servers.a]\ncommand = \"${NO_SUCH_VARIABLE}\"\n",
             "`NO_SUCH_VARIABLE`",
@@ -419,7 +419,7 @@ fn x133a_the_file_or_the_option_names_the_agents_program() {
     scene.talking(&run).run(LONG).expect_code(0);
     let other = [&run[..], &["--agent-bin", "./other"]].concat();
     let refused = scene.talking(&other).run(LONG).expect_code(2);
-    assert!(refused.stderr.contains("/other` is not there"), "{refused}");
+    assert!(refused.stderr.contains("/other` doesn't exist"), "{refused}");
     std::os::unix::fs::symlink(FAKE_AGENT, scene.file("other")).unwrap();
     fs_err::write(
         scene.file("rlm.toml"),

@@ -1,4 +1,4 @@
-//! The agents that are known: what they are called, what each is made of, how one is chosen, and how the driver of a phase is made.
+//! The known agents: their names, how to choose one, and how to create the driver of a phase.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::hint::quoted;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum AgentKind {
-    /// Any program, given behind --
+    /// Any program, given after --
     Command,
     Claude,
     Codex,
@@ -26,13 +26,13 @@ pub(crate) enum AgentKind {
     Acp,
 }
 
-/// An agent that is looked for when none is named.
+/// An agent that `rlm` looks for if none is named.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) kind: AgentKind,
     /// Its name on the command line, in `rlm.toml` and on `PATH`.
     pub(crate) name: &'static str,
-    /// How to get it.
+    /// The command that installs it.
     pub(crate) install: &'static str,
 }
 
@@ -60,10 +60,10 @@ pub(crate) const KNOWN: [Known; 4] = [
 ];
 
 impl AgentKind {
-    /// The names of all, in the order of the help.
+    /// All names, in the order of the help.
     pub(crate) const NAMES: &[&str] = &["command", "claude", "codex", "gemini", "opencode", "acp"];
 
-    /// Returns the kind of an agent that a run has.
+    /// Returns the kind of a run's agent.
     pub(crate) fn of(agent: &AgentConfig) -> Self {
         match &agent.options {
             AgentOptions::Command => Self::Command,
@@ -90,7 +90,7 @@ impl AgentKind {
     }
 }
 
-/// Puts a model and words of its own over what an agent is told, where there are any.
+/// Applies a model and arguments to an agent, if there are any.
 pub(crate) fn tell(agent: &mut AgentConfig, model: Option<String>, words: Vec<OsString>) {
     if agent.is_driven() && model.is_some() {
         agent.model = model;
@@ -103,7 +103,7 @@ pub(crate) fn tell(agent: &mut AgentConfig, model: Option<String>, words: Vec<Os
     }
 }
 
-/// Returns the agent's short name, for people.
+/// Returns the agent's short name.
 pub(crate) fn name(agent: &AgentConfig) -> String {
     let name = match &agent.options {
         AgentOptions::Command => {
@@ -127,12 +127,12 @@ pub(crate) fn name(agent: &AgentConfig) -> String {
     }
 }
 
-/// Returns the program that is started for an agent.
+/// Returns the program of an agent.
 pub(crate) fn program(agent: &AgentConfig) -> &OsStr {
     agent.program.first().map_or(OsStr::new(""), |word| word)
 }
 
-/// A program that is named by a path counts from `directory`; a bare name is looked for on `PATH`.
+/// Returns the program to start: a path is relative to `directory`, and a bare name is searched on `PATH`.
 pub(crate) fn bin(given: Option<PathBuf>, directory: &Path) -> Option<OsString> {
     given.map(|given| match given.components().count() {
         1 => given.into(),
@@ -140,7 +140,7 @@ pub(crate) fn bin(given: Option<PathBuf>, directory: &Path) -> Option<OsString> 
     })
 }
 
-/// Decides which kind of agent a run has: the one that is named, a command that is given, or the only one that is installed.
+/// Chooses the kind of agent of a run: the named one, the given command, or the only installed one.
 pub(crate) fn choose(
     named: Option<AgentKind>,
     given: &[OsString],
@@ -150,7 +150,7 @@ pub(crate) fn choose(
     match named {
         Some(AgentKind::Command) if given.is_empty() && configured.is_none() => {
             return Err(Failure::usage(
-                "no command: give it behind --, for example: rlm run --until 'make test' -- my-agent",
+                "no command: give it after --, for example: rlm run --until 'make test' -- my-agent",
             ));
         }
         Some(kind) => return Ok(kind),
@@ -164,7 +164,7 @@ pub(crate) fn choose(
     let found: Vec<_> = KNOWN.iter().filter(installed).collect();
     match found.as_slice() {
         [] => Err(Failure::usage(
-            "no agent: none of claude, codex, gemini, opencode is on PATH; install one, or give a command behind --, for example: rlm run --until 'make test' -- my-agent",
+            "no agent: none of claude, codex, gemini, opencode is on PATH; install one, or give a command after --, for example: rlm run --until 'make test' -- my-agent",
         )),
         [known] => Ok(known.kind),
         several => {
@@ -178,7 +178,7 @@ pub(crate) fn choose(
     }
 }
 
-/// Looks for the agent's program before anything is made, so that a typing mistake costs nothing.
+/// Looks for the agent's program before the run is created, so that a typing mistake costs nothing.
 pub(crate) fn find_program(agent: &AgentConfig, directory: &Path) -> Result<(), Failure> {
     let program = program(agent);
     let shown = program.to_string_lossy();
@@ -189,9 +189,9 @@ pub(crate) fn find_program(agent: &AgentConfig, directory: &Path) -> Result<(), 
             "the agent `{shown}` is not executable; try: chmod +x {shown}"
         )),
         Err(_) if directory.join(program).is_dir() => refuse(format!(
-            "the agent `{shown}` is a directory; name the program in it"
+            "the agent `{shown}` is a directory; give the path of the program in it"
         )),
-        Err(_) if shown.contains('/') => refuse(format!("the agent `{shown}` is not there")),
+        Err(_) if shown.contains('/') => refuse(format!("the agent `{shown}` doesn't exist")),
         Err(_) => {
             let known = KNOWN.iter().find(|known| program == known.name);
             let install = known.map_or("install it".to_owned(), |known| {
@@ -214,7 +214,7 @@ pub(crate) fn factory() -> DriverFactory {
     })
 }
 
-/// Returns what a phase chooses for its conversations.
+/// Returns the choices of a phase for its conversations.
 fn choices(phase: &PhaseSettings) -> Choices {
     let mut choices = Choices::default();
     choices.permissions = phase.permissions;
@@ -222,7 +222,7 @@ fn choices(phase: &PhaseSettings) -> Choices {
     choices
 }
 
-/// Refuses options of the agent's section in this file with which the agent could not be started.
+/// Returns an error if the agent can't start with the options of its section in this file.
 pub(crate) fn check(agent: &AgentConfig, file: &Path) -> Result<(), Failure> {
     let bare = AgentConfig {
         model: None,
@@ -234,15 +234,15 @@ pub(crate) fn check(agent: &AgentConfig, file: &Path) -> Result<(), Failure> {
     bare.check(Choices::default()).map_err(of_file)
 }
 
-/// Refuses what the agent of a phase could not be started with: its section in the file, then everything together.
+/// Returns an error if the agent of a phase can't start: first for its section in the file, then for everything together.
 pub(crate) fn check_phase(phase: &PhaseSettings, file: &Path) -> Result<(), Failure> {
     check(&phase.agent, file)?;
     let refuse = |e: agent_duplex::Error| Failure::usage(e.to_string());
     phase.agent.check(choices(phase)).map_err(refuse)
 }
 
-/// Finds a place for the locks of agents' sessions. One that all of the user's programs see goes before one that those of a
-/// login share. Where none can be used (`sudo` may have made it), sessions are not locked.
+/// Finds a directory for the locks of agents' sessions. A directory that all of the user's programs see goes before one that only the programs of
+/// one login see. If none can be used (`sudo` may have created it), sessions are not locked.
 pub(crate) fn session_place() -> Option<(PathBuf, SessionLocks)> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let places = [

@@ -1,7 +1,7 @@
-//! `--detach`: the same program in a session of its own, which its parent waits for until the run is at work.
+//! `--detach`: starts the same program again in its own session. The parent waits until the run works.
 //!
-//! The parent reads the child's standard output: what is for the person, and then a byte of nothing, which says that the run is at work. Before that
-//! byte the child dies like any program, and the parent ends as it does.
+//! The parent reads the child's standard output: first text for the user, then a zero byte, which means that the run works. If the child exits
+//! before that byte, the parent exits with the same code.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -25,26 +25,26 @@ use crate::hint;
 use crate::output;
 use crate::render;
 
-/// What says that the run is at work.
+/// The byte that means that the run works.
 const AT_WORK: u8 = 0;
-/// How often is looked whether the file of a detached run was removed.
+/// How often a detached run checks whether its output file was removed.
 const LOOK: Duration = Duration::from_secs(1);
-/// When what a detached run prints is begun anew; the file before is kept, and the one before that goes.
+/// The size at which the output file is started anew. The file before it is kept, and the older one is removed.
 const MOST: u64 = 32 << 20;
 const NAME: &str = "output.log";
 
-/// Starts this program again with the same words, and waits until its run is at work or it has ended.
+/// Starts this program again with the same arguments, and waits until its run works or the process has exited.
 pub(crate) fn start() -> Result<ExitCode, Failure> {
     let failed = |what: &str, e: io::Error| Failure::failed(format!("{what}: {e}"));
     let program =
-        std::env::current_exe().map_err(|e| failed("this program can't find itself", e))?;
-    let (mut says, output) = io::pipe().map_err(|e| failed("no pipe can be made", e))?;
+        std::env::current_exe().map_err(|e| failed("can't find the program file of rlm", e))?;
+    let (mut says, output) = io::pipe().map_err(|e| failed("can't create a pipe", e))?;
     let mut child = Command::new(program)
         .args(words(std::env::args_os().skip(1)))
         .stdin(Stdio::inherit())
         .stdout(output)
         .spawn()
-        .map_err(|e| failed("the background process can't be started", e))?;
+        .map_err(|e| failed("can't start the background process", e))?;
     let mut said = [0; 4096];
     loop {
         let count = says.read(&mut said).unwrap_or(0);
@@ -56,13 +56,13 @@ pub(crate) fn start() -> Result<ExitCode, Failure> {
         }
         if count == 0 {
             let status = child.wait();
-            let status = status.map_err(|e| failed("the background process is lost", e))?;
+            let status = status.map_err(|e| failed("can't wait for the background process", e))?;
             return Ok(code(status));
         }
     }
 }
 
-/// Returns the words for the child: those that we were called with, but for the one that asked for it.
+/// Returns the arguments for the child: those of this process, with `--detached` instead of `--detach`.
 fn words(ours: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut ours: Vec<_> = ours.collect();
     let end = ours.iter().position(|word| word == "--");
@@ -73,30 +73,30 @@ fn words(ours: impl Iterator<Item = OsString>) -> Vec<OsString> {
     ours
 }
 
-/// A child that is dead has not begun, whatever it died of.
+/// Returns the exit code for a child that exited before its run worked.
 fn code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     let code = code.and_then(|code| u8::try_from(code).ok());
     code.map_or(Code::Failed.into(), ExitCode::from)
 }
 
-/// Leaves the session of the terminal: its end, and its signals, are none of ours from now on. Also lets go of what whoever called had open: a pipe
-/// would not end before the run, a lock not be free. Comes before this process has opened anything.
+/// Leaves the session of the terminal, so that its end and its signals don't reach this process. Also closes inherited descriptors: otherwise a
+/// pipe of the caller would stay open until the run ends, and a lock would stay taken. Must run before this process opens anything.
 pub(crate) fn leave_session() -> Result<(), Failure> {
     let inherited = fs_err::read_dir("/dev/fd").into_iter().flatten();
     let inherited = inherited.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let inherited: Vec<i32> = inherited.filter(|fd| *fd > 2).collect();
     for fd in inherited {
-        // One of them was the directory itself, which is closed already.
+        // One of them was the directory itself, which is already closed.
         let _closed = nix::unistd::close(fd);
     }
     rustix::process::setsid()
         .map(drop)
-        .map_err(|e| Failure::failed(format!("no session of its own can be had: {e}")))
+        .map_err(|e| Failure::failed(format!("can't create a session: {e}")))
 }
 
-/// Ends this process as soon as whoever started it is gone before the run is at work: until then it belongs to that one's terminal, and may be
-/// reading it.
+/// Ends this process if the process that started it exits before the run works: until then this process belongs to that terminal, and may be
+/// reading from it.
 pub(crate) fn end_with_parent(interrupts: Interrupts) -> io::Result<Settled> {
     let parent = io::stdout().as_fd().try_clone_to_owned()?;
     let settled = Settled::default();
@@ -104,7 +104,7 @@ pub(crate) fn end_with_parent(interrupts: Interrupts) -> io::Result<Settled> {
     std::thread::Builder::new()
         .name("parent".into())
         .spawn(move || {
-            // No event is asked for: that its reader is gone is told always.
+            // `poll` reports without any requested event that the reader is gone.
             let mut parent = [PollFd::new(&parent, PollFlags::empty())];
             let _gone = retry_on_intr(|| poll(&mut parent, None));
             if !is_settled.load(Ordering::SeqCst) {
@@ -114,11 +114,11 @@ pub(crate) fn end_with_parent(interrupts: Interrupts) -> io::Result<Settled> {
     Ok(settled)
 }
 
-/// Whether a detached run is at work, so that it has no parent any more.
+/// Whether a detached run works, so that it no longer depends on its parent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settled(Arc<AtomicBool>);
 
-/// Says that the run is at work and how it is reached, and lets whoever started it go. What is printed from now on goes to a file with the run.
+/// Reports that the run works and how to reach it, and lets the parent exit. From now on all output goes to a file of the run.
 pub(crate) fn settle(
     project: &Project,
     run: &RunId,
@@ -145,7 +145,7 @@ pub(crate) fn settle(
             render::json_line(&value)
         }
         false => format!(
-            "run {run} is at work in the background (pid {pid})\n\
+            "run {run} works in the background (pid {pid})\n\
              \x20 follow   {rlm} logs -f {run}\n\
              \x20 attach   {rlm} attach {run}\n\
              \x20 stop     {rlm} stop {run}"
@@ -157,18 +157,20 @@ pub(crate) fn settle(
         parent.write_all(&[AT_WORK])?;
         parent.flush()
     });
-    // Who started it was stopped, and so is this: nothing has begun.
+    // The parent was stopped before the run began, so this process stops too.
     told.map_err(|_| {
         Failure::new(
             Code::Stopped,
-            format!("who started run `{run}` is gone; go on with: {rlm} resume {run}"),
+            format!(
+                "the process that started run `{run}` exited; to continue it: {rlm} resume {run}"
+            ),
         )
     })?;
-    take_over(file).map_err(|e| Failure::failed(format!("the output can't be turned: {e}")))?;
+    take_over(file).map_err(|e| Failure::failed(format!("can't redirect the output: {e}")))?;
     Ok(output)
 }
 
-/// Has everything that is printed go to the file, and nothing be read.
+/// Redirects all output to the file, and standard input to `/dev/null`.
 fn take_over(file: File) -> io::Result<()> {
     rustix::stdio::dup2_stdout(&file)?;
     rustix::stdio::dup2_stderr(&file)?;
@@ -176,15 +178,15 @@ fn take_over(file: File) -> io::Result<()> {
     Ok(())
 }
 
-/// What a detached run prints: the standard output, whose file is begun anew before it is too large, and when it was removed.
+/// The output of a detached run: standard output, whose file is started anew if it is too large or was removed.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     path: PathBuf,
     json: bool,
     written: u64,
-    /// How many lines there was no room for on the disk.
+    /// The number of lines that were lost because the disk was full.
     missing: usize,
-    /// When it was last seen to be there.
+    /// The last time at which the file was checked.
     looked: Instant,
 }
 
@@ -199,7 +201,7 @@ fn is_full(error: &io::Error) -> bool {
     [StorageFull, QuotaExceeded].contains(&error.kind())
 }
 
-/// Says how much is missing; the line before may have been cut.
+/// Returns the note about lost lines. It begins with a newline, because the line before it may be incomplete.
 fn missed(lines: usize, json: bool) -> String {
     match json {
         true => format!(
@@ -224,7 +226,7 @@ impl io::Write for Output {
             written = io::stdout().write_all(text);
         }
         match written {
-            // That there is no room now does not mean that there is none later.
+            // The disk may have space later.
             Err(e) if is_full(&e) => self.missing += text.split(|byte| *byte == b'\n').count() - 1,
             Err(e) => return Err(e),
             Ok(()) => self.written += text.len() as u64,
@@ -246,7 +248,7 @@ impl io::Write for Output {
             self.written = 0;
             let _grows = state_dir::rename(&self.path, &self.path.with_extension("log.1"));
         }
-        // Where it can't be begun anew what is printed goes where it went.
+        // If the new file can't be opened, output continues to the old one.
         let there = state_dir::metadata(&self.path).ok();
         let here = rustix::fs::fstat(io::stdout())?;
         if there.is_none_or(|there| there.identity().inode != here.st_ino) {

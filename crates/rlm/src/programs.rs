@@ -1,7 +1,7 @@
-//! All that a run starts, as one list: import, resume, the dry runs, the start of a run and `rlm config show` take it from here.
+//! The list of all programs that a run starts. Import, resume, the dry runs, the start of a run and `rlm config show` use it.
 //!
-//! [`Settings::programs`] lists what is saved with a run, [`Watchers::programs`] what is not. Both take all of their fields apart, so a new
-//! field doesn't compile until somebody decides whether a run starts something because of it.
+//! [`Settings::programs`] lists those in the saved settings, [`Watchers::programs`] the others. Both destructure all fields, so a new field
+//! doesn't compile until somebody decides whether a run starts something because of it.
 
 use std::ffi::OsString;
 
@@ -11,21 +11,21 @@ use crate::config::Layers;
 use crate::resolve;
 use crate::watchers::Watchers;
 
-/// Lists all that a run starts.
+/// Lists all programs that a run starts.
 pub(crate) fn all(settings: &Settings, watchers: &Watchers) -> Vec<Program> {
     let mut all = settings.programs();
     all.extend(watchers.programs());
     all
 }
 
-/// Lists all that a new run by these layers would start, whether it could begin or not; `words` are those behind `--`.
+/// Lists all programs that a new run with these layers would start, even if it can't start; `words` is the command after `--`.
 pub(crate) fn of_layers(layers: &Layers, words: &[OsString], project: &Project) -> Vec<Program> {
     let (root, directory) = (project.root(), project.directory());
     let settings = resolve::sketch(layers, words, root, directory);
     all(&settings, &Watchers::of(&layers.run(), root, directory))
 }
 
-/// Lists those that a run starts because the project's own file names them.
+/// Lists the programs that a run starts only because the project's own file names them.
 pub(crate) fn of_project(layers: &Layers, words: &[OsString], project: &Project) -> Vec<Program> {
     let others = of_layers(&layers.without_project(), words, project);
     let mut own = of_layers(layers, words, project);
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
     use crate::config::{KEYS, Kind};
 
-    /// The keys whose text no run starts. A new key with a text of its own belongs here or into the list.
+    /// The keys whose text starts no program. A new key with its own text belongs here or into the list of programs.
     const STARTS_NOTHING: [&str; 9] = [
         "name",
         "title",
@@ -47,13 +47,13 @@ mod tests {
         "model",
         "completion-promise",
         "safe-directories",
-        // What the command that is listed is told of.
+        // The events for the command, which is listed.
         "notify-on",
         // Only names from a fixed list.
         "permissions",
     ];
 
-    /// The same in the sections of agents.
+    /// The same for the sections of agents.
     const SECTION_STARTS_NOTHING: [&str; 12] = [
         "fallback-model",
         "effort",
@@ -91,7 +91,7 @@ mod tests {
                     section(key.name, key.kind);
                     continue;
                 }
-                // A switch, a number or one of a few words: nothing of a stranger's can be in it.
+                // A switch, a number or one of a few words can't contain a stranger's command.
                 _ => continue,
             };
             if STARTS_NOTHING.contains(&key.name) {
@@ -121,7 +121,7 @@ mod tests {
                 (known, kind) => {
                     let is_text = matches!(kind, Kind::Text | Kind::Texts);
                     let is_known = SECTION_STARTS_NOTHING.contains(&known);
-                    assert!(!is_text || is_known, "{name}.{known} is in no list");
+                    assert!(!is_text || is_known, "{name}.{known} is in neither list");
                     continue;
                 }
             };
@@ -130,7 +130,7 @@ mod tests {
                 key.name
             ));
             let is_listed = listed.contains("canary") || listed.contains("AgentHooks");
-            // Without a program there is no agent of the protocol, and nothing that gets a variable.
+            // Without a program there is no acp agent, so no program gets a variable.
             let needs_program = name == "acp" && key.name != "program";
             assert!(is_listed || needs_program, "{name}.{}: {listed}", key.name);
         }

@@ -1,4 +1,4 @@
-//! From arguments and configuration to the settings of a run. Pure but for reading a prompt from standard input.
+//! Turns arguments and configuration into the settings of a run. Its only I/O is to read a prompt from standard input.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(crate) use restarted::{Line, restarted};
 pub(crate) use resumed::{Given, resumed};
 pub(crate) use sketch::sketch;
 
-/// The settings of a new run, what they come from, and what a press means.
+/// The settings of a new run, their layers, and the actions of Ctrl-C.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) settings: Settings,
@@ -36,7 +36,7 @@ pub(crate) struct Resolved {
     pub(crate) watchers: Watchers,
 }
 
-/// Makes the settings of a new run that works in `directory`. What the project's file names counts from `root`, where it lies.
+/// Creates the settings of a new run that works in `directory`. Relative paths in the project's file start at `root`, its directory.
 pub(crate) fn new_run(
     args: RunArgs,
     layers: &Layers,
@@ -50,7 +50,7 @@ pub(crate) fn new_run(
     let has_prompt = args.what.prompt.is_some() || args.what.prompt_file.is_some();
     if layers.has_phases() && has_prompt {
         return Err(Failure::usage(
-            "each phase of rlm.toml has its own prompt: leave --prompt and --prompt-file out, or the phases",
+            "each phase of rlm.toml has its own prompt: remove --prompt and --prompt-file, or the phases",
         ));
     }
     let of = Of {
@@ -73,14 +73,14 @@ pub(crate) fn new_run(
     })
 }
 
-/// Whose settings are made.
+/// The arguments and places for the settings of a phase.
 struct Of<'a> {
     args: &'a RunArgs,
     root: &'a Path,
     directory: &'a Path,
 }
 
-/// Chooses the agent of a phase, and puts the defaults that it has below what was said.
+/// Chooses the agent of a phase, and adds its defaults below the other layers.
 pub(crate) fn with_defaults(
     tree: Tree,
     words: &[OsString],
@@ -91,7 +91,7 @@ pub(crate) fn with_defaults(
     Ok((kind, tree.over(defaults(kind != AgentKind::Command))))
 }
 
-/// Makes the settings of a phase.
+/// Creates the settings of a phase.
 fn phase(
     of: &Of<'_>,
     layers: config::Phase,
@@ -122,7 +122,7 @@ fn phase(
     let promise = config.completion_promise.as_deref();
     if promise.is_some_and(|promise| promise.trim().is_empty()) {
         return Err(of_phase(Failure::usage(
-            "the completion promise is empty; give the text that the agent shall say",
+            "the completion promise is empty; give the text that the agent must write",
         )));
     }
     let is_planned = tree
@@ -130,9 +130,9 @@ fn phase(
         .is_some_and(|leaf| is_plan(&leaf.origin, root));
     if config.until.is_none() && promise.is_none() && !is_planned {
         let why = match is_one_of_several {
-            true => "it has no end: give it until, completion-promise or max-iterations",
+            true => "it needs a stop condition: until, completion-promise or max-iterations",
             false => {
-                "this run has no end: give --until CMD, --completion-promise TEXT, -n N or --once"
+                "this run needs a stop condition: --until CMD, --completion-promise TEXT, -n N or --once"
             }
         };
         return Err(of_phase(Failure::usage(why)));
@@ -153,7 +153,7 @@ fn phase(
     Ok(phase)
 }
 
-/// A number of iterations is a plan where it was said for this run or this project; a limit that a user always has is no end.
+/// Returns whether a number of iterations is a stop condition: only if this run or this project sets it, because the user's own limit is no plan.
 fn is_plan(origin: &Origin, root: &Path) -> bool {
     match origin {
         Origin::File { path, .. } => path.parent() == Some(root),
@@ -172,7 +172,7 @@ pub(crate) mod tests {
     use rlm_store::PromptSource;
     use std::time::Duration;
 
-    /// Parses what a user would type behind `rlm run -p …`, with an agent that is there.
+    /// Parses a line after `rlm run -p …`, with an agent that exists.
     fn resolve(line: &str, file: &str) -> Result<Settings, String> {
         resolve_line(&format!("rlm run -p text {line} -- sh"), file)
     }
@@ -180,7 +180,7 @@ pub(crate) mod tests {
     pub(crate) fn resolve_line(line: &str, file: &str) -> Result<Settings, String> {
         let args = Args::try_parse_from(line.split(' ').filter(|word| !word.is_empty())).unwrap();
         let Command::Run(args) = args.command else {
-            unreachable!("it says run")
+            unreachable!("the line is a run")
         };
         let directory = Path::new("/tmp");
         let resolved = new_run(*args, &Layers::of(directory, file), directory, directory);
@@ -198,7 +198,7 @@ pub(crate) mod tests {
             let error = resolve(&format!("--once {option}"), "").unwrap_err();
             let name = option.split(' ').next().unwrap();
             assert!(
-                error.starts_with(name) && error.contains("behind --"),
+                error.starts_with(name) && error.contains("after --"),
                 "{error}"
             );
         }
@@ -245,7 +245,7 @@ pub(crate) mod tests {
     #[test]
     fn s18a_s18b_a_run_needs_an_end() {
         let error = resolve("", "").unwrap_err();
-        assert!(error.contains("no end"), "{error}");
+        assert!(error.contains("needs a stop condition"), "{error}");
         for end in [
             "--until true",
             "-n 5",
@@ -288,7 +288,7 @@ pub(crate) mod tests {
         assert_eq!(build.prompt, PromptSource::File("/tmp/build.md".into()));
         let agents = [plan, build].map(|phase| (phase.agent.name(), phase.agent.model.as_deref()));
         assert_eq!(agents, [("codex", None), ("claude", Some("opus"))]);
-        // The end of one phase is none of the other's.
+        // The stop condition of one phase doesn't apply to the other.
         assert_eq!(
             (plan.promise.as_deref(), &plan.until),
             (Some("PLANNED"), &None)

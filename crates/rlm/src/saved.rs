@@ -1,7 +1,7 @@
-//! What a run saves of its settings: how what was said goes over them, and how JSON shows them.
+//! The settings that a run saves: how to apply a configuration to them, and how JSON shows them.
 //!
-//! A setting that is saved has its two lines here: the functions that show settings take them apart field by field, and don't compile
-//! without a new one. What of them changed, `--resume-or-start` reports from the same JSON.
+//! Each saved setting has two lines here. The functions that show settings destructure them, so a new setting doesn't compile without its
+//! line. `--resume-or-start` reports the changed settings from the same JSON.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::config::Config;
 
-/// Puts what is said of the whole run over its settings.
+/// Applies a configuration to the settings of a run.
 pub(crate) fn apply_to_run(said: &Config, settings: &mut Settings) {
     optional(&mut settings.title, said.title.clone());
     let limits = &mut settings.limits;
@@ -26,7 +26,7 @@ pub(crate) fn apply_to_run(said: &Config, settings: &mut Settings) {
     optional(&mut settings.max_transcripts, said.max_transcripts);
 }
 
-/// Puts what is said of a phase over its settings. Its agent, its prompt and its MCP servers are for others to choose.
+/// Applies a configuration to the settings of a phase, except its agent, prompt and MCP servers.
 pub(crate) fn apply_to_phase(said: &Config, phase: &mut PhaseSettings) {
     if phase.agent.is_driven() {
         always(&mut phase.permissions, said.permissions);
@@ -55,7 +55,7 @@ fn optional<T>(setting: &mut Option<T>, said: Option<impl Into<T>>) {
     }
 }
 
-/// Shows the settings that are not of a phase, and the phases. Times are milliseconds, as everywhere in our JSON.
+/// Returns the settings of the run as JSON, with its phases. Times are in milliseconds, as in all JSON of `rlm`.
 pub(crate) fn run_json(all: &Settings) -> Value {
     let Settings {
         directory: _,
@@ -81,7 +81,7 @@ pub(crate) fn run_json(all: &Settings) -> Value {
     shown["max_cost_usd"] = json!(cost);
     shown
         .as_object_mut()
-        .expect("it is a map")
+        .expect("the settings are a map")
         .remove("max_cost_microusd");
     shown
 }
@@ -93,7 +93,7 @@ fn add(shown: &mut Value, more: Value) {
     }
 }
 
-/// Shows the settings of one phase.
+/// Returns the settings of a phase as JSON.
 pub(crate) fn phase_json(phase: &PhaseSettings) -> Value {
     let PhaseSettings {
         name,

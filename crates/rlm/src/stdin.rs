@@ -1,10 +1,10 @@
-//! Text on standard input, read to a bound: a prompt or a steer that somebody pipes in.
+//! Bounded reads of standard input, for a prompt or a message.
 
 use std::io::Read as _;
 
 use crate::exit::Failure;
 
-/// Reads `what` to its end, of `most` bytes.
+/// Reads `what` to its end, at most `most` bytes.
 pub(crate) fn text(what: &str, most: u64) -> Result<String, Failure> {
     read(std::io::stdin(), what, most)
 }

@@ -1,4 +1,4 @@
-//! Limits that the system sets on this process: each gives a sentence instead of a signal or a panic.
+//! Limits of the system on this process (ulimits): a low limit gives a clear message instead of a signal or a panic.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,17 +7,17 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::exit::Failure;
 
-/// The least number of open files with which a command that reads works.
+/// The minimum number of open files for a command that only reads.
 const FILES: u64 = 16;
-/// The least number of open files with which a run works.
+/// The minimum number of open files for a run.
 const FILES_OF_RUN: u64 = 48;
-/// The least address space with which a run works: most of it is stacks that stay empty.
+/// The minimum address space for a run. Most of it is for stacks that stay empty.
 const MEMORY_OF_RUN: u64 = 256 << 20;
-/// The number of threads and programs that a run may have at once, beside those of its agent.
+/// The number of threads and programs that a run may have at once, besides those of its agent.
 const THREADS: usize = 24;
-/// A limit on processes from here on bounds nothing that a run needs.
+/// A limit on processes that is at least this can't stop a run.
 const MANY: u64 = 4096;
-/// Errors of the system that a limit can cause, by their numbers on Linux; and the limit.
+/// The errors that a limit can cause, by their numbers on Linux, with the limit.
 const CAUSES: [(i32, Resource); 4] = [
     (27, Resource::Fsize),
     (24, Resource::Nofile),
@@ -25,21 +25,21 @@ const CAUSES: [(i32, Resource); 4] = [
     (11, Resource::Nproc),
 ];
 
-/// Has a write beyond the limit of file sizes fail instead of ending the process by SIGXFSZ.
+/// Makes a write beyond the limit of file sizes fail, instead of ending the process by SIGXFSZ.
 ///
-/// The signal is blocked and not ignored, because programs that are started inherit what is ignored; the mask of a child is reset when it starts.
+/// This blocks the signal and doesn't ignore it: child processes inherit an ignored signal, but each child's mask is reset when it starts.
 pub(crate) fn block_file_size_signal() {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGXFSZ);
     signals.thread_block().expect("this signal exists");
 }
 
-/// Refuses limits with which no command works.
+/// Returns an error if a limit is too low for any command.
 pub(crate) fn check() -> Result<(), Failure> {
     need(Resource::Nofile, FILES)
 }
 
-/// Refuses limits with which no run works, and sees whether threads can be started.
+/// Returns an error if a limit is too low for a run, or if threads can't be started.
 pub(crate) fn check_for_run() -> Result<(), Failure> {
     need(Resource::Nofile, FILES_OF_RUN)?;
     need(Resource::As, MEMORY_OF_RUN)?;
@@ -47,7 +47,7 @@ pub(crate) fn check_for_run() -> Result<(), Failure> {
     if !is_limited(Resource::Nproc, MANY) && !is_limited(Resource::As, u64::MAX) {
         return Ok(());
     }
-    // They live until this returns, so that all of them exist at once.
+    // The threads live until this function returns, so that all of them exist at once.
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let ended = Arc::new(Mutex::new(ended));
     let mut started = Vec::new();
@@ -55,8 +55,7 @@ pub(crate) fn check_for_run() -> Result<(), Failure> {
         let ended = Arc::clone(&ended);
         let wait = move || drop(ended.lock().map(|ended| ended.recv()));
         let thread = std::thread::Builder::new().spawn(wait);
-        started
-            .push(thread.map_err(|e| Failure::failed(format!("no thread can be started: {e}")))?);
+        started.push(thread.map_err(|e| Failure::failed(format!("can't start a thread: {e}")))?);
     }
     drop(end);
     for thread in started {
@@ -68,7 +67,7 @@ pub(crate) fn check_for_run() -> Result<(), Failure> {
 fn need(what: Resource, least: u64) -> Result<(), Failure> {
     match getrlimit(what).current {
         Some(limit) if limit < least => Err(Failure::failed(format!(
-            "the limit on {} is {}, and at least {} are needed: {}",
+            "the limit on {} is {}, but rlm needs at least {}: {}",
             name(what),
             shown(what, limit),
             shown(what, least),
@@ -78,13 +77,13 @@ fn need(what: Resource, least: u64) -> Result<(), Failure> {
     }
 }
 
-/// Names the limit behind an error of the system, if a limit is set that can have caused it.
+/// Adds to an error the limit that can have caused it, if such a limit is set.
 pub(crate) fn explained(message: &str) -> String {
     let cause = CAUSES
         .into_iter()
         .find(|(number, _)| message.contains(&format!("(os error {number})")));
     let limit = cause.and_then(|(_, what)| Some((what, getrlimit(what).current?)));
-    // The same number is also that of other things that are not there now.
+    // EAGAIN has other causes too; a high limit on processes didn't cause it.
     let limit = limit.filter(|(what, limit)| *what != Resource::Nproc || *limit < MANY);
     match limit {
         Some((what, limit)) => format!(
@@ -122,7 +121,7 @@ fn shown(what: Resource, limit: u64) -> String {
     }
 }
 
-/// The command that raises a limit to this much.
+/// Returns the command that raises a limit to this value.
 fn command(what: Resource, to: u64) -> String {
     let to = match what {
         Resource::As => to >> 10,

@@ -1,4 +1,5 @@
-//! Who else is told how a run goes: a command of the user's, a file, the bell. None of it is saved with the run: each process says it anew.
+//! The other receivers of a run's events: the user's command, a heartbeat file, the bell. They are not saved with the run; each process configures
+//! them.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use crate::config::Occasion;
 use crate::config::{Origin, Tree};
 use crate::render;
 
-/// What was said of them.
+/// The configuration of the receivers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watchers {
     notify: Option<String>,
@@ -22,7 +23,7 @@ pub(crate) struct Watchers {
 }
 
 impl Watchers {
-    /// Takes what is said for a run. A path of the command line counts from `directory`, one of the project's file from `root`.
+    /// Reads the configuration of a run. A path on the command line is relative to `directory`, a path in the project's file to `root`.
     pub(crate) fn of(tree: &Tree, root: &Path, directory: &Path) -> Self {
         let config = tree.config();
         let leaf = tree.leaf("heartbeat");
@@ -36,7 +37,7 @@ impl Watchers {
         }
     }
 
-    /// Lists what of them is a program, and the file that is written.
+    /// Lists the command and the heartbeat file as programs.
     pub(crate) fn programs(&self) -> Vec<Program> {
         let Self {
             notify,
@@ -53,7 +54,7 @@ impl Watchers {
         notify.into_iter().chain(heartbeat).collect()
     }
 
-    /// Has the run tell them.
+    /// Adds the receivers to the runner.
     pub(crate) fn watch(
         &self,
         mut runner: Runner,

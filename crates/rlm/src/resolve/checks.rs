@@ -1,4 +1,4 @@
-//! What a new, a resumed and a restarted run are checked for, and the inputs that they share.
+//! The checks for a new, a resumed and a restarted run, and the inputs that these share.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use crate::config::{self, Config, Origin, Tree};
 use crate::exit::Failure;
 use crate::stdin;
 
-/// The largest prompt that is taken from standard input.
+/// The largest prompt that `rlm` reads from standard input.
 const MAX_STDIN: u64 = 4 << 20;
 
-/// Refuses a prompt file outside of the project that the project itself names: a clone could have any file of the user's sent to the agent.
+/// Refuses a prompt file outside of the project, if the project itself names it: a clone could send any file of the user to the agent.
 pub(super) fn refuse_outside(file: &Path, tree: &Tree, root: &Path) -> Result<(), Failure> {
     let origin = tree.leaf("prompt-file").map(|leaf| &leaf.origin);
     let is_users = origin.is_some_and(|it| *it != Origin::Default && !is_of_project(it, root));
@@ -32,19 +32,19 @@ pub(super) fn refuse_outside(file: &Path, tree: &Tree, root: &Path) -> Result<()
     )))
 }
 
-/// Returns whether it is the project's own file that says it.
+/// Returns whether a value comes from the project's own file.
 pub(super) fn is_of_project(origin: &Origin, root: &Path) -> bool {
     matches!(origin, Origin::File { path, .. } if **path == *root.join(config::FILE_NAME))
 }
 
-/// Returns the MCP servers of the file, and of the one that it names.
+/// Returns the MCP servers of the file, and of the file that it names.
 pub(super) fn mcp_servers(config: &Config, root: &Path) -> Result<McpServers, Failure> {
     let of_file = { config.mcp_config.as_ref() }.map(|file| config::read_mcp(&root.join(file)));
     let of_file = of_file.transpose()?.unwrap_or_default();
     Ok(config.mcp_servers.clone().unwrap_or_default().over(of_file))
 }
 
-/// Says early what an agent could not be started without.
+/// Returns an error if a variable is missing that the agent needs to start.
 pub(super) fn refuse_missing_variables(
     servers: &McpServers,
     agent: &AgentConfig,
@@ -60,26 +60,26 @@ pub(super) fn refuse_missing_variables(
         .map_err(|e| Failure::usage(e.to_string()))
 }
 
-/// Refuses rules that make no run. A budget that an agent does not report on is refused in the words of its option.
+/// Returns an error for rules that no run can follow. For a budget on usage that the agent doesn't report, the error names the option.
 pub(super) fn refuse_bad_rules(settings: &Settings) -> Result<(), Failure> {
     let (option, phase, missing) = match settings.rules().validate() {
-        Err(RulesError::CostUnknown(phase)) => ("--max-cost", phase, "what it costs"),
-        Err(RulesError::TokensUnknown(phase)) => ("--max-tokens", phase, "how many tokens it uses"),
+        Err(RulesError::CostUnknown(phase)) => ("--max-cost", phase, "its cost"),
+        Err(RulesError::TokensUnknown(phase)) => ("--max-tokens", phase, "its tokens"),
         _ => return Ok(settings.check_rules()?),
     };
     let agent = { settings.phases.iter() }.find(|it| it.name == phase);
     let agent = agent.map(|phase| &phase.agent);
     let name = agent.map(agents::name).unwrap_or_default();
     let fix = match agent.map(AgentConfig::reports) {
-        Some((false, true)) => "it counts tokens: use --max-tokens N",
-        _ => "bound the run by -n, --max-duration or --iteration-timeout instead",
+        Some((false, true)) => "it reports tokens: use --max-tokens N",
+        _ => "limit the run with -n, --max-duration or --iteration-timeout instead",
     };
     Err(Failure::usage(format!(
-        "{option} can't be kept: {name} does not say {missing}; {fix}"
+        "{option} can't be enforced: {name} doesn't report {missing}; {fix}"
     )))
 }
 
-/// Refuses what only an agent with a driver of its own can be told, where there is none.
+/// Returns an error if an option is for agents with a driver, and no phase has one.
 pub(super) fn refuse_driver_options(
     args: &Config,
     phases: &[PhaseSettings],
@@ -96,7 +96,7 @@ pub(super) fn refuse_driver_options(
     match given.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
         Some((option, _)) => Err(Failure::usage(format!(
-            "{option} means nothing to a command: give it the agent's own flags behind --, or name a driver with --agent"
+            "{option} has no effect on a command agent: add the agent's own options after --, or choose an agent with --agent"
         ))),
     }
 }
@@ -109,7 +109,7 @@ pub(super) fn prompt(text: Option<String>, file: PathBuf) -> Result<PromptSource
     };
     if text.trim().is_empty() {
         return Err(Failure::usage(
-            "the prompt is empty; say what the agent shall do",
+            "the prompt is empty; describe the task in it",
         ));
     }
     Ok(PromptSource::Text(text))

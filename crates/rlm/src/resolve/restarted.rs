@@ -1,7 +1,7 @@
-//! The settings with which `--resume-or-start` continues a run: the typed line and the present `rlm.toml` go before what is saved.
+//! The settings with which `--resume-or-start` continues a run: the command line and the current `rlm.toml` override the saved settings.
 //!
-//! What is saved may come from a stranger, who committed it. So no command is taken from there that neither the line nor the file names;
-//! whoever wants it all the same resumes the run by name, sees the list, and has it run.
+//! The saved settings may come from a stranger who committed them. So a saved command is refused if neither the command line nor the file names
+//! it. To run it anyway, a person resumes the run by name, after seeing the list of programs.
 
 use std::path::Path;
 
@@ -24,31 +24,31 @@ use crate::hint::rlm;
 use crate::render::visible;
 use crate::saved;
 
-/// The line that was typed, and what counts besides.
+/// The command line of a restart, with its context.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
-    /// The name of the run that continues.
+    /// The id of the run that continues.
     pub(crate) run: &'a str,
     pub(crate) args: &'a RunArgs,
-    /// All layers, the typed options above.
+    /// All layers, with the options of the command line.
     pub(crate) layers: &'a Layers,
-    /// Where the file of the project lies.
+    /// The directory of the project's file.
     pub(crate) root: &'a Path,
-    /// Where the line was typed.
+    /// The directory in which the command was started.
     pub(crate) directory: &'a Path,
-    /// Where the run may work: its tree.
+    /// The working tree of the run.
     pub(crate) tree: &'a Path,
     /// The last text of each phase's prompt.
     pub(crate) prompts: &'a [String],
 }
 
-/// Puts the line and the files over the saved settings; `None` when that changes nothing. A saved command that neither names is refused.
+/// Merges the command line and the files over the saved settings; `None` if nothing changes. Refuses a saved command that neither of them names.
 pub(crate) fn restarted(line: &Line<'_>, saved: &Settings) -> Result<Option<Settings>, Failure> {
     let what = &line.args.what;
     let typed = what.prompt.is_some() || what.prompt_file.is_some();
     if saved.phases.len() > 1 && typed {
         return Err(Failure::usage(
-            "each phase of this run has its own prompt: leave --prompt and --prompt-file out",
+            "each phase of this run has its own prompt: remove --prompt and --prompt-file",
         ));
     }
     let (mut settings, mut named) = (saved.clone(), saved.clone());
@@ -74,7 +74,7 @@ pub(crate) fn restarted(line: &Line<'_>, saved: &Settings) -> Result<Option<Sett
     match refused.is_empty() {
         true => Ok((settings != *saved).then_some(settings)),
         false => Err(Failure::usage(format!(
-            "run `{0}` has saved what neither this line nor {1} names: {2}; name it there, or see it and run it: {3} resume {0} --dry-run, then {3} resume {0}",
+            "run `{0}` has saved programs or rights that neither this command line nor {1} names: {2}; add them there, or check and accept them: {3} resume {0} --dry-run, then {3} resume {0}",
             line.run,
             config::FILE_NAME,
             refused.join("; "),
@@ -83,7 +83,7 @@ pub(crate) fn restarted(line: &Line<'_>, saved: &Settings) -> Result<Option<Sett
     }
 }
 
-/// Shows what is refused, with the option that names it.
+/// Shows a refused program with its kind.
 fn shown(program: &Program) -> String {
     let phase = program.phase.as_deref().unwrap_or_default();
     let phase = match phase {
@@ -94,7 +94,7 @@ fn shown(program: &Program) -> String {
     format!("{}{phase} `{command}`", program.what.name())
 }
 
-/// Puts the line and the files over a phase. Returns what they name of its programs.
+/// Merges the command line and the files over a phase. Returns a phase with the programs that they name.
 fn over(
     line: &Line<'_>,
     tree: &Tree,
@@ -110,7 +110,8 @@ fn over(
     let before = phase.agent.clone();
     match is_named || typed_bin {
         true => phase.agent = agent(line, tree, &config)?,
-        // Neither the line nor the files name an agent. It stays if the files make the same one: a known name is found on PATH as before.
+        // Neither the command line nor the files name an agent. The saved one stays if the files give the same one: a known name, found on PATH as
+        // before.
         false => match known(&before, &config, line.root) {
             Some(agent) => {
                 named.agent = agent.clone();
@@ -136,7 +137,7 @@ fn over(
         config.permissions = Some(permissions);
     }
     if is_named || typed_bin {
-        // It is what the line names, from the same function.
+        // Both come from the same function, so the programs are the same.
         named.agent = phase.agent.clone();
     }
     saved::apply_to_phase(&config, phase);
@@ -144,7 +145,7 @@ fn over(
     let place = place.map_or_else(|| line.root.join(config::FILE_NAME), Path::to_path_buf);
     agents::check_phase(phase, &place)?;
     phase.prompt = prompt_of(line, tree, at, &phase.prompt, refused)?;
-    // A refused program need not exist.
+    // A refused program doesn't need to exist.
     if refused.is_empty() {
         agents::find_program(&phase.agent, directory)?;
         refuse_missing_variables(&phase.mcp_servers, &phase.agent)?;
@@ -152,7 +153,7 @@ fn over(
     Ok(named)
 }
 
-/// Makes the agent that the line or a file names, as a new run does.
+/// Creates the agent that the command line or a file names, as for a new run.
 fn agent(line: &Line<'_>, tree: &Tree, config: &Config) -> Result<AgentConfig, Failure> {
     let words = &line.args.agent_command;
     let command = config.command();
@@ -164,13 +165,13 @@ fn agent(line: &Line<'_>, tree: &Tree, config: &Config) -> Result<AgentConfig, F
     Ok(agent)
 }
 
-/// Returns what the files make of an agent of the saved kind, if that starts the saved program: a name that `rlm` knows, or what a file says.
+/// Returns the agent of the saved kind as the files define it, if it starts the saved program.
 fn known(saved: &AgentConfig, config: &Config, root: &Path) -> Option<AgentConfig> {
     let agent = config::agent(AgentKind::of(saved), None, config, root).ok()?;
     (agent.program == saved.program).then_some(agent)
 }
 
-/// Returns what the agent may do. A file of the project can narrow that, and not widen it: the agent may have written it.
+/// Returns the permissions of the agent. A file of the project can only reduce them, because the agent may have written it.
 fn permissions(
     line: &Line<'_>,
     tree: &Tree,
@@ -190,7 +191,7 @@ fn permissions(
     }
 }
 
-/// Returns the prompt. One that nobody names is the saved one, unless that is a file from elsewhere.
+/// Returns the prompt: the saved one if nobody names another, unless it is a file outside of the project.
 fn prompt_of(
     line: &Line<'_>,
     tree: &Tree,
@@ -234,7 +235,7 @@ fn is_below(path: &Path, line: &Line<'_>) -> bool {
     !leads_out && places.iter().any(|place| path.starts_with(place))
 }
 
-/// Leaves out what the project's file says to raise a limit: it can lower those of a run, and not raise them.
+/// Removes the limits of the project's file that are higher than the saved ones: a file can only lower the limits of a run.
 fn bounded(line: &Line<'_>, mut tree: Tree, saved: &Settings, phase: usize) -> Tree {
     let (config, rules) = (tree.config(), saved.rules());
     let phase = u32::try_from(phase).unwrap_or(u32::MAX);
@@ -247,7 +248,7 @@ fn bounded(line: &Line<'_>, mut tree: Tree, saved: &Settings, phase: usize) -> T
     tree
 }
 
-/// Returns whether it is the project's file that says it.
+/// Returns whether a value comes from the project's file.
 fn says_project(tree: &Tree, key: &str, root: &Path) -> bool {
     let leaf = tree.leaf(key);
     leaf.is_some_and(|leaf| is_of_project(&leaf.origin, root))
@@ -264,7 +265,7 @@ mod tests {
 
     const TYPED: &str = "rlm run -p text --until true --agent claude --agent-bin sh";
 
-    /// Continues a run of [`TYPED`] that a change was made to, by a line and a file.
+    /// Restarts a changed run of [`TYPED`] with a command line and a file.
     fn again(
         line: &str,
         file: &str,
@@ -275,7 +276,7 @@ mod tests {
         change(&mut saved);
         let args = Args::try_parse_from(line.split(' ')).unwrap();
         let Command::Run(args) = args.command else {
-            unreachable!("it says run")
+            unreachable!("the line is a run")
         };
         let place = Path::new("/tmp");
         let layers = Layers::of(place, file).with_flags(&args).unwrap();
@@ -359,7 +360,7 @@ mod tests {
         };
         let refused = named("./claude").unwrap_err();
         assert!(refused.contains("agent `./claude`"), "{refused}");
-        // It is accepted, and then looked for: there may be none here.
+        // The agent is accepted, and then searched: it may not be installed here.
         let file = "agent-bin = '/bin/sh'\n";
         let of_file = again(line, file, |it| {
             it.phases[0].agent.program = vec!["/bin/sh".into()];

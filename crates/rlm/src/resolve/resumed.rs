@@ -1,4 +1,4 @@
-//! What a resume puts over the saved settings of a run, another agent included.
+//! The settings that a resume overrides, including the agent.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -16,31 +16,31 @@ use crate::config::{self, Config, DEFAULT_IDLE_TIMEOUT, Layers};
 use crate::exit::Failure;
 use crate::saved;
 
-/// What was given to `resume`, and where.
+/// The arguments of `resume`, with their context.
 #[derive(Debug)]
 pub(crate) struct Given<'a> {
     pub(crate) agent: Option<AgentKind>,
     pub(crate) what: Config,
     pub(crate) agent_command: Vec<OsString>,
     pub(crate) layers: &'a Layers,
-    /// Where the file of the project lies.
+    /// The directory of the project's file.
     pub(crate) root: &'a Path,
     pub(crate) directory: &'a Path,
 }
 
-/// Puts what was given over the saved settings; `None` when that changes nothing.
+/// Merges the arguments over the saved settings; `None` if nothing changes.
 pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Settings>, Failure> {
     let mut settings = saved.clone();
     let args = &given.what;
     if args.prompt.is_some() || args.prompt_file.as_deref() == Some(Path::new("-")) {
         return Err(Failure::usage(
-            "a resumed run keeps its prompt: give --prompt-file FILE, or edit the file it has",
+            "a resumed run keeps its prompt: use --prompt-file FILE, or edit its prompt file",
         ));
     }
     if let Some(file) = &args.prompt_file {
         let [phase] = settings.phases.as_mut_slice() else {
             return Err(Failure::usage(
-                "each phase of this run has its own prompt: edit their files, and leave --prompt-file out",
+                "each phase of this run has its own prompt: edit the prompt files, and remove --prompt-file",
             ));
         };
         phase.prompt = PromptSource::File(given.directory.join(file));
@@ -50,14 +50,14 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
     }
     refuse_driver_options(args, &settings.phases)?;
     saved::apply_to_run(args, &mut settings);
-    // It has no option, and a resume follows the files.
+    // This setting has no option, so a resume takes it from the files.
     let of_files = given.layers.run().config().max_transcripts;
     settings.max_transcripts = of_files.map(|it| it.0).or(settings.max_transcripts);
     refuse_bad_rules(&settings)?;
     Ok((settings != *saved).then_some(settings))
 }
 
-/// Puts what was given over a phase.
+/// Merges the arguments over a phase.
 fn resumed_phase(given: &Given<'_>, phase: &mut PhaseSettings, at: &Path) -> Result<(), Failure> {
     let args = &given.what;
     let config = given.layers.phase(&phase.name).config();
@@ -84,7 +84,7 @@ fn resumed_phase(given: &Given<'_>, phase: &mut PhaseSettings, at: &Path) -> Res
     Ok(())
 }
 
-/// Makes the agent that was named, if it is another one than the run has.
+/// Creates the named agent, if it is not the agent of the run.
 fn other_agent(
     given: &Given<'_>,
     config: &Config,
@@ -92,7 +92,7 @@ fn other_agent(
 ) -> Result<Option<AgentConfig>, Failure> {
     let has = AgentKind::of(saved);
     let bin = agents::bin(given.what.agent_bin.clone(), given.directory);
-    // An agent that is known by its program only is another one with another program.
+    // An acp agent is named by its program: another program is another agent.
     let is_renamed = has == AgentKind::Acp && bin.is_some();
     let kind = match given.agent {
         Some(kind) if kind != has || is_renamed => kind,
@@ -113,7 +113,7 @@ fn other_agent(
     Ok(Some(other).filter(|other| !other.is_same(saved)))
 }
 
-/// Gives the phase to another agent. What means the same to it is carried over.
+/// Changes the agent of a phase. Settings that have the same meaning for both agents stay.
 fn hand_over(
     phase: &mut PhaseSettings,
     other: AgentConfig,
@@ -124,31 +124,31 @@ fn hand_over(
     let restriction = phase.agent.restrictions().first().copied();
     let restriction = restriction.map(|what| format!("`{what}` in [{section}]"));
     let has_words = !phase.agent.args.is_empty();
-    let restriction = restriction.or(has_words.then(|| "what stood behind --".to_owned()));
+    let restriction = restriction.or(has_words.then(|| "the arguments after --".to_owned()));
     let was_driven = phase.agent.is_driven();
     let idle = &mut phase.limits.idle_timeout;
     match (was_driven, other.is_driven()) {
         (true, true) => {
             if let (Some(what), None) = (restriction, given.what.permissions) {
                 return Err(Failure::usage(format!(
-                    "{what} of this run may keep its agent from something, and {to} does not know it: say with --permissions what {to} may do"
+                    "{what} may restrict the agent of this run, and {to} doesn't have this setting: set the permissions of {to} with --permissions"
                 )));
             }
         }
         (true, false) => {
             let kept = match (phase.permissions, restriction) {
                 (Permissions::Ask | Permissions::Deny, _) => Some("its permissions"),
-                (_, Some(_)) => Some("what its agent is kept from"),
+                (_, Some(_)) => Some("the restrictions of its agent"),
                 _ => None,
             };
             if let Some(kept) = kept {
                 return Err(Failure::usage(format!(
-                    "{kept} can't be carried over: a command does what its own flags allow; start a new run"
+                    "{kept} can't be applied to a command agent, which follows only its own options; start a new run"
                 )));
             }
             if !phase.mcp_servers.is_empty() {
                 return Err(Failure::usage(
-                    "this run has MCP servers, which a command can't be handed: choose an agent that has a driver, or start a new run",
+                    "this run has MCP servers, which a command agent can't use: choose an agent that has a driver, or start a new run",
                 ));
             }
             phase.session = SessionPolicy::Fresh;
@@ -156,7 +156,7 @@ fn hand_over(
             *idle = idle.filter(|idle| *idle != DEFAULT_IDLE_TIMEOUT);
         }
         (false, true) => {
-            // A command was told none of this.
+            // A command agent has none of these settings.
             phase.permissions = config.permissions.unwrap_or_default();
             phase.session = config.session.unwrap_or_default();
             phase.mcp_servers = mcp_servers(config, given.root)?;
@@ -175,7 +175,7 @@ mod tests {
     use std::num::NonZeroU32;
     use std::time::Duration;
 
-    /// A run of Claude Code, with what its file says of it.
+    /// Returns the settings of a run of Claude Code with this file.
     fn saved(file: &str) -> Settings {
         let line = "rlm run -p text --until true --agent claude --agent-bin sh --model opus";
         crate::resolve::tests::resolve_line(line, file).unwrap()
@@ -230,7 +230,7 @@ mod tests {
         };
         let told = (phase.agent.model.as_deref(), options.effort.as_deref());
         assert_eq!(told, (Some("gpt"), Some("high")));
-        // A model of another agent's is none of its.
+        // The model of another agent doesn't apply.
         let other = Layers::of(Path::new("/"), "agent = 'claude'\nmodel = 'opus'\n");
         let changed = resumed(given(&other, Some(AgentKind::Codex), sh()), &saved);
         assert_eq!(changed.unwrap().unwrap().phases[0].agent.model, None);
@@ -246,13 +246,13 @@ mod tests {
         let refused = change(&strict, AgentKind::Codex, sh()).unwrap_err();
         assert!(
             refused.contains("`disallowed-tools` in [claude]")
-                && refused.contains("--permissions what codex may do"),
+                && refused.contains("permissions of codex with --permissions"),
             "{refused}"
         );
         let line = "rlm run -p text --once --agent claude --agent-bin sh -- --disallowedTools Bash";
         let words = crate::resolve::tests::resolve_line(line, "").unwrap();
         let refused = change(&words, AgentKind::Codex, sh()).unwrap_err();
-        assert!(refused.starts_with("what stood behind --"), "{refused}");
+        assert!(refused.starts_with("the arguments after --"), "{refused}");
         let line = "rlm run -p text --once --agent opencode --agent-bin sh";
         let file = "[opencode]\nenv = { OPENCODE_PERMISSION = '{\"bash\": \"deny\"}' }\n";
         let asks = crate::resolve::tests::resolve_line(line, file);
@@ -265,7 +265,7 @@ mod tests {
         change(&strict, AgentKind::Codex, said).unwrap().unwrap();
         for file in ["permissions = 'deny'", "permissions = 'ask'"] {
             let refused = change(&saved(file), AgentKind::Command, Config::default());
-            assert!(refused.unwrap_err().contains("its own flags allow"));
+            assert!(refused.unwrap_err().contains("only its own options"));
         }
         let servers = saved("mcp-servers.a = { command = 'x' }");
         let refused = change(&servers, AgentKind::Command, Config::default()).unwrap_err();

@@ -1,4 +1,4 @@
-//! The settings of a run as far as they name what it starts, made without asking whether such a run could begin: for showing only.
+//! A draft of the settings of a run that has only the programs that it starts, without a check whether the run can start: for display only.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::checks::mcp_servers;
 use crate::agents;
 use crate::config::{self, Layers, Origin, Tree};
 
-/// Makes what a run by these layers would start; `words` are those behind `--`.
+/// Creates the draft for these layers; `words` is the command after `--`.
 pub(crate) fn sketch(
     layers: &Layers,
     words: &[OsString],
@@ -24,7 +24,7 @@ pub(crate) fn sketch(
     settings
 }
 
-/// Makes a phase of it. An agent that isn't known is none: a command without words.
+/// Creates the draft of a phase. An unknown agent becomes an empty command.
 pub(super) fn phase(
     name: String,
     tree: &Tree,
@@ -44,7 +44,7 @@ pub(super) fn phase(
     let mut agent = agent.unwrap_or(AgentConfig::command(argv));
     agents::tell(&mut agent, None, words.to_vec());
     let mut phase = PhaseSettings::new(name, PromptSource::Text(String::new()), agent);
-    // A file of servers that can't be read is said where a run would begin.
+    // If the file with MCP servers can't be read, the start of the run reports it.
     phase.mcp_servers =
         mcp_servers(&config, root).unwrap_or(config.mcp_servers.unwrap_or_default());
     phase.gates = config.gates.unwrap_or_default();
