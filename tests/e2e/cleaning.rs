@@ -84,7 +84,7 @@ fn s20b_s20d_s20e_the_newest_are_kept_and_a_person_is_asked() {
     let (running, terminal) = scene
         .rlm(&["clean", "--days", "0", "--keep", "1"])
         .spawn_on_terminal();
-    terminal.sees("remove them for good? [y/N]", LONG);
+    terminal.sees("delete them? This can't be undone [y/N]", LONG);
     terminal.sees("would remove 2 runs", LONG);
     terminal.send("\n");
     running.wait(LONG).expect_code(0);

@@ -57,7 +57,7 @@ fn j49a_j49b_an_interrupt_reaches_only_the_run_that_is_named() {
     let (name, place) = (one.run_id(), one.sandbox.repo().display().to_string());
     let nothing = quick(other.rlm(&["interrupt", &name])).expect_code(10);
     assert!(
-        nothing.stderr.contains("nothing reached: no run"),
+        nothing.stderr.contains("no live run: no run"),
         "{nothing}"
     );
     let told = quick(other.rlm(&["-C", &place, "interrupt", &name])).expect_code(0);
@@ -90,12 +90,12 @@ fn j49b_an_unknown_run_is_not_reached() {
     ] {
         let ended = quick(scene.rlm(arguments));
         assert!([Some(2), Some(10)].contains(&ended.code()), "{ended}");
-        assert!(ended.stderr.contains("nothing reached"), "{ended}");
+        assert!(ended.stderr.contains("no live run"), "{ended}");
     }
     quick(scene.run(&["--once"])).expect_code(0);
     let over = quick(scene.rlm(&["stop", &scene.run_id()])).expect_code(10);
     assert!(
-        over.stderr.contains("nothing reached: no process has run"),
+        over.stderr.contains("is not live"),
         "{over}"
     );
     quick(scene.rlm(&["ps"])).expect_code(0);
@@ -148,13 +148,13 @@ fn c75a_c75b_c75c_a_pause_from_another_shell_comes_at_the_boundary_and_says_why(
     });
     fs_err::write(scene.file("go"), "").unwrap();
     let told = again.wait(LONG).expect_code(0).stdout;
-    expect_in_order(&told, &["recorded", "paused; go on with: rlm resume"]);
+    expect_in_order(&told, &["recorded", "paused; to continue: rlm resume"]);
     let status = quick(scene.rlm(&["status"])).stdout;
     expect_in_order(&status, &["paused", "because then the tests"]);
     assert_eq!(scene.status()["iterations_complete"], 1);
     // Also where it waits already.
     let told = because("look once more", "10");
-    assert!(told.contains("paused; go on with: rlm resume"), "{told}");
+    assert!(told.contains("paused; to continue: rlm resume"), "{told}");
     let listed = quick(scene.rlm(&["ps"])).expect_code(0).stdout;
     expect_in_order(
         &listed,
@@ -180,7 +180,7 @@ fn c75e_a_pause_that_has_not_come_yet_is_taken_back_by_resume() {
     assert!(back.contains("goes on"), "{back}");
     assert_eq!(scene.status()["pause_reason"], Value::Null);
     let at_work = quick(scene.rlm(&["resume"])).expect_code(9);
-    assert!(at_work.stderr.contains("is at work"), "{at_work}");
+    assert!(at_work.stderr.contains("is live"), "{at_work}");
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
 }
@@ -269,7 +269,7 @@ fn x109c_a_steer_that_was_recorded_survives_the_death_of_the_run_and_is_told_onc
     crash(running);
     scene.wait_until_nothing_is_alive();
     let dead = quick(scene.rlm(&["steer", "too late"])).expect_code(10);
-    assert!(dead.stderr.contains("nothing reached"), "{dead}");
+    assert!(dead.stderr.contains("no live run"), "{dead}");
     quick(scene.rlm(&["resume"])).expect_code(0);
     let prompts = scene.prompts();
     let told = prompts.iter().filter(|it| it.contains("use tabs"));

@@ -77,7 +77,7 @@ fn the_demo_runs_to_its_end_and_its_commands_work() {
             "iteration 3",
             "check passed",
             "done",
-            "Look at what happened:",
+            "See what happened:",
         ],
     );
     assert!(!ended.stdout.contains("iteration 4"), "{ended}");
@@ -151,7 +151,7 @@ fn a_person_steers_the_demo_and_leaves_and_comes_back() {
     terminal.send("x");
     running.wait(LONG).expect_code(7);
     let printed = terminal.scrolled();
-    let go_on = "Go on where it stopped:\n  ";
+    let go_on = "Continue where it stopped:\n  ";
     let at = printed.find(go_on).unwrap_or_else(|| panic!("{printed}")) + go_on.len();
     let command = printed[at..].lines().next().unwrap();
     demo.copied(command).expect_code(0);
@@ -185,7 +185,7 @@ fn a_demo_whose_limit_is_used_up_says_how_it_goes_on_from_where_it_was_typed() {
         3,
         "the banner, the end, and what is told last: {ended}"
     );
-    assert!(told[1].contains("; go on with: "), "{ended}");
+    assert!(told[1].contains("; to continue: "), "{ended}");
     assert!(told.iter().all(|line| line.contains(&place)), "{ended}");
     let more = told[2].replace("MORE", "20");
     demo.copied(more.trim()).expect_code(0);

@@ -21,7 +21,7 @@ fn detach(scene: &Scene, arguments: &[&str]) -> String {
         &told,
         &[
             "ends    ",
-            "is at work in the background",
+            "works in the background",
             "logs -f",
             "attach",
             "stop",
@@ -122,7 +122,7 @@ fn x134a_x134b_x134c_a_live_run_is_found_from_any_directory_and_the_index_heals(
     assert_eq!(files(), 1);
     // Without a name, this project is meant.
     let nothing = quick(elsewhere(&one, &["stop"])).expect_code(10);
-    assert!(nothing.stderr.contains("nothing reached"), "{nothing}");
+    assert!(nothing.stderr.contains("no live run"), "{nothing}");
     assert!(found(quick(elsewhere(&one, &["ps", "--json"]))).is_empty());
     let all = found(quick(elsewhere(&one, &["ps", "--all", "--json"])));
     assert_eq!(all.len(), 1);
@@ -207,7 +207,7 @@ fn who_attaches_sees_what_the_terminal_of_the_run_would_and_who_leaves_changes_n
         ],
     );
     let nobody = quick(scene.rlm(&["attach"])).expect_code(10);
-    assert!(nobody.stderr.contains("nothing reached"), "{nobody}");
+    assert!(nobody.stderr.contains("no live run"), "{nobody}");
 }
 
 #[test]

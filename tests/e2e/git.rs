@@ -425,7 +425,7 @@ fn j53e_two_runs_in_trees_of_their_own_do_not_meet() {
         "{pids:?} in {ps}"
     );
     let alone = scene.rlm(&["resume"]).run(LONG).expect_code(9);
-    assert!(alone.stderr.contains("run `here` is at work"), "{alone}");
+    assert!(alone.stderr.contains("run `here` is live"), "{alone}");
     scene.rlm(&["stop", "here"]).run(LONG).expect_code(0);
     first.wait(LONG);
     assert_eq!(scene.tree_alive(), TREE_SIZE);

@@ -179,7 +179,7 @@ fn inside(options: &str, environment: &str) -> (Scene, String) {
 fn x130a_a_run_inside_an_agents_tool_is_refused() {
     let (scene, said) = inside("", "");
     // What comes on two pipes comes in any order.
-    expect_in_order(&said, &["this is inside run", "--nested"]);
+    expect_in_order(&said, &["this is inside the agent of run", "--nested"]);
     assert!(said.contains("code 2"), "{said}");
     assert!(!scene.sandbox.path().join("other/.rlm").exists());
 }

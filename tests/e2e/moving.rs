@@ -247,7 +247,7 @@ fn x112a_x112c_x112g_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not
     // Here it does not go on.
     let refused = scene.rlm(&["resume", "r1"]).run(LONG).expect_code(2);
     let words = [
-        "`r1` was moved to `",
+        "`r1` was transferred to `",
         "r1.tar.zst` at 20",
         "rlm resume r1 --force",
     ];

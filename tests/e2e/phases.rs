@@ -319,7 +319,7 @@ fn what_a_file_says_reaches_the_phases_to_come_and_raises_no_bound() {
     let told = scene.rlm(&set).run(LONG).expect_code(0).stdout;
     expect_in_order(
         &told,
-        &["in effect: check timeout", "that is for phase plan"],
+        &["in effect: check timeout", "changes only phase plan"],
     );
     let whole = ["set", "max-failures=6"];
     let told = scene.rlm(&whole).run(LONG).expect_code(0).stdout;

@@ -23,7 +23,7 @@ fn j42a_j42c_a_stop_saves_and_dies_by_its_signal() {
         let run = scene.run_id();
         assert_eq!(
             end,
-            format!("{reason}; 0 of 1 left; go on with: rlm resume {run}")
+            format!("{reason}; 0 of 1 left; to continue: rlm resume {run}")
         );
         let status = scene.status();
         assert_eq!(
@@ -308,7 +308,7 @@ fn what_the_end_line_offers_does_something() {
         let line = ended.stdout.lines().last().unwrap().to_owned();
         assert!(line.starts_with(end), "{ended}");
         let offered = line
-            .split_once("go on with: rlm ")
+            .split_once("to continue: rlm ")
             .unwrap()
             .1
             .replace("MORE", "2");

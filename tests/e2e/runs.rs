@@ -82,7 +82,7 @@ fn s3a_s3b_s3c_the_iteration_limit_ends_with_its_own_code() {
     assert_eq!(scene.start_count(), 3);
     let end = ended.stdout.lines().last().unwrap();
     assert!(end.starts_with("iteration limit (3) "), "{ended}");
-    assert!(end.contains("go on with: rlm resume"), "{ended}");
+    assert!(end.contains("to continue: rlm resume"), "{ended}");
     let check = json!({"phase": 0, "iteration": 3, "outcome": "failed"});
     assert_eq!(scene.status()["last_check"], check);
     let status = scene.rlm(&["status"]).run(LONG).expect_code(0);

@@ -46,8 +46,8 @@ fn x117h_what_can_not_be_set_is_said_and_changes_nothing() {
         ),
         (&["max-iterations=0"], 2, "no number from 1 to"),
         (&["max-iterations=none"], 1, "no end"),
-        (&["sleep=1", "max-cost=3"], 1, "what stands: sleep=1"),
-        (&["no-such-run", "sleep=1"], 10, "nothing reached"),
+        (&["sleep=1", "max-cost=3"], 1, "already set: sleep=1"),
+        (&["no-such-run", "sleep=1"], 10, "no live run"),
     ] {
         let words: Vec<&str> = ["set"].iter().chain(words).copied().collect();
         let refused = quick(scene.rlm(&words)).expect_code(code);
@@ -77,7 +77,7 @@ fn c75b_c75c_c75f_a_pause_may_come_when_a_tool_has_ended_and_the_session_waits()
     });
     fs_err::write(scene.file("go"), "").unwrap();
     let told = again.wait(LONG).expect_code(0).stdout;
-    expect_in_order(&told, &["recorded", "paused; go on with: rlm resume"]);
+    expect_in_order(&told, &["recorded", "paused; to continue: rlm resume"]);
     assert_eq!(scene.controls(), ["initialize", "interrupt"]);
     let status = scene.status();
     assert_eq!(

@@ -23,7 +23,7 @@ fn x113i_of_what_stands_still_nobody_says_that_it_works() {
     let running = scene.ready(&["--once", "--run-id", "r1"]);
     assert_eq!(next(&scene), "the agent works");
     running.signal(Signal::STOP);
-    let trouble = "does not answer within ";
+    let trouble = "did not respond within ";
     let alive = || scene.rlm(&["status", "r1", "--alive"]).run(LONG);
     let hung = alive().expect_code(1);
     let whole = scene.rlm(&["status", "r1"]).run(LONG).expect_code(0).stdout;
@@ -147,9 +147,9 @@ fn who_waits_for_a_run_that_stands_still_to_show_itself_leaves_when_they_want() 
         looks.wait(LONG).expect_signal(press);
     }
     let unseen = scene.rlm(&["attach"]).run(LONG).expect_code(1);
-    assert!(unseen.stderr.contains("does not answer within"), "{unseen}");
+    assert!(unseen.stderr.contains("did not respond within"), "{unseen}");
     // Nothing was.
-    assert!(!unseen.stderr.contains("what was asked"), "{unseen}");
+    assert!(!unseen.stderr.contains("the request"), "{unseen}");
     running.signal(Signal::CONT);
     scene.rlm(&["stop"]).run(LONG).expect_code(0);
     running.wait(LONG).expect_code(7);

@@ -195,7 +195,7 @@ fn a_run_that_is_taken_up_again_at_once_was_stopped_all_the_same() {
             let last = events(&stopped.stdout).pop().unwrap();
             assert_eq!(last["since_then"], *pid, "{stopped}");
         } else {
-            assert!(stopped.stdout.contains("has had it since"), "{stopped}");
+            assert!(stopped.stdout.contains("has resumed it since"), "{stopped}");
             assert_eq!(scene.tree_alive(), 1);
             quick(scene.rlm(&["stop"])).expect_code(0);
         }

@@ -230,7 +230,7 @@ fn c56c_c70a_c70b_a_signal_in_the_sleep_ends_the_run_at_once() {
         says(&mut running, "next iteration");
         let ended = stop(running, signal);
         assert!(
-            ended.stdout.contains("nothing left running; go on with"),
+            ended.stdout.contains("nothing left running; to continue"),
             "{ended}"
         );
         let status = scene.status();

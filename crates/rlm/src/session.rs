@@ -1,4 +1,4 @@
-//! A run in the foreground: signals in, news to the screen, the end as an exit code.
+//! A run in the foreground: it handles signals, shows events on the screen, and turns the end of the run into an exit code.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -30,39 +30,39 @@ use crate::watchers::Watchers;
 use crate::{output, ulimits};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// The answer to a press that nothing took for a second, for instance while a file system hangs.
+/// The answer to a press that no handler took for a second, for example because a file system hangs.
 const UNTAKEN: &str = "rlm: Ctrl-C received, but rlm is busy; Ctrl-C again saves and stops";
-/// A press that is not taken passes from scope to scope for less than this.
+/// A press that no handler takes passes from scope to scope within this time.
 const UNTAKEN_AGAIN: Duration = Duration::from_secs(10);
-/// How many wishes of a person wait for a run that is busy saving.
+/// The number of requests that can wait for a run that is busy saving.
 const WISHES: usize = 64;
 
-/// The run that this process carries out.
+/// The run of this process.
 static RUN: OnceLock<String> = OnceLock::new();
 
-/// What a command that carries out a run needs from the first moment on.
+/// The parts that a command needs to run a loop, from its first moment.
 #[derive(Debug)]
 pub(crate) struct Session {
     interrupts: Installed,
-    /// What every wait for work of this process hangs on: a shutdown wakes all of them.
+    /// The gate of every wait of this process: a shutdown wakes all of them.
     gate: SleepGate,
     runtime: tokio::runtime::Runtime,
-    /// How long a stop may take.
+    /// The stop budget.
     shutdown_budget: Cell<Duration>,
-    /// What a run in the background has, away from its terminal.
+    /// The state of a detached run, which has no terminal.
     detached: Option<Settled>,
     terminal: Terminal,
 }
 
 impl Session {
-    /// Takes the signals and makes a runtime, before anything slow or anything that can fail for the user's reasons. With `no_input` nobody is asked
-    /// anything, as where there is no terminal. A `detached` one leaves the terminal first.
+    /// Installs the signal handlers and creates a runtime, before any work that is slow or that can fail for the user's reasons. With `no_input`
+    /// nothing is asked, as without a terminal. A `detached` session leaves the terminal first.
     pub(crate) fn begin(no_input: bool, detached: bool) -> Result<Self, Failure> {
         ulimits::check_for_run()?;
         if detached {
             detach::leave_session()?;
         }
-        // The files are read later: what they say counts from then on.
+        // The settings files are read later, and apply from then on.
         let shutdown_budget = match std::env::var(config::SHUTDOWN_TIMEOUT) {
             Ok(text) => duration::parse(&text)
                 .map_err(|e| Failure::usage(format!("{}: {e}", config::SHUTDOWN_TIMEOUT)))?,
@@ -70,11 +70,11 @@ impl Session {
         };
         let failed =
             |what: &str, e: &dyn std::error::Error| Failure::failed(format!("{what}: {e}"));
-        // First, so that every thread has it.
+        // Comes first, so that every thread inherits it.
         rlm_terminal::block_terminal_signals();
         rlm_terminal::restore_on_panic();
         rlm_store::watch_git();
-        // From a thread: rows that were drawn and an editor have to go before the process does. Should that hang, the next press needs no thread.
+        // On a thread, because drawn rows and an editor must be cleaned up before the process exits. If that hangs, the next press needs no thread.
         let interrupts = Interrupts::builder()
             .shutdown_deadline(Some(shutdown_budget))
             .cooldown(times::COOLDOWN)
@@ -86,11 +86,11 @@ impl Session {
                 last_words();
             })
             .install()
-            .map_err(|e| failed("signals can't be taken", &e))?;
+            .map_err(|e| failed("can't handle signals", &e))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|e| failed("the runtime can't be made", &e))?;
+            .map_err(|e| failed("can't start the async runtime", &e))?;
         let settled = detached.then(|| detach::end_with_parent(interrupts.deref().clone()));
         let settled = settled.transpose();
         Ok(Self {
@@ -98,7 +98,7 @@ impl Session {
             interrupts,
             runtime,
             shutdown_budget: Cell::new(shutdown_budget),
-            detached: settled.map_err(|e| failed("whoever started this can't be watched", &e))?,
+            detached: settled.map_err(|e| failed("can't watch the parent process", &e))?,
             terminal: Terminal::find(no_input || detached),
         })
     }
@@ -108,7 +108,7 @@ impl Session {
         self.gate.child()
     }
 
-    /// Takes what options, the environment and the files say of presses and stops.
+    /// Applies the settings of options, environment and files for presses and stops.
     pub(crate) fn follow(&self, said: &Config) {
         if let Some(budget) = said.shutdown_timeout {
             self.shutdown_budget.set(budget.0);
@@ -127,17 +127,17 @@ impl Session {
         }
     }
 
-    /// Does what comes before a run and may be slow: reading a prompt from standard input, asking git.
+    /// Does the work before a run that may be slow: reads a prompt from standard input, calls git.
     pub(crate) fn prepare<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let work = async { tokio::task::spawn_blocking(work).await };
         self.block_on(work)
-            .expect("what comes before a run does not panic")
+            .expect("the work before a run does not panic")
     }
 
-    /// Waits for something that comes before a run. A press ends the process at once, and git if that runs.
+    /// Waits for a future before a run. A press exits at once, and ends git if it runs.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut start = self.interrupts.push("start");
         self.runtime.block_on(async {
@@ -154,8 +154,9 @@ impl Session {
         })
     }
 
-    /// Waits for something that undoes what it has begun when it is told to end, by this session's [gate](Self::gate). A press tells it that, and once
-    /// it has ended this process dies by what ended it; what was done all the same is done.
+    /// Waits for work that undoes itself when this session's [gate](Self::gate) closes. A press closes the gate; when the work has ended, this
+    /// process
+    /// exits by the cause of the shutdown. If the work was completed anyway, its result counts.
     pub(crate) fn carry_through<T>(
         &self,
         work: impl Future<Output = Result<T, rlm_store::Error>>,
@@ -169,7 +170,7 @@ impl Session {
             tokio::select! {
                 biased;
                 done = work => done,
-                () = press => unreachable!("it waits for ever once it has spoken"),
+                () = press => unreachable!("this future never completes"),
             }
         });
         match (done, self.interrupts.cause()) {
@@ -178,7 +179,7 @@ impl Session {
         }
     }
 
-    /// Carries a run out and ends as the contract of the command line says: the caller has nothing left to do.
+    /// Runs the loop to its end, and exits as the contract of the command line requires: the caller has nothing left to do.
     pub(crate) fn carry_out(
         self,
         project: &Project,
@@ -231,12 +232,12 @@ impl Session {
         }
         let is_stopped = |it: &Outcome| it.reason.is_stopped();
         let has_printed = self.wait_for(&console, outcome.as_ref().is_ok_and(is_stopped));
-        // The console has done it, unless it hangs.
+        // The console has restored the terminal, unless it hangs.
         rlm_terminal::restore();
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(e) => {
-                // As at any other end.
+                // As at any other end of a run.
                 self.runtime.shutdown_background();
                 return Err(e.into());
             }
@@ -255,13 +256,12 @@ impl Session {
             let words = screen.end_words(&run, &outcome);
             self.terminal.tell_at_the_end(&words, shown.is_err());
         }
-        // A process that dies by a signal has no other moment for it.
+        // If the process exits by a signal, this is the last chance to report lost output.
         output::report();
         self.end(&outcome)
     }
 
-    /// Waits until all was printed. A slow reader gets its time, as from any program, but a process that is shut down or was told to stop has little
-    /// of it.
+    /// Waits until everything was printed. A slow reader gets as much time as it needs, except in a shutdown or after a stop: then it gets little.
     fn wait_for(&self, console: &JoinHandle<()>, is_stopped: bool) -> bool {
         let mut patience = times::LAST_LINES;
         while !console.is_finished() {
@@ -277,13 +277,13 @@ impl Session {
         true
     }
 
-    /// Returns what begins the shutdown of this process, and with it the deadline of its end, because a person has the run stopped.
+    /// Returns a function that begins the shutdown of this process, with its deadline, when a person stops the run.
     fn shutdown(&self) -> Box<dyn Fn() + Send> {
         let injector = self.interrupts.injector();
         Box::new(move || injector.terminate(Cause::Requested(Code::Stopped as u8)))
     }
 
-    /// Runs, and turns the beginning of a shutdown into a stop of the run. A stop of the run, from wherever it comes, begins the shutdown.
+    /// Runs the loop. Turns the beginning of a shutdown into a stop of the run; a stop of the run from any source also begins the shutdown.
     async fn supervise(
         &self,
         runner: Runner,
@@ -297,7 +297,7 @@ impl Session {
                 Cause::Hangup => StopCause::HungUp,
                 _ => StopCause::Person,
             };
-            // A closed queue says that the run is over.
+            // A closed channel means that the run has ended.
             let _over = control
                 .send(Control::Stop(StopRequest {
                     by,
@@ -308,7 +308,7 @@ impl Session {
         };
         let (mut view, shut_down) = (runner.watch(), self.shutdown());
         let stopped = async {
-            // Its sender is gone when the run is over.
+            // The sender of the view is dropped when the run has ended.
             if view.wait_for(|view| is_being_stopped(view)).await.is_ok() {
                 shut_down();
             }
@@ -316,18 +316,18 @@ impl Session {
         };
         tokio::select! {
             outcome = runner.run(agents::factory(), messages) => outcome,
-            () = stopped => unreachable!("it waits for ever once the shutdown has begun"),
-            () = stop => unreachable!("it waits for ever once it has spoken"),
-            () = stay(place, &self.gate) => unreachable!("it looks for ever"),
+            () = stopped => unreachable!("this future never completes"),
+            () = stop => unreachable!("this future never completes"),
+            () = stay(place, &self.gate) => unreachable!("this future never completes"),
         }
     }
 
-    /// Returns the way to this process's presses.
+    /// Returns the handle for the presses of this process.
     pub(crate) fn interrupts(&self) -> Interrupts {
         self.interrupts.deref().clone()
     }
 
-    /// Shows a run that another process has until it is over, or until the person leaves, which `leave` brings about. Returns why they left.
+    /// Shows a run of another process until the run ends, or until the person detaches; then it calls `leave`. Returns the cause of the detach.
     pub(crate) fn look_on(
         &self,
         shown: Shown,
@@ -349,7 +349,7 @@ impl Session {
         cause
     }
 
-    /// Ends as a program that merely looked on.
+    /// Exits as a program that only showed a run.
     pub(crate) fn leave(self, cause: Cause) -> Result<ExitCode, Failure> {
         output::report();
         self.runtime.shutdown_background();
@@ -361,7 +361,7 @@ impl Session {
 
     fn end(self, outcome: &Outcome) -> Result<ExitCode, Failure> {
         let fatal = fatal(outcome, self.interrupts.cause());
-        // A runtime whose blocking thread hangs must not hold the end up.
+        // A blocking thread of the runtime that hangs must not delay the exit.
         self.runtime.shutdown_background();
         match fatal {
             Some(cause) => die_by(cause),
@@ -371,13 +371,13 @@ impl Session {
     }
 }
 
-/// Returns whether a person or a signal has the run stopped now. A run that ends by itself is none.
+/// Returns whether a person or a signal stops the run now. A run that ends by itself does not count.
 fn is_being_stopped(view: &View) -> bool {
     let end = view.head.end.as_ref();
     view.shutdown.is_some() && end.is_none_or(|end| end.reason.is_stopped())
 }
 
-/// Says that a press was received, once: it is passed from scope to scope while none takes it.
+/// Prints once that a press was received: this is called again for each scope that doesn't take the press.
 fn say_untaken() {
     static SAID: Mutex<Option<Instant>> = Mutex::new(None);
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
@@ -387,7 +387,7 @@ fn say_untaken() {
     }
 }
 
-/// Takes the signals that concern the terminal, for the thread that has it.
+/// Installs the signal handlers that concern the terminal, for the thread of the terminal.
 pub(crate) fn signals() -> Signals {
     let of = |kind| signal(kind).ok();
     Signals {
@@ -397,7 +397,7 @@ pub(crate) fn signals() -> Signals {
     }
 }
 
-/// Says of a run that is ended at once what becomes of it, unless nobody takes it: a pipe that is full must not hold the end up.
+/// Prints the last line after a hard exit, unless standard error is full: a full pipe must not delay the exit.
 fn last_words() {
     let stderr = std::io::stderr();
     let mut takes = [PollFd::new(&stderr, PollFlags::OUT)];
@@ -405,20 +405,20 @@ fn last_words() {
     let is_free = poll(&mut takes, Some(&at_once)).is_ok_and(|ready| ready > 0);
     if let Some(run) = RUN.get().filter(|_| is_free) {
         anstream::eprintln!(
-            "ended at once; guards end what is left of the agent; go on with: {} resume {}",
+            "stopped immediately; cleaning up the agent; to continue: {} resume {}",
             hint::rlm(),
             rlm_text::escape::plain(run)
         );
     }
 }
 
-/// Ends a process in which nothing runs but perhaps git.
+/// Exits a process in which nothing runs, except perhaps git.
 fn die(cause: Cause) -> ! {
     rlm_store::end_git();
     die_by(cause)
 }
 
-/// Sees that the run can be found from elsewhere.
+/// Keeps the entry of this run in the index of live runs, so that other processes find it.
 async fn stay(place: Option<&Place>, gate: &SleepGate) {
     let Some(place) = place else {
         return std::future::pending().await;
@@ -426,7 +426,7 @@ async fn stay(place: Option<&Place>, gate: &SleepGate) {
     let mut look = gate.interval(index::LOOK);
     loop {
         let place = place.clone();
-        // The state of a user can lie on a network that hangs, which is no concern of the run's.
+        // The index may be on a network file system that hangs; that must not delay the run.
         let _ensured = tokio::task::spawn_blocking(move || place.ensure()).await;
         if look.tick().await == Wake::Shutdown {
             return std::future::pending().await;
@@ -434,22 +434,22 @@ async fn stay(place: Option<&Place>, gate: &SleepGate) {
     }
 }
 
-/// Refuses a run inside another run's agent: two loops in one working tree would pull at each other.
+/// Refuses a run inside the agent of another run: two loops in one working tree would disturb each other.
 pub(crate) fn refuse_nested(allowed: bool) -> Result<(), Failure> {
     match std::env::var("RLM_RUN_ID") {
         Ok(outer) if !allowed => Err(Failure::usage(format!(
-            "this is inside run {}: a nested run needs --nested",
+            "this is inside the agent of run {}: a nested run needs --nested",
             rlm_text::escape::plain(&outer)
         ))),
         _ => Ok(()),
     }
 }
 
-/// Refuses inside a run's agent what changes the runs of a project: a person does that. The variable stops mistakes, not attacks.
+/// Refuses a change of a project's runs from inside an agent: only a person may make it. The variable prevents mistakes, not attacks.
 pub(crate) fn refuse_inside(what: &str, allowed: bool) -> Result<(), Failure> {
     match std::env::var("RLM_RUN_ID") {
         Ok(outer) if !allowed => Err(Failure::usage(format!(
-            "this is inside run {}: `{} {what}` is for a person outside of it; to do it all the same: --nested",
+            "this is inside the agent of run {}: only a person outside of it may use `{} {what}`; to allow it: --nested",
             rlm_text::escape::plain(&outer),
             hint::rlm()
         ))),

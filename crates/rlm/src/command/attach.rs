@@ -1,4 +1,4 @@
-//! `rlm attach`: the screen of a run whose process is another one, and what a person wants of it from here.
+//! `rlm attach`: shows the screen of a run of another process, and sends a person's requests to it.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,14 +19,14 @@ use crate::hint;
 use crate::render::{Level, Screen};
 use crate::session::{self, Session};
 
-/// How long what a person wants may take to be recorded.
+/// The time in which the run must record a request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the first news may take of a run that has told any.
+/// How long to wait for the first event of a run that has reported events.
 const FIRST_NEWS: Duration = Duration::from_millis(300);
-/// Who is given up as soon as this does not look another time.
+/// If two connections end within this time of each other, `attach` gives up.
 const AT_ONCE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(20);
-/// How many wishes of a person wait.
+/// The number of requests that can wait.
 const WISHES: usize = 64;
 
 pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, Failure> {
@@ -42,7 +42,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
     }
     loop {
         let began = Instant::now();
-        let news = attached.news().expect("nobody has taken them yet");
+        let news = attached.news().expect("the events were not taken yet");
         let (control, wanted) = mpsc::channel(WISHES);
         let (to_person, told) = mpsc::channel(WISHES);
         let shown = Shown {
@@ -54,7 +54,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
             log: screen.printed_log(),
             signals: session::signals,
             left_code: Code::Done as u8,
-            // The process that has the run sees to its own end.
+            // The process of the run handles its own end.
             on_stop: Box::new(|| ()),
             presses: PressActions::default(),
             bell: false,
@@ -65,11 +65,11 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
         carry(&target, wanted, to_person);
         if let Some(cause) = session.look_on(shown, news, || attached.leave()) {
             let (rlm, run) = (hint::rlm(), &target.run);
-            // What is saved is newer than what was shown last.
+            // The saved state is newer than the state that was shown last.
             let saved = target.project.run(&target.run);
             let goes_on = match saved.is_ok_and(|run| run.state == RunState::Paused) {
-                true => "waits for your word",
-                false => "goes on",
+                true => "waits for you",
+                false => "continues",
             };
             anstream::eprintln!("detached; run {run} {goes_on}: {rlm} attach {run}");
             return session.leave(cause);
@@ -79,7 +79,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
         if ended.is_some() || !target.is_live() {
             return over(&session, &target, ended, args.json);
         }
-        // Who took nothing for a while, as behind a ^Z, was given up.
+        // The run drops a viewer that reads nothing for a while, for example after ^Z.
         let again = match began.elapsed() < AT_ONCE {
             true => Err(unseen(&target)),
             false => open(&session, &target, Some(seen)),
@@ -97,7 +97,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
     }
 }
 
-/// Connects, also to a run that has just begun. What was `seen` is not told again. A press ends the wait for it.
+/// Connects to the run, even if it has just begun. Events up to `seen` are not shown again. A press ends the wait.
 fn open(session: &Session, target: &LiveRun, seen: Option<Timestamp>) -> Result<Attached, Failure> {
     let (target, attended) = (target.clone(), session.options().interactive);
     let seen = seen.unwrap_or_default();
@@ -108,7 +108,8 @@ fn open(session: &Session, target: &LiveRun, seen: Option<Timestamp>) -> Result<
     })
 }
 
-/// Returns whether its process was about to go: one that is killed loses its sockets before it lets go of the run. A press ends the wait.
+/// Waits until the process of the run exits, and returns whether it did: a killed process loses its sockets before it releases the run. A press ends
+/// the wait.
 fn goes(session: &Session, target: &LiveRun) -> bool {
     let by = Instant::now() + AT_ONCE;
     let interrupts = session.interrupts();
@@ -126,7 +127,7 @@ fn now() -> Timestamp {
     Timestamp(since.unwrap_or_default().as_millis() as u64)
 }
 
-/// Returns what the editor opens.
+/// Returns the prompts that the editor can open.
 fn prompts(target: &LiveRun) -> Result<Vec<Subject>, Failure> {
     let saved = target
         .project
@@ -142,7 +143,7 @@ fn prompts(target: &LiveRun) -> Result<Vec<Subject>, Failure> {
     Ok(phases.map(subject).collect())
 }
 
-/// Carries what the person wants to the run, one after another. What becomes of it is among the news; that nothing does is said here.
+/// Sends a person's requests to the run, one after another. The run's events show the progress; a missing response is reported here.
 fn carry(target: &LiveRun, mut wanted: mpsc::Receiver<Control>, to_person: mpsc::Sender<String>) {
     let run_dir = target.project.run_dir(&target.run);
     let silent = live::silent(target, PATIENCE).message;
@@ -153,19 +154,19 @@ fn carry(target: &LiveRun, mut wanted: mpsc::Receiver<Control>, to_person: mpsc:
             };
             let answers = ask(&run_dir, request);
             let told = match answers.and_then(|mut answers| answers.next(PATIENCE)) {
-                Ok(Some(Answer::Busy)) => "too many ask the run at once; say it again",
+                Ok(Some(Answer::Busy)) => "the run has too many requests at once; try again",
                 Ok(None) => &silent,
                 Err(e) if e.is_silent() => &silent,
-                // One that is gone says so by the end of its news.
+                // If the run has ended, its events end too, and the caller reports that.
                 _ => continue,
             };
-            // A full queue says it often enough.
+            // If the channel is full, the same message is already in it.
             let _full = to_person.try_send(format!("rlm: {told}\n"));
         }
     });
 }
 
-/// Waits until nothing of the run is left, unless somebody presses, and says how it ended.
+/// Waits until every process of the run is gone, unless a press ends the wait, and prints how the run ended.
 fn over(
     session: &Session,
     target: &LiveRun,
@@ -186,10 +187,10 @@ fn over(
         .into())
 }
 
-/// Says that there is nothing more to be seen.
+/// Returns the error for a run that no longer sends its events.
 fn unseen(target: &LiveRun) -> Failure {
     let (run, rlm) = (&target.run, hint::rlm());
     Failure::failed(format!(
-        "run `{run}` does not show itself any more, and goes on: {rlm} attach {run}"
+        "run `{run}` stopped sending its output, and continues: {rlm} attach {run}"
     ))
 }

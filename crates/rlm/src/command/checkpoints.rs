@@ -1,4 +1,4 @@
-//! `rlm checkpoints`: what is saved of runs is listed, shown, verified, forked, and moved to other machines through a file or a pipe.
+//! `rlm checkpoints`: lists, shows, verifies and forks saved runs, and transfers them to other machines through a file or a pipe.
 
 use std::fs::File;
 use std::io;
@@ -109,7 +109,7 @@ fn export(directory: &Path, args: &ExportArgs) -> Result<ExitCode, Failure> {
     let file = named(directory, &args.output.clone().unwrap_or_else(default));
     if is_printed && std::io::stdout().is_terminal() {
         return Err(Failure::usage(
-            "an archive is nothing for a terminal: give -o FILE, or a pipe",
+            "an archive can't be written to a terminal: use -o FILE, or a pipe",
         ));
     }
     let gate = session.gate();
@@ -131,7 +131,7 @@ fn export(directory: &Path, args: &ExportArgs) -> Result<ExitCode, Failure> {
     let file: Option<PathBuf> = (!is_printed).then_some(file);
     let export = Export::of(&exported, file.as_deref());
     match is_printed {
-        // What was asked for is there already.
+        // Standard output already has the archive.
         true => anstream::eprintln!("{export}"),
         false => {
             print(args.json, &export);
@@ -146,13 +146,15 @@ fn import(directory: &Path, args: &ImportArgs) -> Result<ExitCode, Failure> {
     let gate = session.gate();
     let is_piped = args.file == Path::new("-");
     if is_piped && std::io::stdin().is_terminal() {
-        return Err(Failure::usage("nothing comes from a terminal: name a file"));
+        return Err(Failure::usage(
+            "an archive can't be read from a terminal: name a file",
+        ));
     }
     let (from, name): (Box<dyn Read + Send>, _) = match is_piped {
         true => (Box::new(Piped::input(&gate)?), "standard input".into()),
         false => {
             let file = named(directory, &args.file);
-            // Opening a pipe waits for who writes to it.
+            // Opening a named pipe waits for its writer.
             let opened = (file.clone(), gate.clone());
             let piped = session.prepare(move || Piped::file(&opened.0, &opened.1))?;
             (Box::new(piped), file)
@@ -172,7 +174,7 @@ fn import(directory: &Path, args: &ImportArgs) -> Result<ExitCode, Failure> {
     Ok(Code::Done.into())
 }
 
-/// Shows the run with all that a resume of it would start, and what else the `rlm.toml` names that came with it.
+/// Returns the imported run with all programs that a resume would start, and the other programs in the `rlm.toml` that came with it.
 fn arrived(project: Project, imported: &Imported) -> Import {
     let settings = &imported.head.settings;
     let place = match &settings.worktree {
@@ -192,14 +194,14 @@ fn arrived(project: Project, imported: &Imported) -> Import {
     Import::of(imported, starts, of_file, unread)
 }
 
-/// How often is looked whether the work is to end.
+/// How often to check whether the work must end.
 const LOOK: Duration = Duration::from_millis(100);
-/// What a pipe that takes anything takes at once.
+/// The number of bytes that a writable pipe always accepts.
 const PIECE: usize = 4096;
-/// From when on it is shown how far it is.
+/// The number of checks after which the progress is shown.
 const SOON: u32 = 5;
 
-/// Returns where a file is that is named in this directory.
+/// Returns the path of a file that is relative to this directory.
 fn named(directory: &Path, file: &Path) -> PathBuf {
     match directory == Path::new(".") {
         true => file.to_owned(),
@@ -207,7 +209,7 @@ fn named(directory: &Path, file: &Path) -> PathBuf {
     }
 }
 
-/// A file or a pipe that gives up when the work is to end.
+/// A file or a pipe whose reads and writes fail once the work must end.
 struct Piped {
     file: File,
     gate: SleepGate,
@@ -242,7 +244,7 @@ impl Piped {
 
     fn of(stream: impl AsFd, gate: &SleepGate) -> Result<Self, Failure> {
         let file = stream.as_fd().try_clone_to_owned();
-        let file = file.map_err(|e| Failure::failed(format!("a pipe can't be had: {e}")))?;
+        let file = file.map_err(|e| Failure::failed(format!("can't duplicate the pipe: {e}")))?;
         Ok(Self {
             file: file.into(),
             gate: gate.clone(),
@@ -250,7 +252,7 @@ impl Piped {
     }
 
     fn wait(&self, what: PollFlags) -> io::Result<()> {
-        let look = Timespec::try_from(LOOK).expect("it is short");
+        let look = Timespec::try_from(LOOK).expect("the time is short");
         loop {
             if self.gate.token().is_cancelled() {
                 return Err(io::Error::other("it was stopped"));
@@ -282,7 +284,7 @@ impl Write for Piped {
     }
 }
 
-/// A line on a terminal that says how far it is. Its drop takes it away.
+/// A progress line on a terminal. Dropping it clears the line.
 struct Progress {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -313,7 +315,7 @@ impl Progress {
 }
 
 fn eprint_line(text: &str) {
-    // That nobody sees it is no reason to stop.
+    // A failed write to the terminal doesn't stop the work.
     let _unseen = write!(io::stderr(), "\r{text}\x1b[K");
 }
 

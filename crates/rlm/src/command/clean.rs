@@ -1,4 +1,4 @@
-//! `rlm clean`: lists what goes and what stays, asks, and then removes it.
+//! `rlm clean`: lists the runs to delete and to keep, asks, and deletes.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::render::{self, Cleaning, Fate};
 use crate::session::refuse_inside;
 
 const DEFAULT_DAYS: u64 = 7;
-/// What the run is told to have lost its transcripts by.
+/// The command that the note about removed transcripts names.
 const BY: &str = "rlm clean --transcripts";
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -43,7 +43,7 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
         return Ok(Code::Done.into());
     }
     if doomed > 0 && !args.yes && !is_meant(doomed)? {
-        anstream::eprintln!("nothing was removed");
+        anstream::eprintln!("nothing was deleted");
         return Ok(Code::Done.into());
     }
     project.remove_leftovers();
@@ -61,14 +61,14 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
     Ok(Code::of_state(failed).into())
 }
 
-/// Removes what was decided on, unless something happened to it while a person was asked.
+/// Deletes a run or its transcripts as planned, unless the run changed while a person was asked.
 fn remove(project: &Project, it: &Cleaning, args: &CleanArgs) -> Result<(), String> {
     let now = project
         .run(&it.run)
         .map_err(|e| hint::mended(&e, e.mend()))?;
     let now = look(project, &now, args, SystemTime::now());
     if (now.state, now.last) != (it.state, it.last) || now.fate != Fate::Removed {
-        return Err("something happened to it meanwhile; look again".into());
+        return Err("the run has changed since it was listed; run the command again".into());
     }
     let removed = match args.transcripts {
         true => project.remove_transcripts(&it.run, BY),
@@ -82,7 +82,7 @@ fn named(project: &Project, names: &[String]) -> Result<Vec<RunEntry>, Failure> 
     names.iter().map(run).collect()
 }
 
-/// Returns what becomes of a run.
+/// Returns what will happen to a run.
 fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) -> Cleaning {
     let head = run.head.as_ref().ok();
     let last =
@@ -92,7 +92,7 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
         Some(metadata.ok()?.modified())
     };
     let last = last.or_else(changed);
-    // A clock that was set back makes nothing old.
+    // If the clock was set back, the age counts as zero.
     let age = last.and_then(|at| now.duration_since(at).ok());
     let age = age.unwrap_or_default();
     let end = head.and_then(|head| head.machine.end.as_ref());
@@ -131,7 +131,7 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
     }
 }
 
-/// Keeps the newest ones of those that would go.
+/// Keeps the newest runs of those that would be deleted.
 fn keep_newest(plan: &mut [Cleaning], keep: usize) {
     let mut doomed: Vec<_> = plan
         .iter_mut()
@@ -148,19 +148,19 @@ fn show(plan: &[Cleaning], json: bool) {
     if json {
         lines = plan.iter().map(render::json_line).collect();
     }
-    // That nobody reads is no reason to stop halfway.
+    // Without a reader the deletion continues.
     let _unheard = lines.iter().all(|line| output::line(line));
 }
 
-/// Asks the person; without one that is what `--yes` is for.
+/// Asks a person; without a terminal, requires `--yes`.
 fn is_meant(doomed: usize) -> Result<bool, Failure> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         return Err(Failure::usage(format!(
-            "nobody is there to be asked whether {doomed} are to be removed: say --yes, or look with --dry-run"
+            "{doomed} to delete, but no person can be asked: use --yes, or --dry-run to list them"
         )));
     }
-    anstream::eprint!("remove them for good? [y/N] ");
+    anstream::eprint!("delete them? This can't be undone [y/N] ");
     let mut answer = String::new();
     let read = stdin.read_line(&mut answer);
     Ok(read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))

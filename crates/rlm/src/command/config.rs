@@ -1,4 +1,4 @@
-//! `rlm config`: what counts here and where it comes from, and the schema for editors.
+//! `rlm config`: shows the settings with their sources, and the schema for editors.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,7 +17,8 @@ pub(crate) fn execute(directory: &Path, what: &ConfigCommand) -> Result<ExitCode
         ConfigCommand::Show(args) => show(directory, args),
         ConfigCommand::Schema => {
             output::line(
-                &serde_json::to_string_pretty(&config::schema()).expect("a schema is plain data"),
+                &serde_json::to_string_pretty(&config::schema())
+                    .expect("a schema converts to JSON"),
             );
             Ok(Code::Done.into())
         }

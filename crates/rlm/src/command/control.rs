@@ -1,4 +1,4 @@
-//! `rlm interrupt`, `pause` and `steer`, and waking a paused run.
+//! `rlm interrupt`, `rlm pause` and `rlm steer`; also the request that ends a pause.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::stdin;
 
-/// The most of a standard input that is said to an agent; more than a run takes.
+/// The largest message that is read from standard input; it is larger than a run accepts.
 const MOST: u64 = 1 << 20;
 
 pub(crate) fn interrupt(directory: &Path, args: &InterruptArgs) -> Result<ExitCode, Failure> {
@@ -39,25 +39,23 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
     let (run, words) = match args.words.as_slice() {
         [text] => (None, std::slice::from_ref(text)),
         [run, words @ ..] => (Some(run.as_str()), words),
-        [] => return Err(Failure::usage("say something: rlm steer RUN TEXT")),
+        [] => return Err(Failure::usage("the message is missing: rlm steer RUN TEXT")),
     };
     let target = live::find(directory, run).map_err(|mut failure| {
         if run.is_some() && failure.code != Code::Failed {
-            failure.message += "; quote the text to leave RUN out: rlm steer 'TEXT'";
+            failure.message += "; to omit RUN, quote the text: rlm steer 'TEXT'";
         }
         failure
     })?;
     if words == [target.run.as_str()] {
         return Err(Failure::usage(format!(
-            "say something to it: rlm steer {} TEXT",
+            "the message is missing: rlm steer {} TEXT",
             target.run
         )));
     }
     let text = said(words.join(" "))?;
     if text.trim().is_empty() {
-        return Err(Failure::usage(
-            "there is nothing to say: the text is empty; rlm steer RUN TEXT",
-        ));
+        return Err(Failure::usage("the message is empty: rlm steer RUN TEXT"));
     }
     let now = args.now;
     request(
@@ -68,7 +66,7 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
     )
 }
 
-/// Asks, and says how far it came.
+/// Sends a request, and prints its progress.
 pub(crate) fn request(
     target: &LiveRun,
     request: &Request,
@@ -86,7 +84,7 @@ pub(crate) fn request(
         Asked::SoFar(Some(_)) => {
             if !json {
                 anstream::eprintln!(
-                    "not in effect after {} of waiting, it may yet be: {} status {}",
+                    "the request is not in effect after {}; it may still be applied: {} status {}",
                     duration::show(wait),
                     hint::rlm(),
                     target.run
@@ -98,10 +96,10 @@ pub(crate) fn request(
     }
 }
 
-/// Returns what is said on the command line: itself, or what stands on standard input.
+/// Returns the message: the argument, or standard input for `-`.
 pub(crate) fn said(text: String) -> Result<String, Failure> {
     match text.as_str() {
-        "-" => stdin::text("what is said", MOST),
+        "-" => stdin::text("the message", MOST),
         _ => Ok(text),
     }
 }

@@ -1,4 +1,4 @@
-//! `rlm demo`: makes a project of its own and runs the scripted agent in it, as a person would.
+//! `rlm demo`: creates a project and runs the scripted agent in it, as a user would.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -20,11 +20,11 @@ use crate::resolve::Resolved;
 use crate::session::Session;
 use crate::{demo, output, resolve};
 
-/// The run, as a user would type it. Twenty iterations are far more than it takes, unless a person undoes what was done.
+/// The command line of the run. Twenty iterations are many more than it needs, unless a person reverts the work.
 const TYPED: &str = "rlm run --agent claude --model scripted --permissions all -n 20";
 const CHECK: &str = "sh check.sh";
 
-/// The time between two words, and between two iterations, for a person who watches. Nobody else has to wait.
+/// The times between two words and between two iterations, on a terminal. Elsewhere there is no wait.
 const WATCHED: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(500));
 
 pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Failure> {
@@ -38,7 +38,7 @@ pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Fail
         Ok((project, resolved))
     })?;
     let place = hint::quoted(&project.directory().to_string_lossy());
-    // Where this was typed there is no such run.
+    // The run is not in the directory where the user typed the command.
     hint::called_in(project.directory());
     show(&introduction(&place, watched));
     let (screen, beginning) = (Screen::new(false), Beginning::new(vec![]));
@@ -56,10 +56,10 @@ pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Fail
     Ok(ended)
 }
 
-/// The settings of that run; its agent is this program again.
+/// Returns the settings of the run; its agent is this program.
 fn settings(directory: &Path, pace: Duration, sleep: Duration) -> Result<Resolved, Failure> {
     let this = std::env::current_exe()
-        .map_err(|e| Failure::failed(format!("this program can't find itself: {e}")))?;
+        .map_err(|e| Failure::failed(format!("can't find the program file of rlm: {e}")))?;
     let sleep = duration::show(sleep);
     let words = TYPED.split(' ').map(OsString::from);
     let rest = ["--sleep", &sleep, "--until", CHECK, "--agent-bin"].map(OsString::from);
@@ -69,7 +69,7 @@ fn settings(directory: &Path, pace: Duration, sleep: Duration) -> Result<Resolve
         ..
     }) = Args::try_parse_from(words)
     else {
-        unreachable!("these are the words of a run")
+        unreachable!("the line is a run")
     };
     let mut resolved = resolve::new_run(*args, &Layers::default(), directory, directory)?;
     let program = &mut resolved.settings.phases[0].agent.program;
@@ -90,15 +90,15 @@ fn introduction(place: &str, watched: bool) -> String {
     if watched {
         text.push_str(&format!(
             "Press Ctrl-C while it works: a menu opens.\n\
-             - Steer: tell the agent something. It writes that into NOTES.md.\n\
-             - Save and exit, and go on whenever you like: rlm -C {place} resume\n"
+             - Steer: send the agent a message. It writes the message into NOTES.md.\n\
+             - Save and exit; continue later with: rlm -C {place} resume\n"
         ));
     }
     text.push('\n');
     text
 }
 
-/// How the run is gone on with, if it can be.
+/// Returns the command that continues the run, if it can continue.
 fn again(run: &RunEntry) -> Option<String> {
     if run.is_resumable() {
         return Some(format!("{} resume", hint::rlm()));
@@ -109,14 +109,14 @@ fn again(run: &RunEntry) -> Option<String> {
 
 fn conclusion(place: &str, again: Option<&str>) -> String {
     let go_on = again.map_or_else(String::new, |again| {
-        format!("Go on where it stopped:\n  {again}\n")
+        format!("Continue where it stopped:\n  {again}\n")
     });
     format!(
-        "\n{go_on}Look at what happened:\n  \
+        "\n{go_on}See what happened:\n  \
            git -C {place} log -p\n  \
            rlm -C {place} status\n  \
            rlm -C {place} logs\n\
-         With a real agent, in a repository of your own:\n  \
+         With a real agent, in your own repository:\n  \
            rlm run --until 'cargo test' --agent claude\n"
     )
 }

@@ -1,4 +1,4 @@
-//! What the commands for a live run share: they find it, and put its answers and its silence into words.
+//! Shared code of the commands for a live run: it finds the run, and reports its responses and missing responses.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::hint;
 use crate::render::{self, Told, print};
 
 pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
-/// The most characters of an answer's text that are shown.
+/// The maximum number of characters that are shown of a response.
 const SHOWN: usize = 1000;
 
-/// Finds the run that is meant: the named one, or the only one that is live.
+/// Finds the run: the named one, or the only live one.
 pub(crate) fn find(directory: &Path, name: Option<&str>) -> Result<LiveRun, Failure> {
     let here = Project::find(directory)?;
     let (project, entry) = meant::live(here, name)?;
     of(project, entry.id)
 }
 
-/// The same for a run that is ended by force: whatever became of its state, the process that has its working tree counts.
+/// Finds the run for `stop --force`: even if its state is gone, the process that holds its working tree counts.
 pub(crate) fn find_by_force(directory: &Path, name: Option<&str>) -> Result<LiveRun, Failure> {
     let failure = match find(directory, name) {
         Err(failure) => failure,
@@ -44,13 +44,13 @@ pub(crate) fn find_by_force(directory: &Path, name: Option<&str>) -> Result<Live
     of(project, run)
 }
 
-/// Names a run and the process that has it, unless this is inside that run.
+/// Returns the run and its process; an error if this command runs inside that run.
 fn of(project: Project, run: RunId) -> Result<LiveRun, Failure> {
     refuse_own_agent(&run)?;
     Ok(LiveRun::of(project, run))
 }
 
-/// Asks the run, and prints each answer that others follow. Fails when no process has the run.
+/// Sends a request, and prints each response except the last one. Returns an error if the run is not live.
 pub(crate) fn asked(
     target: &LiveRun,
     request: &Request,
@@ -75,11 +75,11 @@ pub(crate) fn say(target: &LiveRun, request: &Request, answer: &Answer, json: bo
         request,
         answer,
     };
-    // Who asked may not want to know.
+    // A closed output is not an error here.
     let _gone = print(json, &told);
 }
 
-/// Names the process, as far as it is known.
+/// Returns the run with the pid of its process, if that is known.
 pub(crate) fn process(target: &LiveRun) -> String {
     match &target.holder {
         Some(holder) => format!("run `{}` (pid {})", target.run, holder.process.pid),
@@ -87,12 +87,12 @@ pub(crate) fn process(target: &LiveRun) -> String {
     }
 }
 
-/// Says that its process does not answer to what it was asked, and what to do.
+/// Returns the error for a process that doesn't respond to a request.
 pub(crate) fn silent(target: &LiveRun, wait: Duration) -> Failure {
-    unheard(target, wait, "; what was asked may still come to be")
+    unheard(target, wait, "; the request may still be applied")
 }
 
-/// The same where nothing was asked that would come to be.
+/// Returns the same error for a query that changes nothing.
 pub(crate) fn mute(target: &LiveRun, wait: Duration) -> Failure {
     unheard(target, wait, "")
 }
@@ -103,82 +103,80 @@ fn unheard(target: &LiveRun, wait: Duration, asked: &str) -> Failure {
         Some(holder) => {
             let pid = holder.process.pid;
             (
-                format!(" (kill -CONT {pid} if somebody did)"),
-                format!(", or kill -9 {pid}, upon which its guard ends the agent's tree"),
+                format!(" (then: kill -CONT {pid})"),
+                format!(", or kill -9 {pid}; then its guard ends the agent's processes"),
             )
         }
         None => Default::default(),
     };
     Failure::failed(format!(
-        "{} does not answer within {}: it stands still{cont}, hangs, or its socket was removed and can't be made again\
-             {asked}. The mend: {rlm} stop {run} --force{kill}",
+        "{} did not respond within {}: it is suspended{cont}, or hangs, or its control socket was removed\
+             {asked}. Fix: {rlm} stop {run} --force{kill}",
         process(target),
         rlm_text::duration::show(Patience::new(wait).first()),
     ))
 }
 
-/// Says why something did not come to be, and what an answer means that is none.
+/// Returns the error for a refused request or an unexpected response.
 pub(crate) fn refusal(target: &LiveRun, answer: &Answer) -> Failure {
     let run = &target.run;
     let message = match answer {
         Answer::Refused { why } => {
-            return Failure::usage(format!("run `{run}` refuses this: {}", shown(why)));
+            return Failure::usage(format!("run `{run}` refused the request: {}", shown(why)));
         }
-        Answer::Rejected { why } => format!("run `{run}`: no: {}", shown(why)),
+        Answer::Rejected { why } => format!("run `{run}` rejected the request: {}", shown(why)),
         Answer::Unsupported { what } => {
             format!(
-                "the program of run `{run}` is another version and can't do that: {}",
+                "run `{run}` uses another version of rlm, which doesn't support this: {}",
                 shown(what)
             )
         }
-        Answer::Malformed { why } => format!("run `{run}` does not understand: {}", shown(why)),
-        Answer::Busy => format!("too many ask run `{run}` at once; ask again"),
+        Answer::Malformed { why } => format!("run `{run}` can't read the request: {}", shown(why)),
+        Answer::Busy => format!("run `{run}` has too many requests at once; try again"),
         Answer::Ended(ended) => format!(
-            "run `{run}` is over before that came to be: {}; what was recorded is kept for {} resume {run}",
+            "run `{run}` ended before the request took effect: {}; what was recorded applies after {} resume {run}",
             shown(&ended.reason),
             hint::rlm()
         ),
-        _ => format!("run `{run}` gives an answer to something else"),
+        _ => format!("run `{run}` sent an unexpected response"),
     };
     Failure::failed(message)
 }
 
 pub(crate) fn gone(target: &LiveRun) -> Failure {
     Failure::failed(format!(
-        "{} was gone before it said more; what was recorded is kept for {} resume {}",
+        "{} exited before it responded; what was recorded applies after {} resume {}",
         process(target),
         hint::rlm(),
         target.run
     ))
 }
 
-/// Refuses a request from inside the run before it is sent. One that removes the variable is refused by the run itself.
+/// Refuses a request from inside the run before it is sent. If an agent removes the variable, the run itself refuses the request.
 fn refuse_own_agent(run: &RunId) -> Result<(), Failure> {
     match std::env::var("RLM_RUN_ID") {
         Ok(outer) if outer == run.as_str() => Err(Failure::usage(format!(
-            "this is inside run `{run}`, which its agent does not control: a person does, from another terminal"
+            "this is inside the agent of run `{run}`, which may not control the run; use another terminal"
         ))),
         _ => Ok(()),
     }
 }
 
-/// Makes the text of an answer short and harmless: whoever listens at the socket chose it.
+/// Shortens and escapes the text of a response, because any process may listen at the socket.
 pub(crate) fn shown(text: &str) -> String {
     let short: String = text.chars().take(SHOWN).collect();
     rlm_text::escape::plain(&short)
 }
 
-/// Says that nobody has a run, and how it can be taken up.
+/// Returns the error for a run that is not live, with the next command.
 pub(crate) fn not_live(run: &RunEntry) -> Failure {
     let id = &run.id;
     let mend = match run.state {
         RunState::Stopped | RunState::Crashed => {
-            format!("go on with: {} resume {id}", hint::rlm())
+            format!("to continue it: {} resume {id}", hint::rlm())
         }
-        _ => format!("look at it with: {} status {id}", hint::rlm()),
+        _ => format!("details: {} status {id}", hint::rlm()),
     };
     let state = render::state(run.state);
-    Failure::not_found(format!(
-        "nothing reached: no process has run `{id}`, it is {state}; {mend}"
-    ))
+    Failure::not_found(format!("run `{id}` is not live: it is {state}; {mend}"))
 }

@@ -1,4 +1,4 @@
-//! `rlm logs`: a run's transcripts one after the other, also while they grow.
+//! `rlm logs`: prints the transcripts of a run one after the other, also while they grow.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -18,13 +18,13 @@ use crate::hint;
 use crate::output;
 use crate::render::{self};
 
-/// How often a run that is followed is looked at.
+/// How often a followed run is checked for new records.
 const POLL: Duration = Duration::from_millis(200);
 
 pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Failure> {
     let (project, run) = meant::named_or_newest(directory, args.run.as_deref())?;
     let run = run.id;
-    // While its state was removed and is written again, it is still at work.
+    // While the state of a live run is removed and rebuilt, only the process shows that the run is live.
     let holder = project.holder(&run);
     let works = || match project.run(&run) {
         Ok(run) => run.is_live(),
@@ -36,7 +36,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
     let mut reading: Option<Reading> = None;
     let mut damaged = false;
     loop {
-        // Asked first: what it wrote before its end is read then.
+        // Checked first: records from before the end are then read below.
         let goes_on = args.follow && works();
         let all = transcripts(&project.run_dir(&run)).map_err(|e| unreadable(&e))?;
         let new = all.into_iter().filter(|(number, ..)| wanted(*number));
@@ -57,7 +57,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
             });
         }
         match told {
-            // Who asked does not want to know any more.
+            // The reader closed the output.
             Err(Unheard) => return Ok(Code::Done.into()),
             Ok(()) if goes_on => std::thread::park_timeout(POLL),
             Ok(()) => break,
@@ -68,7 +68,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         let (rlm, told) = (hint::rlm(), rlm_report::removed(&removed));
         if seen.is_empty() {
             return Err(Failure::not_found(format!(
-                "{told}; what the journal knows of run `{run}`: {rlm} report {run}"
+                "{told}; for what the journal has of run `{run}`: {rlm} report {run}"
             )));
         }
         anstream::eprintln!("{told}");
@@ -84,24 +84,24 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
     Ok(Code::of_state(damaged).into())
 }
 
-/// Nobody reads any more.
+/// The reader closed the output.
 struct Unheard;
 
-/// A transcript that is being read, and may still grow.
+/// A transcript that is being read and may still grow.
 struct Reading {
     iteration: u32,
     attempt: u32,
-    /// Whether what stands above it was not printed yet.
+    /// Whether its heading is not printed yet.
     is_new: bool,
     records: Records,
     is_damaged: bool,
-    /// Text as it was streamed is shown only where no message said it again: at the cut end of a turn.
+    /// Streamed text. It is printed only if no message repeats it, which happens at the end of an interrupted turn.
     streamed: String,
     streamed_at: Timestamp,
 }
 
 impl Reading {
-    /// Opens one; `None` where it was removed since it was listed.
+    /// Opens a transcript; `None` if it was removed since it was listed.
     fn open(iteration: u32, attempt: u32, path: &Path) -> Result<Option<Self>, Failure> {
         let records = match Records::open(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -118,7 +118,7 @@ impl Reading {
         }))
     }
 
-    /// Prints what is there by now.
+    /// Prints the records that exist by now.
     fn read(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), Unheard> {
         while let Some(record) = self.records.next() {
             match record {
@@ -127,7 +127,7 @@ impl Reading {
                     let (iteration, attempt) = (self.iteration, self.attempt);
                     let mut why = unreadable(&e);
                     why.message +=
-                        &format!("; it is that of iteration {iteration}, attempt {attempt}");
+                        &format!("; it belongs to iteration {iteration}, attempt {attempt}");
                     self.is_damaged = true;
                     anstream::eprintln!("{}", render::failure(&why));
                 }
@@ -177,7 +177,7 @@ impl Reading {
         say(out, &styled(BOLD, title))
     }
 
-    /// Prints text, each line of it with what tells where it comes from if that is wished for.
+    /// Prints text; with `--prefix` each line begins with its time, iteration and attempt.
     fn say(
         &self,
         out: &mut impl Write,
@@ -203,7 +203,7 @@ impl Reading {
     }
 }
 
-/// A record as programs get it.
+/// A record in the JSON output.
 #[derive(Serialize)]
 struct Line<'a> {
     iteration: u32,
@@ -212,7 +212,7 @@ struct Line<'a> {
     record: &'a Record,
 }
 
-/// Prints what stands at the end of a transcript that grows no more.
+/// Prints the rest of a transcript that no longer grows.
 fn finish(read: Option<Reading>, out: &mut impl Write, args: &LogsArgs) -> Result<(), Unheard> {
     let Some(mut read) = read else {
         return Ok(());

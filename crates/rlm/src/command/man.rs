@@ -1,4 +1,4 @@
-//! `rlm man` and `rlm completions`: pages of a manual, and a script for a shell, made of the command line's own description.
+//! `rlm man` and `rlm completions`: manual pages and shell completions, generated from the definition of the command line.
 
 use std::io;
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::args::{Args, CompletionsArgs, ManArgs};
 use crate::command::written;
 use crate::exit::{Code, Failure};
 
-/// What begins a section of its own below the options.
+/// The headings that become sections of a page.
 const HEADINGS: [&str; 3] = ["Examples", "Environment", "Exit codes"];
 
 pub(crate) fn execute(args: &ManArgs) -> Result<ExitCode, Failure> {
@@ -37,22 +37,22 @@ fn find<'a>(root: &'a Command, words: &[String]) -> Result<&'a Command, Failure>
         command.find_subcommand(word).ok_or_else(|| {
             let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
             let names = match names.is_empty() {
-                true => "it has none of its own".to_owned(),
-                false => format!("there are {}", names.join(", ")),
+                true => "it has no commands".to_owned(),
+                false => format!("its commands are {}", names.join(", ")),
             };
             let of = command.get_bin_name().unwrap_or("rlm");
-            Failure::usage(format!("`{word}` is no command of `{of}`: {names}"))
+            Failure::usage(format!("`{word}` is not a command of `{of}`: {names}"))
         })
     })
 }
 
 fn failed(error: &io::Error) -> Failure {
     Failure::failed(format!(
-        "the manual can't be written: {error}; name another --dir, or leave it out"
+        "the manual can't be written: {error}; choose another --dir, or omit it"
     ))
 }
 
-/// Renders one page. What stands below the options is set as it is: filled lines would make a mess of examples.
+/// Renders one page. The text below the options keeps its line breaks, because filled lines would garble examples.
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let man = Man::new(command.clone())
         .source(concat!("rlm ", env!("CARGO_PKG_VERSION")))
@@ -93,7 +93,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Makes a line that the typesetter prints as it is.
+/// Escapes a line so that the typesetter prints it unchanged.
 fn escaped(line: &str) -> String {
     let line = line.replace('\\', r"\e").replace('-', r"\-");
     match line.starts_with(['.', '\'']) {
@@ -108,7 +108,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode, Failure> {
     Ok(written(&script))
 }
 
-/// Returns the command line without what is hidden, which a generator would show.
+/// Returns the command line without hidden commands, which a generator would show.
 pub(crate) fn visible() -> Command {
     let whole = Args::command();
     let shown = whole.get_subcommands().filter(|it| !it.is_hide_set());

@@ -1,4 +1,4 @@
-//! Which run is meant: the one that was named, or the only one that it can be.
+//! Selects the run of a command: the named one, or the only possible one.
 
 use std::path::Path;
 
@@ -9,14 +9,13 @@ use crate::command::live::not_live;
 use crate::exit::Failure;
 use crate::hint;
 
-/// Finds the run to reach: the named one, of this project or another, or the only one of this project that is live.
+/// Finds a live run: the named one, of this project or another, or the only live one of this project.
 pub(super) fn live(here: Project, name: Option<&str>) -> Result<(Project, RunEntry), Failure> {
     let Some(name) = name else {
         let run = only_live(&here)?;
         return Ok((here, run));
     };
-    let nothing =
-        |Failure { code, message }| Failure::new(code, format!("nothing reached: {message}"));
+    let nothing = |Failure { code, message }| Failure::new(code, format!("no live run: {message}"));
     let (project, run) = of_any_project(here, name).map_err(nothing)?;
     match run.is_live() {
         true => Ok((project, run)),
@@ -30,19 +29,19 @@ fn only_live(project: &Project) -> Result<RunEntry, Failure> {
     match live.len() {
         1 => Ok(live.remove(0)),
         0 => Err(Failure::not_found(
-            "nothing reached: no run of this project is live; `rlm status` shows all",
+            "no live run in this project; `rlm status` shows all runs",
         )),
         _ => Err(several("are live", &live)),
     }
 }
 
-/// Finds the run to resume: the named one, or the only one that can be.
+/// Finds the run to resume: the named one, or the only one that can be resumed.
 pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
     if let Some(name) = name {
         let run = project.run(&name.parse::<RunId>()?)?;
         if run.state == RunState::Empty {
             return Err(Failure::not_found(format!(
-                "run `{name}` died before anything was saved; start it: {} run --run-id {name} …",
+                "run `{name}` crashed before its first save; start it again: {} run --run-id {name} …",
                 hint::rlm()
             )));
         }
@@ -54,7 +53,7 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
         .filter(|r| r.state == RunState::Damaged)
         .map(|r| r.id.to_string())
         .collect();
-    // One in a tree of its own is in nobody's way.
+    // A live run in its own worktree doesn't block a resume here.
     let is_here = |run: &RunEntry| {
         let head = run.head.as_ref();
         head.is_ok_and(|head| head.settings.worktree.is_none())
@@ -62,7 +61,7 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
     if let Some(live) = runs.iter().find(|run| run.is_live() && is_here(run)) {
         let (id, rlm) = (&live.id, hint::rlm());
         let message =
-            format!("run `{id}` is at work in this project; wait for it, or: {rlm} stop {id}");
+            format!("run `{id}` is live in this project; wait for it, or: {rlm} stop {id}");
         return Err(Failure::held(message));
     }
     let gave_up = runs.iter().rev().find_map(gave_up);
@@ -70,14 +69,14 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
     match runs.len() {
         1 => Ok(runs.remove(0)),
         0 if gave_up.is_some() => Err(Failure::not_found(format!(
-            "no run was stopped or cut here; {}",
+            "nothing to resume here: no run was stopped or crashed; {}",
             gave_up.unwrap_or_default()
         ))),
         0 if damaged.is_empty() => Err(Failure::not_found(
-            "nothing to resume here: no run was stopped or cut; `rlm status` shows all",
+            "nothing to resume here: no run was stopped or crashed; `rlm status` shows all runs",
         )),
         0 => Err(Failure::failed(format!(
-            "only damaged state here: {}; what is safe to do: {} checkpoints verify",
+            "all state here is damaged: {}; for a safe next command: {} checkpoints verify",
             damaged.join(", "),
             hint::rlm()
         ))),
@@ -85,7 +84,7 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
     }
 }
 
-/// Says how a run that gave up can be taken up again, if this one did.
+/// Returns how to continue a run that ended at a limit or failed, if this one did.
 fn gave_up(run: &RunEntry) -> Option<String> {
     let head = run.head.as_ref().ok()?;
     let reason = &head.machine.end.as_ref()?.reason;
@@ -93,7 +92,7 @@ fn gave_up(run: &RunEntry) -> Option<String> {
     Some(format!("run {} ended ({reason}): {again}", run.id))
 }
 
-/// Finds the runs that are meant: the named one, which may be a live one of another project, or all of this one, of which there must be one.
+/// Finds the runs of a command: the named one, which may be a live run of another project, or all runs of this project. At least one must exist.
 pub(super) fn named_or_all(
     here: Project,
     args: &ManyArgs,
@@ -109,7 +108,7 @@ pub(super) fn named_or_all(
     Ok((project, vec![run]))
 }
 
-/// Finds the run that is meant: the named one, which may be a live one of another project, or the newest of this one.
+/// Finds the run of a command: the named one, which may be a live run of another project, or the newest one of this project.
 pub(super) fn named_or_newest(
     directory: &Path,
     name: Option<&str>,
@@ -126,11 +125,11 @@ pub(super) fn named_or_newest(
 
 fn no_run_yet() -> Failure {
     Failure::not_found(
-        "no run here yet; start one: rlm run -p 'what to do', or see it work first: rlm demo",
+        "no run here yet; start one: rlm run --until 'cargo test' -p 'TASK', or see one: rlm demo",
     )
 }
 
-/// Finds a run of this project, or else a live one of another.
+/// Finds a run of this project, or else a live run of another project.
 pub(crate) fn of_any_project(here: Project, name: &str) -> Result<(Project, RunEntry), Failure> {
     let run = name.parse()?;
     let missing = match here.run(&run) {
@@ -150,7 +149,7 @@ pub(crate) fn of_any_project(here: Project, name: &str) -> Result<(Project, RunE
             let places = places.map(|project| hint::quoted(&project.root().to_string_lossy()));
             let places: Vec<String> = places.map(|place| format!("-C {place}")).collect();
             Err(Failure::usage(format!(
-                "runs of several projects are named `{run}`, say which is meant: {}",
+                "several projects have a run `{run}`; choose one: {}",
                 places.join(", or ")
             )))
         }
@@ -160,7 +159,7 @@ pub(crate) fn of_any_project(here: Project, name: &str) -> Result<(Project, RunE
 pub(super) fn several(what: &str, runs: &[RunEntry]) -> Failure {
     let names: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
     Failure::usage(format!(
-        "several runs {what}, name one: {}",
+        "several runs {what}; name one: {}",
         names.join(", ")
     ))
 }

@@ -1,4 +1,4 @@
-//! One file a command, and what several need: `meant` finds the run, `live` reaches one that a process has.
+//! One file per command, and shared code: `meant` selects the run, `live` reaches a live run.
 
 pub(crate) mod attach;
 pub(crate) mod checkpoints;
@@ -27,13 +27,13 @@ use crate::exit::Code;
 use crate::output;
 use crate::render::{Level, Screen};
 
-/// Prints bytes for another program, which may have read enough of them.
+/// Prints bytes for another program, which may close the output early.
 fn written(text: &[u8]) -> ExitCode {
     let _noted = output::bytes().write_all(text);
     Code::Done.into()
 }
 
-/// Returns the screen of a run, as the command line wants it.
+/// Returns the screen of a run, with the level of the command line.
 fn screen(show: &Show) -> Screen {
     Screen::new(show.json)
         .at(Level::wished(show.quiet, show.verbose))

@@ -1,4 +1,4 @@
-//! `rlm report`: gathers what is known of a run and writes the page, never over a file that is something else.
+//! `rlm report`: gathers the data of a run and writes the page. It never overwrites a file that is not a report of the run.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::Path;
@@ -41,7 +41,7 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
         refuse_other(target, &run)?;
     }
     let is_live = timeline.state.is_live();
-    // What lies in the tree of a run that commits is in its next commit, but for what is named as a report.
+    // The next commit of a run with --commit includes new files in its working tree, except those that are named like a report.
     let name = target.as_ref().and_then(|it| it.file_name()?.to_str());
     let is_named = name.is_some_and(|it| it.starts_with("rlm-") && it.ends_with(".html"));
     let takes_it_in =
@@ -53,24 +53,20 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
     };
     write(&target, page.as_bytes(), args.output.is_some()).map_err(|e| unwritable(&target, &e))?;
     let shown = target.strip_prefix(".").unwrap_or(&target);
-    let live = if is_live {
-        ", of a run that goes on"
-    } else {
-        ""
-    };
+    let live = if is_live { ", of a live run" } else { "" };
     let kib = page.len().div_ceil(1024);
     let shown = plain(&quoted(&shown.to_string_lossy()));
     output::line(&format!("{shown} ({kib} KiB{live})"));
     let folder = target.parent().and_then(|it| fs_err::canonicalize(it).ok());
     if is_live && takes_it_in && folder.is_some_and(|it| it.starts_with(project.root())) {
         anstream::eprintln!(
-            "it lies in the tree that the run commits: move it, or have git ignore it"
+            "the file is in the working tree that the run commits: move it, or add it to .gitignore"
         );
     }
     Ok(Code::Done.into())
 }
 
-/// Returns what a page says in the words of the command line.
+/// Returns the texts of the page that belong to the command line.
 fn wording(timeline: &Timeline) -> Wording {
     let head = &timeline.head;
     let phases = &head.settings.phases;
@@ -89,18 +85,18 @@ fn exit_code(timeline: &Timeline) -> Option<u8> {
     Some(Code::of(&end.reason) as u8)
 }
 
-/// Refuses what is not a regular file at a place that nobody named: an agent may have put it there.
+/// Refuses a default target that is not a regular file: an agent may have put it there.
 fn refuse_planted(target: &Path) -> Result<(), Failure> {
     match state_dir::metadata(target) {
         Ok(there) if !there.is_file() => Err(Failure::usage(format!(
-            "`{}` is not a regular file: move it away, or name another file by -o",
+            "`{}` is not a regular file: move it away, or choose another file with -o",
             target.display()
         ))),
         _ => Ok(()),
     }
 }
 
-/// Refuses to take the place of a file that is no report of this run.
+/// Refuses to replace a file that is not a report of this run.
 fn refuse_other(target: &Path, run: &RunId) -> Result<(), Failure> {
     let file = match state_dir::open_named(target) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(unwritable(target, &e)),
@@ -113,13 +109,13 @@ fn refuse_other(target: &Path, run: &RunId) -> Result<(), Failure> {
     match beginning.is_empty() || begins_report(&beginning, Some(run)) {
         true => Ok(()),
         false => Err(Failure::usage(format!(
-            "`{}` is there and is no report of run `{run}`: name another file by -o, or replace it by --force",
+            "`{}` exists and is not a report of run `{run}`: choose another file with -o, or replace it with --force",
             target.display()
         ))),
     }
 }
 
-/// Writes the whole file or none, for its user alone; into a pipe or a device that the user named, it just writes.
+/// Writes the whole file or nothing, readable only for the user. A pipe or device that the user named is written directly.
 fn write(target: &Path, page: &[u8], is_named: bool) -> io::Result<()> {
     if is_named
         && let Ok(meta) = fs_err::metadata(target)
@@ -132,7 +128,7 @@ fn write(target: &Path, page: &[u8], is_named: bool) -> io::Result<()> {
             .write_all(page);
     }
     let folder = target.parent().unwrap_or(target);
-    // A name that a commit leaves out.
+    // Commits of `rlm` leave out files with this name.
     let new = folder.join(format!(".rlm-report-{}.new", Uuid::new_v4().simple()));
     let written = state_dir::create_new(&new)
         .and_then(|mut file| file.write_all(page))
@@ -145,12 +141,12 @@ fn write(target: &Path, page: &[u8], is_named: bool) -> io::Result<()> {
 
 fn unwritable(target: &Path, error: &io::Error) -> Failure {
     let why = match error.kind() {
-        ErrorKind::NotFound => "its directory is not there".to_owned(),
+        ErrorKind::NotFound => "its directory doesn't exist".to_owned(),
         ErrorKind::IsADirectory => "it is a directory".to_owned(),
         _ => error.to_string(),
     };
     Failure::failed(format!(
-        "the report can't be written to `{}`: {why}; -o names another place",
+        "the report can't be written to `{}`: {why}; choose another file with -o",
         target.display()
     ))
 }

@@ -1,4 +1,4 @@
-//! `rlm resume`: finds the run that is meant, refuses what would be pointless, asks what has to be asked, and goes on with it.
+//! `rlm resume`: finds the run, refuses a resume that has no effect, asks the necessary questions, and continues the run.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
         let session = Session::begin(args.show.no_input, false)?;
         return dry(&session, directory, args);
     }
-    // One in the background was asked before it was started, and leaves first what it was started with.
+    // A detached resume was already checked by its parent, and must first close inherited descriptors.
     if !args.show.detached
         && let Some((target, request)) = waits(directory, &args)?
     {
@@ -41,8 +41,8 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
     carry_on(session, directory, args, None)
 }
 
-/// Finds the run that is meant if a process has it and waits for a person, or is about to, or waits for the service of its agent: that one goes on as
-/// it is, and this is what it is asked for.
+/// Finds the run to resume if it is live and waits for a person (or will soon), or waits for the service of its agent. Such a run continues in its
+/// own process. Also returns the request that continues it.
 fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(LiveRun, Request)>, Failure> {
     let project = Project::find(directory)?;
     let request = |run: &RunEntry| {
@@ -50,7 +50,7 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(LiveRun, Request
         head.machine.woken_by()
     };
     let run = match &args.run {
-        // That it does not exist is found out, and said, where it is resumed.
+        // If the run doesn't exist, the resume itself reports that.
         Some(name) => meant::of_any_project(project, name)
             .ok()
             .map(|(_, run)| run),
@@ -69,30 +69,30 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(LiveRun, Request
     if args.feedback.is_some() {
         let (id, rlm) = (&run.id, hint::rlm());
         return Err(Failure::usage(format!(
-            "run `{id}` is live: say it with {rlm} steer {id} TEXT, then {rlm} resume {id}"
+            "run `{id}` is live: use {rlm} steer {id} TEXT, then {rlm} resume {id}"
         )));
     }
     let is_same = args.what == Config::default() && args.agent.is_none();
     if !is_same || args.from.is_some() || !args.agent_command.is_empty() {
         let (id, rlm) = (&run.id, hint::rlm());
         return Err(Failure::usage(format!(
-            "run `{id}` is live and goes on as it is; options are for one that is stopped: {rlm} stop {id}"
+            "run `{id}` is live and continues unchanged; options need a stopped run: {rlm} stop {id}"
         )));
     }
     live::find(directory, Some(run.id.as_str())).map(|target| Some((target, request)))
 }
 
-/// A run that is to go on, and what was said of how.
+/// A run to continue, with the settings of its resume.
 struct Prepared {
     project: Project,
     run: RunId,
     settings: Option<Settings>,
     from: Option<u32>,
-    /// The agent that worked on it until now, if another one goes on.
+    /// The previous agent, if another one continues.
     before: Option<AgentConfig>,
     layers: Layers,
     feedback: Option<String>,
-    /// What is asked before anything is made again, if that was not answered yet.
+    /// The question before work is repeated, if it is not answered yet.
     redo: Option<Redo>,
     watchers: Watchers,
     starts: Starts,
@@ -120,7 +120,7 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
         if run.is_live() {
             let (id, rlm) = (&run.id, hint::rlm());
             return Err(Failure::held(format!(
-                "run `{id}` is live; how it stands: {rlm} status {id}"
+                "run `{id}` is live; details: {rlm} status {id}"
             )));
         }
         prepare(&directory, args, None, asks)
@@ -128,7 +128,7 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
     let rehearsed = Runner::rehearse(&project, &run, settings, from, feedback, person);
     let rehearsed = session.block_on(rehearsed)?;
     let programs = starts.all;
-    // It has a section of its own.
+    // The programs have their own section.
     let beginning = beginning(&rehearsed.head, from, before, Starts::default());
     let shown = DryRun::again(&project, &rehearsed, &beginning, programs, redo.as_ref());
     render::print(json, &shown);
@@ -151,7 +151,7 @@ fn beginning(
     }
 }
 
-/// Continues a run that `--resume-or-start` found, by the line that was typed.
+/// Continues the run that `--resume-or-start` found, with its command line.
 pub(crate) fn restart(
     session: Session,
     directory: &Path,
@@ -177,7 +177,7 @@ pub(crate) fn restart(
     carry_on(session, directory, args, Some(line))
 }
 
-/// Continues the run that is meant.
+/// Continues the run.
 fn carry_on(
     session: Session,
     directory: &Path,
@@ -220,7 +220,7 @@ fn carry_on(
         Ok::<_, loop_runner::Error>((runner, news))
     })?;
     if let Some(lost) = runner.loss().filter(|_| is_detached) {
-        // What is printed from now on goes to a file with the run, and this is for who began it.
+        // Later output goes to a file of the run, but this is for the person who started it.
         anstream::eprintln!("{}", render::warning(lost));
     }
     let beginning = beginning(runner.head(), from, before, starts);
@@ -229,7 +229,7 @@ fn carry_on(
     session.carry_out(&project, runner, news, screen, presses, &watchers)
 }
 
-/// Refuses a run that goes on elsewhere.
+/// Returns the error for a run that was transferred.
 pub(crate) fn moved_away(run: &RunId, moved: &Moved) -> Failure {
     let (at, rlm) = (rlm_text::time::utc(moved.at), hint::rlm());
     let to = match moved.to.as_str() {
@@ -237,12 +237,12 @@ pub(crate) fn moved_away(run: &RunId, moved: &Moved) -> Failure {
         file => format!("`{file}`"),
     };
     Failure::usage(format!(
-        "run `{run}` was moved to {to} at {at} and goes on there; to go on here all the same, and not there: {rlm} resume {run} --force"
+        "run `{run}` was transferred to {to} at {at} and continues there; to continue it here instead: {rlm} resume {run} --force"
     ))
 }
 
-/// Finds the run that is meant, and makes settings of what was said, or of the whole `line` of a run.
-/// A person who can be asked is, where work would be done again.
+/// Finds the run and creates the settings of the resume, from the arguments or from the command line of a run. If work would be repeated and a
+/// person can be asked, asks first.
 fn prepare(
     directory: &Path,
     args: ResumeArgs,
@@ -263,7 +263,7 @@ fn prepare(
     } = chosen;
     let saved = head.map_err(|why| {
         Failure::failed(format!(
-            "run `{run}` can't be resumed: {why}; what is safe to do: {} checkpoints verify {run}",
+            "run `{run}` can't be resumed: {why}; for a safe next command: {} checkpoints verify {run}",
             hint::rlm()
         ))
     })?;
@@ -273,7 +273,7 @@ fn prepare(
     let most = args.what.max_iterations.map(Into::into);
     refuse_pointless(&saved, loss.as_ref(), from, most)?;
     match &redo {
-        // Who could be asked is told that they would be.
+        // A dry run doesn't ask; it shows that the resume would ask.
         Some(_) if args.dry_run && asks => {}
         Some(redo) => accept(redo, asks)?,
         None => {}
@@ -286,7 +286,7 @@ fn prepare(
     let layers = Layers::read(project.root())?;
     let (nearest, settings, changes) = match line {
         None => {
-            // Which agent a run has is its own.
+            // A resume keeps the agent of the run.
             let variable = |name: &str| config::variable(name).filter(|_| name != "RLM_AGENT");
             let layers = layers.with_environment(variable)?;
             let nearest = layers.clone().with_options(&args.what)?;
@@ -311,7 +311,7 @@ fn prepare(
                 root: project.root(),
                 directory: &typed_in,
                 tree: project.tree(),
-                // The line does not repeat a prompt that is lost.
+                // If the saved prompts are lost, the comparison treats every prompt as changed.
                 prompts: &project.prompts(&saved).unwrap_or_default(),
             };
             let settings = resolve::restarted(&line, &saved.settings)?;
@@ -350,7 +350,7 @@ fn prepare(
     })
 }
 
-/// Has a person say whether work is done again that was complete when the state was damaged; without one it is not.
+/// Asks a person whether to repeat work that was complete before the damage; without a person the answer is no.
 fn accept(redo: &Redo, asks: bool) -> Result<(), Failure> {
     if asks {
         anstream::eprint!("{}", redo.question());
@@ -363,7 +363,7 @@ fn accept(redo: &Redo, asks: bool) -> Result<(), Failure> {
     Err(Failure::usage(redo.refusal()))
 }
 
-/// Refuses a resume that the rules of a run refuse, in the words of its options.
+/// Refuses a resume that the rules of the run don't allow. The error names the options.
 fn refuse_pointless(
     saved: &RunHead,
     loss: Option<&Loss>,
@@ -385,12 +385,12 @@ fn refuse_pointless(
             format!("run `{run}` has ended: {reason}; there is nothing to resume{more}")
         }
         ResumeRefusal::BetweenPhases => format!(
-            "--from {from}: run `{run}` stands between two phases, of which `{}` has not begun; without --from you are asked about the one before it, and can start that over",
+            "--from {from}: run `{run}` is between two phases, and `{}` has not begun; without --from you can review the phase before it, and start it over",
             machine.phase_rules().name
         ),
         ResumeRefusal::Ahead { last } => format!(
-            "--from {from}: run `{run}` is only at iteration {last}; give a number up to that"
+            "--from {from}: run `{run}` is only at iteration {last}; use this number or a lower one"
         ),
-        refusal => format!("run `{run}` is not resumed: {refusal}"),
+        refusal => format!("run `{run}` can't be resumed: {refusal}"),
     }))
 }

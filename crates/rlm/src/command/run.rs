@@ -1,4 +1,4 @@
-//! `rlm run`: a new run from what was typed, or with `--resume-or-start` the one that is there.
+//! `rlm run`: starts a new run, or with `--resume-or-start` continues an existing one.
 
 mod candidate;
 mod over;
@@ -71,7 +71,7 @@ pub(crate) fn start(
         let words = args.agent_command.clone();
         let mut resolved = resolve::new_run(args, &layers, project.root(), project.directory())?;
         resolved.settings.validate()?;
-        // The user knows their own words; the file came with the project.
+        // The user knows the command on their command line, but the file came with the project.
         let shown = programs::of_project(&resolved.layers, &words, &project);
         let runs = project.runs()?.into_iter();
         let others: Vec<RunId> = runs
@@ -101,7 +101,7 @@ pub(crate) fn start(
     begin(session, screen, &project, run, resolved, &beginning)
 }
 
-/// Shows what a new run would be.
+/// Shows the settings of a new run without starting it.
 fn dry(session: &Session, directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
     let (json, directory) = (args.show.json, directory.to_owned());
     let run = args.run_id.clone().unwrap_or_else(new_id);
@@ -122,7 +122,7 @@ fn dry(session: &Session, directory: &Path, args: RunArgs) -> Result<ExitCode, F
     Ok(Code::Done.into())
 }
 
-/// Gives a new run a working tree of its own; says how many files have changes that are not in it.
+/// Creates a worktree for a new run. Also returns the number of files with changes that the worktree doesn't have.
 fn own_tree(
     project: Project,
     name: &RunId,
@@ -136,7 +136,7 @@ fn own_tree(
     Ok((project, left_behind))
 }
 
-/// Takes the working tree for a run that is new, and carries it out.
+/// Takes the working tree for a new run, and runs it.
 pub(crate) fn begin(
     session: Session,
     screen: Screen,
@@ -163,7 +163,7 @@ pub(crate) fn begin(
         let is_held = e.is_held();
         let mut failure = Failure::from(e);
         if is_held {
-            failure.message += ", or give this run a tree of its own: --worktree";
+            failure.message += ", or run in a separate worktree: --worktree";
         }
         failure
     })?;
@@ -172,11 +172,11 @@ pub(crate) fn begin(
     session.carry_out(project, runner, news, screen, presses, &watchers)
 }
 
-/// Makes a name that sorts by time and that two runs of one second don't share.
+/// Creates a run id that sorts by time. Two runs of one second get different ids.
 pub(crate) fn new_id() -> RunId {
     let time = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
     let random = uuid::Uuid::new_v4().simple().to_string();
     format!("{time}-{}", &random[..4])
         .parse()
-        .expect("digits, letters and dashes make a name")
+        .expect("digits, letters and dashes are a valid run id")
 }

@@ -1,4 +1,4 @@
-//! `rlm set`: changes rules of a live run, all of them read before the first one is sent.
+//! `rlm set`: changes limits of a live run. All arguments are parsed before the first request.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,9 +19,9 @@ pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Fail
         words => (None, words),
     };
     if words.is_empty() {
-        return Err(Failure::usage("say what to set: rlm set RUN KEY=VALUE"));
+        return Err(Failure::usage("the key is missing: rlm set RUN KEY=VALUE"));
     }
-    // All are read before the first one is sent: half of them would be a surprise.
+    // All are parsed before the first one is sent, so that a typing mistake doesn't apply half of them.
     let changes = words.iter().map(|word| change(word));
     let changes = changes.collect::<Result<Vec<_>, _>>()?;
     let target = live::find(directory, run)?;
@@ -36,34 +36,31 @@ pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Fail
     Ok(Code::Done.into())
 }
 
-/// Says what was set before the one that was refused.
+/// Adds to an error the changes that were applied before it.
 fn stands(mut failure: Failure, set: &[String]) -> Failure {
     if !set.is_empty() {
-        failure.message += &format!("; what stands: {}", set.join(", "));
+        failure.message += &format!("; already set: {}", set.join(", "));
     }
     failure
 }
 
-/// Says for which of several phases something was set.
+/// Prints for which of several phases a limit was set.
 fn tell_phase(target: &LiveRun) -> Result<(), Failure> {
     let run = target.project.run(&target.run)?;
     if let Ok(head) = &run.head
         && head.settings.phases.len() > 1
     {
         let phase = &head.machine.phase_rules().name;
-        output::line(&format!(
-            "{}: that is for phase {phase}; the others have what they had",
-            target.run
-        ));
+        output::line(&format!("{}: this changes only phase {phase}", target.run));
     }
     Ok(())
 }
 
-/// Reads what is to be set.
+/// Parses one KEY=VALUE.
 fn change(word: &str) -> Result<RuleChange, Failure> {
     let Some((key, value)) = word.split_once('=') else {
         return Err(Failure::usage(format!(
-            "`{word}` sets nothing: write KEY=VALUE"
+            "`{word}` has no value: write KEY=VALUE"
         )));
     };
     let limit = LIMITS.iter().find(|limit| limit.key == key);
@@ -74,7 +71,7 @@ fn change(word: &str) -> Result<RuleChange, Failure> {
 fn unknown(key: &str) -> Failure {
     let what = match nearest(key, &limit_names()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("what can is {}", limit_names().join(", ")),
+        None => format!("the keys are {}", limit_names().join(", ")),
     };
-    Failure::usage(format!("`{key}` can't be set while a run goes on; {what}"))
+    Failure::usage(format!("`{key}` can't be set in a live run; {what}"))
 }

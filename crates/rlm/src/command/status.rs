@@ -1,4 +1,4 @@
-//! `rlm status` with its liveness probe, and `rlm ps`: where runs are, whether they live or not.
+//! `rlm status` with its liveness probe, and `rlm ps`: the state of runs.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,24 +30,24 @@ pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Fai
         let shown: Vec<_> = shown.collect();
         let list = Status::list(&shown, rlm_terminal::columns());
         output::line(&list);
-        anstream::eprintln!("`{} status RUN` tells all of one", rlm());
+        anstream::eprintln!("details: {} status RUN", rlm());
     } else {
         let _gone = { shown }.find(|status| !print(args.json, status));
     }
     Ok(Code::of_state(damaged && args.run.is_some()).into())
 }
 
-/// How long one of several runs may take to answer, where a user waits for a list.
+/// The time in which each run must respond for a list.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long the run of a liveness probe may take to answer.
+/// The time in which the run must respond to a liveness probe.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks the process that has the run whether its loop turns.
+/// Checks whether a process works on the run and its loop is not stuck.
 fn probe(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
     let id = &run.id;
     let dead = |why: &str| Failure::failed(format!("run `{id}` {why}"));
     if !run.is_live() {
-        return Err(dead("is not alive: no process has it"));
+        return Err(dead("is not alive: no process works on it"));
     }
     if let Some(trouble) = trouble(&Life::of(project, id, PATIENCE)) {
         return Err(dead(&trouble));
@@ -59,7 +59,7 @@ fn probe(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
 pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
     let own = own(directory);
     let live = match args.all {
-        // They are found from anywhere, also where no project can be.
+        // With --all they are found from any directory, even outside of a project.
         true => index::live(),
         false => own?,
     };
@@ -67,12 +67,12 @@ pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
         let elsewhere = index::live().len();
         let hint = match elsewhere {
             0 => format!(
-                "`{} status` shows all, `rlm run --help` how to start one",
+                "`{} status` shows all runs, `rlm run --help` how to start one",
                 rlm()
             ),
-            some => format!("{some} elsewhere: {} ps --all", rlm()),
+            some => format!("{some} in other projects: {} ps --all", rlm()),
         };
-        anstream::eprintln!("no run of this project is live; {hint}");
+        anstream::eprintln!("no live run; {hint}");
         return Ok(Code::Done.into());
     }
     let now = jiff::Timestamp::now();
@@ -82,7 +82,7 @@ pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
         Live::of(project.root(), run, holder.as_ref(), &life, now)
     });
     if args.json {
-        // Who has read enough is told no more.
+        // A reader that closed the output ends the list.
         let _gone = shown.all(|live| output::line(&json_line(&live)));
         return Ok(Code::Done.into());
     }

@@ -1,4 +1,4 @@
-//! `rlm stop`: asks a run to end, waits until nothing of it is left, and forces that only where it was told to.
+//! `rlm stop`: requests the stop of a run, waits until every process is gone, and with `--force` ends the process.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,7 +33,7 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
         Some(_) => patience,
     };
     let mut heard = None;
-    // Another process may have taken the run since `find`: wait for the one that recorded the request.
+    // Another process may have taken the run since `find`: wait for the process that recorded the request.
     let asked = live::asked(&target, &request, args.json, patience, |answer| {
         if matches!(answer, Answer::Recorded { .. }) && heard.is_none() {
             heard = target.project.holder(&target.run);
@@ -52,11 +52,11 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
     }
 }
 
-/// For whom it is said how a run ended.
+/// The format in which the end of a run is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Words,
-    /// The last answer to a request.
+    /// The last response to a request.
     Answer,
     /// The last event of the run.
     Event,
@@ -68,17 +68,17 @@ impl Form {
     }
 }
 
-/// Waits until nothing is left of a run whose process ends, and says how it ended.
+/// Waits until every process of an ending run is gone, and prints how it ended.
 fn gone(target: &LiveRun, ended: Option<&Ended>, form: Form) -> Result<ExitCode, Failure> {
     over(target, ended, left(target, ended)?, form)
 }
 
-/// Waits until the process of a run that ends is gone, with all that it started; returns the processes that are left.
+/// Waits until the process of an ending run is gone, with all that it started. Returns the processes that are left.
 pub(crate) fn left(target: &LiveRun, ended: Option<&Ended>) -> Result<Vec<ProcessName>, Failure> {
     target.await_end(ended).ok_or_else(|| unstopped(target))
 }
 
-/// Says how a run ended that is over, and what is left of it.
+/// Prints how a run ended, and the processes that are left.
 pub(crate) fn over(
     target: &LiveRun,
     ended: Option<&Ended>,
@@ -102,16 +102,16 @@ pub(crate) fn over(
     tell(target, &seen, form)
 }
 
-/// What was seen of the end of a run's process.
+/// The observed end of a run's process.
 struct Seen<'a> {
-    /// What that said of it.
+    /// The stop reason that the process reported.
     reason: Option<&'a str>,
     ended: usize,
     survivors: &'a [ProcessName],
     proven: bool,
 }
 
-/// Requests a stop, and ends the process by force unless it is gone in time.
+/// Requests a stop, and ends the process by force if it is not gone in time.
 fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     let wait = args.wait.unwrap_or(DEFAULT_WAIT);
     let mut target = live::find_by_force(directory, args.run.as_deref())?;
@@ -132,7 +132,7 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
         Ok(_) => return gone(&target, None, Form::of(args.json)),
         Err(e) if e.is_nobody() => {
             return Err(Failure::failed(format!(
-                "no process is known to have run `{}`: none holds the lock on its working tree; look for what is left of it with: ps -ef",
+                "no process of run `{}` is known: no process holds the lock on its working tree; look for remaining processes with: ps -ef",
                 target.run
             )));
         }
@@ -142,13 +142,13 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     if let Some(holder) = stays {
         let pid = holder.process.pid;
         return Err(Failure::failed(format!(
-            "{} was killed and is not gone: the system holds it; look at it: ps -fp {pid}",
+            "{} was killed but still exists: the kernel holds it; inspect it with: ps -fp {pid}",
             live::process(&target)
         )));
     }
     if !args.json && forced.killed {
         anstream::eprintln!(
-            "{} did not go when it was asked to, and was killed",
+            "{} did not exit after SIGTERM, and was killed",
             live::process(&target)
         );
     }
@@ -161,23 +161,23 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     tell(&target, &seen, Form::of(args.json))
 }
 
-/// Says why a run is ended by force.
+/// Explains why a run is ended by force.
 fn why(target: &LiveRun, cause: ForceCause) -> String {
     let why = match cause {
-        ForceCause::Alive => "it has ended by its own account, and its process lives",
-        ForceCause::Silent => "it does not answer",
-        ForceCause::Slow => "it is not gone yet",
+        ForceCause::Alive => "the run reported its end, but its process is alive",
+        ForceCause::Silent => "no response",
+        ForceCause::Slow => "it has not exited yet",
         ForceCause::NotLive => match target.project.run(&target.run) {
             Ok(run) => return live::not_live(&run).message,
             Err(e) => return Failure::from(e).message,
         },
         ForceCause::Failed(e) => return Failure::from(e).message,
-        _ => "it does not stop when it is asked to",
+        _ => "it does not stop on request",
     };
     why.to_owned()
 }
 
-/// Says how the run ended and what is left of it: from its saved state, and from what was seen.
+/// Prints how the run ended and what is left of it, from its saved state and from the observed end.
 fn tell(target: &LiveRun, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failure> {
     let run = match target.project.run(&target.run) {
         Err(e) if form != Form::Event => {
@@ -190,7 +190,7 @@ fn tell(target: &LiveRun, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failu
         run => run?,
     };
     let is_live = target.is_live();
-    // Asked last: whoever takes a run up signs before anything else.
+    // Checked last: a process that takes a run over records itself before anything else.
     match target.successor() {
         Some(successor) if form != Form::Event => return taken_up(&run, seen, &successor, form),
         _ if is_live => return Err(unstopped(target)),
@@ -241,7 +241,7 @@ fn unreadable(why: &str) -> String {
     format!("its saved state can't be read: {}", shown(why))
 }
 
-/// The same of a run whose state somebody removed, or made unreadable.
+/// Prints the same for a run whose state was removed or can't be read.
 fn tell_without_state(
     target: &LiveRun,
     seen: &Seen<'_>,
@@ -272,7 +272,7 @@ fn tell_without_state(
     ended_but(seen.survivors, Code::Done)
 }
 
-/// Says how a process ended whose run another one has had since: what is saved is that one's by now.
+/// Prints how the process ended if another process has taken the run over since, because the saved state is now of that process.
 fn taken_up(
     run: &RunEntry,
     seen: &Seen<'_>,
@@ -295,7 +295,7 @@ fn taken_up(
             "since_then": pid,
         })),
         _ => format!(
-            "{id}: {}; {}; pid {pid} has had it since: {} status {id}",
+            "{id}: {}; {}; pid {pid} has resumed it since: {} status {id}",
             rlm_text::escape::plain(seen.reason.unwrap_or(render::KILLED)),
             render::left(left, of, seen.proven),
             hint::rlm(),
@@ -309,7 +309,7 @@ fn names(processes: &[ProcessName]) -> Vec<String> {
     processes.iter().map(ToString::to_string).collect()
 }
 
-/// What could not be ended is worth more than any other `code`.
+/// Returns the exit code: survivors go before any other `code`.
 fn ended_but(survivors: &[ProcessName], code: Code) -> Result<ExitCode, Failure> {
     if survivors.is_empty() {
         return Ok(code.into());
@@ -317,13 +317,13 @@ fn ended_but(survivors: &[ProcessName], code: Code) -> Result<ExitCode, Failure>
     Err(Failure::new(
         Code::Survivors,
         format!(
-            "could not end: {}; look at them with ps, and end them yourself",
+            "could not end: {}; inspect them with ps, and end them yourself",
             names(survivors).join(", ")
         ),
     ))
 }
 
-/// A run that came to an end of its own is stopped too; one that was killed is, and can be resumed.
+/// Returns success for every ended run, except damaged ones: a killed run is stopped too, and can be resumed.
 fn code(run: &RunEntry) -> Code {
     match run.state {
         RunState::Damaged => Code::Failed,
@@ -336,12 +336,12 @@ fn unstopped(target: &LiveRun) -> Failure {
     let alive = target.holder.as_ref().filter(|it| it.process.is_alive());
     let kill = alive.map_or_else(String::new, |holder| {
         format!(
-            ", or kill -9 {}, upon which its guard ends the agent's tree",
+            ", or kill -9 {}; then its guard ends the agent's processes",
             holder.process.pid
         )
     });
     Failure::failed(format!(
-        "{} has heard it and is not gone yet; wait, or: {rlm} stop {run} --force{kill}",
+        "{} received the request but has not exited yet; wait, or: {rlm} stop {run} --force{kill}",
         live::process(target)
     ))
 }

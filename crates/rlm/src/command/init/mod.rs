@@ -1,4 +1,4 @@
-//! `rlm init`: writes what a project begins with, and nothing over what is there.
+//! `rlm init`: writes the first files of a project, and overwrites nothing.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,9 +14,9 @@ use crate::output;
 const PROMPT: &str = "\
 Work on this repository until the check passes.
 
-- Read what earlier iterations left in the working tree and in git's log before you begin.
-- Do the one most useful next step, and leave the tree better than you found it.
-- Write down what the next iteration must know.
+- Before you begin, read the results of earlier iterations in the working tree and in git's log.
+- Do the one most useful next step, and leave the code better than you found it.
+- Write down what the next iteration needs to know.
 ";
 
 pub(crate) fn execute(directory: &Path, args: &InitArgs) -> Result<ExitCode, Failure> {
@@ -26,7 +26,7 @@ pub(crate) fn execute(directory: &Path, args: &InitArgs) -> Result<ExitCode, Fai
         None => (
             config::TEMPLATE.to_owned(),
             vec![("PROMPT.md".to_owned(), PROMPT)],
-            "edit PROMPT.md, then: rlm run --until 'YOUR CHECK' (with the agent that is installed, or -- YOUR-AGENT)",
+            "edit PROMPT.md, then: rlm run --until 'YOUR CHECK' (with the installed agent, or add -- YOUR-AGENT)",
         ),
         Some(preset) => (
             preset.settings(),
@@ -40,7 +40,7 @@ pub(crate) fn execute(directory: &Path, args: &InitArgs) -> Result<ExitCode, Fai
     let made = write_new(&root.join(config::FILE_NAME), &settings)?;
     if !made && args.preset.is_some() {
         return Err(Failure::usage(format!(
-            "`{}` is there and is kept, so that the phases of the preset can't stand in it; move it away, or make them in another directory and copy them",
+            "`{}` exists and is kept, so the preset can't write its phases; move the file away, or use -C with another directory and copy them",
             root.join(config::FILE_NAME).display()
         )));
     }
@@ -56,7 +56,7 @@ pub(crate) fn execute(directory: &Path, args: &InitArgs) -> Result<ExitCode, Fai
     Ok(Code::Done.into())
 }
 
-/// Writes a file that is not there yet; says whether it did.
+/// Writes a new file; returns `false` if the file exists.
 fn write_new(path: &Path, text: &str) -> Result<bool, Failure> {
     let file = fs_err::OpenOptions::new()
         .write(true)
@@ -66,7 +66,7 @@ fn write_new(path: &Path, text: &str) -> Result<bool, Failure> {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
         Err(e) => Err(Failure::failed(format!(
-            "`{}` can't be written: {}; mend that, or name another place with -C",
+            "`{}` can't be written: {}; fix that, or choose another directory with -C",
             path.display(),
             e.kind()
         ))),

@@ -1,4 +1,4 @@
-//! The run that `--resume-or-start` continues.
+//! Finds the run that `--resume-or-start` continues.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use crate::config::Config;
 use crate::exit::{Code, Failure};
 use crate::hint;
 
-/// What `--resume-or-start` finds.
+/// The result of the search for `--resume-or-start`.
 pub(super) enum Candidate {
     None,
     Over(Over),
-    /// A saved run that continues.
+    /// A saved run to continue.
     Goes(RunId),
 }
 
@@ -55,7 +55,7 @@ pub(super) fn find(
             _ => {
                 let names: Vec<String> = runs.iter().map(|run| run.id.to_string()).collect();
                 return Err(Failure::usage(format!(
-                    "several runs can be continued, name one with --run-id: {}",
+                    "several runs can be resumed; name one with --run-id: {}",
                     names.join(", ")
                 )));
             }
@@ -64,7 +64,7 @@ pub(super) fn find(
     }
 }
 
-/// Refuses a run that goes on elsewhere, as a resume does.
+/// Refuses a run that was transferred, as a resume does.
 fn refuse_moved(run: &RunEntry) -> Result<(), Failure> {
     let head = run.head.as_ref().ok();
     match head.and_then(|head| head.moved.as_ref()) {
@@ -73,20 +73,20 @@ fn refuse_moved(run: &RunEntry) -> Result<(), Failure> {
     }
 }
 
-/// Returns whether it was stopped or cut, wherever it goes on.
+/// Returns whether the run was stopped or crashed, wherever it continues.
 fn is_unfinished(run: &RunEntry) -> bool {
     let head = run.head.as_ref();
     head.is_ok_and(|head| head.machine.is_unfinished())
 }
 
-/// Refuses a run that a process has, one that goes on elsewhere, and one that a person stopped.
+/// Refuses a run that is live, was transferred, or was stopped by a person.
 fn refuse(project: &Project, run: &RunEntry) -> Result<(), Failure> {
     let (id, rlm) = (&run.id, hint::rlm());
     if run.is_live() {
         let pid = project.holder(id).map(|holder| holder.process.pid);
         let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
         return Err(Failure::held(format!(
-            "run `{id}` is at work{pid}; nothing was changed"
+            "run `{id}` is live{pid}; nothing was changed"
         )));
     }
     refuse_moved(run)?;
@@ -94,7 +94,7 @@ fn refuse(project: &Project, run: &RunEntry) -> Result<(), Failure> {
         true => Err(Failure::new(
             Code::Stopped,
             format!(
-                "run `{id}` was stopped by a person, who alone continues it: {rlm} resume {id}"
+                "run `{id}` was stopped by a person; only a person can continue it: {rlm} resume {id}"
             ),
         )),
         false => Ok(()),

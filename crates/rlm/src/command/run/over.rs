@@ -1,4 +1,4 @@
-//! What a scheduler gets that starts a run once more which is over: how it ended, and its exit code. No agent is started for that.
+//! The response to a scheduler that starts an ended run again: how the run ended, and its exit code. No agent is started.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::hint::go_on;
 use crate::output;
 use crate::render::Screen;
 
-/// A run that only a person, or more room, takes up again.
+/// A run that has ended; only a person, or a higher limit, can continue it.
 #[derive(Debug)]
 pub(super) struct Over {
     run: RunId,
@@ -23,7 +23,7 @@ pub(super) struct Over {
 }
 
 impl Over {
-    /// Returns how the run ended, unless a scheduler may continue it with the limits that `what` gives.
+    /// Returns how the run ended, unless a scheduler may continue it with the limits in `what`.
     pub(super) fn of(run: &RunEntry, what: &Config) -> Option<Self> {
         let head = run.head.as_ref().ok()?;
         let reason = head.machine.end.as_ref()?.reason.clone();
@@ -36,7 +36,7 @@ impl Over {
         })
     }
 
-    /// Says so, and returns the run's own exit code.
+    /// Prints how the run ended, and returns its exit code.
     pub(super) fn tell(self, screen: &Screen) -> ExitCode {
         let Self {
             run,
@@ -54,12 +54,12 @@ impl Over {
                 usage,
                 uncommitted,
             };
-            // Who does not listen has the exit code.
+            // If nobody reads the output, the exit code is enough.
             let _gone = screen.end(&run, &outcome, code as i32, None);
             return code.into();
         }
         let again =
-            go_on(&run, &reason).map_or_else(String::new, |it| format!("; go on with: {it}"));
+            go_on(&run, &reason).map_or_else(String::new, |it| format!("; to continue: {it}"));
         let reason = rlm_text::escape::plain(&reason.to_string());
         let text = format!("run {run} has ended: {reason}; nothing was started{again}\n");
         let _noted = output::text().write_all(text.as_bytes());
@@ -67,7 +67,7 @@ impl Over {
     }
 }
 
-/// Returns the limits that the line gives now.
+/// Returns the limits on the command line.
 fn limits(what: &Config) -> Vec<RuleChange> {
     let iterations = what.max_iterations.map(u32::from);
     let all = [
