@@ -56,10 +56,7 @@ fn j49a_j49b_an_interrupt_reaches_only_the_run_that_is_named() {
     let (first, second) = (talks(&one), talks(&other));
     let (name, place) = (one.run_id(), one.sandbox.repo().display().to_string());
     let nothing = quick(other.rlm(&["interrupt", &name])).expect_code(10);
-    assert!(
-        nothing.stderr.contains("no live run: no run"),
-        "{nothing}"
-    );
+    assert!(nothing.stderr.contains("no live run: no run"), "{nothing}");
     let told = quick(other.rlm(&["-C", &place, "interrupt", &name])).expect_code(0);
     expect_in_order(
         &told.stdout,
@@ -94,10 +91,7 @@ fn j49b_an_unknown_run_is_not_reached() {
     }
     quick(scene.run(&["--once"])).expect_code(0);
     let over = quick(scene.rlm(&["stop", &scene.run_id()])).expect_code(10);
-    assert!(
-        over.stderr.contains("is not live"),
-        "{over}"
-    );
+    assert!(over.stderr.contains("is not live"), "{over}");
     quick(scene.rlm(&["ps"])).expect_code(0);
 }
 

@@ -213,7 +213,10 @@ fn h13f_an_agent_removes_moves_and_forks_no_run_unless_it_is_nested() {
     let ended = tool(&scene, &script).expect_code(0);
     assert_eq!(ended.stdout.matches("code 2").count(), 6, "{ended}");
     assert_eq!(ended.stdout.matches("read 0").count(), 8, "{ended}");
-    expect_in_order(&ended.stdout, &["this is inside the agent of run own", "--nested"]);
+    expect_in_order(
+        &ended.stdout,
+        &["this is inside the agent of run own", "--nested"],
+    );
     assert!(scene.file(".rlm/runs/old").exists());
     // Whoever means it says so.
     quick(scene.rlm(&["clean", "own", "--yes"])).expect_code(0);

@@ -62,7 +62,10 @@ fn x112c_a_refusal_leaves_it_to_go_on_elsewhere() {
     fs_err::remove_file(scene.file("rlm.toml")).unwrap();
     resume(&["--force", "--agent-bin", "/nowhere/agent"]).expect_code(2);
     let refused = resume(&[]).expect_code(2);
-    expect_in_order(&refused.stderr, &["was transferred to", "resume r1 --force"]);
+    expect_in_order(
+        &refused.stderr,
+        &["was transferred to", "resume r1 --force"],
+    );
     assert_eq!(scene.start_count(), 1);
     resume(&["--force"]).expect_code(0);
     resume(&[]).expect_code(2);
@@ -75,7 +78,10 @@ fn x112c_one_that_was_over_is_not_said_to_have_ended_here() {
     job(&scene, Some("r1")).expect_code(3);
     export(&scene, "r1");
     let refused = job(&scene, Some("r1")).expect_code(2);
-    expect_in_order(&refused.stderr, &["was transferred to", "resume r1 --force"]);
+    expect_in_order(
+        &refused.stderr,
+        &["was transferred to", "resume r1 --force"],
+    );
     assert_eq!(refused.stdout, "");
     // It was over, so that nothing goes on elsewhere.
     job(&scene, None).expect_code(3);

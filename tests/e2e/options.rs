@@ -419,7 +419,10 @@ fn x133a_the_file_or_the_option_names_the_agents_program() {
     scene.talking(&run).run(LONG).expect_code(0);
     let other = [&run[..], &["--agent-bin", "./other"]].concat();
     let refused = scene.talking(&other).run(LONG).expect_code(2);
-    assert!(refused.stderr.contains("/other` doesn't exist"), "{refused}");
+    assert!(
+        refused.stderr.contains("/other` doesn't exist"),
+        "{refused}"
+    );
     std::os::unix::fs::symlink(FAKE_AGENT, scene.file("other")).unwrap();
     fs_err::write(
         scene.file("rlm.toml"),

@@ -109,7 +109,9 @@ fn x109e_what_could_not_be_saved_is_not_said_to_be_recorded() {
     );
     assert_eq!(ended.stdout.matches("recorded").count(), 1, "{ended}");
     assert!(
-        ended.stderr.contains("ended before the request took effect"),
+        ended
+            .stderr
+            .contains("ended before the request took effect"),
         "{ended}"
     );
     scene.expect_nothing_alive();
