@@ -1,4 +1,4 @@
-//! The smallest program around the machine. It does the effects in order, is killed in the middle of a turn, and continues from its last save.
+//! The smallest program around the machine. It does the effects in order, is killed in the middle of a turn, and resumes from its last save.
 //!
 //! `cargo run -p loop-state --example shell` ends by itself, at once. The agent is simulated: the check passes after three turns.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
@@ -10,7 +10,7 @@ use std::time::Duration;
 use loop_state::{CheckResult, Effect, Event, Happening, Head, Machine, PhaseRules, RunLimits};
 use loop_state::{Resume, Rules, StopReason, Timestamp, Tree, TurnOutcome};
 
-/// The things that survive a process: the saved state, and the work.
+/// The data that survives a process: the saved state, and the work.
 #[derive(Default)]
 struct World {
     saved: String,
@@ -45,11 +45,11 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let machine = Machine::from(saved);
     let resumed = Happening::Resumed(Resume::default());
     let ended = carry_out(&mut world, machine, resumed, None)?;
-    println!("the end: {}", ended.ok_or("it has no end")?);
+    println!("the end: {}", ended.ok_or("the run has not ended")?);
     Ok(())
 }
 
-/// Runs to the end of the run, or to the middle of the turn in which this process is killed.
+/// Runs until the run ends, or until the middle of the turn in which this process is killed.
 fn carry_out(
     world: &mut World,
     mut machine: Machine,
@@ -59,7 +59,7 @@ fn carry_out(
     let mut now = Timestamp(0);
     let mut happened = VecDeque::from([first]);
     loop {
-        // Nothing happened, so time passes: here at once, in a real program by a sleep that can be woken.
+        // No input waits, so time passes: here at once, in a real program by a sleep that can be woken.
         let what = happened.pop_front().or_else(|| {
             now = machine.next_deadline()?;
             machine.due(now)
@@ -76,7 +76,7 @@ fn carry_out(
                     let (iteration, attempt) = (brief.iteration, brief.attempt);
                     println!("agent: iteration {iteration}, attempt {attempt}");
                     if let Some(cut) = brief.cut {
-                        println!("       is told that its work was cut: {cut:?}");
+                        println!("       is informed about the unfinished attempt: {cut:?}");
                     }
                     if killed_in == Some(iteration) {
                         return Ok(None);
@@ -87,7 +87,7 @@ fn carry_out(
                 }
                 Effect::RunCheck => happened.push_back(Happening::CheckEnded(check(world))),
                 Effect::EndLeftovers => happened.push_back(Happening::Settled(Tree::default())),
-                Effect::Announce(notice) => println!("told: {notice:?}"),
+                Effect::Announce(notice) => println!("update: {notice:?}"),
                 Effect::Finish => return Ok(machine.head().end.clone().map(|end| end.reason)),
                 // Other effects need required checks, steers, interrupts or stops; this program has none.
                 _ => {}

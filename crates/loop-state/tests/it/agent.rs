@@ -1,4 +1,4 @@
-//! The agent machine: each input in each state.
+//! Each input of the agent machine in each state.
 
 use loop_state::{AgentInput, AgentState};
 
@@ -27,7 +27,7 @@ const INPUTS: [AgentInput; 11] = [
     AgentInput::TreeGone,
 ];
 
-/// Shows each input that changes a state or needs an effect. In all other states, the input changes nothing.
+/// Lists each input that changes a state or needs an effect. In all other states the input changes nothing.
 #[test]
 fn each_input_in_each_state_has_this_result() {
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! What an attempt decides, in single steps.
+//! Single decisions of an attempt.
 
 use std::time::{Duration, Instant};
 
@@ -33,14 +33,14 @@ fn options() -> AttemptOptions {
 }
 
 impl Trace {
-    /// Begins an attempt whose agent runs.
+    /// Creates an attempt whose agent runs.
     fn new() -> Self {
         let mut trace = Self::with(options());
         assert_eq!(trace.then(AttemptInput::Started), []);
         trace
     }
 
-    /// Begins an attempt whose agent is being started.
+    /// Creates an attempt whose agent is being started.
     fn with(options: AttemptOptions) -> Self {
         let mut head = Head::new(rules(|_| {})).unwrap();
         head.session = Some("s".into());
@@ -95,7 +95,7 @@ fn turn_ended(how: TurnEndKind) -> AttemptInput {
     }
 }
 
-/// Returns the end of an interrupted turn behind which a message waits.
+/// Returns the end of an interrupted turn after which a message waits.
 fn interrupted_for_another() -> AttemptInput {
     AttemptInput::TurnEnded {
         how: TurnEndKind::Interrupted,
@@ -115,7 +115,7 @@ fn message(text: &str) -> AttemptInput {
     AttemptInput::Message { text, partial }
 }
 
-/// Returns what an attempt reports of its turn.
+/// Returns the outcomes that an attempt reports.
 fn reports(effects: &[AttemptEffect]) -> Vec<&TurnOutcome> {
     let outcomes = effects.iter().filter_map(|effect| match effect {
         AttemptEffect::Report(outcome) => Some(outcome),
@@ -128,7 +128,7 @@ fn reports(effects: &[AttemptEffect]) -> Vec<&TurnOutcome> {
 fn x114c_a_task_that_ends_gives_the_others_time() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::BackgroundTasks(2));
-    assert_eq!(trace.machine.held_for(), None, "its turn is not over");
+    assert_eq!(trace.machine.held_for(), None, "the turn is not over");
     let effects = trace.then(completed());
     assert!(effects.contains(&AttemptEffect::Holding { tasks: 2 }));
     let first = trace.machine.deadline(false);
@@ -137,14 +137,14 @@ fn x114c_a_task_that_ends_gives_the_others_time() {
     assert_eq!(
         trace.machine.deadline(false),
         first,
-        "one more is no progress"
+        "an additional task doesn't extend the time"
     );
     trace.then(AttemptInput::BackgroundTasks(2));
     assert_eq!(trace.machine.deadline(false), Some(trace.now + HOUR));
-    assert_eq!(trace.machine.deadline(true), None, "it is suspended");
+    assert_eq!(trace.machine.deadline(true), None, "the run is suspended");
     assert_eq!(trace.machine.held_for(), Some(2));
     trace.then(turn_began(false));
-    assert_eq!(trace.machine.held_for(), None, "it works by itself");
+    assert_eq!(trace.machine.held_for(), None, "a turn of the agent runs");
     assert_eq!(reports(&trace.then(completed())), [] as [&TurnOutcome; 0]);
     trace.then(AttemptInput::BackgroundTasks(0));
     let effects = trace.then(AttemptInput::Heard);
@@ -223,7 +223,7 @@ fn a_turn_that_ignores_an_interrupt_is_ended_and_its_session_continues() {
         trace.machine.deadline(false),
         Some(began + INTERRUPTED_TURN)
     );
-    // A second press does not give it more time.
+    // A second press doesn't extend the time.
     trace.now += Duration::from_secs(1);
     trace.then(AttemptInput::Interrupt);
     assert_eq!(
@@ -268,7 +268,11 @@ fn a_pause_interrupts_the_turn_when_the_last_tool_ends() {
         trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
         trace.head.pausing = pausing;
         let interrupts = trace.then(tool_finished()).len();
-        assert_eq!(interrupts, usize::from(pausing), "a pause may be withdrawn");
+        assert_eq!(
+            interrupts,
+            usize::from(pausing),
+            "a withdrawn pause interrupts nothing"
+        );
     }
 }
 
@@ -286,9 +290,9 @@ fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
         assert_eq!(
             trace.then(tool_finished()),
             [],
-            "the turn is already to end"
+            "the turn is already being ended"
         );
-        // The message gets a turn of its own.
+        // The message gets its own turn.
         trace.then(interrupted_for_another());
         trace.then(tool_started());
         let drop_queued = false;
@@ -367,17 +371,18 @@ fn a_new_process_has_nothing_of_the_one_before_it() {
     let died = turn_ended(TurnEndKind::Died);
     trace.then(AttemptInput::Exited);
     assert_eq!(reports(&trace.then(died)), [&TurnOutcome::Interrupted]);
-    assert!(!trace.machine.is_busy(), "its tool is over");
+    assert!(!trace.machine.is_busy(), "the tool has ended");
     trace.then(AttemptInput::Continue);
     trace.then(AttemptInput::Started);
     trace.then(tool_started());
-    assert_eq!(trace.then(tool_finished()), [], "the pause was over");
+    assert_eq!(trace.then(tool_finished()), [], "the pause had ended");
     assert_eq!(reports(&trace.then(completed())), [&TurnOutcome::Completed]);
 }
 
 #[test]
 fn a_stop_reports_a_turn_that_could_not_begin_whether_its_tree_ended_before_or_after() {
-    let not_started = || AttemptInput::NotStarted(TurnOutcome::Failed("it is over".into()));
+    let not_started =
+        || AttemptInput::NotStarted(TurnOutcome::Failed("the conversation is over".into()));
     for tree_first in [true, false] {
         let mut trace = Trace::new();
         trace.then(AttemptInput::Interrupt);
@@ -435,7 +440,7 @@ fn steers_count_as_read_when_the_agent_answers() {
     assert_eq!(trace.then(AttemptInput::Answered), []);
 }
 
-/// Returns what the end of the turn comes to.
+/// Returns the outcome of the turn.
 fn outcome(trace: &mut Trace, how: TurnEndKind) -> TurnOutcome {
     let effects = trace.then(turn_ended(how));
     let outcome = effects.into_iter().find_map(|effect| match effect {
@@ -529,7 +534,7 @@ fn a_turn_did_nothing_if_it_left_no_trace_and_nobody_is_in_a_hurry() {
         let looked = AttemptInput::Looked { footprint, hurried };
         assert_eq!(trace.then(looked), expected);
     }
-    // A call of a tool is a trace.
+    // A tool call counts as progress.
     let mut trace = Trace::new();
     trace.then(tool_started());
     trace.then(tool_finished());
@@ -548,7 +553,7 @@ fn a_steer_goes_to_the_turn_that_runs_by_what_the_agent_can() {
     );
     for (interruptible, steerable, delivers, sent) in [
         (true, true, &send, &delivered),
-        // It gets a turn of its own, unless it comes too late for that.
+        // The steer gets its own turn, unless it is too late for that.
         (true, false, &send, &next),
         (false, false, &next, &next),
     ] {
@@ -570,12 +575,12 @@ fn a_steer_goes_to_the_turn_that_runs_by_what_the_agent_can() {
     trace.then(AttemptInput::Exited);
     let effects = trace.then(AttemptInput::Deliver(7));
     let next = std::slice::from_ref(&next);
-    assert_eq!(effects, next, "its process is gone");
+    assert_eq!(effects, next, "the process has exited");
     assert_eq!(trace.then(AttemptInput::Dropped(7)), next);
     assert_eq!(AttemptMachine::absent(&AttemptInput::Deliver(7)), next);
 }
 
-/// Returns a run whose agent works, and that has recorded these messages.
+/// Returns a run whose agent works and that has recorded these steers.
 fn run_with_steers(texts: &[&str]) -> Head {
     let mut machine = Machine::new(rules(|_| {})).unwrap();
     machine.step(at(0, loop_state::Happening::Started));
@@ -596,7 +601,7 @@ fn an_interrupted_session_continues_with_the_messages_that_were_not_sent() {
     for (sent, expected) in [
         (vec![], vec![send(1), send(2)]),
         (vec![1], vec![send(2)]),
-        // The conversation delivers what was sent.
+        // The conversation delivers messages that were already sent.
         (vec![1, 2], vec![]),
     ] {
         let mut trace = Trace::new();
@@ -608,7 +613,7 @@ fn an_interrupted_session_continues_with_the_messages_that_were_not_sent() {
         trace.then(AttemptInput::Interrupt);
         trace.then(turn_ended(TurnEndKind::Interrupted));
         assert_eq!(trace.then(AttemptInput::Continue), expected, "{sent:?}");
-        // A steer that continues the session is delivered, whatever the agent can.
+        // A steer that continues the session is delivered with any agent.
         let report = AttemptInput::Sent { steer: 2, again };
         assert_eq!(trace.then(report), [AttemptEffect::SteerDelivered(2)]);
     }
@@ -677,7 +682,7 @@ fn asked() -> AttemptInput {
 
 fn answer_of(effects: &[AttemptEffect]) -> &AskAnswer {
     let [AttemptEffect::AnswerAsk { ask, answer }] = effects else {
-        panic!("it is not answered: {effects:?}");
+        panic!("the request is not answered: {effects:?}");
     };
     assert_eq!(ask, "1");
     answer

@@ -1,6 +1,7 @@
-//! All histories of small attempts: at most two turns after the first, one background task, one question, two presses, and times before, at and after
-//! each deadline; with fewer of these, also tools, a pause at a tool, and a conversation that is over before its process tree; with one press, also one of
-//! the rare inputs: a message of a person, an injected message, a promise, a rate limit, a suspend, the end of the tree. The promises are checked after each step, also for a machine that was sabotaged, and at the end that each state leads on to a report.
+//! Explores all histories of small attempts: at most two turns after the first, one background task, one permission request, two presses, and times
+//! before, at and after each deadline. Smaller explorations add tools, a pause at a tool, and a conversation that ends before its process tree.
+//! Others have one press and one rare input: a steer, an injected message, a promise, a rate limit, a suspend, the end of the process tree. Each step
+//! is checked for all promises, also with a sabotaged machine. In the end, each state must still be able to reach a report.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,10 +17,10 @@ const BUDGET: Duration = Duration::from_secs(8);
 const PATIENCE: Duration = Duration::from_secs(600);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// What the world around the attempt did, and what it still may do.
+/// The state of the world around the attempt, and what it can still do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
-    /// The time since the beginning.
+    /// The time since the start.
     now: Duration,
     starting: bool,
     process: bool,
@@ -30,7 +31,7 @@ struct World {
     task: bool,
     ask: bool,
     tool: bool,
-    /// Whether the run is to pause at a tool.
+    /// Whether the run should pause at a tool.
     pausing: bool,
     turns_left: u8,
     tasks_left: u8,
@@ -39,27 +40,27 @@ struct World {
     waits_left: u8,
     tools_left: u8,
     pauses_left: u8,
-    /// Whether rare inputs come at all, and how many still may.
+    /// Whether rare inputs are enabled, and how many are left.
     rare: bool,
     rare_left: u8,
-    /// Whether the caller waits for the end of the tree, and for nothing else.
+    /// Whether the caller waits only for the end of the process tree.
     awaits_tree: bool,
-    /// Whether the run is suspended: then the agent does nothing.
+    /// Whether the run is suspended; then the agent does nothing.
     frozen: bool,
-    /// How many messages of a person have no answer yet.
+    /// The number of messages without a result.
     messages: u8,
     sending: bool,
-    /// Whether the agent has a message that it may still drop.
+    /// Whether the agent has a message that it can still drop.
     taken: bool,
     looking: bool,
     /// Whether the agent made its promise in this turn.
     claimed: bool,
-    /// Whether the conversation may be over while the process tree lives.
+    /// Whether the conversation can end while the process tree lives.
     may_break: bool,
-    /// How many turns have no report yet.
+    /// The number of turns without a report.
     owed: u8,
     prompted: bool,
-    /// By when a stop has to be over.
+    /// The deadline of the stop.
     stop_by: Option<Duration>,
 }
 
@@ -125,7 +126,7 @@ fn first() -> State {
     }
 }
 
-/// Begins an attempt with tools, a pause at a tool, and a conversation that may break off.
+/// Creates an attempt with tools, a pause at a tool, and a conversation that can end early.
 fn first_with_tools() -> State {
     let mut state = first();
     let world = &mut state.world;
@@ -135,7 +136,7 @@ fn first_with_tools() -> State {
     state
 }
 
-/// Begins an attempt with one press and one of the rare inputs.
+/// Creates an attempt with one press and one rare input.
 fn first_with_rare(change: impl FnOnce(&mut AttemptOptions)) -> State {
     let mut state = first();
     let mut options = state.machine.options().clone();
@@ -156,10 +157,10 @@ fn all_with_rare() -> [State; 3] {
     ]
 }
 
-/// How long a suspend lasts.
+/// The length of a suspend.
 const FROZEN: Duration = Duration::from_secs(5);
 
-/// Returns the rare inputs that can come in this world, and those that follow from an earlier one.
+/// Returns the rare inputs that are possible in this world, and those that follow from an earlier one.
 fn rare(world: &World) -> Vec<AttemptInput> {
     let mut all = Vec::new();
     let may = world.rare_left > 0;
@@ -167,7 +168,7 @@ fn rare(world: &World) -> Vec<AttemptInput> {
         all.push(AttemptInput::Thawed(FROZEN));
     }
     if may && !world.frozen {
-        // A suspend that has no length yet stands for its beginning.
+        // A suspend of length zero represents the start of a suspend.
         all.push(AttemptInput::Thawed(Duration::ZERO));
     }
     if may {
@@ -212,7 +213,7 @@ fn rare(world: &World) -> Vec<AttemptInput> {
     all
 }
 
-/// Lets the world take notice of a rare input.
+/// Updates the world for a rare input.
 fn happen_rare(world: &mut World, understands: bool, input: &AttemptInput) {
     let is_rare = match input {
         AttemptInput::Thawed(Duration::ZERO) => {
@@ -233,7 +234,7 @@ fn happen_rare(world: &mut World, understands: bool, input: &AttemptInput) {
             false
         }
         AttemptInput::Dropped(_) => {
-            // One that was taken was answered when it was sent.
+            // A steer that was accepted got its result when it was sent.
             world.messages += u8::from(!world.sending);
             (world.sending, world.taken) = (false, false);
             false
@@ -276,7 +277,7 @@ fn turn_ended(how: TurnEndKind, pending: bool, exited: bool) -> AttemptInput {
     }
 }
 
-/// Returns what can happen in this world.
+/// Returns the inputs that are possible in this world.
 fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
     let (world, machine) = (&state.world, &state.machine);
     let mut all = Vec::new();
@@ -357,7 +358,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
             add(AttemptInput::Silent);
         }
     }
-    // Without its process, a conversation has no turn for a message that waits.
+    // Without its process, a conversation starts no turn for a waiting message.
     let is_lost = !world.process && !world.turn && world.owed > 0;
     if (world.may_break || is_lost) && !world.silent && !world.starting && world.tree != Tree::Gone
     {
@@ -394,7 +395,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
     all
 }
 
-/// Lets the world take notice of an input.
+/// Updates the world for an input.
 fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
     world.now = at;
     match input {
@@ -408,7 +409,7 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
         AttemptInput::TurnBegan { .. } => {
             world.turn = true;
             world.turns_left -= 1;
-            // Nobody waits for a turn that begins while the tree is being ended.
+            // The caller doesn't wait for a turn that begins while the process tree is being ended.
             world.owed = world.owed.max(u8::from(!world.awaits_tree));
         }
         AttemptInput::TurnEnded { .. } => (world.turn, world.tool) = (false, false),
@@ -437,7 +438,7 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
         AttemptInput::Closed => (world.closing, world.process) = (false, false),
         AttemptInput::TreeGone => {
             (world.tree, world.awaits_tree) = (Tree::Gone, false);
-            // Where the conversation is over, the start still reports that it failed.
+            // If the conversation is over, the start still reports its failure.
             world.starting &= world.silent;
             (world.process, world.closing) = (false, false);
         }
@@ -451,7 +452,7 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
         AttemptInput::Stop { .. } => {
             world.presses_left -= 1;
             world.stop_by = Some(at + BUDGET);
-            // Also a session that only waits has to say that it is stopped.
+            // An open session without a turn must also report that it was stopped.
             world.owed = world.owed.max(1);
         }
         AttemptInput::Abort { .. } => {
@@ -468,7 +469,7 @@ fn keeps(is_kept: bool, promise: &'static str) -> Result<(), &'static str> {
     is_kept.then_some(()).ok_or(promise)
 }
 
-/// Lets the world carry out an effect; says which promise that breaks.
+/// Updates the world for an effect; returns the promise that the effect breaks.
 fn carry_out(
     world: &mut World,
     agent: AgentState,
@@ -479,12 +480,12 @@ fn carry_out(
         AttemptEffect::Report(_) => {
             world.pausing = false;
             if matches!(world.tree, Tree::Ends { .. }) || world.closing {
-                return Err("an outcome waits for the end of processes");
+                return Err("an outcome waits until the processes have ended");
             }
             if world.stop_by.is_some() && world.tree != Tree::Gone {
-                return Err("a stopped turn is reported when its tree is gone");
+                return Err("a stopped turn is reported after its process tree ended");
             }
-            world.owed = { world.owed.checked_sub(1) }.ok_or("a turn is judged once")?;
+            world.owed = { world.owed.checked_sub(1) }.ok_or("a turn is reported once")?;
         }
         AttemptEffect::Prompted => {
             let is_first = !std::mem::replace(&mut world.prompted, true);
@@ -492,10 +493,10 @@ fn carry_out(
         }
         AttemptEffect::Start { replace, .. } => {
             if world.process || world.starting {
-                return Err("an agent is started where none runs");
+                return Err("an agent is started only if none runs");
             }
             if *replace != (world.tree == Tree::Gone) {
-                return Err("a conversation is replaced when it is over");
+                return Err("a conversation is replaced only after its end");
             }
             if *replace {
                 (world.tree, world.silent) = (Tree::Runs, false);
@@ -515,11 +516,11 @@ fn carry_out(
         }
         AttemptEffect::End { by } => {
             if world.tree != Tree::Runs {
-                return Err("a tree is ended once");
+                return Err("a process tree is ended once");
             }
             let by = by.duration_since(epoch);
             if by > world.now + BUDGET || world.stop_by.is_some_and(|stop| by > stop) {
-                return Err("a tree is ended within the budget");
+                return Err("a process tree is ended within the budget");
             }
             world.tree = Tree::Ends { by };
         }
@@ -538,17 +539,17 @@ fn carry_out(
         AttemptEffect::Look => world.looking = world.rare,
         AttemptEffect::NothingDone => {
             let is_answer = std::mem::take(&mut world.looking);
-            keeps(is_answer, "only a look finds that nothing was done")?;
+            keeps(is_answer, "only an examination finds no progress")?;
         }
         AttemptEffect::Release => {
-            keeps(!agent.is_ended(), "what is ended is not released")?;
+            keeps(!agent.is_ended(), "an ended agent is not closed politely")?;
         }
         _ => {}
     }
     Ok(())
 }
 
-/// Checks what is promised of a step with a rare input.
+/// Checks the promises about a step with a rare input.
 fn rare_promises(
     before: &State,
     input: &AttemptInput,
@@ -559,11 +560,14 @@ fn rare_promises(
         let deadlines = [before, after].map(|state| state.machine.deadline(false));
         let is_moved = deadlines[0].map(|at| at + *frozen) == deadlines[1];
         keeps(is_moved, "a suspend moves each deadline by its length")?;
-        keeps(effects.is_empty(), "a suspend needs nothing")?;
+        keeps(effects.is_empty(), "a suspend needs no action")?;
     }
     let closes = { effects.iter() }.any(|it| matches!(it, AttemptEffect::Close { .. }));
     let gives_up = closes && after.world.frozen;
-    keeps(!gives_up, "background tasks get no later by a suspend")?;
+    keeps(
+        !gives_up,
+        "background tasks don't time out during a suspend",
+    )?;
     let is_limited = { effects.iter() }.any(|it| match it {
         AttemptEffect::TurnOver { outcome, own } => {
             matches!(outcome, TurnOutcome::RateLimited { .. }) && !own
@@ -571,7 +575,7 @@ fn rare_promises(
         _ => false,
     });
     let is_left = is_limited && after.world.tree == Tree::Runs;
-    keeps(!is_left, "a tree ends before a long wait")
+    keeps(!is_left, "a process tree ends before a long wait")
 }
 
 /// Returns the promise that a state breaks.
@@ -581,31 +585,31 @@ fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
     let is_stopped = world.stop_by.is_some() && world.owed > 0;
     let deadline = machine.deadline(false).map(|at| at.duration_since(epoch));
     if is_stopped && !agent.is_ended() {
-        // The agent was asked, and has at most half of the budget to end its turn.
+        // After an interrupt, the agent has at most half of the budget to end its turn.
         let Some(deadline) = deadline else {
-            return Some("a press leads to the end in every state");
+            return Some("a press leads to the end in each state");
         };
         if world
             .stop_by
             .is_some_and(|by| deadline + BUDGET / 2 > by.max(world.now + BUDGET / 2))
         {
-            return Some("a press leaves half of its budget to the end of the tree");
+            return Some("a press leaves half of its budget for the end of the process tree");
         }
     }
     if agent == AgentState::Ending && !matches!(world.tree, Tree::Ends { .. }) {
-        return Some("what counts as being ended is being ended");
+        return Some("a process tree that should end is being ended");
     }
     if agent == AgentState::Gone && world.silent && !world.starting && world.owed > 0 {
-        return Some("a turn is judged when its agent is gone");
+        return Some("a turn is reported after its agent has exited");
     }
     if agent == AgentState::Interrupting && machine.in_turn() && deadline.is_none() {
         return Some("an interrupt has a deadline");
     }
     if machine.held_for().is_some() && deadline.is_none() {
-        return Some("a hold has a deadline");
+        return Some("a wait for background tasks has a deadline");
     }
     if machine.held_for().is_some() && machine.options().patience.is_zero() {
-        return Some("without patience, a turn is not held");
+        return Some("without a task timeout, a turn doesn't wait for tasks");
     }
     if world.messages > 0 && !world.sending {
         return Some("a message has an answer");
@@ -613,7 +617,7 @@ fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
     None
 }
 
-/// Returns whether an input comes although neither a person nor an agent does anything for it. Until a stop, the agent may end its turn as well.
+/// Returns whether an input occurs without a further action of a person or the agent. Before a stop, the end of the agent's turn counts too.
 fn comes_anyway(world: &World, input: &AttemptInput) -> bool {
     match input {
         AttemptInput::Interrupt
@@ -633,7 +637,7 @@ fn comes_anyway(world: &World, input: &AttemptInput) -> bool {
     }
 }
 
-/// Returns a state from which nothing that comes anyway leads to the report that is owed.
+/// Returns a state from which such inputs alone don't lead to the expected report.
 fn stuck(nodes: &[Node], edges: &[(usize, usize)]) -> Option<usize> {
     let mut before = vec![Vec::new(); nodes.len()];
     for (from, to) in edges {
@@ -651,7 +655,7 @@ fn stuck(nodes: &[Node], edges: &[(usize, usize)]) -> Option<usize> {
     leads.iter().position(|leads| !leads)
 }
 
-/// A state, and by what it was reached from which one.
+/// A state, with the input and the state that led to it.
 struct Node {
     state: State,
     from: Option<(usize, Duration, AttemptInput)>,
@@ -667,7 +671,7 @@ fn history(nodes: &[Node], mut at: usize) -> String {
     lines.join("\n")
 }
 
-/// Tries everything from a beginning; returns the number of states, or the history of the first broken promise.
+/// Explores all histories from a start; returns the number of states, or the history of the first broken promise.
 fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
     let epoch = Instant::now();
     let heads = [false, true].map(|pausing| {
@@ -698,7 +702,7 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
             let mut effects = after.machine.step(moment, input.clone());
             sabotage(&input, &mut effects);
             let agent = match input {
-                // The process and its turn are there only by this input.
+                // Only this input shows that the process and its turn exist.
                 AttemptInput::Started => after.machine.agent(),
                 _ => state.machine.agent(),
             };
@@ -740,7 +744,7 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
     }
     match stuck(&nodes, &edges) {
         Some(at) => Err(format!(
-            "an attempt comes to its report: {}\n{:#?}\n{:#?}",
+            "an attempt reaches its report: {}\n{:#?}\n{:#?}",
             history(&nodes, at),
             nodes[at].state.machine,
             nodes[at].state.world
@@ -763,11 +767,11 @@ fn every_history_of_an_attempt_keeps_its_promises() {
     }
 }
 
-/// Each promise can be broken: with effects that do not keep it, the same search finds it.
+/// Checks that the exploration finds a machine that breaks each promise.
 #[test]
 fn a_sabotaged_attempt_is_found() {
     let sabotages: [(&str, Sabotage); 6] = [
-        ("a turn is judged once", |input, effects| {
+        ("a turn is reported once", |input, effects| {
             if let AttemptInput::TurnEnded { .. } = input {
                 let twice = effects
                     .iter()
@@ -776,14 +780,14 @@ fn a_sabotaged_attempt_is_found() {
             }
         }),
         (
-            "a turn is judged when its agent is gone",
+            "a turn is reported after its agent has exited",
             |input, effects| {
                 if let AttemptInput::Silent | AttemptInput::TreeGone = input {
                     effects.retain(|it| !matches!(it, AttemptEffect::Report(_)));
                 }
             },
         ),
-        ("a tree is ended within the budget", |_, effects| {
+        ("a process tree is ended within the budget", |_, effects| {
             for effect in effects {
                 if let AttemptEffect::End { by } = effect {
                     *by += MILLI;
@@ -791,7 +795,7 @@ fn a_sabotaged_attempt_is_found() {
             }
         }),
         (
-            "what counts as being ended is being ended",
+            "a process tree that should end is being ended",
             |input, effects| {
                 if let AttemptInput::Time = input {
                     effects.clear();
@@ -830,35 +834,35 @@ fn a_sabotaged_attempt_is_found() {
                 effects.push(AttemptEffect::TurnOver { outcome, own });
             }
         }),
-        (
-            "only a look finds that nothing was done",
-            |input, effects| {
-                if let AttemptInput::Deliver(_) = input {
-                    effects.push(AttemptEffect::NothingDone);
-                }
-            },
-        ),
-        ("a suspend needs nothing", |input, effects| {
+        ("only an examination finds no progress", |input, effects| {
+            if let AttemptInput::Deliver(_) = input {
+                effects.push(AttemptEffect::NothingDone);
+            }
+        }),
+        ("a suspend needs no action", |input, effects| {
             if let AttemptInput::Thawed(_) = input {
                 effects.push(AttemptEffect::Release);
             }
         }),
-        ("a tree ends before a long wait", |input, effects| {
-            if let AttemptInput::TurnEnded { .. } = input {
-                let is_limited = |it: &AttemptEffect| {
-                    matches!(
-                        it,
-                        AttemptEffect::TurnOver {
-                            outcome: TurnOutcome::RateLimited { .. },
-                            ..
-                        }
-                    )
-                };
-                if effects.iter().any(is_limited) {
-                    effects.retain(|it| !matches!(it, AttemptEffect::End { .. }));
+        (
+            "a process tree ends before a long wait",
+            |input, effects| {
+                if let AttemptInput::TurnEnded { .. } = input {
+                    let is_limited = |it: &AttemptEffect| {
+                        matches!(
+                            it,
+                            AttemptEffect::TurnOver {
+                                outcome: TurnOutcome::RateLimited { .. },
+                                ..
+                            }
+                        )
+                    };
+                    if effects.iter().any(is_limited) {
+                        effects.retain(|it| !matches!(it, AttemptEffect::End { .. }));
+                    }
                 }
-            }
-        }),
+            },
+        ),
     ];
     for (promise, sabotage) in rare {
         let found = explore(first_with_rare(|_| {}), sabotage).unwrap_err();

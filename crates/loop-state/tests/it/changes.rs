@@ -1,4 +1,4 @@
-//! Rules that change while the run goes on.
+//! Rules that change while the run is live.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn what_is_a_rule_of_the_run_is_told_without_a_phase() {
         };
         let effects = trace.then(Happening::Requested(Request::Set(change)));
         assert_eq!(effects, [Effect::Save, Effect::Announce(told)]);
-        // Where there is one phase only, nobody needs its name.
+        // With only one phase, the update doesn't name the phase.
         let effects = alone.then(Happening::Requested(Request::Set(change)));
         let told = Notice::RuleSet(change);
         assert_eq!(effects, [Effect::Save, Effect::Announce(told)]);
@@ -191,7 +191,7 @@ fn a_plan_of_the_last_phase_that_becomes_shorter_is_sealed_when_it_ends() {
     );
     assert_eq!(trace.reason(), StopReason::Planned);
     assert_eq!(trace.machine.head().finished.len(), 1);
-    // Once: who looks at it again finds it over.
+    // The phase finishes only once: a resume finds it finished.
     let effects = trace.crash_and_resume();
     let ended = Notice::Ended(StopReason::Planned);
     assert_eq!(effects[0], Effect::Announce(ended));
@@ -226,7 +226,7 @@ fn failures_that_are_too_many_by_a_new_rule_begin_no_other_iteration() {
         assert_eq!(trace.machine.head().end, None);
         trace.then(change(1));
         assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 1));
-        // Who resumes it all the same wants to see another one.
+        // A person who resumes the run anyway gets another failure before it is stuck.
         let effects = trace.crash_and_resume();
         assert_eq!(started(&effects).iteration, 2);
     }

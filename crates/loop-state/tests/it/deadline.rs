@@ -1,4 +1,4 @@
-//! A stop's deadline only moves earlier.
+//! Requests move the deadline of a stop only earlier.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use loop_state::{StopDeadline, Timestamp};
 
 #[test]
 fn no_sequence_of_requests_moves_a_deadline_later() {
-    // Each bit is a request: a stop or an abort, a second apart.
+    // Each bit is a request, one second after the other: a stop or an abort.
     for requests in 0..64_u32 {
         let (mut deadline, mut aborted) = (StopDeadline::default(), false);
         assert!(!deadline.is_stop());

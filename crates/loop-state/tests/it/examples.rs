@@ -1,4 +1,4 @@
-//! The example runs to its end: the shell is killed within a turn, and goes on.
+//! Runs the example: the program is killed in a turn, resumes, and ends.
 
 #[path = "../../examples/shell.rs"]
 mod shell;

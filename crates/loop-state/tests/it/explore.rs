@@ -1,4 +1,4 @@
-//! All short histories of a small world: each event in each state that can be reached, with the promises looked at after each step.
+//! Explores all short histories of a small run: each input in each reachable state, with all promises checked after each step.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use loop_state::{
 
 use crate::promises::{PROMISES, Seen, broken};
 
-/// Two phases that are soon over, small budgets and short waits, so that every limit is near.
+/// Returns rules with two short phases, small budgets and short waits, so that every limit is near.
 fn world(autonomy: Autonomy) -> Rules {
     let phase = |name: &str, until, session, max| PhaseRules {
         name: name.into(),
@@ -42,7 +42,7 @@ fn world(autonomy: Autonomy) -> Rules {
     }
 }
 
-/// The same world, in which each phase may take longer.
+/// Returns the same rules with longer phases.
 fn longer() -> Rules {
     let mut rules = world(Autonomy::Full);
     for phase in &mut rules.phases {
@@ -125,7 +125,7 @@ fn alphabet(at: Timestamp) -> Vec<Happening> {
     ]
 }
 
-/// How the places are reached from which everything is tried.
+/// Returns the starting points of the exploration, with the inputs that lead to each.
 fn places() -> Vec<(&'static str, Vec<Happening>)> {
     let turn = Happening::TurnEnded;
     let done = || turn(TurnOutcome::Completed);
@@ -140,7 +140,7 @@ fn places() -> Vec<(&'static str, Vec<Happening>)> {
         ("the boundary", vec![done(), settled()]),
         ("a rate limit", vec![limited()]),
         (
-            "a try",
+            "a retry",
             vec![turn(TurnOutcome::Transient("no JSON".into()))],
         ),
         ("the next phase", vec![done(), settled(), next(), done()]),
@@ -172,7 +172,7 @@ fn places() -> Vec<(&'static str, Vec<Happening>)> {
 
 type Spoil = fn(Head) -> Head;
 
-/// Tries everything for `depth` steps from a place; returns the number of states and steps, or the first step that broke a promise.
+/// Explores all histories of `depth` steps from a starting point; returns the number of states and steps, or the first step that broke a promise.
 fn explore(
     autonomy: Autonomy,
     place: &[Happening],
@@ -212,7 +212,7 @@ fn explore(
                         "{broken:?}: at {stood:?} came {event:?}: {effects:?}"
                     ));
                 }
-                // What the last step leads to is not gone on from.
+                // The last step is not explored further.
                 let is_new = nth < depth && after.head() != machine.head();
                 if is_new && known.insert(format!("{:?}", after.head())) {
                     next.push(after);
@@ -239,7 +239,7 @@ fn all_short_histories_keep_the_promises() {
     }
 }
 
-/// Each promise can be broken: with a head that does not keep it, the same search says so.
+/// Checks that the exploration finds a head that breaks each promise.
 #[test]
 fn the_search_finds_what_is_broken() {
     let spoils: [(&str, Spoil); 7] = [
@@ -247,30 +247,30 @@ fn the_search_finds_what_is_broken() {
             head.counts.attempts = 0;
             head
         }),
-        ("a budget is never passed unnoticed", |mut head| {
+        ("a used-up budget is always noticed", |mut head| {
             head.halting = false;
             head
         }),
-        ("no rate limit is waited for beyond the cap", |mut head| {
+        ("no rate-limit wait exceeds its limit", |mut head| {
             head.waits.limit_ms += 100_000;
             head
         }),
-        ("what time mends is refunded", |mut head| {
+        ("waits and retries don't count as failures", |mut head| {
             head.streaks.failures += u32::from(head.waits.limits > 0);
             head
         }),
         (
-            "a question is only open where somebody can answer",
+            "a review is only open if a person can answer",
             |mut head| {
                 head.attended = false;
                 head
             },
         ),
-        ("what is sealed is a boundary", |mut head| {
+        ("a checkpoint is always a boundary", |mut head| {
             head.iteration = head.iteration.max(1);
             head
         }),
-        ("phases are in order and leave a trace", |mut head| {
+        ("phases finish in order and are recorded", |mut head| {
             head.finished.clear();
             head
         }),

@@ -1,4 +1,4 @@
-//! Runs that begin where another one stood.
+//! Forks: runs that continue from the state of another run.
 
 use loop_state::{
     Again, Effect, Happening, Head, Lineage, Request, Resume, Step, Then, TurnOutcome,
@@ -38,7 +38,7 @@ fn x111a_a_turn_that_began_with_the_save_that_is_forked_is_not_the_forks() {
     plan(&mut trace);
     next_phase(&mut trace);
     trace.then(Happening::SessionKnown("its own".into()));
-    // Nothing lies between two iterations, so that one save ends the first and begins the second.
+    // Without a sleep, one save ends the first iteration and begins the second.
     trace.iteration(failed("red"));
     let head = trace.machine.head().clone();
     assert!(matches!(head.step, Step::Turn { .. }) && head.session.is_some());
@@ -52,7 +52,7 @@ fn x111a_a_turn_that_began_with_the_save_that_is_forked_is_not_the_forks() {
     assert_eq!(fork.resumes_at(), (2, false));
     let mut trace = Trace::resumed(fork, Resume::default());
     let head = trace.machine.head();
-    // Its number is not used again, and it gets what the check had said.
+    // The number is not used again, and the next attempt gets the output of the check.
     assert_eq!(
         (head.iteration, head.attempt, head.cut),
         (2, begun + 1, None)
@@ -71,12 +71,12 @@ fn x111a_a_wish_to_begin_again_was_the_other_runs() {
         iteration: 2,
         seq: 7,
     };
-    // A turn that is being ended for it.
+    // The redo was ending a turn.
     trace.then(Happening::Requested(Request::Again { what: Again::Phase }));
     let fork = trace.machine.head().clone().fork(lineage());
     let trace = Trace::resumed(fork, Resume::default());
     assert_eq!(trace.machine.head().iteration, 2);
-    // What its attempt left running, of which the check was ended for it.
+    // The redo had ended the check, and the leftovers of the attempt were being ended.
     let mut trace = Trace::new(crate::rules(|_| {}));
     trace.iteration(failed("red"));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));

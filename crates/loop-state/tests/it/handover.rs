@@ -1,4 +1,4 @@
-//! Another agent goes on with the work of a run.
+//! Another agent continues the work of a run.
 
 use loop_state::{
     Brief, Effect, Event, Handover, Happening, Head, Machine, Request, Resume, Rules,
@@ -29,7 +29,7 @@ fn brief(effects: &[Effect]) -> &Brief {
     }
 }
 
-/// A run that was stopped in a turn of its one session, in which a steer was seen.
+/// Returns a run that was stopped in a turn of its only session, in which the agent had read a steer.
 fn stopped() -> Trace {
     let mut trace = Trace::new(one_session());
     trace.then(Happening::SessionKnown("mine".into()));
@@ -43,7 +43,7 @@ fn stopped() -> Trace {
     trace
 }
 
-/// Without the change, the same session would be gone on with, and the steer would not be said again.
+/// Without another agent, the same session would continue, and the steer would not be sent again.
 #[test]
 fn an_agent_never_gets_the_session_of_another_one_and_is_told_all_that_was_said() {
     for other in [false, true] {
@@ -93,7 +93,7 @@ fn an_agent_that_did_nothing_is_not_named() {
     assert_eq!(brief(&effects).predecessor.as_deref(), Some("claude"));
 }
 
-/// Each iteration numbers its attempts from 1, so their numbers don't tell whether anybody made one since.
+/// Each iteration numbers its attempts from 1, so these numbers don't show whether there was an attempt since.
 #[test]
 fn the_agent_that_is_named_is_the_last_one_that_worked() {
     let mut trace = Trace::new(one_session());
@@ -123,7 +123,7 @@ fn a_handover_is_saved() {
 }
 
 proptest! {
-    /// Whatever happened before, and where it stood: what the next attempt goes on with is not the session of the agent before.
+    /// After any history and in any step, the next attempt doesn't continue the session of the previous agent.
     #[test]
     fn no_history_hands_a_session_over((rules, events) in any_history()) {
         let mut machine = Machine::new(rules).unwrap();

@@ -1,4 +1,4 @@
-//! Budgets, rate limits, tries, and rules that change while the run goes on.
+//! Budgets, rate limits, retries, and rules that change while the run is live.
 
 use std::time::Duration;
 
@@ -53,13 +53,13 @@ fn waits_until(trace: &Trace) -> u64 {
     }
 }
 
-/// Asserts that a wait in milliseconds is as long as meant, and longer by chance only.
+/// Asserts that a wait in milliseconds has the expected length, plus at most the random part.
 fn assert_about(wait: u64, meant: u64) {
     let most = meant + (meant / 5).min(60_000);
     assert!((meant..=most).contains(&wait), "{wait} of {meant}");
 }
 
-/// Lets the present wait run out.
+/// Lets the current wait end.
 pub(crate) fn wait(trace: &mut Trace) -> Vec<Effect> {
     let deadline = trace.machine.next_deadline().unwrap();
     assert_eq!(trace.machine.due(Timestamp(deadline.0 - 1)), None);
@@ -76,11 +76,11 @@ fn x108a_a_turn_that_passes_the_budget_is_interrupted_and_not_awaited() {
         trace.then(used(2, 10)),
         [Effect::Save, halt(Some("2.000001 of 2.00 USD used"))]
     );
-    assert_eq!(trace.then(used(2, 10)), [Effect::Save], "told once");
+    assert_eq!(trace.then(used(2, 10)), [Effect::Save], "reported once");
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     let head = trace.machine.head();
     assert_eq!(head.cut.unwrap().cause, CutCause::Budget);
-    assert_eq!(head.streaks.failures, 0, "it is no failure");
+    assert_eq!(head.streaks.failures, 0, "a spent budget is no failure");
     assert_snapshot!(trace.text);
 }
 
@@ -113,7 +113,7 @@ fn x108c_budgets_survive_a_crash_and_a_resume_with_more_goes_on() {
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     assert!(matches!(trace.reason(), StopReason::Budget(_)));
     assert_eq!(trace.machine.head().resumes_at(), (1, true));
-    // The same again has nothing to spend: nothing is started.
+    // Another resume with the same budget starts nothing.
     trace.then(Happening::Resumed(Resume::default()));
     let effects = trace.then(Happening::CheckEnded(failed("no")));
     assert!(effects.contains(&Effect::Finish), "{effects:?}");
@@ -140,7 +140,7 @@ fn x108a_what_comes_late_starts_no_other_iteration() {
     trace.then(Happening::Settled(Tree::default()));
     assert!(matches!(trace.reason(), StopReason::Budget(_)));
     assert_eq!(trace.machine.head().counts.iterations, 1);
-    // Work that is done is done, whatever it has cost.
+    // Work that is done counts as done, even above the budget.
     let mut trace = costly();
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     trace.then(used(9_000_000, 1));
@@ -168,7 +168,7 @@ fn x129a_x129b_a_budget_that_no_agent_reports_is_an_error() {
     let wrong = |change: fn(&mut Rules)| rules(change).validate().unwrap_err();
     let cost = wrong(|rules| rules.limits.max_cost_microusd = Some(1));
     let tokens = wrong(|rules| {
-        // One phase that can't is enough.
+        // One phase without reports is enough.
         rules.phases[0].reports_tokens = true;
         rules.phases.push(PhaseRules {
             reports_tokens: false,
@@ -213,7 +213,7 @@ fn c77a_c77c_a_rate_limit_is_waited_for_until_its_reset_and_a_margin_and_is_no_f
         "another attempt of the same iteration"
     );
     assert_eq!(brief.cut.unwrap().cause, CutCause::RateLimit);
-    assert_eq!(brief.feedback.as_ref().unwrap().text, "no", "told again");
+    assert_eq!(brief.feedback.as_ref().unwrap().text, "no", "repeated");
     let head = trace.machine.head();
     assert_eq!((head.counts.iterations, head.counts.failed), (1, 0));
     assert_snapshot!(trace.text);
@@ -247,7 +247,7 @@ fn c77d_a_wait_beyond_the_cap_ends_the_run_at_once() {
     };
     assert_about(until.0, 7 * HOUR + 10_000);
     assert_eq!(told, cap);
-    // Whoever resumes it wants it tried.
+    // A resume tries again at once.
     trace.then(Happening::Resumed(Resume::default()));
     let effects = trace.then(Happening::CheckEnded(failed("no")));
     assert_eq!(started(&effects).attempt, 2);
@@ -267,7 +267,7 @@ fn c77d_waits_in_a_row_share_the_cap() {
     let mut another = Trace::resumed(trace.machine.head().clone(), Resume::default());
     trace.then(limited(Some(trace.now + 5 * HOUR / 2)));
     assert!(matches!(trace.reason(), StopReason::RateLimit { .. }));
-    // A crash between them does not begin anew; a turn that works does.
+    // After a crash the waits still count together; after a completed turn they start again.
     another.then(Happening::CheckEnded(failed("no")));
     another.then(limited(Some(another.now + 5 * HOUR / 2)));
     assert!(matches!(another.reason(), StopReason::RateLimit { .. }));
@@ -286,7 +286,7 @@ fn c77d_c77e_without_a_time_the_waits_grow_and_come_to_an_end() {
     trace.now = HOUR;
     let mut steps = Vec::new();
     for nth in 0..100 {
-        // A time that is over says nothing either.
+        // A time in the past says nothing either.
         trace.then(limited((nth % 2 == 0).then_some(1)));
         if trace.machine.head().end.is_some() {
             break;
@@ -324,7 +324,7 @@ fn x107d_a_person_can_cut_the_wait_short_stop_in_it_or_begin_again() {
     assert_eq!(
         trace.machine.head().waits.limit_ms,
         100,
-        "only what was waited counts"
+        "only the time spent waiting counts"
     );
     let again = Happening::Requested(Request::Again {
         what: Again::Iteration,
@@ -335,7 +335,7 @@ fn x107d_a_person_can_cut_the_wait_short_stop_in_it_or_begin_again() {
     );
     let effects = other.step(crate::at(300, stop(When::AfterIteration)));
     assert!(effects.contains(&Effect::Finish));
-    // A resume goes on waiting; when the time is over, it does not.
+    // A resume continues the wait; if the time has passed, it doesn't wait.
     let head = other.head().clone();
     let waiting = Trace::resumed(head.clone(), Resume::default());
     assert_about(waits_until(&waiting), HOUR + 10_000);
@@ -372,7 +372,7 @@ fn a_limit_that_comes_with_a_stop_or_too_late_for_the_run_is_not_waited_for() {
     trace.then(limited(Some(HOUR)));
     assert!(
         trace.then(Happening::TimeUp(Timer::Retry)).is_empty(),
-        "another timer"
+        "a different timer"
     );
 }
 
@@ -402,7 +402,7 @@ fn c78a_c78b_a_transient_failure_is_tried_four_times_and_is_one_failure() {
     assert_eq!(
         trace.machine.head().waits,
         Waits::default(),
-        "the next one has four again"
+        "the next iteration has four tries again"
     );
 }
 
@@ -491,12 +491,12 @@ fn a_time_of_zero_is_refused() {
         refused(|rules| rules.phases[0].limits.idle_timeout = Some(Duration::ZERO)),
     ];
     assert!(
-        all.iter().all(|it| it.contains("of 0 leaves no time")),
+        all.iter().all(|it| it.contains("of 0 allows nothing")),
         "{all:?}"
     );
 }
 
-/// Returns a run whose check began at 100 ms and may take two seconds.
+/// Returns a run whose check began at 100 ms and has a limit of two seconds.
 fn checking() -> Trace {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.check_timeout = Duration::from_secs(2);
@@ -518,7 +518,11 @@ fn a_check_that_takes_too_long_is_ended_once_and_fails() {
     let limit = Duration::from_secs(2);
     let effects = machine.step(crate::at(2_100, due.clone()));
     assert_eq!(effects, [Effect::TimeOutCheck(limit)]);
-    assert_eq!(machine.due(Timestamp(9_000)), None, "it is being ended");
+    assert_eq!(
+        machine.due(Timestamp(9_000)),
+        None,
+        "the check is being ended"
+    );
     assert_eq!(machine.step(crate::at(9_000, due)), []);
     let failed = CheckResult::Failed("it took longer than 2s".into());
     machine.step(crate::at(9_100, Happening::CheckEnded(failed)));
@@ -537,7 +541,7 @@ fn a_changed_time_of_a_check_applies_to_the_one_that_runs() {
         let due = Timestamp(100 + seconds * 1_000);
         assert_eq!(machine.next_deadline(), Some(due));
     }
-    // Suspended time does not count.
+    // Suspended time doesn't count.
     let thawed = Happening::Thawed(Duration::from_secs(3));
     machine.step(crate::at(3_500, thawed));
     assert_eq!(machine.next_deadline(), Some(Timestamp(4_100)));

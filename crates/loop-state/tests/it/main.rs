@@ -1,4 +1,4 @@
-//! What the machine promises, seen from outside.
+//! Tests of the machine through its public interface.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -32,7 +32,7 @@ mod traces;
 use loop_state::{Event, Happening, PhaseRules, Rules, RunLimits, Timestamp};
 use std::time::Duration;
 
-/// One phase with a check, three failures allowed, no sleep.
+/// Returns rules with one phase that has a check, a limit of three failures, and no sleep.
 fn rules(change: impl FnOnce(&mut Rules)) -> Rules {
     let mut rules = Rules {
         phases: vec![PhaseRules {

@@ -1,4 +1,4 @@
-//! What comes at the wrong moment: before the run has begun, while what runs is being ended, a second time.
+//! Inputs at unusual moments: before the run begins, while a turn is being ended, or for the second time.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::person::{started, steer};
 use crate::traces::{Trace, failed, halt, in_vain, stop};
 use crate::{at, rules};
 
-/// A run whose turn takes too long after five seconds, and whose agent is silent for too long after two.
+/// Returns a run with a turn limit of five seconds and an idle timeout of two seconds.
 fn timed() -> Trace {
     Trace::new(rules(|rules| {
         rules.phases[0].limits.iteration_timeout = Some(Duration::from_secs(5));
@@ -61,7 +61,7 @@ fn what_is_being_ended_is_not_hurried_by_a_timer() {
     assert_eq!(trace.machine.head().counts.failed, 0);
 }
 
-/// The time of the run is looked at where there is something to end, not between a turn and its end.
+/// The maximum duration of the run is only checked where there is work to end, not between a turn and the end of its process tree.
 #[test]
 fn no_timer_runs_while_a_tree_is_awaited() {
     let mut trace = Trace::new(rules(|rules| {
@@ -100,7 +100,7 @@ fn a_second_wish_to_stop_changes_something_only_where_it_is_the_stronger_one() {
             }
             _ => {
                 assert_eq!(after, before, "{first:?} {second:?}");
-                // Requested again, the deadline of the first one stays.
+                // The deadline of the first request doesn't change.
                 let by = StopDeadline::Stop {
                     by: Timestamp(200) + STOP_BUDGET,
                 };
@@ -119,7 +119,7 @@ fn a_stop_takes_the_place_of_the_time_that_ran_out_before_it() {
     trace.then(stop(When::Now));
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     let head = trace.machine.head();
-    assert_eq!(head.counts.failed, 0, "the turn is made again");
+    assert_eq!(head.counts.failed, 0, "the turn will be redone");
     assert_eq!(head.cut.unwrap().cause, CutCause::Stop);
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
 }
@@ -142,7 +142,7 @@ fn an_agent_that_cannot_work_is_no_failure_of_a_run_that_is_stopped() {
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
 }
 
-/// An agent uses what it was given, no more: the last token is the end of the turn.
+/// An agent can use up to its limit: the last allowed token ends the turn.
 #[test]
 fn what_is_used_to_the_last_token_is_used_up() {
     let mut trace = metered(|rules| rules.limits.max_tokens = Some(10));
@@ -159,7 +159,7 @@ fn failed_turns_are_counted_and_none_of_them_is_idle() {
         assert_eq!(
             effects,
             [Effect::Save, Effect::RunCheck],
-            "no word of idleness"
+            "no report of turns without progress"
         );
         let counts = trace.machine.head().counts;
         assert_eq!((counts.failed, counts.attempts), (n, n));
@@ -176,14 +176,22 @@ fn an_agent_that_is_being_ended_is_told_and_asked_nothing() {
         &trace.then(Happening::Requested(Request::Interrupt))
     ));
     let effects = trace.then(steer("mind the docs", true));
-    assert_eq!(effects.len(), 2, "recorded, for the next one: {effects:?}");
+    assert_eq!(
+        effects.len(),
+        2,
+        "recorded for the next attempt: {effects:?}"
+    );
 
-    // The same where its session waits.
+    // The same applies while its session waits.
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
     trace.then(stop(When::Now));
     let effects = trace.then(steer("mind the docs", true));
-    assert_eq!(effects.len(), 2, "recorded, for the next one: {effects:?}");
+    assert_eq!(
+        effects.len(),
+        2,
+        "recorded for the next attempt: {effects:?}"
+    );
     assert!(in_vain(
         &trace.then(Happening::Requested(Request::Continue))
     ));
@@ -313,7 +321,7 @@ fn idleness_is_noted_of_a_turn_that_runs() {
     assert_eq!(effects, [Effect::Save, Effect::RunCheck]);
 }
 
-/// A limit that is over the moment it is told of is no reason to ask again at once.
+/// A limit that has just ended is no reason for an immediate retry.
 #[test]
 fn a_reset_that_is_now_says_nothing() {
     let mut trace = Trace::new(rules(|_| {}));

@@ -1,4 +1,4 @@
-//! What is used belongs to an iteration and a phase, and waits are spread.
+//! Usage belongs to an iteration and a phase, and waits are spread.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::person::started;
 use crate::traces::Trace;
 use crate::{at, rules};
 
-/// Of a thousand runs that may work again at the same moment, no tenth asks within the same tenth of the time.
+/// A thousand runs can work again at the same moment; no tenth of them retries within the same tenth of the time.
 #[test]
 fn x107i_runs_that_wait_for_the_same_moment_do_not_ask_at_once() {
     let mut tenths = [0; 10];
@@ -24,7 +24,7 @@ fn x107i_runs_that_wait_for_the_same_moment_do_not_ask_at_once() {
             .clone()
             .step(at(9_000_000, limited(Some(9_100_000))));
         let effects = machine.step(at(9_000_000, limited(Some(9_100_000))));
-        assert_eq!(effects, again, "the same state waits as long");
+        assert_eq!(effects, again, "the same state gives the same wait");
         let Step::Waiting { until, .. } = machine.head().step else {
             panic!("{effects:?}")
         };
@@ -37,7 +37,7 @@ fn x107i_runs_that_wait_for_the_same_moment_do_not_ask_at_once() {
     );
 }
 
-/// Nor does one run whose limit is named anew each time.
+/// A run whose limit moves each time doesn't wait for the same time again.
 #[test]
 fn x107i_each_attempt_of_a_run_waits_another_time() {
     let mut machine = Machine::new(rules(|rules| {
@@ -61,7 +61,7 @@ fn x107i_each_attempt_of_a_run_waits_another_time() {
     assert_eq!(more.len(), 8, "{more:?}");
 }
 
-/// Whatever is used, wherever in the run, belongs to one iteration and to one phase.
+/// All usage, at any point of the run, belongs to one iteration and to one phase.
 #[test]
 fn x108e_what_is_used_is_told_by_iteration_and_phase() {
     let mut trace = metered(|rules| {
@@ -117,7 +117,7 @@ fn x107g_chance_alone_makes_no_wait_too_long() {
     }
 }
 
-/// Who raises a budget while the turn that used it up is being ended wants the run to go on.
+/// A person who raises a budget while the turn that used it up is being ended wants the run to continue.
 #[test]
 fn x108f_a_limit_that_is_raised_while_it_ends_something_ends_nothing() {
     let mut trace = metered(|rules| rules.limits.max_cost_microusd = Some(100));

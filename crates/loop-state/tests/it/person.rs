@@ -1,4 +1,4 @@
-//! What a person can ask of a run while it goes on.
+//! Requests of a person to a live run.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn x109b_a_steer_that_was_not_seen_goes_into_the_next_prompt() {
     let effects = trace.iteration(failed("no"));
     assert_eq!(started(&effects).steers[0].text, "mind the docs");
     let effects = trace.iteration(failed("no"));
-    assert!(started(&effects).steers.is_empty(), "only once");
+    assert!(started(&effects).steers.is_empty(), "sent only once");
 }
 
 #[test]
@@ -84,13 +84,13 @@ fn x109c_a_session_that_is_gone_on_with_is_not_told_twice() {
     assert_eq!(brief.session.as_deref(), Some("s1"));
     assert_eq!(brief.steers.len(), 1);
     assert_eq!(brief.steers[0].text, "not seen");
-    // The session turns out to be lost: what was said in it was said to nobody.
+    // If the session to continue is lost, no agent has read the steer.
     let effects = trace.then(Happening::TurnEnded(TurnOutcome::SessionLost));
     let brief = started(&effects);
     assert_eq!((brief.session.as_deref(), brief.steers.len()), (None, 2));
 }
 
-/// An agent that ends before it answers (it is not logged in, say, or is killed) may have read nothing of its prompt.
+/// An agent that ends before it answers, because it is not logged in or was killed, may have read nothing of its prompt.
 #[test]
 fn x109c_a_steer_is_told_again_until_the_agent_answers_the_prompt_that_holds_it() {
     let mut trace = continuing();
@@ -111,7 +111,7 @@ fn x109c_a_steer_is_told_again_until_the_agent_answers_the_prompt_that_holds_it(
     trace.crash_and_resume();
     let effects = trace.then(Happening::CheckEnded(failed("no")));
     assert_eq!(started(&effects).session.as_deref(), Some("s1"));
-    assert_eq!(briefed(&effects), 0, "it has answered");
+    assert_eq!(briefed(&effects), 0, "the agent has answered");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_steer_for_now_interrupts_the_turn_and_no_other_step() {
     assert_eq!(effects[2..], [Effect::Deliver(1), Effect::InterruptTurn]);
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     let effects = trace.then(steer("mind the tests", true));
-    assert_eq!(effects.len(), 2, "recorded and told: {effects:?}");
+    assert_eq!(effects.len(), 2, "recorded and reported: {effects:?}");
 }
 
 #[test]
@@ -150,11 +150,7 @@ fn an_interrupted_turn_waits_for_a_word_and_goes_on() {
     }));
     trace.then(Happening::Requested(Request::Interrupt));
     trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
-    assert_eq!(
-        trace.machine.next_deadline(),
-        None,
-        "a person has all the time there is"
-    );
+    assert_eq!(trace.machine.next_deadline(), None, "there is no timer");
     trace.then(Happening::Requested(Request::Continue));
     trace.then(Happening::Requested(Request::Interrupt));
     trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
@@ -178,7 +174,7 @@ fn a_stop_or_a_crash_while_a_session_waits_cuts_the_attempt() {
     trace.crash_and_resume();
     let head = trace.machine.head();
     assert_eq!(head.cut.unwrap().cause, CutCause::Crash);
-    assert_eq!(head.streaks.crashes, 0, "nothing was spent while it waited");
+    assert_eq!(head.streaks.crashes, 0, "the open session was idle");
 }
 
 #[test]
@@ -191,14 +187,14 @@ fn c75a_c75c_c75e_a_pause_waits_for_the_iteration_and_then_for_a_person() {
     trace.iteration(failed("no"));
     assert_eq!(trace.machine.next_deadline(), None);
     trace.then(Happening::Requested(Request::Continue));
-    // Taken back before it took effect.
+    // The pause is withdrawn before it takes effect.
     trace.then(Happening::Requested(Request::Pause {
         reason: None,
         after: PauseAfter::Iteration,
     }));
     trace.then(Happening::Requested(Request::Continue));
     trace.iteration(failed("no"));
-    // In the sleep it is in effect at once.
+    // During a sleep the pause takes effect at once.
     trace.then(Happening::Requested(Request::Pause {
         reason: None,
         after: PauseAfter::Iteration,
@@ -228,7 +224,7 @@ fn a_session_with_an_id_beyond_all_bounds_is_not_gone_on_with() {
     let effects = trace.iteration(failed("no"));
     assert_eq!(started(&effects).session, Some(longest.clone()));
     let effects = trace.then(known(longest + "s"));
-    assert_eq!(effects, [Effect::Save], "the one before is not its session");
+    assert_eq!(effects, [Effect::Save], "the previous id is cleared");
     let effects = trace.iteration(failed("no"));
     assert_eq!(started(&effects).session, None);
 }
@@ -248,7 +244,11 @@ fn s25a_restart_does_the_iteration_again_in_a_fresh_session() {
     assert_eq!(brief.attempt, 2);
     let effects = trace.iteration(failed("no"));
     let brief = started(&effects);
-    assert_eq!((brief.iteration, brief.attempt), (3, 1), "as any other");
+    assert_eq!(
+        (brief.iteration, brief.attempt),
+        (3, 1),
+        "a new iteration has attempt 1"
+    );
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn s25b_start_over_begins_at_iteration_one_in_any_step() {
     let effects = trace.then(over());
     assert_eq!(started(&effects).iteration, 1);
 
-    // A crash while the turn was being ended for it does not forget it.
+    // A crash while the turn was being ended doesn't lose the redo.
     trace.iteration(failed("no"));
     trace.then(Happening::Requested(Request::Skip));
     trace.then(over());
@@ -354,7 +354,11 @@ fn x105c_a_promise_without_a_check_is_done_on_the_agents_word_and_says_so() {
     trace.then(Happening::TurnEnded(TurnOutcome::Claimed));
     trace.then(Happening::GateEnded(failed("red")));
     trace.then(Happening::Settled(Tree::default()));
-    assert_eq!(trace.machine.head().iteration, 2, "a gate outweighs a word");
+    assert_eq!(
+        trace.machine.head().iteration,
+        2,
+        "a failed required check overrides the promise"
+    );
     trace.then(Happening::TurnEnded(TurnOutcome::Claimed));
     trace.then(Happening::GateEnded(CheckResult::Passed));
     trace.then(Happening::Settled(Tree::default()));
@@ -413,14 +417,14 @@ fn a_prompt_that_no_agent_answered_is_sent_again() {
     trace.then(steer("mind the docs", false));
     let effects = trace.iteration(failed("no"));
     assert_eq!(started(&effects).steers.len(), 1);
-    // Cut before the agent said a word of the second iteration.
+    // The attempt ends before the agent answers in the second iteration.
     trace.crash_and_resume();
     let effects = trace.then(Happening::CheckEnded(failed("no")));
     let brief = started(&effects);
     assert_eq!(brief.session.as_deref(), Some("s1"));
     assert!(
         !brief.prompted,
-        "the session has the first prompt, not this one"
+        "the session has the prompt of the first iteration only"
     );
     assert_eq!(brief.steers.len(), 1);
     trace.then(Happening::Prompted);
@@ -441,7 +445,7 @@ fn what_was_said_to_an_agent_that_did_not_start_is_said_to_the_next() {
     let effects = trace.then(Happening::Settled(Tree::default()));
     assert_eq!(started(&effects).steers.len(), 1);
 
-    // As the first thing of a process it ends the run, and the steer waits for the next one.
+    // As the first outcome of a process it ends the run, and the steer waits for the next process.
     trace.crash_and_resume();
     trace.then(Happening::CheckEnded(failed("it is red")));
     trace.then(not_started());
@@ -519,7 +523,7 @@ fn a_session_is_lost_only_if_there_was_one_to_go_on_with() {
     ));
 }
 
-/// The answer to a request: the refusal, if it is refused.
+/// Returns the reason why a request was rejected, if it was.
 fn refusal(effects: &[Effect]) -> Option<&str> {
     effects.iter().find_map(|effect| match effect {
         Effect::Refuse(why) => Some(&**why),
@@ -567,7 +571,7 @@ fn the_newest_reason_and_boundary_of_a_pause_count() {
     let effects = trace.then(pause(Some("lunch"), PauseAfter::Iteration));
     let reason = Effect::PauseReason("lunch".into());
     let boundary = Effect::PauseAt(PauseAfter::Iteration);
-    // The reason is there before the save that has to keep it.
+    // The reason comes before the save that makes it durable.
     assert_eq!(effects, [boundary.clone(), reason, Effect::Save]);
     let effects = trace.then(pause(None, PauseAfter::Iteration));
     assert_eq!(effects[0], boundary);
@@ -592,7 +596,7 @@ fn abort_and_stop_are_stops_by_a_person() {
         assert_eq!(asked.stop(), Some(StopRequest { by, when }));
         trace.then(asked.clone());
         assert_eq!(trace.machine.head().stopping, asked.stop());
-        // Asked again it changes nothing, and is no mistake.
+        // A repeated request changes nothing and is no error.
         let deadline = trace.machine.deadline();
         assert_eq!(deadline.is_stop(), when == When::Now);
         let same = deadline.is_stop().then_some(Effect::StopBy(deadline));

@@ -1,4 +1,4 @@
-//! Phases, what lies between them, and what a person says there.
+//! Phases, the boundaries between them, and reviews.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use loop_state::{
 use crate::person::started;
 use crate::traces::{Trace, failed, in_vain, stop};
 
-/// `plan` takes two iterations, `build` has a check and a session that goes on, `polish` is promised.
+/// Returns a run with three phases: `plan` has two iterations, `build` has a check and one continuing session, `polish` has a promise.
 pub(crate) fn pipeline(change: impl FnOnce(&mut Rules)) -> Trace {
     let plan = PhaseRules {
         name: "plan".into(),
@@ -55,13 +55,13 @@ fn reviewed(autonomy: Autonomy) -> Trace {
     trace
 }
 
-/// An iteration without a check.
+/// Runs an iteration without a check.
 fn plain(trace: &mut Trace, outcome: TurnOutcome) -> Vec<Effect> {
     trace.then(Happening::TurnEnded(outcome));
     trace.then(Happening::Settled(Tree::default()))
 }
 
-/// Both iterations of `plan`.
+/// Runs both iterations of `plan`.
 pub(crate) fn plan(trace: &mut Trace) -> Vec<Effect> {
     plain(trace, TurnOutcome::Completed);
     trace.then(Happening::Said("build it small".into()));
@@ -84,7 +84,7 @@ fn x119a_each_phase_has_its_own_end_limits_numbers_and_session() {
     assert_eq!(
         started(&effects).session,
         None,
-        "it goes on with its own ones"
+        "the phase continues its own session"
     );
     let deadline = trace.machine.next_deadline().unwrap();
     assert_eq!(deadline.0, trace.now + 60_000, "the limit of `build`");
@@ -114,7 +114,7 @@ fn x119b_what_a_phase_came_to_reaches_the_prompts_of_the_next_one_and_no_other()
     assert_eq!(started(&effects).result.as_deref(), Some("build it small"));
     trace.iteration(CheckResult::Passed);
     let effects = next_phase(&mut trace);
-    assert_eq!(started(&effects).result, None, "`build` said nothing");
+    assert_eq!(started(&effects).result, None, "`build` has no result");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn x119c_what_is_sealed_is_the_boundary_and_nothing_is_started_beside_it() {
         trace.machine.due(sealed.last_at),
         Some(Happening::TimeUp(Timer::Sleep))
     );
-    // Whoever takes the checkpoint up is in the next phase, and uses no number again.
+    // A process that resumes from the checkpoint is in the next phase and uses no attempt number again.
     let mut other = Machine::from(sealed);
     let resume = Happening::Resumed(Resume::default());
     let effects = other.step(crate::at(9_999, resume));
@@ -170,7 +170,7 @@ fn x119d_errors_of_finished_phases_survive_and_are_bounded() {
     assert_eq!(finished.errors[7].iteration, 11);
     assert!(
         trace.machine.head().errors.is_empty(),
-        "`build` has none yet"
+        "`build` has no failures yet"
     );
 }
 
@@ -179,9 +179,9 @@ fn x119b_a_phase_whose_last_planned_iteration_failed_hands_nothing_over() {
     let mut trace = reviewed(Autonomy::Checkpoint);
     plain(&mut trace, TurnOutcome::Completed);
     let effects = plain(&mut trace, TurnOutcome::Failed("exit status 1".into()));
-    assert_eq!(effects[0], Effect::Save, "nothing is sealed");
+    assert_eq!(effects[0], Effect::Save, "no phase is finished");
     assert!(matches!(trace.reason(), StopReason::LastFailed(2, _)));
-    // As it stands there is nothing more to do; with another iteration there is.
+    // With the same rules there is nothing to do; with another iteration there is.
     trace.crash_and_resume();
     assert!(matches!(trace.reason(), StopReason::LastFailed(2, _)));
     let mut rules = trace.machine.head().rules.clone();
@@ -202,11 +202,7 @@ fn x120a_continue_goes_on_in_the_next_phase() {
     let review = Effect::Announce(Notice::Review(Occasion::Phase));
     assert_eq!(effects.last(), Some(&review));
     assert!(trace.machine.head().is_waiting());
-    assert_eq!(
-        trace.machine.next_deadline(),
-        None,
-        "a person has all the time there is"
-    );
+    assert_eq!(trace.machine.next_deadline(), None, "there is no timer");
     let effects = trace.then(Happening::Requested(Request::Review(Verdict::Continue)));
     assert_eq!(started(&effects).phase, 1);
     assert_snapshot!(trace.text);
@@ -223,7 +219,7 @@ fn x120b_revise_runs_the_phase_again_with_the_text() {
     assert_eq!((brief.phase, brief.iteration, brief.attempt), (0, 1, 2));
     assert_eq!(brief.steers[0].text, "use fewer crates");
     assert!(trace.machine.head().finished.is_empty());
-    // It is told once, and the phase is over as before.
+    // The steer is sent once, and the phase finishes as before.
     let effects = plain(&mut trace, TurnOutcome::Completed);
     assert!(started(&effects).steers.is_empty());
     plain(&mut trace, TurnOutcome::Completed);
@@ -250,7 +246,7 @@ fn x120c_start_over_runs_the_phase_again_in_a_fresh_session() {
         assert_eq!(
             brief.result.as_deref(),
             Some("build it small"),
-            "of the phase before"
+            "the result of the previous phase"
         );
     }
 }
@@ -273,7 +269,7 @@ fn x120d_exit_stops_and_a_resume_comes_back_to_the_question() {
     );
     trace.then(Happening::Requested(Request::Review(Verdict::Continue)));
     assert_eq!(trace.machine.head().phase, 1);
-    // Where nobody can be asked, the resume is the answer.
+    // If nobody can be asked, the resume itself continues the run.
     let mut trace = Trace::resumed(head, Resume::default());
     assert!(matches!(trace.machine.head().step, Step::Turn { .. }));
     assert!(in_vain(
@@ -281,7 +277,7 @@ fn x120d_exit_stops_and_a_resume_comes_back_to_the_question() {
     ));
 }
 
-/// Takes the run up again, as a person who is there.
+/// Resumes the run with a person present.
 fn resumed(trace: &mut Trace, from: Option<u32>) -> Vec<Effect> {
     trace.then(Happening::Resumed(Resume {
         from,
@@ -299,7 +295,7 @@ fn x120d_a_stop_behind_the_last_iteration_takes_no_question_away() {
     assert_eq!(effects.last(), Some(&Effect::Finish));
     let asked = |of| Effect::Announce(Notice::Review(of));
     assert!(!effects.contains(&asked(Occasion::Phase)), "{effects:?}");
-    // What was not done yet of the next phase can't be discarded, and the question stays.
+    // The next phase has not begun, so there is nothing to discard, and the review stays open.
     for from in [None, Some(1)] {
         let effects = resumed(&mut trace, from);
         assert_eq!(effects, [Effect::Save, asked(Occasion::Phase)], "{from:?}");
@@ -358,13 +354,13 @@ fn s23b_s23d_a_batch_is_reviewed_each_n_iterations_and_is_no_phase() {
     plan(&mut trace);
     assert!(
         matches!(trace.machine.head().step, Step::Sleeping { .. }),
-        "a phase is no batch"
+        "the end of a phase is not a batch"
     );
     next_phase(&mut trace);
     let effects = trace.iteration(failed("red"));
     let review = Effect::Announce(Notice::Review(Occasion::Batch));
     assert_eq!(effects.last(), Some(&review));
-    // Within a phase there is nothing to run again: the next prompt has the text.
+    // Within a phase nothing runs again: the next prompt contains the text.
     let effects = trace.then(Happening::Requested(Request::Review(Verdict::Revise(
         "mind the docs".into(),
     ))));
@@ -403,12 +399,12 @@ fn s23e_without_a_person_there_is_no_review() {
         assert_eq!(started(&effects).phase, 1);
         assert!(!trace.text.contains("Review"), "{}", trace.text);
     }
-    // The person goes while the question is open.
+    // The person leaves while the review is open.
     let mut trace = reviewed(Autonomy::Checkpoint);
     plan(&mut trace);
     let effects = trace.then(Happening::Attended(false));
     assert_eq!(started(&effects).phase, 1);
-    // A process says anew whether anybody is there.
+    // Each process reports again whether a person can be asked.
     let mut trace = reviewed(Autonomy::Checkpoint);
     trace.crash_and_resume();
     assert!(!trace.machine.head().attended);
@@ -448,7 +444,7 @@ fn a_stop_acts_at_once_where_a_person_is_asked_and_a_wish_to_pause_is_met() {
             reason: None,
             after: PauseAfter::Iteration
         }))),
-        "it waits already"
+        "the run already waits"
     );
     trace.then(stop(When::AfterIteration));
     assert!(trace.reason().is_stopped());

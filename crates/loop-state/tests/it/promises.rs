@@ -1,4 +1,4 @@
-//! What holds after each step of any machine, whatever came. Each promise is a function of its own, so that a test can say which one is broken.
+//! The promises that hold after each step of any machine, for any input. Each promise is a separate function, so that a failing test names it.
 
 use loop_state::{
     Autonomy, Effect, Event, Happening, Head, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS,
@@ -15,43 +15,46 @@ pub(crate) struct Seen<'a> {
 
 pub(crate) type Promise = fn(&Seen<'_>) -> bool;
 
-/// The promises by name.
+/// All promises, with their names.
 pub(crate) const PROMISES: [(&str, Promise); 17] = [
     ("totals only grow", totals_only_grow),
     ("attempts are never reused", attempts_are_never_reused),
-    ("a run that is over does nothing", over_is_over),
-    ("nothing is started or told before it is saved", saved_first),
+    ("a run that has ended does nothing", over_is_over),
+    (
+        "nothing is started or reported before it is saved",
+        saved_first,
+    ),
     (
         "a run finishes when it has an end, which has a reason",
         finish_is_the_end,
     ),
-    ("an agent is set to work in a turn", work_is_a_turn),
+    ("an agent works only in a turn", work_is_a_turn),
     (
-        "nobody is set to work when the run is to stop now",
+        "no agent starts when the run must stop now",
         stopping_begins_nothing,
     ),
     (
-        "nothing is begun when nothing is left to spend",
+        "nothing begins when the budget is used up",
         spent_begins_nothing,
     ),
-    ("a budget is never passed unnoticed", spent_is_noticed),
+    ("a used-up budget is always noticed", spent_is_noticed),
+    ("no rate-limit wait exceeds its limit", waits_hold_the_cap),
+    ("waits and retries don't count as failures", refund_is_exact),
     (
-        "no rate limit is waited for beyond the cap",
-        waits_hold_the_cap,
-    ),
-    ("what time mends is refunded", refund_is_exact),
-    (
-        "a question is only open where somebody can answer",
+        "a review is only open if a person can answer",
         asked_somebody,
     ),
-    ("full autonomy asks nobody", full_asks_nobody),
-    ("what is sealed is a boundary", seals_are_boundaries),
-    ("phases are in order and leave a trace", phases_leave_traces),
-    ("a check that can't be run ends the run", unrun_ends),
+    ("full autonomy never asks for a review", full_asks_nobody),
+    ("a checkpoint is always a boundary", seals_are_boundaries),
+    (
+        "phases finish in order and are recorded",
+        phases_leave_traces,
+    ),
+    ("checks that can't run end the run", unrun_ends),
     ("everything is bounded", all_is_bounded),
 ];
 
-/// Names the promises that the step broke.
+/// Returns the names of the promises that the step broke.
 pub(crate) fn broken(seen: &Seen<'_>) -> Vec<&'static str> {
     let broken = PROMISES.iter().filter(|(_, promise)| !promise(seen));
     broken.map(|(name, _)| *name).collect()
@@ -107,7 +110,7 @@ fn attempts_are_never_reused(seen: &Seen<'_>) -> bool {
         return true;
     };
     let before = seen.before;
-    // Within a numbering, iterations only go up; a new numbering begins above all that was used.
+    // Within one numbering, iterations only increase; a new numbering starts above all used attempt numbers.
     let later = iteration > before.iteration && attempt >= seen.after.first_attempt;
     let again = iteration == before.iteration && attempt > before.attempt;
     let anew = attempt > before.highest_attempt;
@@ -126,7 +129,7 @@ fn over_is_over(seen: &Seen<'_>) -> bool {
 }
 
 fn saved_first(seen: &Seen<'_>) -> bool {
-    // A run that is done already is told of as it was saved.
+    // If the run had already ended, its end is reported from the saved state.
     let mut saved = is_resumed(seen) && seen.before.end.is_some();
     seen.effects.iter().all(|effect| match effect {
         Effect::Save | Effect::SealPhase { .. } => {
@@ -179,12 +182,12 @@ fn waits_hold_the_cap(seen: &Seen<'_>) -> bool {
     let wait = until.since(since).as_millis() as u64;
     match why {
         Wait::Limit => seen.after.end.is_some() || seen.after.waits.limit_ms + wait <= cap,
-        // A fifth more by chance.
+        // The random part adds at most a fifth.
         _ => wait <= 19_200 && seen.after.waits.tries < 4,
     }
 }
 
-/// No iteration is begun behind as many checks in a row that could not be run as failures are allowed, when none of this phase ever could.
+/// After as many checks in a row that could not run as failures are allowed, no iteration begins, if no check of this phase ever ran.
 fn unrun_ends(seen: &Seen<'_>) -> bool {
     let (max, before) = (seen.before.rules.limits.max_failures, seen.before);
     let is_stuck = max > 0 && before.streaks.unrun >= max && !before.checked;
@@ -245,7 +248,7 @@ fn phases_leave_traces(seen: &Seen<'_>) -> bool {
     let (phase, finished) = (seen.after.phase as usize, seen.after.finished.len());
     let grown = seen.after.phase > seen.before.phase;
     let sealed = matches!(seen.effects.first(), Some(Effect::SealPhase { .. }));
-    // Of the present phase it is known that it is over only where the run is.
+    // The current phase is only known to be finished if the run has ended.
     let is_over = seen.after.end.is_some() && finished == phase + 1;
     phase < seen.after.rules.phases.len()
         && (finished == phase || is_over)

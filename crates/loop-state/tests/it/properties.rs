@@ -1,4 +1,4 @@
-//! Random rules and histories: every promise holds after each step, also over saves and resumes.
+//! Random rules and histories: every promise holds after each step, also across saves and resumes.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -107,7 +107,7 @@ fn any_use() -> impl Strategy<Value = Usage> {
     })
 }
 
-/// Now and then it is longer than any text may be in the head.
+/// Generates texts, a few of them longer than the head allows.
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         20 => Just("so it is".to_owned()),
@@ -166,7 +166,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         1 => Just(Happening::Started),
         2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), any_number(), any::<bool>(), any_agent(), any_agent())
             .prop_map(|(from, rules, used_attempts, attended, predecessor, feedback)| {
-                // Who knows of unknown attempts knows which iterations they were of.
+                // A caller that knows of unsaved attempts also knows their iterations.
                 let reached = used_attempts;
                 Happening::Resumed(Resume { rules, from, used_attempts, reached, attended, predecessor, feedback })
             }),
@@ -236,7 +236,7 @@ enum Wait {
 }
 
 pub(crate) fn any_history() -> impl Strategy<Value = (Rules, Vec<Event>)> {
-    // Clocks stand still, jump, and go back.
+    // Clocks stop, jump and go back.
     let wait = prop_oneof![
         30 => (0u64..40).prop_map(Wait::Some),
         3 => (0u64..30_000_000).prop_map(Wait::Some),
@@ -264,12 +264,12 @@ pub(crate) fn any_history() -> impl Strategy<Value = (Rules, Vec<Event>)> {
     })
 }
 
-/// Serialises and deserialises, as a save and a load do.
+/// Serialises and deserialises a head, as a save and a load do.
 fn through_disk(head: &Head) -> Head {
     serde_json::from_slice(&serde_json::to_vec(head).unwrap()).unwrap()
 }
 
-/// A step that no machine may have been in, with numbers of its own.
+/// Generates steps with arbitrary numbers, including steps that no machine reaches.
 fn any_step() -> impl Strategy<Value = Value> {
     let index = prop_oneof![0u32..4, Just(u32::MAX)];
     let time = prop_oneof![0u64..1000, Just(u64::MAX)];
@@ -287,7 +287,7 @@ fn any_step() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Every number of a saved state, in order.
+/// Returns all numbers of a saved state, in order.
 fn numbers(value: &mut Value) -> Vec<&mut Value> {
     match value {
         Value::Number(_) => vec![value],
@@ -300,7 +300,7 @@ fn numbers(value: &mut Value) -> Vec<&mut Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Every head that a machine can have, and every event, is read as it was written, in JSON and in CBOR.
+    /// Every possible head and every input is deserialised as it was serialised, in JSON and in CBOR.
     #[test]
     fn any_head_and_event_round_trips((rules, events) in any_history()) {
         fn both<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {
@@ -322,7 +322,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Any event in any state: no panic, and every promise is kept; no attempt comes twice in the whole life of a run.
+    /// For any inputs in any state there is no panic, every promise holds, and no attempt number occurs twice in a run.
     #[test]
     fn any_history_keeps_the_promises((rules, events) in any_history()) {
         let mut machine = Machine::new(rules).unwrap();
@@ -341,7 +341,8 @@ proptest! {
         }
     }
 
-    /// A resume that `may_resume` refuses ends a run that is over once more, and else begins where the run is; one that it allows begins where it says.
+    /// If `may_resume` refuses a resume, a run that has ended ends again, and any other run ignores `from`. If it allows the resume, the run begins
+    /// where requested.
     #[test]
     fn a_resume_does_what_may_resume_says(
         (rules, events) in any_history(),
@@ -364,14 +365,14 @@ proptest! {
         let is_over = head.end.as_ref().is_some_and(|end| end.reason.is_final());
         match (head.may_resume(from, reached, rules_now.as_ref()), from) {
             (Err(_), _) if is_over => prop_assert_eq!(resumed(from), head),
-            (Err(why), None) => prop_assert!(false, "{why}: only a run that is over is not resumed where it is"),
+            (Err(why), None) => prop_assert!(false, "{why}: only a run that has ended can't be resumed at its current step"),
             (Err(_), Some(_)) => prop_assert_eq!(resumed(from), resumed(None)),
             (Ok(()), Some(from)) if rules_now.is_none() => prop_assert_eq!(resumed(Some(from)).iteration, from),
             (Ok(()), _) => prop_assert_ne!(resumed(from), head),
         }
     }
 
-    /// A state that somebody else has written is refused, or whatever happens to it is answered without a panic.
+    /// The machine refuses a state that another program wrote, or handles all inputs on it without a panic.
     #[test]
     fn a_saved_state_of_a_stranger_is_refused_or_answers(
         (rules, before) in any_history(),
@@ -413,7 +414,7 @@ proptest! {
         }
     }
 
-    /// The head is authoritative and the events are history: folding them gives the head, wherever a save and a load come between.
+    /// The head is the state and the inputs are the history: applying all inputs gives the same head, with a save and a load at any point.
     #[test]
     fn folding_the_events_gives_the_head((rules, events) in any_history(), cut in any::<prop::sample::Index>()) {
         let mut live = Machine::new(rules.clone()).unwrap();
@@ -429,7 +430,7 @@ proptest! {
         prop_assert_eq!(live.head(), folded.head());
     }
 
-    /// In a world that does what it is told, with random luck, presses and crashes, every run comes to an end.
+    /// With a runner that does all effects, and random outcomes, presses and crashes, every run ends.
     #[test]
     fn every_run_ends(
         rules in any_rules(),
@@ -439,7 +440,7 @@ proptest! {
         verdicts in proptest::collection::vec(any_verdict(), 8),
         uses in proptest::collection::vec(any_use(), 20),
     ) {
-        // Without a limit on iterations only luck ends a run, so these runs have one.
+        // Without an iteration limit only a lucky outcome ends a run, so these runs have a limit.
         let rules = Rules {
             phases: rules.phases.into_iter().map(|mut phase| {
                 phase.limits.max_iterations.get_or_insert(5);
@@ -449,12 +450,12 @@ proptest! {
         };
         let mut machine = Machine::new(rules).unwrap();
         let (mut outcomes, mut results) = (outcomes.into_iter().cycle(), results.into_iter().cycle());
-        // A person who always wants it again is no end of luck either.
+        // A person who always requests a redo would also prevent an end.
         let mut verdicts = verdicts.into_iter().chain(std::iter::repeat(Verdict::Continue));
         let mut uses = uses.into_iter().cycle();
         let mut todo = vec![Happening::Attended(true), Happening::Started];
         for step in 0..2000u64 {
-            // Waits are long: now and then so is a moment.
+            // Some steps take long, so that long waits end.
             let now = Timestamp(step * if step % 7 == 0 { 100_000 } else { 1 });
             let what = match (crashes.contains(&(step as usize)), todo.pop(), machine.due(now)) {
                 (true, ..) if step > 0 => {
@@ -485,7 +486,7 @@ proptest! {
         prop_assert!(machine.head().end.is_some(), "still at {:?}", machine.head().step);
     }
 
-    /// With agents that answer and come to their ends, each word of a person reaches the agent once: in a prompt, or within a turn.
+    /// If agents answer and end their turns, each steer reaches an agent exactly once: in a prompt or within a turn.
     #[test]
     fn a_steer_is_told_once(
         rules in any_rules(),
@@ -493,7 +494,7 @@ proptest! {
         heard in proptest::collection::vec(0u8..3, 40),
         said in proptest::collection::vec(1usize..60, 0..12),
     ) {
-        // Nothing ends these runs before the words are through.
+        // No limit ends these runs before all steers are sent.
         let limits = RunLimits { max_failures: 0, max_duration: None, ..rules.limits };
         let rules = Rules { limits, ..rules };
         let phases = rules.phases.into_iter().map(|phase| PhaseRules { until: true, limits: Limits::default(), ..phase });
@@ -518,7 +519,7 @@ proptest! {
                         todo.extend([Happening::TurnEnded(outcomes.next().unwrap()), Happening::Prompted]);
                         brief.steers.iter().for_each(|steer| *told.entry(steer.id).or_default() += 1);
                     }
-                    // The agent takes it, takes it too late, or can't take it.
+                    // The agent accepts the steer, accepts it too late, or can't accept it.
                     Effect::Deliver(id) => match heard.next().unwrap() {
                         0 => {
                             *told.entry(id).or_default() += 1;
@@ -540,7 +541,7 @@ proptest! {
         for id in 1..=head.counts.steers {
             let times = told.get(&id).copied().unwrap_or_default();
             let waits = head.unseen_steers().any(|steer| steer.id == id);
-            prop_assert!(times == 1 || (times == 0 && waits), "steer {id} was told {times} times");
+            prop_assert!(times == 1 || (times == 0 && waits), "steer {id} was sent {times} times");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a process would begin that takes a run.
+//! The preview of how a process would take over a run.
 
 use loop_state::{
     CheckResult, Command, FeedbackRefusal, Happening, MAX_STEER_BYTES, NoAttempt, Notice, Resume,
@@ -54,7 +54,10 @@ fn a_rehearsal_assumes_that_the_check_fails_and_changes_nothing() {
     assert_eq!(rehearsed.command, Some(Command::Check));
     assert_eq!(rehearsed.iteration, 1);
     let slept = |notice: &Notice| matches!(notice, Notice::Sleeping { .. });
-    assert!(!rehearsed.notices.iter().any(slept), "only assumed");
+    assert!(
+        !rehearsed.notices.iter().any(slept),
+        "the sleep is only assumed"
+    );
     let brief = rehearsed.next.unwrap();
     assert_eq!(brief.feedback.unwrap().text, UNKNOWN);
     assert_eq!(trace.machine.head(), &head);

@@ -1,4 +1,4 @@
-//! What a person can ask of a run when they take it up again, or do again.
+//! Resumes with options, and redos.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ fn s13e_feedback_to_a_resume_is_in_the_prompt_of_the_next_attempt() {
     }));
     let effects = trace.then(said("mind the docs"));
     assert_eq!(started(&effects).steers[0].text, "mind the docs");
-    assert!(matches!(effects[0], Effect::Save), "it is on disk first");
-    // With a check it is asked first whether the cut attempt had done the work; what was said waits, whatever comes between.
+    assert!(matches!(effects[0], Effect::Save), "the save comes first");
+    // With a check, the check runs first, in case the unfinished attempt had done the work. The feedback waits meanwhile.
     let mut trace = Trace::new(rules(|_| {}));
     let effects = trace.then(said("mind the docs"));
     assert!(effects.contains(&Effect::RunCheck));
@@ -104,12 +104,15 @@ fn s13c_discarded_iterations_do_not_count() {
     }));
     let head = trace.machine.head();
     assert_eq!((head.iterations_complete(), &head.last), (0, &None));
-    assert_eq!(head.counts.iterations, 2, "they were made all the same");
+    assert_eq!(
+        head.counts.iterations, 2,
+        "discarded iterations stay in the total"
+    );
     trace.iteration(failed("red"));
     assert_eq!(trace.machine.head().iterations_complete(), 1);
 }
 
-/// A plan of `max` iterations.
+/// Returns rules with a plan of `max` iterations.
 fn planned(max: u32) -> Rules {
     rules(|rules| {
         rules.phases[0].until = false;
@@ -134,7 +137,7 @@ fn s13a_a_resumed_phase_is_not_over_and_keeps_its_result() {
     turn(&mut trace, TurnOutcome::Completed);
     assert_eq!(trace.reason(), StopReason::Planned);
     assert_eq!(trace.machine.head().iterations_failed(), 1);
-    // With nothing more to do it stays over.
+    // With nothing more to do, the phase stays finished.
     trace.crash_and_resume();
     assert_eq!(trace.reason(), StopReason::Planned);
     assert_eq!(trace.machine.head().finished.len(), 1);
@@ -170,7 +173,7 @@ fn a_phase_that_is_over_by_the_same_rules_is_not_sealed_again() {
     assert_eq!(trace.reason(), StopReason::Planned);
 }
 
-/// A turn that is made again had nothing to do with what the iteration before it came to.
+/// An attempt that is redone doesn't affect the result of the iteration before it.
 #[test]
 fn what_was_said_before_an_iteration_that_is_begun_again_is_kept() {
     let mut trace = Trace::new(planned(3));

@@ -1,4 +1,4 @@
-//! What is saved: its keys and variants, its bytes, and what is refused when it is read.
+//! The saved form: its keys and variants, its bytes, and the states that are refused.
 
 #[cfg(feature = "schema")]
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ fn rules() -> Rules {
     }
 }
 
-/// A head with something in every field.
+/// Returns a head with a value in every field.
 fn full() -> Head {
     let t = |n: u64| Timestamp(1_790_000_000_000 + n);
     let mut h = Head::new(rules()).unwrap();
@@ -180,7 +180,7 @@ fn to_cbor(value: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// Returns the same value with the keys of its maps in order, without what only people read.
+/// Returns the same value with sorted keys, without the descriptions for people.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -195,7 +195,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// Writes the schema of a type with one line for each key or variant; `?` is behind a key that may be missing.
+/// Formats the schema of a type with one line for each key or variant; `?` marks an optional key.
 #[cfg(feature = "schema")]
 fn lines(name: &str, schema: &Value) -> String {
     let schema = sorted(schema);
@@ -220,7 +220,7 @@ fn lines(name: &str, schema: &Value) -> String {
     text
 }
 
-/// A key or a variant that is added, changed or removed is a decision: accept the snapshot, and ask whether a saved run is still read as it was meant.
+/// A change of a key or a variant needs a decision. Accept the snapshot only if older saved runs still have the same meaning.
 #[cfg(feature = "schema")]
 #[test]
 fn schema_of_everything_that_is_serialised() {
@@ -239,7 +239,7 @@ fn schema_of_everything_that_is_serialised() {
 fn a_saved_head_has_these_bytes() {
     let text = serde_json::to_string_pretty(&full()).unwrap();
     insta::assert_snapshot!(text);
-    // CBOR has the same keys in the same order; a store of either is read by the same types.
+    // CBOR has the same keys in the same order, so the same types can read either format.
     let cbor = to_cbor(&full());
     assert!(cbor[2..].starts_with(b"\x67version\x01"), "{cbor:x?}");
     let value: ciborium::Value = ciborium::from_reader(cbor.as_slice()).unwrap();
@@ -260,7 +260,7 @@ fn c64a_a_newer_version_is_refused_by_name_and_is_not_written_again() {
     let cbor = [b"\xa2\x67version\x07".as_slice(), b"\x65phase\x81\x62as"].concat();
     let error = ciborium::from_reader::<Head, _>(cbor.as_slice()).unwrap_err();
     assert!(error.to_string().contains(both), "{error}");
-    // Where a tool has sorted the keys, the version is not the first one, and is not overlooked.
+    // If a tool has sorted the keys, the version is not the first one, but it is still checked.
     let mut changed = serde_json::to_value(full()).unwrap();
     changed["version"] = 7.into();
     let text = sorted(&changed).to_string();
@@ -281,7 +281,7 @@ fn a_head_that_no_machine_can_have_written_is_refused() {
     let rules = refused(|head| head["rules"]["phases"] = Value::Array(vec![]));
     let batch = refused(|head| head["rules"]["autonomy"] = "batch:0".into());
     let count = refused(|head| head["highest_attempt"] = u32::MAX.into());
-    // Each of these is one more soon.
+    // The machine would increment each of these numbers.
     let counts: [fn(&mut Value); 3] = [
         |head| head["streaks"]["unrun"] = u32::MAX.into(),
         |head| head["step"] = json!({"gate": {"index": u32::MAX}}),

@@ -1,4 +1,4 @@
-//! When a turn has been silent, or has lasted, for too long.
+//! Idle timeouts and turn limits.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use loop_state::{Effect, Happening, Reminder, Step, Timer, Timestamp, TurnOutcom
 use crate::rules;
 use crate::traces::{Trace, halt};
 
-/// Lets the machine know what is true only of the live agent; that changes no head and needs nothing to be done.
+/// Passes an input about the live agent to the machine; such an input changes no head and has no effects.
 fn sign(trace: &mut Trace, at: u64, what: Happening) {
     assert!(what.is_transient());
     let before = trace.machine.head().clone();
@@ -63,7 +63,7 @@ fn p49a_s5d_an_announced_wait_is_no_silence_and_is_bounded() {
         Happening::Retrying(Duration::from_secs(30)),
     );
     assert_eq!(trace.machine.due(Timestamp(32_999)), None);
-    // What comes meanwhile takes nothing of it away.
+    // Activity in the meantime doesn't shorten the announced wait.
     sign(&mut trace, 5000, Happening::Alive);
     assert_eq!(silence(&trace), Some((31_000, 33_000)));
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(33_000)));
@@ -73,7 +73,7 @@ fn p49a_s5d_an_announced_wait_is_no_silence_and_is_bounded() {
     assert_eq!(silence(&trace), None);
     sign(&mut trace, 0, Happening::Busy(false));
     trace.then(Happening::TimeUp(Timer::Idle));
-    assert_eq!(silence(&trace), None, "its turn is being ended");
+    assert_eq!(silence(&trace), None, "the turn is being ended");
 }
 
 #[test]

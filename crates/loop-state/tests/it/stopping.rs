@@ -1,4 +1,4 @@
-//! The one deadline of a stop: when it begins, and what counts while the run ends.
+//! The deadline of a stop: when it begins, and which inputs still have an effect while the run ends.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn abort() -> Happening {
     Happening::Requested(Request::Abort)
 }
 
-/// A run whose turn was interrupted, and waits for a person.
+/// Returns a run whose turn was interrupted and that waits for a person.
 fn interrupted() -> Trace {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
@@ -83,7 +83,7 @@ fn only_requests_to_stop_count_while_a_process_ends() {
         ] {
             assert_eq!(trace.then(what), []);
         }
-        // The iteration is complete, so that both kinds mean now.
+        // The iteration is complete, so both kinds of stop take effect now.
         for (what, is_abort) in [
             (stop(When::AfterIteration), false),
             (stop(When::Now), false),
@@ -153,7 +153,7 @@ fn a_shutdown_waits_once_for_its_reason_and_is_a_termination_without_one() {
 
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(stop(When::Now));
-    assert_eq!(trace.then(Happening::ShutDown), [], "its reason is known");
+    assert_eq!(trace.then(Happening::ShutDown), [], "the reason is known");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn no_timer_runs_out_and_no_silence_counts_while_the_run_is_suspended() {
     assert_eq!((machine.next_deadline(), machine.silence()), (None, None));
     assert_eq!(machine.due(due), None);
     let frozen = machine.frozen_for(due).unwrap();
-    assert_eq!(frozen, due.since(frozen_at), "since it began");
+    assert_eq!(frozen, due.since(frozen_at), "since the suspend began");
     trace.now = due.0;
     trace.then(Happening::Frozen(false));
     trace.then(Happening::Thawed(frozen));

@@ -1,4 +1,4 @@
-//! All short histories of a stop, with what the live process alone knows: the deadline, a shutdown, a suspend, the end of the process.
+//! Explores all short histories of a stop, with the state of the live process: the deadline, a shutdown, a suspend, the end of the process.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use loop_state::{
 use crate::promises::{PROMISES, Seen};
 use crate::rules;
 
-/// What the process was told before.
+/// The inputs that the process got before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Told {
     ending: bool,
@@ -42,16 +42,13 @@ type Promise = fn(&Step<'_>) -> bool;
 
 const STOP_PROMISES: [(&str, Promise); 8] = [
     ("only suspended time moves a deadline later", moves_earlier),
-    (
-        "a request to stop now is answered by the deadline",
-        answered,
-    ),
+    ("a request to stop now returns the deadline", answered),
     ("an abort stays an abort", abort_stays),
-    ("nothing begins once a stop now is taken", begins_nothing),
-    ("a process that ends only takes requests to stop", ending),
-    ("no timer runs out while the run is suspended", suspended),
+    ("nothing begins after a stop now", begins_nothing),
+    ("an ending process only accepts requests to stop", ending),
+    ("no timer expires while the run is suspended", suspended),
     ("a shutdown waits for its reason once", shut_down_once),
-    ("the last effect of a process is its finish", finish_is_last),
+    ("the last effect of a process is `Finish`", finish_is_last),
 ];
 
 fn begins_process(step: &Step<'_>) -> bool {
@@ -156,7 +153,8 @@ fn alphabet() -> Vec<Happening> {
 
 type Spoil = fn(Machine, Vec<Effect>) -> (Machine, Vec<Effect>);
 
-/// Tries everything for four steps from a place; returns the number of states and steps, or the first step that broke a promise, or `only` that one.
+/// Explores all histories of four steps from a starting point; returns the number of states and steps, or the first step that broke a promise, or
+/// that broke `only` this one.
 fn explore(
     place: &[Happening],
     only: Option<&str>,
@@ -260,7 +258,7 @@ fn all_short_histories_of_a_stop_keep_the_promises() {
     }
 }
 
-/// Each promise of a stop can be broken: with a machine that does not keep it, the same search says so.
+/// Checks that the exploration finds a machine that breaks each promise of a stop.
 #[test]
 fn the_search_finds_a_stop_that_is_broken() {
     let spoils: [(&str, Spoil); 5] = [
@@ -272,7 +270,7 @@ fn the_search_finds_a_stop_that_is_broken() {
             },
         ),
         (
-            "a request to stop now is answered by the deadline",
+            "a request to stop now returns the deadline",
             |machine, effects| {
                 let is_deadline = |effect: &Effect| matches!(effect, Effect::StopBy(_));
                 let others = effects.into_iter().filter(|it| !is_deadline(it));
@@ -285,15 +283,12 @@ fn the_search_finds_a_stop_that_is_broken() {
             }
             (machine, effects)
         }),
+        ("nothing begins after a stop now", |machine, mut effects| {
+            effects.push(Effect::RunCheck);
+            (machine, effects)
+        }),
         (
-            "nothing begins once a stop now is taken",
-            |machine, mut effects| {
-                effects.push(Effect::RunCheck);
-                (machine, effects)
-            },
-        ),
-        (
-            "the last effect of a process is its finish",
+            "the last effect of a process is `Finish`",
             |machine, mut effects| {
                 effects.reverse();
                 (machine, effects)

@@ -1,4 +1,4 @@
-//! What a process that takes a run up makes of what the one before it left.
+//! How a new process handles the state that the previous one left.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn who_stops_a_run_before_its_first_event_has_stopped_it() {
         Some(request(StopCause::HungUp))
     );
 
-    // One that was stopped already is stopped by the last who said so.
+    // A run that is already stopped records the latest origin of a stop.
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(stop(When::Now));
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
@@ -34,7 +34,7 @@ fn who_stops_a_run_before_its_first_event_has_stopped_it() {
     trace.then(Happening::StoppedEarly(request(StopCause::Terminated)));
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Terminated));
 
-    // What came to an end of its own has that.
+    // A run that had ended keeps its own end.
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(CheckResult::Passed);
     let done = trace.reason();
@@ -42,7 +42,7 @@ fn who_stops_a_run_before_its_first_event_has_stopped_it() {
     assert_eq!(trace.reason(), done);
 }
 
-/// A turn is cut: only a session that is gone on with, and that has its prompt, remembers what it saw.
+/// After an unfinished turn, only a session that continues and has its prompt remembers the steers.
 #[test]
 fn a_session_that_is_not_gone_on_with_remembers_nothing() {
     for combination in 0..16 {
@@ -74,7 +74,7 @@ fn a_session_that_is_not_gone_on_with_remembers_nothing() {
     }
 }
 
-/// Only what ended by itself begins anew; a stop between two failures does not part them.
+/// Only an end that is not a stop resets the streaks; a stop between two failures doesn't.
 #[test]
 fn failures_are_in_a_row_across_a_stop() {
     let fail = |trace: &mut Trace| {
@@ -111,7 +111,7 @@ fn a_process_that_dies_while_it_stops_is_no_crash() {
     assert_eq!(head.streaks.crashes, 1);
 }
 
-/// After a damage others know more than the saved state.
+/// After a data loss the caller knows newer numbers than the saved state.
 #[test]
 fn numbers_that_were_used_are_not_used_again() {
     let mut trace = Trace::new(rules(|rules| {
@@ -224,7 +224,7 @@ fn a_wait_goes_on_until_its_time_and_no_longer_than_the_rules_allow() {
         trace.now = until - early - 100;
         let effects = trace.then(Happening::Resumed(Resume::default()));
         let starts = |effect: &Effect| matches!(effect, Effect::StartAttempt(_));
-        assert_eq!(effects.iter().any(starts), is_over, "{early} ms early");
+        assert_eq!(effects.iter().any(starts), is_over, "{early} ms too early");
     }
     let (mut trace, _) = waiting();
     let minute = Duration::from_secs(60);

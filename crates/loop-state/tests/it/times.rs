@@ -1,10 +1,10 @@
-//! The table of times in the guide against the constants in the code.
+//! Compares the table of times in the guide with the constants in the code.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The constants outside the tables that bound no wait of a stop: pauses between two looks, times of starts, defaults of a run, and bounds of
+/// Constants that are not in the tables because they limit no wait of a stop: polling intervals, start times, defaults of a run, and limits of
 /// numbers. They are named by crate, so that a move to another file changes nothing here.
 const OTHER: &[(&str, &[&str])] = &[
     ("agent-drivers", &["FIRST_WORD", "LONGEST", "LOOK", "OPEN"]),
@@ -107,14 +107,14 @@ const OTHER: &[(&str, &[&str])] = &[
 ];
 
 struct Constant {
-    /// Below `crates`.
+    /// The path below `crates`.
     path: PathBuf,
     name: String,
     times: Vec<Duration>,
 }
 
 impl Constant {
-    /// Returns the folder of the crate.
+    /// Returns the directory of the crate.
     fn of(&self) -> &str {
         self.path.iter().next().and_then(|it| it.to_str()).unwrap()
     }
@@ -131,7 +131,7 @@ impl Constant {
     }
 }
 
-/// Returns the constants of a file in whose values a time is made.
+/// Returns the constants of a file whose value contains a time.
 fn constants(path: &Path, text: &str) -> Vec<Constant> {
     let shipped = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text);
     let declared = shipped.split("const ").skip(1);
@@ -139,9 +139,9 @@ fn constants(path: &Path, text: &str) -> Vec<Constant> {
         let (name, rest) = rest.split_once(": ")?;
         let (kind, value) = rest.split_once(" = ")?;
         let is_name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-        // An array has times and a bound in its type, which `=` and `;` do not end.
+        // The type of an array contains a `;`, so the value ends only at a `;` before a line break.
         let value = value.split_once(";\n").map_or(value, |(value, _)| value);
-        // A stage of a stop has its time beside its means, and takes it from the table.
+        // The constants with the stages of a stop have longer types; they take their times from the table.
         let is_time = kind.len() < 40 && kind.contains("Duration") && value.contains("Duration::");
         (is_name && is_time).then(|| Constant {
             path: path.to_owned(),
@@ -167,7 +167,7 @@ fn times(value: &str) -> Vec<Duration> {
     calls.filter_map(time).collect()
 }
 
-/// Returns a time as the guide writes it.
+/// Formats times as the guide does.
 fn written(times: &[Duration]) -> String {
     let time = |time: &Duration| match time.subsec_millis() {
         0 => format!("{} s", time.as_secs()),
@@ -214,7 +214,7 @@ fn read(crates: &Path, folder: &Path, found: &mut Vec<Constant>) {
 fn the_guide_has_each_time_of_a_stop_as_the_code_has_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let Ok(page) = std::fs::read_to_string(root.join("docs/guide/times.md")) else {
-        println!("skipped: the guide is not here");
+        println!("skipped: the guide does not exist here");
         return;
     };
     let (crates, mut found) = (root.join("crates"), Vec::new());
@@ -246,7 +246,7 @@ fn the_guide_has_each_time_of_a_stop_as_the_code_has_it() {
             }
         } else if !constant.is_other() {
             wrong.insert(format!(
-                "{path} {name}: neither in a `times.rs` nor named as no time of a stop"
+                "{path} {name}: neither in a `times.rs` nor listed in `OTHER`"
             ));
         }
     }
@@ -255,7 +255,7 @@ fn the_guide_has_each_time_of_a_stop_as_the_code_has_it() {
             { found.iter() }.any(|it| !it.is_in_table() && it.of() == *of && it.name == name)
         };
         for name in names.iter().filter(|name| !is_here(name)) {
-            wrong.insert(format!("{of} {name}: no such constant"));
+            wrong.insert(format!("{of} {name}: the constant does not exist"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

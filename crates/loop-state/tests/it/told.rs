@@ -1,4 +1,4 @@
-//! What an agent was told that may never have read it.
+//! Messages to an agent that may not have read them.
 
 use loop_state::{
     CheckResult, Command, Effect, Feedback, Happening, MAX_STEER_BYTES, Resume, SessionPolicy,
@@ -13,13 +13,13 @@ fn gone() -> Happening {
     Happening::TurnEnded(TurnOutcome::Failed("it is gone".into()))
 }
 
-/// Ends an iteration whose agent failed, after its gate or check; returns what the next one begins with.
+/// Ends an iteration whose agent failed, including its required check or check; returns the first effects of the next iteration.
 fn next(trace: &mut Trace, check: Happening) -> Vec<Effect> {
     trace.then(check);
     trace.then(Happening::Settled(Tree::default()))
 }
 
-/// Also one that did not come so far as to name its session.
+/// An agent that failed before it reported its session is included.
 #[test]
 fn x109c_a_steer_is_told_again_after_an_agent_that_failed_without_a_word() {
     let mut trace = Trace::new(rules(|rules| rules.limits.max_failures = 0));
@@ -36,7 +36,7 @@ fn x109c_a_steer_is_told_again_after_an_agent_that_failed_without_a_word() {
     }
 }
 
-/// With a promise that is not made, the check is not asked again.
+/// If the promise is required but not made, the check doesn't run again.
 #[test]
 fn x105b_the_output_of_a_check_is_told_until_an_agent_has_read_it() {
     let mut trace = Trace::new(rules(|rules| rules.phases[0].promise = true));
@@ -72,7 +72,7 @@ fn the_output_of_a_gate_that_passes_now_is_told_to_nobody() {
     assert_eq!(started(&effects).feedback, None);
 }
 
-/// Whoever looks at a run that stands still sees what its agent has not heard.
+/// A person who looks at a waiting run sees which steers its agent has not read.
 #[test]
 fn what_was_delivered_to_an_agent_that_is_gone_was_said_to_nobody() {
     let states = |trace: &Trace| {
@@ -88,7 +88,7 @@ fn what_was_delivered_to_an_agent_that_is_gone_was_said_to_nobody() {
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     assert_eq!(states(&trace), [SteerState::Recorded]);
 
-    // The first agent of a process, when it can't be started, has heard nothing of its prompt either.
+    // The first agent of a process that can't be started has not read its prompt either.
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(stop(When::Now));
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
@@ -98,12 +98,16 @@ fn what_was_delivered_to_an_agent_that_is_gone_was_said_to_nobody() {
     };
     trace.then(Happening::Resumed(said));
     trace.then(Happening::CheckEnded(failed("no")));
-    assert_eq!(states(&trace), [SteerState::Seen], "it is in the prompt");
+    assert_eq!(
+        states(&trace),
+        [SteerState::Seen],
+        "the steer is in the prompt"
+    );
     trace.then(Happening::TurnEnded(TurnOutcome::NotStarted("no".into())));
     assert_eq!(states(&trace), [SteerState::Recorded]);
 }
 
-/// A prompt is noted once, and each later one that holds something new.
+/// The first answer to a prompt is recorded, and each answer to a later prompt with new steers.
 #[test]
 fn an_answer_to_the_prompt_is_noted_where_it_says_something_new() {
     let mut trace = Trace::new(rules(|rules| {
@@ -119,7 +123,7 @@ fn an_answer_to_the_prompt_is_noted_where_it_says_something_new() {
     trace.then(Happening::Settled(Tree::default()));
     assert_eq!(trace.then(Happening::Prompted), [Effect::Save]);
     assert_eq!(trace.then(Happening::Prompted), []);
-    // So it is not told again after a crash.
+    // A crash doesn't send it again.
     trace.crash_and_resume();
     assert_eq!(trace.machine.head().unseen_steers().count(), 0);
 }

@@ -1,4 +1,4 @@
-//! Readable traces: what happens, and what the machine has done about it.
+//! Readable traces of inputs and effects.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) struct Trace {
     pub(crate) text: String,
 }
 
-/// The effect that ends a turn, with what is told of it.
+/// Returns the effect that ends a turn, with the reported reason.
 pub(crate) fn halt(why: Option<&str>) -> Effect {
     let (why, at_once) = (why.map(str::to_owned), false);
     Effect::StopAttempt { why, at_once }
@@ -35,7 +35,7 @@ impl Trace {
         trace
     }
 
-    /// A saved run, taken up.
+    /// Resumes a saved run.
     pub(crate) fn resumed(head: Head, resume: Resume) -> Self {
         let mut trace = Self {
             now: head.last_at.0,
@@ -56,14 +56,14 @@ impl Trace {
         effects
     }
 
-    /// A turn that completes, whose check has this result, and whose tree is gone.
+    /// Runs a turn that completes, a check with this result, and the end of the leftovers.
     pub(crate) fn iteration(&mut self, check: CheckResult) -> Vec<Effect> {
         self.then(Happening::TurnEnded(TurnOutcome::Completed));
         self.then(Happening::CheckEnded(check));
         self.then(Happening::Settled(Tree::default()))
     }
 
-    /// The process dies; another one takes the run over.
+    /// Simulates the death of the process and a resume by another one.
     pub(crate) fn crash_and_resume(&mut self) -> Vec<Effect> {
         self.machine = Machine::from(self.machine.head().clone());
         self.then(Happening::Resumed(Resume::default()))
@@ -74,7 +74,7 @@ impl Trace {
     }
 }
 
-/// The derived form without its ballast.
+/// Formats a value in its derived form without uninteresting parts.
 fn short(value: &impl std::fmt::Debug) -> String {
     format!("{value:?}")
         .replace("TurnEnded(Completed)", "turn completed")
@@ -88,7 +88,7 @@ fn short(value: &impl std::fmt::Debug) -> String {
         .replace("cut: None, feedback: None", "plain")
 }
 
-/// Returns whether a request changed nothing, and the person is told why.
+/// Returns whether a request changed nothing, and the person gets the reason.
 pub(crate) fn in_vain(effects: &[Effect]) -> bool {
     let is_nothing = |it: &Effect| matches!(it, Effect::Refuse(_) | Effect::PauseAt(_));
     effects.iter().all(is_nothing) && matches!(effects.last(), Some(Effect::Refuse(_)))
@@ -152,13 +152,13 @@ fn s5a_s5b_a_silent_or_long_turn_is_ended_and_counts_as_failed() {
             _ => "no output for 500ms",
         };
         assert_eq!(trace.then(what), [halt(Some(why))]);
-        assert_eq!(trace.machine.next_deadline(), None, "told once");
+        assert_eq!(trace.machine.next_deadline(), None, "reported once");
         trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
         assert_eq!(trace.machine.head().streaks.failures, 1);
         assert_eq!(
             trace.machine.head().step,
             Step::Check,
-            "what it did may still be enough"
+            "the work may be complete anyway"
         );
     }
 }
@@ -333,7 +333,7 @@ fn a_check_that_was_never_run_ends_the_run_and_one_that_was_does_not() {
     assert_eq!(
         trace.machine.head().streaks.unrun,
         0,
-        "who resumes has seen it"
+        "a resume resets the count"
     );
     let mut trace = Trace::new(rules(|r| r.limits.max_failures = 3));
     trace.iteration(failed("red"));
@@ -389,7 +389,7 @@ fn a_stop_while_a_gate_runs_keeps_the_turn() {
     assert_eq!(
         trace.machine.head().counts.attempts,
         1,
-        "the agent is not asked again"
+        "the turn is not redone"
     );
 }
 
@@ -424,7 +424,7 @@ fn x110e_crashes_in_a_row_do_not_spend_for_ever() {
     }
     assert!(trace.crash_and_resume().contains(&Effect::Finish));
     assert_eq!(trace.reason(), StopReason::Stuck(Streak::Crashes, 3));
-    // A person who resumes it all the same has seen why it stopped.
+    // A person who resumes the run anyway knows why it stopped.
     let effects = trace.crash_and_resume();
     assert!(
         matches!(effects.last(), Some(Effect::StartAttempt(_))),
@@ -489,7 +489,7 @@ fn a_session_that_another_process_has_ends_the_run_and_it_can_be_resumed() {
     assert_eq!(end.reason, StopReason::Held("by pid 7".into()));
     assert!(!end.reason.is_final());
     assert_eq!(trace.machine.head().resumes_at(), (1, false));
-    // Later somebody may have taken it meanwhile, and may give it back.
+    // Later the session may be in use only for a while.
     trace.then(Happening::Resumed(Resume::default()));
     trace.iteration(failed("no"));
     trace.then(Happening::TimeUp(Timer::Sleep));
@@ -527,7 +527,7 @@ fn done_is_done() {
         .step(at(9999, Happening::Resumed(again)));
     assert!(
         matches!(effects.last(), Some(Effect::StartAttempt(_))),
-        "unless a person says so"
+        "unless a person requests it"
     );
     let late = Event {
         at: Timestamp(9999),
