@@ -257,11 +257,11 @@ fn x117a_x118e_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value
         ),
         (
             "[mcp-servers.a]\nurl = \"s3cret\"\n",
-            "does not begin with http",
+            "must begin with http",
         ),
         (
             "[mcp-servers.\"a b\"]\ncommand = \"x\"\n",
-            "no name of an MCP server",
+            "not an MCP server name",
         ),
         ("mcp-config = \"none.json\"\n", "none.json` doesn't exist"),
         (

@@ -102,7 +102,7 @@ async fn say(
 }
 
 async fn deny(conversation: &Conversation, ask: &Ask) -> Result<(), agent_duplex::Error> {
-    let message = "nobody is there to be asked".to_owned();
+    let message = "there is no one to ask".to_owned();
     conversation
         .answer(&ask.id, Decision::Deny { message })
         .await
@@ -125,7 +125,10 @@ impl Asks {
             Event::Warning(text) => println!("\n! {text}"),
             Event::PermissionAsked(ask) if self.nobody.get() => return Some(ask),
             Event::PermissionAsked(ask) => {
-                println!("\nMay it? {}: {} (y, or why not)", ask.tool, ask.summary);
+                println!(
+                    "\nAllow {}: {}? (y, or the reason for a denial)",
+                    ask.tool, ask.summary
+                );
                 self.open.borrow_mut().push_back(ask);
             }
             Event::PermissionWithdrawn { id } => {

@@ -236,7 +236,7 @@ pub(crate) mod tests {
             let refused = resolve("--once --agent claude --agent-bin sh", &file).unwrap_err();
             let place = "`/tmp/rlm.toml`, [claude]: `";
             assert!(
-                refused.starts_with(place) && refused.contains("` is no "),
+                refused.starts_with(place) && refused.contains("` is not a "),
                 "{refused}"
             );
         }

@@ -109,7 +109,7 @@ fn interrupted_in_a_tool(rlm: &Path, agent: &Path) -> String {
     terminal.send("/interrupt\r");
     let gone = scene.gone("sleep", pressed);
     terminal.sees("interrupted", RUN);
-    terminal.sees("left commands of the interrupted turn", RUN);
+    terminal.sees("commands that the interrupted turn left", RUN);
     let left = scene.alive().len();
     say(&terminal, "Now briefly. [[text I am brief.]]");
     running.wait(RUN).expect_code(0);
@@ -119,7 +119,7 @@ fn interrupted_in_a_tool(rlm: &Path, agent: &Path) -> String {
     expect(&requests[1], &["Work.", "touch begun", "Now briefly."]);
     scene.expect_nothing_alive();
     let shown = terminal.scrolled();
-    let line = shown.lines().find(|line| line.contains("left commands"));
+    let line = shown.lines().find(|line| line.contains("ended commands"));
     format!(
         "the tool was gone after {gone}; of {count} processes {left} went on; {:?}",
         line.unwrap_or_default().trim()
@@ -137,13 +137,13 @@ fn interrupted_beside(rlm: &Path, agent: &Path) -> String {
     let pressed = Instant::now();
     terminal.send("/interrupt\r");
     let gone = scene.gone("sleep", pressed);
-    terminal.sees("left commands of the interrupted turn", RUN);
+    terminal.sees("commands that the interrupted turn left", RUN);
     terminal.sees("the session waits", RUN);
     say(&terminal, "Now briefly. [[text I am brief.]]");
     running.wait(RUN).expect_code(0);
     scene.expect_nothing_alive();
     let shown = terminal.scrolled();
-    let line = shown.lines().find(|line| line.contains("left commands"));
+    let line = shown.lines().find(|line| line.contains("ended commands"));
     format!(
         "it was gone after {gone}: {:?}",
         line.unwrap_or_default().trim()

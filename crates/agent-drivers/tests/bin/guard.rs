@@ -1,6 +1,6 @@
-//! The guard of the tests, whose own program cannot be one.
+//! The guard of the tests, because a test binary can't be its own guard.
 
 fn main() -> Result<(), &'static str> {
     agent_subprocess::guard::run_if_guard();
-    Err("the tests of agent-drivers start this program, nobody else")
+    Err("only the tests of agent-drivers start this program")
 }

@@ -1,4 +1,4 @@
-//! The `acp` driver against a scripted child: what needs a real process. What needs only lines is tested beside them.
+//! Tests of the `acp` driver that need a real process, with a scripted agent. Tests that need only lines are next to the protocol.
 
 use crate::reading::{made, next, turn, until};
 use crate::scene::{DEADLINE, Scene};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 mod gemini;
 mod options;
 
-/// Reads requests and answers them as far as every test wants it; a test adds functions of its own, which count.
+/// Shell functions that answer each request in the usual way. A test overrides some of them.
 const AGENT: &str = r#"
 say() { printf '%s\n' "$1"; }
 id() { printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p'; }
@@ -46,7 +46,7 @@ while IFS= read -r line; do case $line in
 esac; done
 "#;
 
-/// An agent whose turns go on until they are interrupted.
+/// An agent whose turns run until they are interrupted.
 const ENDLESS: &str = "on_prompt() { chunk \"half of $$\"; tool in_progress; }";
 
 fn context(scene: &Scene) -> Context {
@@ -66,7 +66,7 @@ fn raw(scene: &Scene, script: &str) -> AcpDriver {
     AcpDriver::new(program.into(), context(scene))
 }
 
-/// A driver for an agent that converses; `functions` say what it does its own way.
+/// Makes a driver for a scripted agent; `functions` override its usual answers.
 fn driver(scene: &Scene, functions: &str) -> AcpDriver {
     raw(scene, &format!("{AGENT}{functions}{LOOP}"))
 }
@@ -75,7 +75,7 @@ async fn open(driver: &AcpDriver, session: SessionChoice) -> Result<Box<dyn Conn
     let mut connection = driver.connect(session).await?;
     timeout(DEADLINE, connection.ready())
         .await
-        .expect("ready in time")?;
+        .expect("the agent must be ready before the deadline")?;
     Ok(connection)
 }
 
@@ -135,7 +135,7 @@ async fn p21b_p22_p25a_l89a_l89b_an_interrupt_ends_the_turn_and_the_process_cont
     for _ in 0..2 {
         connection.send(Message::new("go on")).await.unwrap();
         let mut events = until(&mut *connection, is_tool).await;
-        // One turn at a time: what some agents end the first for is never sent.
+        // The driver sends one message at a time, because some agents end the first turn for a second one.
         let error = connection.send(Message::new("more")).await.unwrap_err();
         assert!(error.is_unsupported(), "{error}");
         connection.interrupt(Queued::Keep).await.unwrap();
@@ -157,9 +157,9 @@ async fn p21b_p22_p25a_l89a_l89b_an_interrupt_ends_the_turn_and_the_process_cont
     }
     assert!(
         halves.len() == 2 && halves[0] == halves[1],
-        "the same process: {halves:?}"
+        "the process must be the same: {halves:?}"
     );
-    // Nothing runs: nothing is asked, and nothing is waited for.
+    // No turn runs, so the interrupt does nothing.
     connection.interrupt(Queued::Keep).await.unwrap();
     let report = connection.stop(DEADLINE).await;
     assert!(report.proven && report.survivors.is_empty());
@@ -169,12 +169,12 @@ async fn p21b_p22_p25a_l89a_l89b_an_interrupt_ends_the_turn_and_the_process_cont
 #[tokio::test]
 async fn p23a_an_interrupt_that_is_not_obeyed_is_asked_again_and_then_signalled() {
     let scene = Scene::new();
-    // The first comes too early for it.
+    // The agent loses the first interrupt, because it comes too early.
     let second = "asked=0; on_cancel() { asked=$((asked + 1)); [ $asked = 1 ] || say '{\"id\":'$prompt',\"result\":{\"stopReason\":\"end_turn\"}}'; }";
     for (functions, exit) in [
         (second, None),
         ("on_cancel() { :; }", Some(ExitStatus::Signal(2))),
-        // As a program does whose only thread hangs.
+        // A program with a single blocked thread behaves so.
         (
             "trap '' INT; on_cancel() { :; }",
             Some(ExitStatus::Signal(9)),
@@ -252,7 +252,7 @@ async fn p45_a_session_that_is_not_there_is_told_by_the_turn_and_the_agent_ends(
         connection.send(Message::new("go on")).await.unwrap();
         let (_, end) = turn(&mut *connection).await;
         assert_eq!(end.reason, reason);
-        // The next agent is another one. This one lost its input, which is all that it takes.
+        // The next message gets another agent. This one ends because its input was closed.
         let exited = Event::Exited(ExitStatus::Code(0));
         until(&mut *connection, |event| *event == exited).await;
         assert!(next(&mut *connection).await.is_none());
@@ -327,7 +327,7 @@ on_other() { case $line in *'"q"'*) chunk "$(printf '%s' "$line" | sed -n 's/.*"
                 false => Decision::Deny { message },
             };
             connection.answer("\"q\"", decision.clone()).await.unwrap();
-            // It was answered.
+            // The second answer is ignored.
             connection.answer("\"q\"", decision).await.unwrap();
         }
         let (more, end) = turn(&mut *connection).await;
@@ -382,7 +382,7 @@ async fn l90a_close_asks_first_and_then_uses_the_next_stages() {
     }
     assert!(
         scene.path("closed").exists(),
-        "it was asked to close its session"
+        "the agent must get the request to close its session"
     );
     scene.nobody_is_left();
 }

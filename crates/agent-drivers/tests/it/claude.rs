@@ -1,4 +1,4 @@
-//! The `claude` driver against a scripted child: what needs a real process. What needs only lines is tested beside them.
+//! Tests of the `claude` driver that need a real process, with a scripted agent. Tests that need only lines are next to the protocol.
 
 mod end;
 mod options;
@@ -14,7 +14,7 @@ use agent_subprocess::Context;
 use std::ffi::OsString;
 use tokio::time::timeout;
 
-/// Reads requests and answers them as far as every test wants it; a test adds functions of its own, which count.
+/// Shell functions that answer each request in the usual way. A test overrides some of them.
 const AGENT: &str = r#"
 say() { printf '%s\n' "$1"; }
 field() { printf '%s' "$line" | sed -n 's/.*"'"$1"'":"\([^"]*\)".*/\1/p'; }
@@ -52,13 +52,13 @@ fn context(scene: &Scene) -> Context {
     }
 }
 
-/// A driver for a shell script as it stands.
+/// Makes a driver for a shell script.
 fn raw(scene: &Scene, script: &str) -> ClaudeDriver {
     let program = ["sh", "-c", script, "sh"].map(OsString::from);
     ClaudeDriver::new(program.into(), context(scene))
 }
 
-/// A driver for an agent that converses; `functions` say what it does its own way.
+/// Makes a driver for a scripted agent; `functions` override its usual answers.
 fn driver(scene: &Scene, functions: &str) -> ClaudeDriver {
     raw(scene, &format!("{AGENT}{functions}{LOOP}"))
 }
@@ -68,7 +68,7 @@ async fn connect(scene: &Scene, functions: &str) -> Box<dyn Connection> {
     open(&driver, SessionChoice::Fresh).await.unwrap()
 }
 
-/// Opens a connection and waits until its agent could start.
+/// Opens a connection and waits until its agent is ready.
 async fn open(
     driver: &ClaudeDriver,
     session: SessionChoice,

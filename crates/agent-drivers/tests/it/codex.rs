@@ -1,4 +1,4 @@
-//! The `codex` driver against a scripted child: what needs a real process. What needs only lines is tested beside them.
+//! Tests of the `codex` driver that need a real process, with a scripted agent. Tests that need only lines are next to the protocol.
 
 mod commands;
 mod end;
@@ -13,7 +13,7 @@ use agent_subprocess::{Context, StopPolicy};
 use std::ffi::OsString;
 use tokio::time::timeout;
 
-/// Reads requests and answers them as far as every test wants it; a test adds functions of its own, which count.
+/// Shell functions that answer each request in the usual way. A test overrides some of them.
 const AGENT: &str = r#"
 say() { printf '%s\n' "$1"; }
 id() { printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p'; }
@@ -64,13 +64,13 @@ fn context(scene: &Scene) -> Context {
     }
 }
 
-/// A driver for a shell script as it stands.
+/// Makes a driver for a shell script.
 fn raw(scene: &Scene, script: &str) -> CodexDriver {
     let program = ["sh", "-c", script, "sh"].map(OsString::from);
     CodexDriver::new(program.into(), context(scene))
 }
 
-/// A driver for an agent that converses; `functions` say what it does its own way.
+/// Makes a driver for a scripted agent; `functions` override its usual answers.
 fn driver(scene: &Scene, functions: &str) -> CodexDriver {
     raw(scene, &format!("{AGENT}{functions}{LOOP}"))
 }

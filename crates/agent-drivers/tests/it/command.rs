@@ -1,4 +1,4 @@
-//! The `command` driver: any program as a one-shot agent.
+//! Tests of the `command` driver: any program as an agent for one turn.
 
 use crate::scene::{DEADLINE, Scene, is_gone};
 use agent_drivers::command::CommandDriver;
@@ -32,7 +32,7 @@ async fn turn(connection: &mut dyn Connection) -> (Vec<String>, TurnEnd) {
     assert!(matches!(begin.events[..], [Event::Started { pid }] if pid > 0));
     loop {
         let seen = connection.next().await;
-        let seen = seen.expect("a turn ends with its completion");
+        let seen = seen.expect("the turn must end with its completion");
         lines.extend(
             seen.raw
                 .map(|(_, line)| String::from_utf8_lossy(&line.bytes).into_owned()),
@@ -40,7 +40,10 @@ async fn turn(connection: &mut dyn Connection) -> (Vec<String>, TurnEnd) {
         match &seen.events[..] {
             [] => {}
             [Event::TurnCompleted(end)] => {
-                assert!(connection.next().await.is_none(), "nothing comes after it");
+                assert!(
+                    connection.next().await.is_none(),
+                    "no event may follow the end of the turn"
+                );
                 return (lines, end.clone());
             }
             other => panic!("{other:?}"),
@@ -89,7 +92,7 @@ async fn the_prompt_comes_in_a_private_file_or_in_a_word_where_that_is_asked_for
     assert_eq!(
         std::fs::read_dir(scene.path("scratch")).unwrap().count(),
         0,
-        "removed at the end"
+        "the file must be removed at the end"
     );
 }
 
@@ -138,7 +141,7 @@ async fn p43c_the_exit_codes_of_gemini_have_their_reason_and_those_of_others_non
 #[tokio::test]
 async fn s5a_s5c_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
     let scene = Scene::new();
-    // Like a real agent: it answers SIGINT with its partial text and with exit code 0, and leaves a tool behind.
+    // Like a real agent, it answers SIGINT with its partial text and exit code 0, and leaves a tool behind.
     let script = "setsid sleep 660 >/dev/null 2>&1 & trap 'echo partial; exit 0' INT; echo ready; while :; do sleep 0.05; done";
     let mut connection = connect(&scene, &["sh", "-c", script]).await;
     connection.send(Message::new("")).await.unwrap();
@@ -172,7 +175,7 @@ async fn s5a_s5c_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
     let before = scene.members();
     let report = connection.stop(Duration::from_secs(8)).await;
     assert_eq!((report.stage, report.proven), (StopStage::Terminate, true));
-    // Whom the interrupt had reached counts too.
+    // The processes that the interrupt ended are in the report too.
     assert!(
         report.ended.contains(&leftovers[0]) && report.ended.len() >= 2,
         "{report:?}"
@@ -182,7 +185,7 @@ async fn s5a_s5c_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
     assert_eq!(
         connection.stop(Duration::ZERO).await,
         report,
-        "the second report is the first"
+        "a second stop must return the same report"
     );
     scene.nobody_is_left();
 }

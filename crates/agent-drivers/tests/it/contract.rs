@@ -1,5 +1,4 @@
-//! The contract of `agent-duplex` for those who write drivers, played by each driver over a stand-in of its agent: real processes that speak its
-//! protocol.
+//! The contract of `agent-duplex` for drivers. Each driver plays it with a stand-in for its agent: real processes that speak its protocol.
 
 use crate::scene::{DEADLINE, Scene};
 use agent_drivers::acp::AcpDriver;
@@ -77,10 +76,10 @@ impl Stage for StandIn {
         let no = |why: &str| Err(why.to_owned());
         let deed = match deed {
             Deed::LimitOnce(_) | Deed::Limit if self.agent == Agent::Command => {
-                return no("a program has no service of which its driver knows");
+                return no("the driver of a program knows no service");
             }
             Deed::CutLine if self.agent == Agent::Command => {
-                return no("its exit status is all that tells how it ended");
+                return no("only the exit status shows how the program ended");
             }
             Deed::Say(word) => format!("say {word}"),
             Deed::Recall => "recall".to_owned(),
@@ -92,7 +91,7 @@ impl Stage for StandIn {
             Deed::Limit => "limit".to_owned(),
             Deed::CutLine => "cut".to_owned(),
             Deed::Flood(bytes) => format!("flood {bytes}"),
-            deed => return Err(format!("the stand-in does not know how to do {deed:?}")),
+            deed => return Err(format!("the stand-in can't do {deed:?}")),
         };
         Ok(format!("please <{deed}>"))
     }

@@ -1,4 +1,4 @@
-//! Each driver over real processes that speak its agent's protocol, under real guards.
+//! Tests of each driver with real processes that speak its agent's protocol, under real guards.
 #![cfg(target_os = "linux")]
 #![expect(
     unreachable_pub,

@@ -1,10 +1,10 @@
-//! How the tests of each driver read an agent: to the next event, to the end of a turn, to the end, and until a change is answered.
+//! Functions that read an agent: to the next event, to the end of a turn, to the exit, and until a change is answered.
 
 use crate::scene::DEADLINE;
 use agent_duplex::{Changing, Connection, Error, Event, Observation, TurnEnd};
 use tokio::time::timeout;
 
-/// Reads the agent until it is known what came of a change.
+/// Reads the agent until a change is answered.
 pub(crate) async fn made(
     connection: &mut dyn Connection,
     mut changing: Changing,
@@ -21,10 +21,10 @@ pub(crate) async fn made(
 
 pub(crate) async fn next(connection: &mut dyn Connection) -> Option<Observation> {
     let next = timeout(DEADLINE, connection.next()).await;
-    next.expect("something comes, or the end")
+    next.expect("the agent must write or end before the deadline")
 }
 
-/// Reads until an event for which `last` holds, and returns all until then.
+/// Reads until an event for which `last` holds, and returns all events so far.
 pub(crate) async fn until(
     connection: &mut dyn Connection,
     last: impl Fn(&Event) -> bool,
@@ -36,7 +36,7 @@ pub(crate) async fn until(
             return events;
         }
     }
-    panic!("it never came: {events:?}");
+    panic!("the event never came: {events:?}");
 }
 
 /// Reads to the end of a turn.
@@ -44,11 +44,11 @@ pub(crate) async fn turn(connection: &mut dyn Connection) -> (Vec<Event>, TurnEn
     let events = until(connection, |event| matches!(event, Event::TurnCompleted(_))).await;
     match events.last() {
         Some(Event::TurnCompleted(end)) => (events.clone(), end.clone()),
-        other => panic!("nothing of a turn comes after its end: {other:?}"),
+        other => panic!("the turn must end with its completion: {other:?}"),
     }
 }
 
-/// Reads to the end of everything.
+/// Reads until the agent has ended.
 pub(crate) async fn rest(connection: &mut dyn Connection) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(seen) = next(connection).await {

@@ -1,4 +1,4 @@
-//! What every test stands on: a marker of its own, a guard, and a check that nothing is left.
+//! The environment of each test: its own marker, a guard, and a check that no process is left.
 
 use agent_subprocess::{Marker, ProcessId, guard, sweep};
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub const VARIABLE: &str = "AGENT_DRIVERS_TEST";
-/// Ten times what anything here should take.
+/// Ten times the longest expected time of any step.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Waits for a condition without a plain sleep; panics at the deadline.
+/// Waits until a condition holds; panics at the deadline.
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -48,7 +48,7 @@ impl Scene {
         sweep::find(VARIABLE, &self.marker.scope)
     }
 
-    /// Everybody of the scene who is alive, without guards.
+    /// Returns the live processes of this test, without guards.
     pub fn members(&self) -> Vec<ProcessId> {
         self.find()
             .into_iter()
@@ -75,12 +75,12 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // A failed test must not leave its tree behind either.
+        // A failed test must not leave its process tree behind.
         drop(sweep::end(self.find(), DEADLINE));
     }
 }
 
-/// Not even a zombie of it is there.
+/// Whether the process is gone, and not even a zombie of it is left.
 pub fn is_gone(process: &ProcessId) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", process.pid)) else {
         return true;
@@ -91,7 +91,7 @@ pub fn is_gone(process: &ProcessId) -> bool {
     start != Some(process.start_time)
 }
 
-/// Tells whether this test has a process of its own; if not, runs it in one and checks that it passes.
+/// Whether this test runs in its own process. If not, the function runs the test in one and checks that it passes.
 pub fn alone(test: &str) -> bool {
     const ALONE: &str = "AGENT_DRIVERS_TEST_ALONE";
     let is_alone = std::env::var(ALONE).is_ok_and(|name| name == test);
@@ -101,21 +101,18 @@ pub fn alone(test: &str) -> bool {
     is_alone
 }
 
-/// Checks that a command runs one test of this binary and that this test passes. A name that no test has any more runs none, and that succeeds too.
+/// Runs a command that runs one test of this binary, and checks that the test passes. A wrong name would run no test, and that also succeeds.
 #[track_caller]
 pub fn passes(test: &str, command: &mut std::process::Command) {
     let ended = command.output().unwrap();
     let [stdout, stderr] = [&ended.stdout, &ended.stderr].map(|out| String::from_utf8_lossy(out));
     // `cargo xtask test` reads from this output which tests skipped themselves.
     println!("{stdout}\n{stderr}");
-    assert!(
-        ended.status.success(),
-        "{test} failed in a process of its own"
-    );
+    assert!(ended.status.success(), "{test} failed in its own process");
     assert!(stdout.contains("ok. 1 passed"), "there is no test {test}");
 }
 
-/// A command that runs one test of this binary.
+/// Returns a command that runs one test of this binary.
 pub fn own_test(test: &str) -> std::process::Command {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]);

@@ -1,9 +1,9 @@
-//! What the driver does for Gemini alone: its session is gone on with at once, and again.
+//! Tests of the special case for Gemini CLI: a session can be resumed immediately, and again.
 
 use super::*;
 
-/// Keeps sessions as Gemini does: a record is begun in a file named after the minute, and at a start those in which nothing is said
-/// are taken away with all that are named after the same id.
+/// Stores sessions as Gemini CLI does. A record begins in a file whose name has the minute. At a start, the CLI deletes empty records, together with
+/// all files that have the same id in their names.
 const GEMINI: &str = r#"
 chats=$HOME/.gemini/tmp/place/chats; mkdir -p "$chats"
 is_said() { [ "$(tail -n 1 "$1")" = said ]; }

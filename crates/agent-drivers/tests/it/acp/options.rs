@@ -1,4 +1,4 @@
-//! What the driver is told before it starts the agent.
+//! Tests of the options that the driver applies before it starts the agent.
 
 use super::*;
 use agent_drivers::Hidden;
@@ -68,7 +68,7 @@ async fn x124f_opencode_is_made_to_ask_unless_all_is_allowed() {
         let told = lines.find_map(|line| line.strip_prefix("OPENCODE_PERMISSION="));
         let told = told.map(|told| told.get(..11).unwrap_or(told));
         assert_eq!(told, expected, "{permissions:?}");
-        // Who was not made to ask can't be any more.
+        // An agent that was started without permission requests can't be made to ask later.
         let less = connection.set_permissions(Permissions::Deny).await;
         let refused = less.err().is_some_and(|error| error.is_unsupported());
         assert_eq!(refused, permissions == Permissions::All);

@@ -1,4 +1,4 @@
-//! Ends: between turns and politely, or with everything that was started.
+//! Tests of the end of an agent: between turns, and with everything that it started.
 
 use super::*;
 use agent_duplex::{
@@ -58,7 +58,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
         let conversation = conversation.clone();
         async move { conversation.close().await }
     });
-    // Only now it asks; whoever closed it meanwhile would end it before.
+    // The agent asks only now; an end that did not wait would have ended it before.
     let permissions = conversation.set_permissions(Permissions::Deny).await;
     permissions.unwrap();
     let asked = |what: &What| matches!(what, What::Observed(seen) if matches!(seen.events[..], [Event::PermissionAsked(_)]));
@@ -91,7 +91,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
         let conversation = conversation.clone();
         async move { conversation.close().await }
     });
-    // Only now its task ends.
+    // The task of the agent ends only now.
     let permissions = conversation.set_permissions(Permissions::Deny).await;
     permissions.unwrap();
     published(&mut primary, |what| matches!(what, What::Completed(_))).await;
@@ -102,7 +102,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
     scene.nobody_is_left();
 }
 
-/// Reads until something for which `last` holds.
+/// Reads until an event for which `last` holds.
 async fn published(primary: &mut Primary, last: impl Fn(&What) -> bool) -> Vec<What> {
     let mut all = Vec::new();
     while let Some(published) = timeout(DEADLINE, primary.next()).await.unwrap() {
@@ -111,7 +111,7 @@ async fn published(primary: &mut Primary, last: impl Fn(&What) -> bool) -> Vec<W
             return all;
         }
     }
-    panic!("it never came: {all:?}");
+    panic!("the event never came: {all:?}");
 }
 
 #[tokio::test]
@@ -127,17 +127,17 @@ on_end() { echo end >> order; while :; do sleep 0.1; done; }"#;
     let glance = Duration::from_millis(20);
     let start = std::time::Instant::now();
     while timeout(glance, connection.close()).await.is_err() {
-        assert!(start.elapsed() < DEADLINE, "it goes on");
+        assert!(start.elapsed() < DEADLINE, "the end must continue");
         connection.leftovers().await;
         connection.answer("nothing", Decision::Allow).await.unwrap();
     }
     let order = std::fs::read_to_string(scene.path("order")).unwrap();
-    assert_eq!(order, "end\n", "each means once");
+    assert_eq!(order, "end\n", "each method must be used once");
     assert_eq!(
         rest(&mut *connection).await,
         [Event::Exited(ExitStatus::Signal(libc::SIGKILL))]
     );
-    // The guard goes when it has seen that nothing is left, which may be a moment later.
+    // The guard may exit a moment later, when it has seen that no process is left.
     connection.stop(Duration::from_secs(4)).await;
     scene.nobody_is_left();
 }
@@ -172,7 +172,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
     assert_eq!(
         connection.stop(Duration::from_secs(8)).await,
         report,
-        "the second is the first"
+        "a second stop must return the same report"
     );
     let order = std::fs::read_to_string(scene.path("order")).unwrap();
     assert_eq!(order, "interrupt\nend\n");
@@ -252,7 +252,7 @@ async fn by_the_interrupt() {
     assert_eq!(end.reason, EndReason::Interrupted);
 }
 
-/// It owes the end of its turn.
+/// Stops an agent that ignores everything, in a turn that has not ended.
 async fn of_who_ignores_everything() {
     let scene = Scene::new();
     let script = "trap '' TERM INT; on_user() { begin; delta half; while :; do sleep 0.1; done; }";

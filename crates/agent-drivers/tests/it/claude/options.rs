@@ -1,4 +1,4 @@
-//! What can be chosen for an agent: where it goes, who can read it, and how long it lies there.
+//! Tests of the options of an agent: the arguments and files that they become, who can read those, and when they are removed.
 
 use super::start::{RECORDED, recorded};
 use super::*;
@@ -14,7 +14,7 @@ use rustix::fs::FlockOperation;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-/// Copies the private files that it is handed, and lists them with their modes.
+/// Copies the private files from the arguments, and lists them with their modes.
 const FILES: &str = r#"
 for word in "$@"; do case $word in
   --*=*/scratch/*) flag=${word%%=*}; path=${word#*=}; cp "$path" "copy$flag"; stat -c '%a %n' "$path" >> modes ;;
@@ -122,11 +122,11 @@ async fn l95a_l95e_l95f_mcp_servers_go_by_a_private_file_that_is_gone_with_the_a
     let scratch = std::fs::metadata(scene.path("scratch")).unwrap();
     assert_eq!(scratch.permissions().mode() & 0o777, 0o700);
     assert_eq!(files_left(&scene), 4);
-    // At its exit,
+    // At the agent's exit,
     connection.send(Message::new("go")).await.unwrap();
     turn(&mut *connection).await;
     assert_eq!(files_left(&scene), 0);
-    // at a stop, at a drop, and where nothing could be started.
+    // at a stop, at a drop, and if the start failed.
     for stopped in [true, false] {
         let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
         assert_eq!(files_left(&scene), 4);
@@ -163,7 +163,7 @@ async fn p31b_p32c_x118b_x118c_no_secret_is_in_a_word_or_in_what_is_printed() {
         shown.iter().all(|text| !text.contains("s3cret")),
         "{shown:#?}"
     );
-    // The context's own variables are a caller's and may be secret too.
+    // The variables of the context belong to the caller and may be secret too.
     assert!(!shown[1].contains("hello"), "{}", shown[1]);
     drop(connection.stop(DEADLINE).await);
 
@@ -186,7 +186,7 @@ async fn p31b_p32c_x118b_x118c_no_secret_is_in_a_word_or_in_what_is_printed() {
 
 #[tokio::test]
 async fn p32a_p32b_an_agent_inherits_what_it_is_allowed_and_what_it_needs() {
-    // The variables of this very test process are inherited, so that it is run in one of its own.
+    // The agent inherits the variables of the test process, so the test runs in its own process.
     if !crate::scene::alone(
         "claude::options::p32a_p32b_an_agent_inherits_what_it_is_allowed_and_what_it_needs",
     ) {
@@ -248,7 +248,10 @@ async fn p32a_p32b_an_agent_inherits_what_it_is_allowed_and_what_it_needs() {
         assert!(names.contains(&name), "{name} is missing: {env}");
     }
     for name in ["AWS_KEY", "OTHER", "CLAUDECODE"] {
-        assert!(!names.contains(&name), "{name} is there: {env}");
+        assert!(
+            !names.contains(&name),
+            "{name} must not be inherited: {env}"
+        );
     }
     let cwd = scene.directory.path().canonicalize().unwrap();
     assert!(env.contains(&format!("PWD={}\n", cwd.display())), "{env}");
@@ -256,10 +259,10 @@ async fn p32a_p32b_an_agent_inherits_what_it_is_allowed_and_what_it_needs() {
 
 #[expect(
     unsafe_code,
-    reason = "the only thread of a process of its own that reads the environment"
+    reason = "only one thread of this separate process reads the environment"
 )]
 fn set(name: &str, value: &str) {
-    // SAFETY: nothing else reads or writes the environment meanwhile.
+    // SAFETY: no other thread reads or writes the environment at this time.
     unsafe { std::env::set_var(name, value) };
 }
 
@@ -280,7 +283,7 @@ async fn l99a_a_fork_begins_with_the_old_session_and_has_an_id_of_its_own() {
     assert!(words.contains(&forked), "{words}");
 }
 
-/// The holder's record out of an error.
+/// Returns the holder's record from an error.
 fn held(error: &Error) -> &SessionHeld {
     assert!(error.is_held(), "{error}");
     std::error::Error::source(error)
@@ -289,7 +292,7 @@ fn held(error: &Error) -> &SessionHeld {
         .unwrap()
 }
 
-/// Opens a connection as a conversation does: the guard of the one before may be about to give the session up.
+/// Opens a connection as a conversation does: the guard of the previous agent may be about to release the session.
 async fn open_released(driver: &ClaudeDriver, session: &str) -> Box<dyn Connection> {
     let begun = std::time::Instant::now();
     loop {
@@ -312,7 +315,7 @@ async fn p46_one_session_has_one_agent_at_a_time() {
     let mut first = open(&ours, SessionChoice::Resume("some id".to_owned()))
         .await
         .unwrap();
-    // A table of its own stands for another process.
+    // A separate lock table stands for another process.
     let stranger = driver(&scene, script).session_locks(locks());
     for driver in [&ours, &stranger] {
         let session = SessionChoice::Resume("some id".to_owned());
@@ -326,7 +329,7 @@ async fn p46_one_session_has_one_agent_at_a_time() {
         );
         drop(open_released(driver, "another").await);
     }
-    // What the agent left running keeps strangers out, not the next agent of this loop.
+    // The leftovers of the agent lock out strangers, but not the next agent of this process.
     first.send(Message::new("go")).await.unwrap();
     turn(&mut *first).await;
     rest(&mut *first).await;
@@ -359,7 +362,7 @@ fn lock_session(scene: &Scene, session: &str, holder: ProcessId) -> std::fs::Fil
     file
 }
 
-/// Begins to start an agent in a session that is locked, and waits until it has met the lock.
+/// Begins to start an agent in a locked session, and waits until the agent has tried the lock.
 async fn start_locked(scene: &Scene, session: &str) -> (Conversation, impl Future<Output = ()>) {
     let driver = driver(scene, "").session_locks(SessionLocks::new(scene.path("sessions")));
     let options = ConversationOptions::default();
@@ -378,7 +381,7 @@ async fn start_locked(scene: &Scene, session: &str) -> (Conversation, impl Futur
 #[tokio::test]
 async fn p46_a_look_at_a_lock_keeps_no_agent_out() {
     let scene = Scene::new();
-    // As another process does for a moment that removes old files; this one was a living process's.
+    // Another process takes the lock for a moment while it removes old files. The file names a live process as its earlier holder.
     let parent = rustix::process::getppid().unwrap().as_raw_pid();
     let parent = ProcessStat::read(parent.unsigned_abs()).unwrap().process;
     let lock = lock_session(&scene, "one", parent);
@@ -392,7 +395,7 @@ async fn p46_a_look_at_a_lock_keeps_no_agent_out() {
 #[tokio::test]
 async fn p46_a_stop_ends_the_wait_for_a_session_and_reports_that_nothing_ran() {
     let scene = Scene::new();
-    // It is dead; what its agent left behind holds the lock.
+    // The holder is dead; its leftovers hold the lock.
     let dead = ProcessId {
         start_time: 1,
         ..ProcessId::current()
@@ -426,7 +429,7 @@ esac; }"#;
     );
     let error = change(&mut *connection, "slow").await.unwrap_err();
     assert!(
-        error.is_refused() && error.to_string().contains("did not answer"),
+        error.is_refused() && error.to_string().contains("no answer within"),
         "{error}"
     );
     connection.send(Message::new("go")).await.unwrap();

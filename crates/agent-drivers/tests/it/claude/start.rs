@@ -1,15 +1,15 @@
-//! Starts: what is said to the agent, and what it fails with.
+//! Tests of the start: the agent's arguments and environment, and failures.
 
 use super::*;
 use agent_duplex::Permissions;
 
-/// Records how it was started, then converses.
+/// Records the arguments and the environment of the agent.
 pub(super) const RECORDED: &str = r#"
 for word in "$@"; do printf '%s\n' "$word"; done > argv
 env > env
 "#;
 
-/// How it was started, without what is different each time.
+/// Returns the arguments and the environment, without the parts that differ each time.
 pub(super) fn recorded(scene: &Scene) -> (Vec<String>, String) {
     let read = |name| std::fs::read_to_string(scene.path(name)).unwrap();
     let scratch = scene.path("scratch");
@@ -97,7 +97,7 @@ async fn l97b_extra_arguments_can_not_choose_permissions() {
             "{error}"
         );
     }
-    assert!(!scene.path("argv").exists(), "nothing was started");
+    assert!(!scene.path("argv").exists(), "no agent may be started");
 }
 
 #[tokio::test]

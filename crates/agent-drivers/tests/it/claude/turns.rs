@@ -1,4 +1,4 @@
-//! Turns: begun, steered, interrupted, ended by what ended.
+//! Tests of turns: their beginning, steers, interrupts, and ends.
 
 use super::*;
 use agent_duplex::{Decision, ExitStatus, InputState, Permissions, Queued, ToolOutcome};
@@ -44,7 +44,10 @@ async fn p21b_p22_l89a_l89b_l89d_an_interrupt_ends_the_turn_and_the_process_cont
         let (events, end) = turn(&mut *connection).await;
         let is_taken = |e: &&Event| matches!(e, Event::InterruptTaken { .. });
         let taken = events.iter().filter(is_taken).count();
-        assert_eq!(taken, 1, "asked twice, told once: {events:?}");
+        assert_eq!(
+            taken, 1,
+            "two interrupts must have one acknowledgement: {events:?}"
+        );
         assert_eq!(end.reason, EndReason::Interrupted);
         assert!(!events.iter().any(|e| matches!(e, Event::TextDelta(_))));
         let half = events.iter().find_map(|event| match event {
@@ -60,7 +63,7 @@ async fn p21b_p22_l89a_l89b_l89d_an_interrupt_ends_the_turn_and_the_process_cont
         pids[0].starts_with("one pid ") && pids[0] == pids[1],
         "{pids:?}"
     );
-    // Nothing runs: nothing is asked, and nothing is waited for.
+    // No turn runs, so the interrupt does nothing.
     connection.interrupt(Queued::Keep).await.unwrap();
     drop(connection.stop(DEADLINE).await);
     let rest = rest(&mut *connection).await;
@@ -128,7 +131,7 @@ on_interrupt() { ok '"still_queued":[],"cancelled":["'$kept'"]'; fate "$kept" ca
     assert_eq!(events, expected);
 }
 
-/// All at once, because each takes its seconds.
+/// The cases run in parallel, because each takes some seconds.
 #[tokio::test]
 async fn p23a_whoever_does_not_do_what_it_owes_in_time_gets_a_signal() {
     tokio::join!(
@@ -160,7 +163,7 @@ on_user() { begin; delta end; while :; do sleep 0.05; done; }";
 
 async fn ignored_signal() {
     let scene = Scene::new();
-    // As a program does whose only thread hangs.
+    // A program with a single blocked thread behaves so.
     let script = "trap '' INT; on_user() { begin; delta end; while :; do sleep 0.05; done; }";
     let mut connection = connect(&scene, script).await;
     connection.send(Message::new("go on")).await.unwrap();
@@ -183,9 +186,9 @@ async fn interrupt_of_who_is_stopped() {
     };
     connection.freeze(true).await.unwrap();
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    crate::scene::wait_for("it stands still", || stat().contains(") T "));
+    crate::scene::wait_for("the agent is frozen", || stat().contains(") T "));
     connection.interrupt(Queued::Keep).await.unwrap();
-    // Longer than an interrupt may take.
+    // This is longer than the time limit of an interrupt.
     let early = timeout(Duration::from_secs(4), connection.next()).await;
     assert!(early.is_err(), "{early:?}");
     connection.freeze(false).await.unwrap();
@@ -290,7 +293,7 @@ async fn refused_for_ever() {
     let rest = rest(&mut *connection).await;
     assert!(
         matches!(rest[..], [Event::Exited(_)]),
-        "the turn had its end: {rest:?}"
+        "the turn must have ended before: {rest:?}"
     );
 }
 
@@ -341,7 +344,7 @@ on_other() {
     assert!(events.contains(&Event::PermissionWithdrawn {
         id: "a3".to_owned()
     }));
-    // Withdrawn, answered before, never asked: left alone.
+    // Answers to withdrawn, answered and unknown requests are ignored.
     for ask in ["a3", "a1", "a9"] {
         connection.answer(ask, Decision::Allow).await.unwrap();
     }
@@ -360,7 +363,7 @@ on_other() {
     "#);
 }
 
-/// Puts the random part of our requests' ids away.
+/// Replaces the random part in the ids of the driver's requests.
 fn without_ids(heard: &str) -> String {
     let is_random = |word: &str| word.len() > 32 && word.as_bytes()[32] == b'-';
     let words: Vec<&str> = heard.split('"').collect();

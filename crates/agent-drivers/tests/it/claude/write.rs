@@ -1,4 +1,4 @@
-//! Writing: whole lines, in bounded memory and time, whatever the agent does.
+//! Tests of writing: complete lines, with limited memory and time, whatever the agent does.
 
 use super::*;
 use agent_duplex::Stream;
@@ -7,7 +7,7 @@ use std::time::Duration;
 #[tokio::test]
 async fn l96a_l96b_l96c_l96d_l96e_lines_go_in_and_come_out_as_they_are() {
     let scene = Scene::new();
-    // The shell reads byte by byte; what is long is read by others.
+    // The shell reads byte by byte, so other programs read long input.
     let script = r#"
 read -r line; on_initialize; head -n 1 > heard
 say '{"type":"system","subtype":"init"}'; say '{"type":"system","subtype":"status","status":"requesting"}'
@@ -43,17 +43,17 @@ on_other() { printf '%s\n' "$line" >> heard; }"#;
     ];
     assert!(
         odd.iter().all(|odd| raws.iter().any(|raw| raw == odd)),
-        "passed as they are"
+        "unknown lines must pass unchanged"
     );
     connection.send(Message::new("")).await.unwrap();
     turn(&mut *connection).await;
     let heard = std::fs::read_to_string(scene.path("heard")).unwrap();
     assert!(heard.len() > 10_000_000 && heard.starts_with('{'));
     let lines: Vec<&str> = heard.lines().collect();
-    assert_eq!(lines.len(), 2, "one a message, none of them empty");
+    assert_eq!(lines.len(), 2, "each message must be one line");
     assert!(
         !heard.contains(['\r', '\u{2028}', '\u{2029}']),
-        "which some take for the end of a line"
+        "some readers take these characters for the end of a line"
     );
     let line: serde_json::Value = serde_json::from_str(lines[0]).unwrap();
     assert_eq!(line["message"]["content"], *text);
@@ -75,10 +75,10 @@ async fn p8a_p8b_an_agent_that_does_not_read_fills_a_bound_and_hangs_nobody() {
             Ok(()) => sent += 1,
             Err(error) => break error,
         }
-        assert!(sent < 10, "bounded");
+        assert!(sent < 10, "the queue must have a limit");
     };
     assert!(error.is_full() && sent > 1, "{sent} {error}");
-    // What it says is heard all the same, and it is ended as ever.
+    // The agent's output is still read, and the agent ends as usual.
     until(&mut *connection, |e| matches!(e, Event::TextDelta(_))).await;
     let report = connection.stop(Duration::from_secs(4)).await;
     assert!(report.survivors.is_empty(), "{report}");

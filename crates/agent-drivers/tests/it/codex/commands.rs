@@ -1,11 +1,11 @@
-//! What an interrupted turn leaves running is ended, and nothing else is.
+//! Tests that an interrupt ends the commands of its turn, and nothing else.
 
 use super::*;
 use agent_duplex::Queued;
 use std::time::Duration;
 
-/// A turn's commands: a child in a session of its own with a child of its own, one that lost its parent, and one that
-/// ignores SIGTERM. Then what is none: a server in the agent's session, and what the server started apart.
+/// The commands of a turn: a child in its own session with a child of its own, a process that lost its parent, and one that ignores SIGTERM. The rest
+/// are no commands: a server in the agent's session, and a process that the server started in another session.
 const WORK: &str = r#"
 export CODEX_THREAD_ID=t
 quiet setsid sh -c 'sleep 621; exit 0'
@@ -41,26 +41,29 @@ async fn x101j_commands_of_an_interrupted_turn_are_ended_and_named() {
     agent.interrupt(Queued::Keep).await.unwrap();
     let (events, end) = turn(&mut *agent).await;
     assert_eq!(end.reason, EndReason::Interrupted);
-    // All of it is over when the end of the turn is told.
+    // All commands have ended when the end of the turn is reported.
     for argument in COMMANDS {
-        assert!(!sleeps(&scene, argument), "{argument} runs: {events:?}");
+        assert!(
+            !sleeps(&scene, argument),
+            "{argument} is still running: {events:?}"
+        );
     }
-    assert!(!sleeps(&scene, "624"), "nothing began meanwhile");
+    assert!(!sleeps(&scene, "624"), "no new command may start meanwhile");
     for argument in SERVERS {
         assert!(
             sleeps(&scene, argument),
-            "{argument} is no command: {events:?}"
+            "{argument} is not a command and must stay: {events:?}"
         );
     }
     let warnings = warnings(&events);
     let [warning] = warnings[..] else {
-        panic!("one warning: {warnings:?}");
+        panic!("expected one warning: {warnings:?}");
     };
-    assert!(warning.starts_with("the agent left commands"), "{warning}");
-    // A shell whose command is ended before it may begin its next one; that is ended and named then.
+    assert!(warning.starts_with("ended commands"), "{warning}");
+    // The shell may begin its next command before it is ended; then that command is ended and named too.
     let named = warning.matches(" sleep").count();
     assert!((3..=4).contains(&named), "{warning}");
-    assert!(!warning.contains("run on"), "{warning}");
+    assert!(!warning.contains("still running"), "{warning}");
     let partial = |event: &Event| matches!(event, Event::Message { partial: true, .. });
     assert!(events.iter().any(partial), "{events:?}");
     let report = agent.stop(DEADLINE).await;
@@ -81,7 +84,7 @@ async fn x127a_commands_of_an_earlier_turn_stay() {
     assert_eq!(end.reason, EndReason::Completed);
     assert!(events.contains(&Event::BackgroundTasks(1)), "{events:?}");
     scene.wait_for_program("sleep", "641");
-    // A process is as old as the hundredth of a second in which it began.
+    // The start time of a process has a resolution of a hundredth of a second.
     let began = std::time::Instant::now();
     crate::scene::wait_for("the clock", || began.elapsed().as_millis() > 50);
     agent.send(Message::new("two")).await.unwrap();
@@ -96,7 +99,7 @@ async fn x127a_commands_of_an_earlier_turn_stay() {
         !sleeps(&scene, "642") && sleeps(&scene, "641"),
         "{events:?}"
     );
-    // The next turn is one as any other.
+    // The next turn works as usual.
     agent.send(Message::new("three")).await.unwrap();
     let (_, end) = turn(&mut *agent).await;
     assert_eq!(end.reason, EndReason::Completed);
@@ -104,7 +107,7 @@ async fn x127a_commands_of_an_earlier_turn_stay() {
     scene.nobody_is_left();
 }
 
-/// Reads until the end of the interrupted turn was written, and so for a while is not told.
+/// Reads until the agent has written the end of the interrupted turn, which the driver does not report yet.
 async fn until_cleaning(scene: &Scene, agent: &mut dyn Connection) {
     let moment = Duration::from_millis(50);
     let begun = std::time::Instant::now();
@@ -112,14 +115,14 @@ async fn until_cleaning(scene: &Scene, agent: &mut dyn Connection) {
     while !std::mem::replace(&mut is_written, scene.path("interrupted").exists()) {
         assert!(begun.elapsed() < DEADLINE);
         if let Ok(seen) = timeout(moment, agent.next()).await {
-            let seen = seen.expect("it runs").events;
+            let seen = seen.expect("the agent is alive").events;
             let is_end = |event: &Event| matches!(event, Event::TurnCompleted(_));
             assert!(!seen.iter().any(is_end), "{seen:?}");
         }
     }
 }
 
-/// What takes its time to end.
+/// Functions for a command that takes time to end.
 const STUBBORN: &str = r#"
 on_interrupt() { ok; completed interrupted; : > interrupted; }
 stubborn() { CODEX_THREAD_ID=t quiet setsid sh -c 'trap "" TERM; sleep 661; sleep 662'; }
@@ -141,12 +144,15 @@ async fn x101j_a_message_waits_for_the_end_of_the_commands_and_its_own_stay() {
     agent.interrupt(Queued::Keep).await.unwrap();
     until_cleaning(&scene, &mut *agent).await;
     agent.send(Message::new("two")).await.unwrap();
-    // Nothing runs that it could end, and what waits is not meant.
+    // No turn runs, and a queued message is not interrupted.
     agent.interrupt(Queued::Keep).await.unwrap();
     let (events, end) = turn(&mut *agent).await;
     assert_eq!(end.reason, EndReason::Interrupted);
     for argument in ["661", "662"] {
-        assert!(!sleeps(&scene, argument), "{argument} runs: {events:?}");
+        assert!(
+            !sleeps(&scene, argument),
+            "{argument} is still running: {events:?}"
+        );
     }
     let (events, end) = turn(&mut *agent).await;
     assert_eq!(end.reason, EndReason::Completed, "{events:?}");
@@ -158,7 +164,7 @@ async fn x101j_a_message_waits_for_the_end_of_the_commands_and_its_own_stay() {
 #[tokio::test]
 async fn x101j_a_stop_while_commands_are_ended_begins_no_turn() {
     let scene = Scene::new();
-    // It takes a message into its turn, and forgets it there.
+    // The agent accepts a message into its turn, and forgets it.
     let functions = format!(
         r#"{STUBBORN}
     on_steer() {{ ok '"turnId":"1"'; }}

@@ -1,4 +1,4 @@
-//! How an agent is ended: between turns, in a turn, and by itself.
+//! Tests of the end of an agent: between turns, in a turn, and by itself.
 
 use super::*;
 use agent_duplex::{ExitStatus, StopStage};

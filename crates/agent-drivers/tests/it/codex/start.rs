@@ -1,4 +1,4 @@
-//! What is said at the start, and what a start fails with.
+//! Tests of the start: the opening request, and failures.
 
 use super::*;
 use agent_drivers::Hidden;
@@ -71,7 +71,7 @@ async fn p48_what_a_start_fails_with_says_what_to_do() {
         errors += &format!("{kind}: {error}\n");
     }
     insta::assert_snapshot!(errors.trim());
-    // Whoever was dropped is ended behind our back.
+    // Dropped agents end in the background.
     crate::scene::wait_for("their end", || scene.find().is_empty());
 }
 
@@ -88,7 +88,7 @@ async fn p45_a_session_that_does_not_exist_ends_the_first_turn() {
     agent.send(Message::new("go on")).await.unwrap();
     let (_, end) = turn(&mut *agent).await;
     assert_eq!(end.reason, EndReason::SessionNotFound);
-    // The next agent is another one.
+    // The next message gets another agent.
     let exited = Event::Exited(ExitStatus::Code(0));
     until(&mut *agent, |event| *event == exited).await;
     assert!(next(&mut *agent).await.is_none());

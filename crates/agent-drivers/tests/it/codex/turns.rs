@@ -1,4 +1,4 @@
-//! Turns as a conversation sees them: interrupts that keep the process, messages that are never lost or taken twice.
+//! Tests of turns as a conversation sees them: interrupts that keep the process, and messages that are never lost or taken twice.
 
 use super::*;
 use agent_duplex::{
@@ -21,7 +21,7 @@ async fn read(primary: &mut Primary, enough: impl Fn(&What) -> bool) -> Vec<What
             return all;
         }
     }
-    panic!("it never came: {all:?}");
+    panic!("the event never came: {all:?}");
 }
 
 fn says(what: &What, wanted: impl Fn(&Event) -> bool) -> bool {
@@ -31,14 +31,14 @@ fn says(what: &What, wanted: impl Fn(&Event) -> bool) -> bool {
 fn completion(all: &[What]) -> Completion {
     match all.last() {
         Some(What::Completed(completion)) => completion.clone(),
-        other => panic!("no completion: {other:?}"),
+        other => panic!("expected a completion: {other:?}"),
     }
 }
 
 #[tokio::test]
 async fn l89a_l89b_an_interrupt_keeps_the_process_and_the_message_it_would_forget() {
     let scene = Scene::new();
-    // It takes a message into its turn, and forgets it there.
+    // The agent accepts a message into its turn, and forgets it.
     let functions = r#"
     on_steer() { ok '"turnId":"1"'; }
     work() { delta half; [ "$n" = 1 ] || completed completed; }"#;
@@ -75,7 +75,7 @@ async fn l89a_l89b_an_interrupt_keeps_the_process_and_the_message_it_would_forge
 #[tokio::test]
 async fn l84d_no_message_is_lost_or_taken_twice() {
     let scene = Scene::new();
-    // Every third turn ends at once; the others take one message or none and end when they have refused one.
+    // Every third turn ends immediately. The others take one message or none, and end after they refused one.
     let functions = r#"
     work() { delta "$n"; case $((n % 3)) in 0) completed completed ;; esac; }
     on_steer() { case $((n % 3))$took in

@@ -1,18 +1,18 @@
-# What every agent of the contract's stages does, in words of its own protocol: say, speak, talk, tool_begins, tool_ends, finish, retries, limited,
-# half, ask, tool_denied, use. A message says what to do in angle brackets. `line` is the message, `session` the name of the conversation.
+# The actions of a stand-in for an agent. Each protocol defines the functions: say, speak, talk, tool_begins, tool_ends, finish, retries, limited,
+# half, ask, tool_denied, use. A message has the action in angle brackets. `line` is the message, `session` the name of the conversation.
 
 say() { printf '%s\n' "$1"; }
 field() { printf '%s' "$line" | sed -n 's/.*"'"$1"'":"\([^"]*\)".*/\1/p'; }
 deed() { printf '%s' "$line" | sed -n 's/.*<\([^>]*\)>.*/\1/p'; }
 
-# The one before may have died in the middle.
+# The previous process may have died in the middle.
 rm -f busy heard
 asks=0
 
-# Keeps what the first message was, across processes.
+# Stores the first message of the session, across processes.
 remember() { [ -e "memory.$session" ] || deed >"memory.$session"; }
 
-# What takes time is done in the background, so that it goes on listening.
+# Long actions run in the background, so that the agent can still read its input.
 perform() {
   remember
   : >busy
@@ -60,7 +60,7 @@ flood() {
   while [ "$sent" -lt "$1" ]; do speak "$piece"; sent=$((sent + 16384)); done
 }
 
-# Ends what is done in the background, and its tool.
+# Ends the background action and its tool.
 cut_short() {
   rm -f busy
   kill "$worker" 2>/dev/null

@@ -1,4 +1,4 @@
-//! What the agent asks: which answer it gets by itself, what waits for a person, and that each question is answered once.
+//! Tests of permission requests: the driver's own answers, the requests for a person, and that each request is answered once.
 
 use super::*;
 
@@ -82,7 +82,11 @@ fn x124f_an_answer_chooses_by_kind_what_is_offered() {
             hear(&mut session, &ask(json!("x"), "edit", "/a", options));
             let line = session.answer("\"x\"", &decision).unwrap();
             let warning = session.answer_sent("\"x\"", &decision);
-            assert_eq!(session.answer("\"x\"", &decision), None, "answered twice");
+            assert_eq!(
+                session.answer("\"x\"", &decision),
+                None,
+                "a request is answered once"
+            );
             let line = &said(&[line])[0];
             assert_eq!(line["id"], "x");
             writeln!(
@@ -120,7 +124,7 @@ fn p17c_an_interrupt_and_the_end_of_a_turn_answer_what_is_asked_as_cancelled() {
         );
         assert_eq!(session.answer("0", &Decision::Allow), None);
         if interrupt {
-            // What is asked after that is not for anybody.
+            // The driver cancels later requests of this turn itself.
             let heard = hear(&mut session, &ask(json!(1), "execute", "", &OPTIONS));
             assert_eq!(
                 (said(&heard.lines), heard.events),
@@ -184,8 +188,8 @@ fn x124f_a_denied_call_is_told_as_denied() {
     assert_eq!(events, [Event::ToolFinished { id, outcome, text }]);
     let failed =
         json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "failed"});
-    assert_eq!(update(&mut session, failed), [], "it ended");
-    // Some end the turn for it.
+    assert_eq!(update(&mut session, failed), [], "the call has ended");
+    // Some agents end the turn because of the denial.
     let heard = hear(
         &mut session,
         &json!({"id": request, "result": {"stopReason": "cancelled"}}),

@@ -1,4 +1,4 @@
-//! How a session is opened, with each thing that an agent may lack, refuse or leave unanswered.
+//! Tests of opening a session, with everything that an agent may lack, refuse or leave unanswered.
 
 use super::*;
 use crate::mcp::McpServer;
@@ -81,9 +81,9 @@ fn p29_the_history_of_a_session_is_not_told_as_new() {
     }
     let heard = hear(&mut session, &json!({"id": 2, "result": null}));
     assert!(matches!(&heard.events[..], [Event::Session { id }] if id == "s"));
-    // Said twice, it is no answer to anything else.
+    // A repeated answer answers nothing else.
     hear(&mut session, &json!({"id": 2, "result": null}));
-    // Some go on with it when they have answered; it is over when they are quiet.
+    // Some agents continue the history after their answer; it ends when they are quiet.
     let now = Instant::now();
     let due = session.answers_due(now).unwrap();
     assert_eq!(due, now + QUIET);
@@ -95,7 +95,7 @@ fn p29_the_history_of_a_session_is_not_told_as_new() {
     let events = session.expire(later);
     assert!(matches!(&events[..], [Event::Identified { .. }]));
     assert!(!session.is_opening());
-    assert!(prompt(&mut session) > 2, "no number is used twice");
+    assert!(prompt(&mut session) > 2, "each request has a new number");
     assert_eq!(
         update(&mut session, chunk("new")),
         [Event::TextDelta("new".to_owned())]
@@ -165,7 +165,7 @@ fn l95a_l95i_mcp_servers_are_handed_on_or_refused_before_the_session() {
     ] {
         let (session, heard) = begin(servers(server), can, json!({"sessionId": "s"}));
         assert!(session.refusal().unwrap().is_unsupported());
-        assert!(heard.lines.is_empty(), "no session is opened");
+        assert!(heard.lines.is_empty(), "no request for a session is sent");
     }
 }
 
@@ -195,7 +195,7 @@ fn x124f_an_agent_is_put_into_the_mode_that_it_has() {
             assert_eq!(
                 session.is_opening(),
                 said.len() > 1,
-                "what is chosen is waited for"
+                "the driver waits for the mode"
             );
             writeln!(table, "{permissions:?}: {:?}", said.get(1)).unwrap();
         }
@@ -208,7 +208,7 @@ fn x124f_an_agent_that_refuses_to_ask_is_not_used() {
     for (mode, permissions, used) in [
         ("yolo", Permissions::Deny, false),
         ("yolo", Permissions::Edits, false),
-        // It asks, and the driver allows what is allowed.
+        // In this mode the agent asks, and the driver allows the calls itself.
         ("default", Permissions::Edits, true),
         ("default", Permissions::All, true),
     ] {
@@ -225,7 +225,7 @@ fn x124f_an_agent_that_refuses_to_ask_is_not_used() {
         );
         assert_eq!(session.refusal().is_none(), used, "{mode} {permissions:?}");
         let warns = |event: &Event| matches!(event, Event::Warning(_));
-        assert!(!heard.events.iter().any(warns), "nothing is lost");
+        assert!(!heard.events.iter().any(warns), "no capability is lost");
     }
 }
 
@@ -269,11 +269,11 @@ fn x124f_a_mode_that_was_left_is_chosen_again() {
             assert_eq!(line.is_some(), changes, "{permissions:?}");
             if let Some(line) = line {
                 let id = json::parse(&line).unwrap()["id"].clone();
-                // Most do not tell of a change that they were asked for.
+                // Most agents don't report a change that the client requested.
                 hear(&mut session, &json!({"id": id, "result": null}));
             }
         }
-        // Whoever was refused may stand anywhere.
+        // After a refusal the mode is unknown.
         let line = session.set_permissions(Permissions::All).unwrap().unwrap();
         let id = json::parse(&line).unwrap()["id"].clone();
         hear(
@@ -309,7 +309,7 @@ fn l97c_the_model_is_chosen_as_the_agent_has_it() {
         if session.refusal().is_none() {
             let heard = hear(&mut session, &json!({"id": 3, "result": {}}));
             assert!(matches!(&heard.events[..], [Event::Identified { model, .. }] if model == "b"));
-            // While it runs: the one that is, the one of the beginning, and one that is not taken.
+            // While the agent runs: the current model, the first model, and a refused model.
             assert_eq!(session.set_model(Some("b".to_owned())).unwrap(), None);
             assert!(session.set_model(None).unwrap().is_some() && session.is_asking());
             hear(
@@ -337,7 +337,7 @@ fn p16c_what_is_not_answered_in_time_is_given_up() {
     session.answers_due(now);
     session.expire(due);
     assert!(session.refusal().unwrap().is_start());
-    // A turn may take for ever.
+    // A turn has no time limit.
     let mut session = fresh();
     prompt(&mut session);
     assert_eq!(session.answers_due(now), None);

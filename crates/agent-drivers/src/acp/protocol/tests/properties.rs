@@ -1,10 +1,10 @@
-//! What holds for every line and every death.
+//! Properties that hold for every line and every end of the process.
 
 use super::*;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// What an agent may write at any time, and what may be asked of it.
+/// A line that the agent may write at any time, or a call of the driver.
 #[derive(Clone, Debug)]
 enum Step {
     Line(String),
@@ -65,7 +65,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..120)
 }
 
-/// Does what a connection does, which sends no message while a turn runs.
+/// Does one step as a connection does; a connection sends no message while a turn runs.
 fn step(session: &mut Session, step: &Step) -> Heard {
     match step {
         Step::Line(line) => session.hear(line.as_bytes()),
@@ -136,7 +136,7 @@ proptest! {
             }
         }
         prop_assert!(!in_turn && session.asks.is_empty());
-        // No request is answered more often than it was made.
+        // Each request is answered at most as often as it was made.
         for line in said(&written) {
             if line.get("method").is_none() {
                 let at = asked.iter().position(|id| *id == line["id"]);

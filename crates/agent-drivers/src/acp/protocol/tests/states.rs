@@ -1,4 +1,4 @@
-//! What the connection asks of a session, and what it stands at.
+//! Tests of the state of a session.
 
 use super::*;
 use crate::acp::protocol::choices::Choices;
@@ -51,10 +51,14 @@ fn l97c_another_model_is_reported_when_the_session_is_open() {
     };
     let (mut session, _) = begin(wishes, json!({}), opened);
     assert!(session.is_opening());
-    assert_eq!(update(&mut session, changed("b")), [], "told with the rest");
+    assert_eq!(
+        update(&mut session, changed("b")),
+        [],
+        "the event of the opened session reports it"
+    );
     let answer = json!({"id": 3, "result": {"configOptions": models("b")}});
     assert!(is_told(&hear(&mut session, &answer).events, "b"));
-    // Asked for while it runs: one that it is told to take, and the one of the beginning.
+    // While the agent runs, the test requests another model, and then the first one.
     for (asked, model) in [(Some("c"), "c"), (None, "a")] {
         let line = session
             .set_model(asked.map(str::to_owned))
@@ -69,7 +73,11 @@ fn l97c_another_model_is_reported_when_the_session_is_open() {
         assert!(is_told(&heard.events, model), "{heard:?}");
         assert_eq!(session.change_answer(), Some(Ok(())));
     }
-    assert_eq!(fresh().set_model(None).unwrap(), None, "it has no names");
+    assert_eq!(
+        fresh().set_model(None).unwrap(),
+        None,
+        "the agent reports no models"
+    );
 }
 
 #[test]
@@ -87,16 +95,12 @@ fn l97c_the_model_that_the_agent_names_is_reported_not_the_one_that_was_requeste
     };
     let named = |model| json!({"configOptions": models(model)});
     assert_eq!(told("fast", named("b")).as_deref(), Some("b"));
-    assert_eq!(
-        told("other", named("b")),
-        None,
-        "it stayed at the one it had"
-    );
-    // One that names none has taken what it was asked for.
+    assert_eq!(told("other", named("b")), None, "the model did not change");
+    // If the answer names no model, the requested one counts.
     assert_eq!(told("c", json!({})).as_deref(), Some("c"));
 }
 
-/// An agent that offers modes in one way or the other.
+/// The offers of an agent with modes, in both mechanisms.
 fn offers(mode: &str) -> [Value; 2] {
     let modes = json!([{"id": "default"}, {"id": "autoEdit"}, {"id": "yolo"}]);
     let values = json!([{"value": "default"}, {"value": "autoEdit"}, {"value": "yolo"}]);
@@ -109,7 +113,7 @@ fn offers(mode: &str) -> [Value; 2] {
 #[test]
 fn x124f_who_could_do_everything_has_to_obey_when_that_is_over() {
     use Permissions::{All, Ask, Edits};
-    /// What becomes of a change of the mode: it is made, refused, or not answered.
+    /// A change of the mode: accepted, refused, or unanswered.
     type Step = (Permissions, Option<bool>);
     let steps: [(&[Step], bool); 6] = [
         (&[(Edits, Some(true))], false),
@@ -118,7 +122,7 @@ fn x124f_who_could_do_everything_has_to_obey_when_that_is_over() {
             &[(All, Some(true)), (Ask, Some(true)), (Edits, Some(true))],
             false,
         ),
-        // It stays in the mode that it had, or nobody knows.
+        // The agent keeps its mode, or the mode is unknown.
         (&[(All, Some(false)), (Edits, Some(true))], false),
         (&[(All, None), (Edits, Some(true))], true),
         (
@@ -150,10 +154,14 @@ fn x124f_a_mode_that_is_not_certain_is_chosen_again() {
         let all = Permissions::All;
         let (mut session, _) = begin(wishes(), json!({}), offer);
         assert!(session.set_permissions(all).unwrap().is_some());
-        assert_eq!(session.set_permissions(all).unwrap(), None, "it is known");
+        assert_eq!(
+            session.set_permissions(all).unwrap(),
+            None,
+            "the mode is known"
+        );
         let due = session.answers_due(now).unwrap();
         session.renew();
-        assert_eq!(session.expire(due), [], "who stood still is not late");
+        assert_eq!(session.expire(due), [], "frozen time doesn't count");
         let due = session.answers_due(now).unwrap();
         assert!(matches!(session.expire(due)[..], [Event::Warning(_)]));
         let line = session.set_permissions(all).unwrap().unwrap();
@@ -161,14 +169,14 @@ fn x124f_a_mode_that_is_not_certain_is_chosen_again() {
         hear(&mut session, &json!({"id": id, "error": {"message": "no"}}));
         assert!(session.set_permissions(all).unwrap().is_some());
     }
-    // What another change costs the mode keeps.
+    // A failed change of the model keeps the mode.
     let opened = json!({"sessionId": "s", "configOptions": models("a"), "modes": offers("default")[0]["modes"]});
     let (mut session, _) = begin(wishes(), json!({}), opened);
     session.set_model(Some("b".to_owned())).unwrap().unwrap();
     let due = session.answers_due(now).unwrap();
     session.expire(due);
     assert_eq!(session.set_permissions(Permissions::Ask).unwrap(), None);
-    // An agent may change it by itself.
+    // An agent can change its mode itself.
     let changed = json!({"sessionUpdate": "current_mode_update", "currentModeId": "yolo"});
     update(&mut session, changed);
     assert!(session.set_permissions(Permissions::Ask).unwrap().is_some());
@@ -258,7 +266,7 @@ fn l97c_a_model_that_is_refused_at_the_start_is_a_start_that_failed() {
     let (mut session, _) = begin(wishes.clone(), json!({}), opened.clone());
     hear(&mut session, &json!({"id": 3, "error": {"message": "no"}}));
     assert!(session.refusal().is_some_and(|error| error.is_start()));
-    // One that it takes is told, whatever it says of itself.
+    // If the agent accepts the model, it is reported, even if the answer names another one.
     let (mut session, _) = begin(wishes, json!({}), opened);
     hear(&mut session, &json!({"id": 3, "result": {}}));
     let line = session.set_model(Some("a".to_owned())).unwrap().unwrap();
@@ -333,11 +341,11 @@ fn x124f_an_answered_change_leaves_the_mode_known() {
     hear(&mut session, &json!({"id": id, "result": null}));
     assert_eq!(session.change_answer(), Some(Ok(())));
     assert_eq!(session.set_permissions(ask).unwrap(), None);
-    // Nor does a model that nobody answers for touch it.
+    // An unanswered change of the model keeps the mode too.
     session.set_model(Some("b".to_owned())).unwrap().unwrap();
     assert_eq!(session.change_answer(), None);
     assert_eq!(session.set_permissions(ask).unwrap(), None);
-    // One that is not answered does.
+    // An unanswered change of the mode makes the mode unknown.
     let mut session = begun();
     session.set_permissions(ask).unwrap().unwrap();
     assert_eq!(session.change_answer(), None);

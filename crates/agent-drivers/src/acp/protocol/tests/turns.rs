@@ -1,4 +1,4 @@
-//! Turns: how they end, by what, and what is told of texts and money until then.
+//! Tests of turns: their end, and the reports of texts and costs before it.
 
 use super::*;
 use crate::acp::protocol::tools::ENDED;
@@ -11,7 +11,7 @@ fn answer(session: &mut Session, request: u64, result: Value) -> TurnEnd {
     let heard = hear(session, &json!({"id": request, "result": result}));
     match heard.events.last() {
         Some(Event::TurnCompleted(end)) => end.clone(),
-        other => panic!("no end: {other:?}"),
+        other => panic!("the turn has no end: {other:?}"),
     }
 }
 
@@ -19,7 +19,7 @@ fn fail(session: &mut Session, request: u64, error: Value) -> TurnEnd {
     let heard = hear(session, &json!({"id": request, "error": error}));
     match heard.events.last() {
         Some(Event::TurnCompleted(end)) => end.clone(),
-        other => panic!("no end: {other:?}"),
+        other => panic!("the turn has no end: {other:?}"),
     }
 }
 
@@ -37,7 +37,7 @@ fn p20b_the_answer_to_the_prompt_is_the_end_of_the_turn() {
     ] {
         let mut session = fresh();
         let request = prompt(&mut session);
-        // The answer to something else, or to a turn that is over, ends nothing.
+        // The answer to another request, or to an earlier turn, ends nothing.
         for id in [0, request - 1, request + 1] {
             let heard = hear(
                 &mut session,
@@ -74,9 +74,9 @@ fn p24_what_ends_after_our_cancel_was_interrupted_whatever_the_agent_calls_it() 
             said(&session.interrupt().lines),
             [json!({"method": "session/cancel", "params": {"sessionId": "s"}})]
         );
-        // A second one says nothing.
+        // A second interrupt writes nothing.
         assert!(session.interrupt().lines.is_empty() && session.is_interrupting());
-        // Agents call completed what they broke off.
+        // Agents report an interrupted call as completed.
         let cut = update(&mut session, tool("a", "completed"));
         assert!(
             matches!(
@@ -99,7 +99,7 @@ fn p24_what_ends_after_our_cancel_was_interrupted_whatever_the_agent_calls_it() 
             events,
             [partial, Event::TurnCompleted(EndReason::Interrupted.into())]
         );
-        // The next turn is not.
+        // The next turn is not interrupted.
         let request = prompt(&mut session);
         let heard = hear(
             &mut session,
@@ -224,7 +224,7 @@ fn p25c_text_is_told_whole_at_tools_thoughts_and_other_messages() {
     let end = json!({"id": request, "result": {"stopReason": "end_turn", "usage": {"inputTokens": 3, "cachedReadTokens": 4, "outputTokens": 2}}});
     events.extend(hear(&mut session, &end).events);
     insta::assert_snapshot!(shown(&events));
-    // Too late for the turn, or of another session.
+    // These updates are too late for the turn, or belong to another session.
     assert_eq!(update(&mut session, chunk("late")), []);
     prompt(&mut session);
     let params = json!({"sessionId": "other", "update": chunk("x")});
@@ -273,7 +273,7 @@ fn p25c_late_words_about_a_call_that_ended_begin_none_anew() {
     assert_eq!(
         update(&mut session, tool("1", "completed")).len(),
         2,
-        "forgotten"
+        "the oldest call is forgotten"
     );
     let nothing =
         json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": ""}});
@@ -293,7 +293,7 @@ fn p28a_p28b_p28c_money_is_counted_by_difference() {
         amounts.map(|amount| spent(&mut session, amount)),
         [100_000, 0, 200_000, 50_000]
     );
-    // What an earlier process spent is not spent again, unless the agent begins again with each.
+    // The cost of an earlier process is not counted again. If the total begins at zero with each process, all of it counts.
     for (cost_restarts, first) in [(false, 0), (true, 100_000)] {
         let wishes = Wishes {
             session: SessionChoice::Resume("s".to_owned()),

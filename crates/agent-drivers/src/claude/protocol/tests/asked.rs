@@ -1,4 +1,4 @@
-//! What was used, asked for within a turn.
+//! Tests of usage queries within a turn.
 
 use super::*;
 use agent_duplex::Usage;
@@ -13,7 +13,7 @@ fn begin(session: &mut Session, capabilities: &Value) {
     hear(session, &status);
 }
 
-/// Ends a call of the model, and returns the ids of what is asked then.
+/// Ends a call of the model, and returns the ids of the usage queries that follow.
 fn call(session: &mut Session) -> Vec<String> {
     hear(
         session,
@@ -33,7 +33,7 @@ fn asks(lines: &[Vec<u8>]) -> Vec<String> {
     lines.iter().map(ask).collect()
 }
 
-/// Answers with totals, and returns what counts as used and what is asked then.
+/// Answers with totals, and returns the counted usage and the next usage queries.
 fn answer(session: &mut Session, id: &str, cost: f64, tokens: u64) -> (u64, u64, Vec<String>) {
     let usage = json!({"total_cost_usd": cost, "model_usage": {"a": {"inputTokens": tokens}}});
     let response = json!({"subtype": "success", "request_id": id, "response": {"session": usage}});
@@ -64,11 +64,15 @@ fn sum(events: &[Event]) -> (u64, u64) {
 #[test]
 fn x108e_what_a_turn_uses_is_asked_for_within_it_and_counted_once() {
     let mut session = Session::new("s".into(), false, TIMEOUTS);
-    assert_eq!(session.ask_past(), None, "a fresh one has no past");
+    assert_eq!(
+        session.ask_past(),
+        None,
+        "a fresh session has no earlier usage"
+    );
     begin(&mut session, &json!([ABLE]));
     let first = call(&mut session);
     assert_eq!(first.len(), 1);
-    assert!(call(&mut session).is_empty(), "one question at a time");
+    assert!(call(&mut session).is_empty(), "one query at a time");
     let (cost, tokens, again) = answer(&mut session, &first[0], 0.25, 100);
     assert_eq!((cost, tokens, again.len()), (250_000, 100, 1));
     let (cost, tokens, again) = answer(&mut session, &again[0], 0.4, 150);
@@ -77,11 +81,11 @@ fn x108e_what_a_turn_uses_is_asked_for_within_it_and_counted_once() {
     assert_eq!(result(&mut session, 0.5, 180), (100_000, 30));
     let (cost, tokens, again) = answer(&mut session, &late[0], 0.5, 180);
     assert_eq!((cost, tokens, again.len()), (0, 0, 0));
-    // What it used between turns is not lost.
+    // The usage between two turns is counted too.
     begin(&mut session, &json!([ABLE]));
     let next = call(&mut session);
     assert_eq!(answer(&mut session, &next[0], 0.7, 200).0, 200_000);
-    // An agent that the agent started streams nothing: what it says is the end of a call.
+    // A subagent streams nothing: its message is the end of a call.
     answer(&mut session, &next[0], 0.7, 200);
     let apart = json!({"type": "assistant", "parent_tool_use_id": "t", "message": {}});
     let line = apart.to_string();
@@ -89,7 +93,7 @@ fn x108e_what_a_turn_uses_is_asked_for_within_it_and_counted_once() {
     session.interrupt(false).unwrap();
     assert!(
         call(&mut session).is_empty(),
-        "it has to end, not to answer"
+        "an interrupted turn gets no query"
     );
     assert_eq!(result(&mut session, 0.75, 210), (50_000, 10));
 }
@@ -104,7 +108,7 @@ fn x108e_a_session_with_a_past_is_asked_for_it_first() {
     assert_eq!(answer(&mut session, &first[0], 7.5, 950).0, 500_000);
     assert_eq!(result(&mut session, 8.0, 999), (500_000, 49));
 
-    // One that does not say it in time is believed when its turn is over.
+    // If the answer comes too late, the report at the end of the turn is used.
     let mut session = Session::new("s".into(), true, TIMEOUTS);
     let past = asks(&[session.ask_past().unwrap()]);
     begin(&mut session, &json!([ABLE]));
@@ -128,7 +132,7 @@ fn x108e_an_agent_that_looks_up_its_subscription_is_asked_less_often() {
     assert_eq!(
         asked.iter().sum::<usize>(),
         1,
-        "{asked:?}: the second waits for the first"
+        "{asked:?}: the second query waits for the first answer"
     );
     assert_eq!(asked[7], 1);
 }

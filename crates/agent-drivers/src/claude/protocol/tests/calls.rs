@@ -1,10 +1,10 @@
-//! What is open within a turn: calls, and a text that is not whole.
+//! Tests of the open parts of a turn: calls, and partial texts.
 
 use super::fates::{status, with_messages};
 use super::*;
 use crate::claude::protocol::summary::summary;
 
-/// A turn in which a call `t` runs.
+/// Begins a turn with an open call `t`.
 fn calling() -> Session {
     let (mut session, [_]) = with_messages();
     hear(&mut session, &status());
@@ -14,7 +14,7 @@ fn calling() -> Session {
     session
 }
 
-/// How the call ended, by what it returned and what stands beside that.
+/// Returns the outcome of the call for its result and the metadata of the result.
 fn outcome(session: &mut Session, is_error: bool, meta: &Value) -> ToolOutcome {
     let returned = json!({"type": "tool_result", "tool_use_id": "t", "is_error": is_error});
     let line =

@@ -1,10 +1,10 @@
-//! What we ask of the agent beside messages, and what it asks.
+//! Tests of control requests in both directions.
 
 use super::fates::{fate, result, status, with_messages};
 use super::*;
 use agent_duplex::Permissions;
 
-/// The requests in some lines, with their ids.
+/// Parses the requests in some lines, and returns them with their ids.
 fn requests(lines: &[u8]) -> Vec<(String, Value)> {
     let lines = lines
         .split(|byte| *byte == b'\n')
@@ -45,7 +45,7 @@ fn p16b_p16c_p15b_an_answer_is_waited_for_as_long_as_was_chosen_and_means_nothin
     let start = Instant::now();
     assert_eq!(session.answers_due(start), Some(start + TIMEOUTS.others));
     assert_eq!(session.expire(start), []);
-    // A question of the agent's is waited for for ever.
+    // A permission request of the agent has no time limit.
     let ask = json!({"type": "control_request", "request_id": "a", "request": {"subtype": "can_use_tool", "tool_name": "Bash"}});
     hear(&mut session, &ask);
     let warning = |what: &str| {
@@ -67,7 +67,7 @@ fn p16b_p16c_p15b_an_answer_is_waited_for_as_long_as_was_chosen_and_means_nothin
     assert_eq!(
         session.answers_due(later),
         Some(later + TIMEOUTS.initialize),
-        "who stood still is not late"
+        "frozen time doesn't count"
     );
     assert_eq!(
         session.expire(later + TIMEOUTS.initialize),
@@ -167,7 +167,7 @@ fn p27_an_agent_that_cannot_forget_its_queue_has_its_messages_taken_back() {
             assert_eq!(
                 hear(&mut session, &success(second, json!({"cancelled": false}))),
                 [],
-                "it runs next"
+                "the message runs next"
             );
         }
     }
@@ -191,7 +191,7 @@ fn a_change_of_the_model_is_told_by_its_answer() {
         session.model_answer(),
         Some(Err("no such thing".to_owned()))
     );
-    // Nobody waits for the first any more, so that its refusal is told.
+    // No caller waits for the first change any more, so its refusal is reported.
     let first = requests(&session.set_model(Some("a")));
     let second = requests(&session.set_model(Some("b")));
     assert!(matches!(
@@ -200,7 +200,11 @@ fn a_change_of_the_model_is_told_by_its_answer() {
     ));
     assert!(session.is_asking());
     assert_eq!(session.model_answer(), None);
-    assert_eq!(session.answers_due(Instant::now()), None, "given up");
+    assert_eq!(
+        session.answers_due(Instant::now()),
+        None,
+        "the request is given up"
+    );
     assert_eq!(hear(&mut session, &refusal(&second[0].0)), []);
 }
 
@@ -219,7 +223,7 @@ fn a_task_that_ends_between_turns_is_told_as_one_until_the_turn_that_it_leads_to
     let begun = Event::TurnStarted { inputs: vec![] };
     let begins = [begun, Event::BackgroundTasks(0)];
     assert_eq!(hear(&mut session, &requesting), begins);
-    // In a turn it is looked at there.
+    // Within a turn, the agent reads the result there.
     assert_eq!(hear(&mut session, &one), [Event::BackgroundTasks(1)]);
     assert_eq!(hear(&mut session, &over), []);
     let none = listed(json!([]));
@@ -234,7 +238,7 @@ fn tasks_in_the_background_are_those_that_were_listed_last() {
     let two = tasks(json!([{"task_id": "a"}, {"task_id": "b"}]));
     assert_eq!(hear(&mut session, &two), [Event::BackgroundTasks(2)]);
     let other = tasks(json!([{"task_id": "c"}, {"kind": "nameless"}]));
-    assert_eq!(hear(&mut session, &other), [], "still two");
+    assert_eq!(hear(&mut session, &other), [], "the number is still two");
     let stopped = requests(&session.stop_tasks());
     assert_eq!(stopped.len(), 1);
     assert_eq!(
@@ -244,9 +248,9 @@ fn tasks_in_the_background_are_those_that_were_listed_last() {
     assert_eq!(
         hear(&mut session, &refusal(&stopped[0].0)),
         [],
-        "it was over"
+        "the task was finished"
     );
-    assert!(session.stop_tasks().is_empty(), "asked once");
+    assert!(session.stop_tasks().is_empty(), "each task is stopped once");
     let many: Vec<Value> = (0..1000)
         .map(|n| json!({"task_id": n.to_string()}))
         .collect();

@@ -1,4 +1,4 @@
-//! What the end of the process leaves, and a service that does not know us.
+//! Tests of the end of the process, and of a service that rejects the login.
 
 use super::fates::{fate, result, status, with_messages};
 use super::*;
@@ -9,7 +9,7 @@ fn refused() -> Value {
     json!({"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 10, "error_status": 401})
 }
 
-/// How the process's end ends the turn; `None` if there is none.
+/// Returns the turn's end when the process ends; `None` if no turn ends.
 fn judged(mut session: Session, stderr: &str) -> Option<(EndReason, String)> {
     let mut events = session.exited(ExitStatus::Code(1), stderr.to_owned());
     match events.pop() {
@@ -40,7 +40,7 @@ fn p25b_the_end_of_the_process_is_judged_by_what_was_asked_and_what_it_said() {
     assert!(leaving.is_leaving());
     assert_eq!(judged(leaving, ""), no_detail(EndReason::Interrupted));
 
-    // What stands on standard error counts for the start only.
+    // Text on standard error is used only before the first output.
     let (session, [_]) = with_messages();
     let (reason, mend) = judged(session, UNKNOWN).unwrap();
     assert_eq!(reason, EndReason::SessionNotFound);
@@ -51,7 +51,7 @@ fn p25b_the_end_of_the_process_is_judged_by_what_was_asked_and_what_it_said() {
     assert_eq!(reason, EndReason::Died);
     assert!(mend.contains("extra arguments"), "{mend}");
 
-    // Nothing was said to it, or it was told to end before it took that up.
+    // The agent got no message, or had to end before it began a turn for one.
     let mut idle = fresh();
     hear(&mut idle, &json!({"type": "system", "subtype": "init"}));
     assert_eq!(judged(idle, ""), None);
@@ -69,20 +69,20 @@ fn a_service_that_refuses_to_know_us_twice_ends_the_turn() {
     };
     assert_eq!(lines(&mut session, refused()), 0);
     assert!(!session.is_refused());
-    // A call that is answered begins the count again.
+    // A successful call resets the count.
     let answer = json!({"type": "assistant", "message": {"content": []}});
     assert_eq!(lines(&mut session, answer.clone()), 0);
     assert_eq!(lines(&mut session, refused()), 0);
-    assert_eq!(lines(&mut session, refused()), 1, "an interrupt");
+    assert_eq!(lines(&mut session, refused()), 1, "an interrupt is sent");
     assert!(session.is_refused());
-    // It was the last word, whatever else comes.
+    // After the interrupt, further output doesn't change the result.
     assert_eq!(lines(&mut session, answer), 0);
     assert_eq!(lines(&mut session, refused()), 0);
     assert!(session.is_refused());
     let (reason, detail) = judged(session, "").unwrap();
     assert_eq!((reason, &*detail), (EndReason::NotLoggedIn, LOG_IN));
 
-    // Other errors of the service are no refusal.
+    // Other errors of the service are not login failures.
     let (mut session, [_]) = with_messages();
     let busy = json!({"type": "system", "subtype": "api_retry", "error_status": 529});
     assert!((0..5).all(|_| lines(&mut session, busy.clone()) == 0));
@@ -105,7 +105,7 @@ fn who_goes_on_after_a_refusal_is_given_up_and_not_heard_again() {
         std::slice::from_ref(&exited)
     );
 
-    // Without a turn there is a question that nobody answers any more.
+    // Without a turn, an open permission request is withdrawn.
     let mut session = fresh();
     let ask = json!({"type": "control_request", "request_id": "a", "request": {"subtype": "can_use_tool"}});
     hear(&mut session, &ask);
@@ -136,9 +136,12 @@ fn a_failure_before_the_first_message_is_the_answer_to_it() {
         (&inputs[..], *reason),
         (&[message.id][..], EndReason::SessionNotFound)
     );
-    assert!(session.fail(&message).is_none(), "told once");
+    assert!(
+        session.fail(&message).is_none(),
+        "the failure is reported once"
+    );
 
-    // Nobody sent one: it is a warning beside the end.
+    // Without a message, the failure is a warning before the exit.
     let mut session = fresh();
     hear(&mut session, &failed);
     let exited = Event::Exited(ExitStatus::Code(1));
@@ -146,7 +149,7 @@ fn a_failure_before_the_first_message_is_the_answer_to_it() {
         session.exited(ExitStatus::Code(1), String::new()),
         [Event::Warning(detail.clone()), exited]
     );
-    // Another result without a turn is nothing.
+    // Another result without a turn is ignored.
     let mut session = fresh();
     hear(&mut session, &result());
     assert!(session.fail(&message).is_none());
@@ -181,7 +184,7 @@ fn a_turn_begins_by_what_only_a_turn_has() {
         (false, refused(), true),
         (false, result(), true),
         (false, init(), false),
-        // It is the turn of a message that is known.
+        // Here the message of the turn is known.
         (true, init(), true),
     ] {
         assert_eq!(begins(announced, line.clone()), expected, "{line}");

@@ -1,4 +1,4 @@
-//! What becomes of messages, requests and questions.
+//! Tests of the delivery of messages, and of requests and permission requests.
 
 use super::*;
 use agent_duplex::InputState;
@@ -67,7 +67,7 @@ fn p20b_a_result_of_the_past_ends_no_turn_of_the_present() {
     ] {
         hear(&mut session, &line);
     }
-    // Nothing says that the second message was taken up.
+    // The agent has not reported that it took the second message.
     assert_eq!(hear(&mut session, &result()), []);
     let of_a = json!({"type": "result", "user_message_uuids": [a.id.to_string()]});
     assert_eq!(hear(&mut session, &of_a), []);
@@ -95,7 +95,7 @@ fn p20a_a_message_that_is_done_without_a_turn_has_one_all_the_same() {
 
 #[test]
 fn p20a_a_turn_has_the_messages_that_are_its_own() {
-    // One that is done while the turn of another runs is a part of it.
+    // A message that is completed while another turn runs is part of that turn.
     let (mut session, [a, b]) = with_messages();
     for line in [fate(&a, "started"), status()] {
         hear(&mut session, &line);
@@ -106,7 +106,7 @@ fn p20a_a_turn_has_the_messages_that_are_its_own() {
     };
     assert_eq!(hear(&mut session, &fate(&b, "completed")), [taken]);
     assert!(session.owes_turn());
-    // One that is dropped before the turn begins is not.
+    // A message that is dropped before the turn begins is not part of it.
     let (mut session, [a, b]) = with_messages();
     for line in [
         fate(&a, "started"),
@@ -116,7 +116,7 @@ fn p20a_a_turn_has_the_messages_that_are_its_own() {
         hear(&mut session, &line);
     }
     assert_eq!(started(&hear(&mut session, &status())), [[a.id]]);
-    // Other lines name them too.
+    // Other lines name the messages of a turn too.
     for kind in ["assistant", "result"] {
         let (mut session, [a, b]) = with_messages();
         hear(&mut session, &fate(&b, "queued"));
@@ -185,7 +185,7 @@ fn p21b_an_interrupt_is_asked_for_once_and_again_only_to_drop_what_waits() {
     assert!(session.interrupt(true).is_none() && session.interrupt(false).is_none());
     hear(&mut session, &result());
     assert!(!session.is_interrupting());
-    assert!(session.interrupt(true).is_none(), "nothing runs");
+    assert!(session.interrupt(true).is_none(), "no turn runs");
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn p15a_p15b_requests_have_ids_of_their_own_and_foreign_answers_mean_nothing() {
     assert_eq!(
         hear(&mut session, &answer(&line["request_id"])),
         [],
-        "said twice"
+        "a second answer is ignored"
     );
 }
 
@@ -286,7 +286,7 @@ fn p17a_p17b_what_is_asked_beyond_the_bound_or_not_understood_is_answered_at_onc
         heard.events.is_empty() && heard.lines.len() == 1,
         "{heard:?}"
     );
-    // A few large ones are many too.
+    // A few large requests reach the limit too.
     for (bytes, refused) in [(ASKED, 0), (ASKED + 1, 1)] {
         let (mut session, [_]) = with_messages();
         hear(&mut session, &ask(0));
@@ -375,7 +375,7 @@ fn a_session_that_is_another_is_told_once_and_as_a_fault_where_its_id_was_chosen
     let is_named = |event: &Event| matches!(event, Event::Session { id } if id == "other");
     for (was, line, named, warned) in [
         (&*chosen, init("other"), true, true),
-        // It was resumed by a name.
+        // The session was resumed by its name.
         ("name", init("other"), true, false),
         ("name", init("name"), false, false),
         ("name", init(""), false, false),

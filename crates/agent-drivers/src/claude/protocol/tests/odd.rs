@@ -1,12 +1,12 @@
-//! JSON as it may be written and seldom is.
+//! Tests of valid but unusual JSON.
 
 use super::fates::{status, with_messages};
 use super::*;
 
-/// What stands for half a character.
+/// The replacement for half a surrogate pair.
 const HALF: &str = "\u{fffd}";
 
-/// A turn that runs.
+/// Begins a turn.
 fn begun() -> Session {
     let (mut session, [_]) = with_messages();
     hear(&mut session, &status());
@@ -24,7 +24,7 @@ fn message(text: &str) -> Vec<Event> {
 
 #[test]
 fn half_a_character_costs_that_half_and_not_the_text() {
-    // What cuts texts by UTF-16 leaves halves of pairs.
+    // Programs that cut texts by UTF-16 leave halves of surrogate pairs.
     let line =
         r#"{"type":"assistant","message":{"content":[{"type":"text","text":"done \ud83d"}]}}"#;
     assert_eq!(said(line), message(&format!("done {HALF}")));
@@ -62,7 +62,7 @@ fn of_fields_of_one_name_the_last_counts_however_it_is_written() {
     assert_eq!(said(line), message("b"));
     let line = r#"{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}},"parent_tool_use_id":null,"parent_tool_use_id":"apart"}"#;
     assert_eq!(said(line), []);
-    // What is approved is what the agent reads.
+    // The shown input is the input that the agent runs.
     let line = r#"{"type":"control_request","request_id":"a","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls","comm\u0061nd":"rm -r x"}}}"#;
     let mut session = begun();
     let events = session.hear(line.as_bytes()).events;
@@ -84,7 +84,7 @@ fn a_line_is_one_object_and_nothing_beside_it() {
         assert_eq!(said(&format!("{line} {more}")), []);
     }
     let line = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"a"}]x}}"#;
-    assert_eq!(said(line), [], "a list that goes on is none");
+    assert_eq!(said(line), [], "a list with more after it is invalid");
 }
 
 #[test]

@@ -1,14 +1,14 @@
-//! What holds for every line and every death.
+//! Properties that hold for every line and every end of the process.
 
 use super::*;
 use crate::converse::odd::{a_value, check, mutate};
 use agent_subprocess::Lines;
 use proptest::prelude::*;
 
-/// Words that mean something to the protocol.
+/// Strings with a meaning in the protocol.
 const WORDS: [&str; 7] = ["", "user", "result", "started", "aborted", "text", "0"];
 
-/// Feeds bytes in chunks, as a pipe delivers them, then the end of the process.
+/// Feeds bytes in chunks, as a pipe delivers them, and then ends the process.
 fn play(recording: &str, bytes: &[u8], cuts: &[usize]) -> Vec<Event> {
     let (mut session, mut lines) = (session(recording), Lines::new(1 << 20));
     let (mut events, mut sent) = (Vec::new(), Vec::new());

@@ -1,9 +1,9 @@
-//! Why turns ended, and what they used.
+//! Tests of the reasons why turns end, and of their usage.
 
 use super::*;
 use agent_duplex::Usage;
 
-/// A turn of one message that ended with these fields.
+/// Returns the end of a turn of one message whose result has these fields.
 fn ended(fields: Value) -> TurnEnd {
     let mut session = fresh();
     session.sent(&Message::new("hello"));
@@ -110,7 +110,7 @@ fn p24_without_a_reason_our_own_interrupt_counts() {
     assert_eq!(
         judge(true, done),
         EndReason::Completed,
-        "it was done before"
+        "the turn was complete before the interrupt"
     );
 }
 
@@ -121,7 +121,7 @@ fn a_failed_call_tells_why_where_the_result_does_not() {
         ("rate_limit", EndReason::RateLimited),
         ("max_output_tokens", EndReason::MaxTokens),
         ("overloaded", EndReason::ServiceFailed),
-        // To ask again is in vain, also where it is the service that says so.
+        // A repeated request can't succeed, also if the service reports the error.
         ("model_not_found", EndReason::Failed),
         ("invalid_request", EndReason::Failed),
         ("tomorrow", EndReason::ServiceFailed),
@@ -140,7 +140,7 @@ fn a_failed_call_tells_why_where_the_result_does_not() {
     }
 }
 
-/// What a result with these totals counts as used.
+/// Returns the counted usage of a result with these totals.
 fn used(session: &mut Session, cost: f64, tokens: u64, more: Value) -> Option<Usage> {
     session.sent(&Message::new("hello"));
     let mut result = json!({
@@ -177,15 +177,11 @@ fn p28a_p28b_p28c_what_was_used_is_the_difference_of_totals_that_may_begin_again
         used(&mut session, 0.15, 150, json!({})),
         usage(50, 0, 50_000)
     );
-    assert_eq!(
-        used(&mut session, 0.15, 150, json!({})),
-        None,
-        "nothing was used"
-    );
+    assert_eq!(used(&mut session, 0.15, 150, json!({})), None, "no usage");
     assert_eq!(
         used(&mut session, 0.01, 10, json!({})),
         usage(11, 2, 10_000),
-        "it began again"
+        "the totals began again"
     );
     hear(
         &mut session,
@@ -194,14 +190,14 @@ fn p28a_p28b_p28c_what_was_used_is_the_difference_of_totals_that_may_begin_again
     assert_eq!(
         used(&mut session, 0.02, 20, json!({})),
         usage(21, 2, 20_000),
-        "and again"
+        "the totals began again after a reset"
     );
     assert_eq!(
         used(&mut session, f64::MAX, 20, json!({})),
         usage(0, 0, u64::MAX - 20_000)
     );
 
-    // A resumed session brings the totals of earlier processes along.
+    // A resumed session includes the totals of earlier processes.
     let mut session = fresh();
     let since = json!({"model_usage_since_last_result": {"a": {"inputTokens": 5, "outputTokens": 6, "costUSD": 0.001}}});
     assert_eq!(
@@ -234,7 +230,7 @@ fn p28a_p28b_totals_of_which_one_shrinks_began_again() {
         total(10, 10, 1.0);
         assert_eq!(total(input, output, cost), expected);
     }
-    // Tokens that are not told by model are those of the turn.
+    // Tokens without a model are those of the turn.
     let mut session = Session::new("s".into(), false, TIMEOUTS);
     let turn = json!({"modelUsage": {}, "usage": {
         "input_tokens": 1, "cache_read_input_tokens": 2, "cache_creation_input_tokens": 3, "output_tokens": 4}});
@@ -253,14 +249,14 @@ fn p28c_a_resumed_session_that_used_nothing_yet_is_not_counted_again() {
     };
     let nothing = json!({"is_error": true, "model_usage_since_last_result": {}});
     let mut sum = cost(&mut fresh(), 0.10, json!({}));
-    // Two processes go on with it; in both, the first turn fails before a token.
+    // Two processes resume the session; in both, the first turn fails before it uses a token.
     for _ in 0..2 {
         let mut session = fresh();
         assert_eq!(used(&mut session, 0.10, 100, nothing.clone()), None);
         sum += cost(&mut session, 0.10, nothing.clone());
     }
     assert_eq!(sum, 100_000);
-    // What comes after it counts; and where nothing is said of a difference, the total is all there is.
+    // Later usage counts. If the agent reports no difference, the total counts.
     let mut session = fresh();
     assert_eq!(cost(&mut session, 0.10, nothing.clone()), 0);
     assert_eq!(cost(&mut session, 0.15, nothing), 50_000);

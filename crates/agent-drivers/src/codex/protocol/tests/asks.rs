@@ -1,4 +1,4 @@
-//! What the agent asks, and how it is answered.
+//! Tests of permission requests and their answers.
 
 use super::*;
 use crate::codex::protocol::asks::{ANSWERED, ASKS as ASKED};
@@ -7,7 +7,7 @@ use agent_duplex::Ask;
 #[test]
 fn p17b_what_is_not_known_is_refused_once() {
     let mut session = opened();
-    // Its ids have nothing to do with ours, which are waited for.
+    // The agent's ids are independent of the driver's pending ones.
     let (_, heard) = say(&mut session, "work");
     assert_eq!(id(&heard), 3);
     let request = json!({"id": 3, "method": "item/tool/call", "params": {}});
@@ -35,20 +35,24 @@ fn p17a_questions_have_bounds_and_an_answer_each() {
     let command = "item/commandExecution/requestApproval";
     assert!((0..ASKED).all(|n| asked(n, command) == (true, false, 0)));
     assert_eq!(asked(ASKED, command), (false, true, 1));
-    // A form that a server wants filled in is nothing to allow.
+    // A form of an MCP server is no permission request.
     let form = "mcpServer/elicitation/request";
     assert_eq!(asked(ASKED + 1, form), (false, false, 1));
-    // Each is answered once, as long as that is known.
+    // Each request is answered once, as long as its id is remembered.
     let unknown = "item/tool/call";
     let others = 1000..1000 + ANSWERED;
     assert!(others.clone().all(|n| asked(n, unknown).2 == 1));
     assert!(others.clone().all(|n| asked(n, unknown).2 == 0));
     assert_eq!(asked(others.end, unknown).2, 1);
     assert!(others.clone().skip(1).all(|n| asked(n, unknown).2 == 0));
-    assert_eq!(asked(others.start, unknown).2, 1, "forgotten");
+    assert_eq!(
+        asked(others.start, unknown).2,
+        1,
+        "the oldest id is forgotten"
+    );
 }
 
-/// Every kind of question, with what is answered when it is allowed and when it is not.
+/// Every kind of permission request, with its answers for an approval and for a denial.
 const ASKS: [(&str, &str, &str, &str); 6] = [
     (
         "item/commandExecution/requestApproval",
@@ -121,7 +125,11 @@ fn p17a_every_question_is_answered_in_its_own_words() {
             session.answer_sent(id);
             let expected: Value = serde_json::from_str(if allow { yes } else { no }).unwrap();
             assert_eq!(line, json!({"id": n, "result": expected}));
-            assert_eq!(session.answer(id, &decision), None, "answered once");
+            assert_eq!(
+                session.answer(id, &decision),
+                None,
+                "a request is answered once"
+            );
         }
     }
     insta::assert_snapshot!("asks", asks);
@@ -148,15 +156,15 @@ fn x124f_what_a_denial_says_goes_before_it_as_a_word() {
         };
         (session, written(&heard))
     };
-    let (mut session, lines) = said("a", "nobody is there");
+    let (mut session, lines) = said("a", "the user is away");
     let [word, answer] = &lines[..] else {
         panic!("{lines:?}");
     };
     assert_eq!(word["params"]["expectedTurnId"], "a");
-    let text = "The call was not allowed. nobody is there";
+    let text = "The call was not allowed. the user is away";
     assert_eq!(word["params"]["input"][0]["text"], text);
     assert_eq!(answer["result"]["decision"], "decline");
-    // Taken or refused, it is no message of anybody's.
+    // The agent may take or refuse it, but it is not a message of the client.
     let heard = refuse(&mut session, &word["id"]);
     assert!(heard.events.is_empty() && heard.lines.is_empty());
     let item =
@@ -172,11 +180,11 @@ fn x124f_what_a_denial_says_goes_before_it_as_a_word() {
         (reasons(&heard), heard.lines.len()),
         (vec![EndReason::Completed], 0)
     );
-    // Without words, or in a turn that is not ours.
+    // The denial has no text, or the request belongs to another turn.
     for (turn, message) in [("a", ""), ("b", "no")] {
         assert_eq!(said(turn, message).1.len(), 1);
     }
-    // Where the answer has a place for it, or the turn is about to end.
+    // The answer itself contains the text, or the turn is about to end.
     for (method, interrupts) in [
         ("execCommandApproval", false),
         ("item/commandExecution/requestApproval", true),

@@ -1,4 +1,4 @@
-//! What depends on the order of what we say and what the agent answers.
+//! Tests that depend on the order of the driver's requests and the agent's answers.
 
 use super::*;
 use crate::codex::protocol::limits::THREADS;
@@ -16,7 +16,7 @@ fn p20a_p20b_what_is_too_late_for_a_turn_begins_the_next() {
     ok(&mut session, &id(&heard), json!({"turn": {"id": "b"}}));
     let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
     assert_eq!(heard.events, [Event::TurnStarted { inputs: vec![late] }]);
-    // The turn before is not the one that runs.
+    // The earlier turn is not the running one.
     assert!(complete(&mut session, "a", "completed").events.is_empty());
     assert_eq!(
         reasons(&complete(&mut session, "b", "completed")),
@@ -43,12 +43,12 @@ fn p15b_answers_for_a_turn_that_is_over_do_no_harm() {
         let heard = refuse(&mut session, &steer);
         assert!(
             heard.lines.is_empty() && heard.events.is_empty(),
-            "answered once"
+            "a request has one answer"
         );
         let inputs = vec![late];
         let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
         assert_eq!(heard.events, [Event::TurnStarted { inputs }]);
-        // Told again, it does not begin again.
+        // A repeated report does not begin the turn again.
         complete(&mut session, "b", "completed");
         let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
         assert!(heard.events.is_empty() && !session.owes_turn());
@@ -61,19 +61,19 @@ fn p21a_p21b_an_interrupt_before_a_turn_runs_reaches_it() {
     let (_, heard) = say(&mut session, "work");
     assert!(
         session.interrupt(false).lines.is_empty(),
-        "nothing runs that could be interrupted"
+        "no turn runs yet"
     );
     ok(&mut session, &id(&heard), json!({"turn": {"id": "a"}}));
     let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
     assert_eq!(methods(&heard), ["turn/interrupt"]);
-    // The agent may be slower than its word.
+    // The agent may report a turn before it accepts its interrupt.
     refuse(&mut session, &id(&heard));
     let item = json!({"turnId": "a", "item": {"type": "agentMessage", "id": "m"}});
     let heard = tell(&mut session, "item/started", item);
     assert_eq!(methods(&heard), ["turn/interrupt"]);
     assert!(
         session.interrupt(false).lines.is_empty(),
-        "asked twice, said once"
+        "a second request writes nothing"
     );
     ok(&mut session, &id(&heard), json!({}));
     let heard = complete(&mut session, "a", "interrupted");
@@ -146,25 +146,33 @@ fn p28a_p28b_p28c_tokens_are_told_once() {
     assert_eq!(
         used(&mut session, THREAD, 1000, 100),
         0,
-        "an earlier process used it"
+        "the usage of an earlier process doesn't count"
     );
     begin(&mut session, "a");
     assert_eq!(used(&mut session, THREAD, 1050, 50), 50);
-    assert_eq!(used(&mut session, THREAD, 1050, 50), 0, "told again");
+    assert_eq!(used(&mut session, THREAD, 1050, 50), 0, "a repeated report");
     assert_eq!(
         used(&mut session, "other", 70, 70),
         70,
-        "an agent that it started"
+        "the usage of a subagent"
     );
-    assert_eq!(used(&mut session, THREAD, 40, 40), 40, "counted anew");
+    assert_eq!(
+        used(&mut session, THREAD, 40, 40),
+        40,
+        "the total began again"
+    );
     assert_eq!(used(&mut session, THREAD, 100, 60), 60);
-    // As many are known as the bound allows, two of them by now.
+    // The list is filled up to its limit; it has two conversations so far.
     for n in 0..THREADS - 2 {
         assert_eq!(used(&mut session, &n.to_string(), 5, 5), 5);
     }
     assert_eq!(used(&mut session, "0", 5, 5), 0);
     for _ in 0..2 {
-        assert_eq!(used(&mut session, "beyond", 5, 5), 5, "not known");
+        assert_eq!(
+            used(&mut session, "beyond", 5, 5),
+            5,
+            "the total is not stored"
+        );
     }
 }
 
@@ -242,7 +250,7 @@ fn p54_what_is_chosen_while_it_runs_stands_in_the_next_turn() {
     let mut session = opened_with(Permissions::Ask);
     session.set_permissions(Permissions::Edits);
     session.set_model(Some("n".to_owned()));
-    // What was said in vain is said again.
+    // The driver repeats the settings of a refused request.
     let (_, heard) = say(&mut session, "zero");
     refuse(&mut session, &id(&heard));
     let (_, heard) = say(&mut session, "one");

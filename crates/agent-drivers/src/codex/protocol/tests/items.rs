@@ -1,4 +1,4 @@
-//! What the agent's items and errors say.
+//! Tests of the agent's items and errors.
 
 use super::*;
 use crate::codex::protocol::item;
@@ -96,7 +96,7 @@ fn what_the_service_changes_by_itself_is_told() {
     let heard = tell(&mut session, "thread/compacted", json!({"turnId": "a"}));
     assert_eq!(heard.events, std::slice::from_ref(&reset));
     let heard = tell(&mut session, "thread/compacted", json!({"turnId": "a"}));
-    assert_eq!(heard.events, [], "once a turn");
+    assert_eq!(heard.events, [], "reported once per turn");
     let heard = tell(&mut session, "thread/compacted", json!({"turnId": "x"}));
     assert_eq!(heard.events, [reset]);
 
@@ -125,12 +125,12 @@ fn a_warning_is_told_once_however_often_it_is_repeated() {
     assert!(!warned(mcp, server("starting")));
     assert!(warned(mcp, server("failed")));
     assert!(warned("configWarning", json!({"summary": "c"})));
-    assert!(!warned("warning", json!({})), "an empty one is none");
+    assert!(!warned("warning", json!({})), "an empty warning is ignored");
     for _ in 0..3 {
         assert!(!warned(mcp, server("failed")));
         assert!(!warned("configWarning", json!({"summary": "c"})));
     }
-    // Those that were told last are known, and no more than that.
+    // Only the most recent warnings are remembered.
     assert!((0..2 * WARNINGS).all(|n| warned("warning", warning(n))));
     assert!((WARNINGS..2 * WARNINGS).all(|n| !warned("guardianWarning", warning(n))));
     assert!(warned("warning", warning(0)));

@@ -1,11 +1,11 @@
-//! What holds for every line and every death.
+//! Properties that hold for every line and every end of the process.
 
 use super::*;
 use crate::converse::odd::{a_value, check, mutate};
 use agent_subprocess::Lines;
 use proptest::prelude::*;
 
-/// Words that mean something to the protocol.
+/// Strings with a meaning in the protocol.
 const WORDS: [&str; 10] = [
     "",
     "turn/started",
@@ -19,7 +19,7 @@ const WORDS: [&str; 10] = [
     "0",
 ];
 
-/// Feeds bytes in chunks, as a pipe delivers them, then the end of the process.
+/// Feeds bytes in chunks, as a pipe delivers them, and then ends the process.
 fn play(recording: &str, bytes: &[u8], cuts: &[usize]) -> Vec<Event> {
     let (mut session, mut lines) = (session_of(recording), Lines::new(1 << 20));
     let (mut events, mut said) = (Vec::new(), BTreeSet::new());
@@ -37,7 +37,7 @@ fn play(recording: &str, bytes: &[u8], cuts: &[usize]) -> Vec<Event> {
         for line in whole {
             let heard = replay_line(&mut session, &mut said, &line.bytes);
             events.extend(heard.events);
-            // A question that was answered is over, as if it were withdrawn.
+            // An answered request is closed, as if it were withdrawn.
             let value: Value = serde_json::from_slice(&line.bytes).unwrap_or_default();
             let sent = &value["sent"];
             if sent.is_object() && sent["method"].is_null() && !heard.lines.is_empty() {
@@ -47,7 +47,7 @@ fn play(recording: &str, bytes: &[u8], cuts: &[usize]) -> Vec<Event> {
             written.extend(heard.lines);
         }
     }
-    // No line of ours is ever taken for two.
+    // Each written line is exactly one line.
     for line in written {
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
         assert!(serde_json::from_slice::<Value>(&line).is_ok_and(|line| line.is_object()));
@@ -173,7 +173,7 @@ fn p4d_a_message_that_never_ends_costs_no_other() {
     assert!(value.is_some() && lost);
     assert_eq!(framing.take(br#"{"method": "a"#), (None, false));
     let lost = (0..1000).filter(|_| framing.take(b"x").1).count();
-    assert_eq!(lost, 1, "the bound is told once");
+    assert_eq!(lost, 1, "the limit is reported once");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn p13a_half_a_character_does_not_lose_the_message_that_it_stands_in() {
     let (value, lost) = framing.take(br#"{"method":"a","params":"x\ud83d"}"#);
     assert_eq!(value.unwrap()["params"], "x\u{fffd}");
     assert!(!lost);
-    // Also where the message comes on several lines.
+    // The same holds if the message is spread over several lines.
     assert_eq!(
         framing.take(br#"{"method":"a","params":"x\ud83d"#),
         (None, false)

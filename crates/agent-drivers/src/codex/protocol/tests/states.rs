@@ -1,4 +1,4 @@
-//! What the connection asks of a session, and what a turn has.
+//! Tests of the state of a session and of its turns.
 
 use super::*;
 use crate::codex::protocol::framing::{BYTES, LINES};
@@ -78,7 +78,7 @@ fn p25b_the_end_of_the_process_is_judged_by_what_was_asked() {
     assert!(leaving.is_leaving());
     assert_eq!(ended(&mut leaving), Some(EndReason::Interrupted));
 
-    // A message that no turn took dies with the agent, unless that was wanted.
+    // A message in no turn fails with the agent, unless the driver ends the agent.
     for (leaving, reason) in [(false, Some(EndReason::Died)), (true, None)] {
         let mut session = opened();
         say(&mut session, "work");
@@ -104,14 +104,14 @@ fn p20a_p20b_a_turn_begins_once_and_by_its_own_name() {
         matches!(heard.events.last(), Some(Event::TurnStarted { inputs }) if inputs.is_empty())
     );
 
-    // A turn that is another's does not answer our message.
+    // A turn of another client does not answer the driver's message.
     let mut session = opened();
     let (message, heard) = say(&mut session, "work");
     ok(&mut session, &id(&heard), started("a"));
     let heard = tell(&mut session, "turn/started", started("x"));
     assert_eq!(heard.events, [Event::TurnStarted { inputs: vec![] }]);
     complete(&mut session, "x", "completed");
-    // Where nobody says that it began, what belongs to it does.
+    // If the agent doesn't report the beginning of a turn, the first item of the turn begins it.
     let item = json!({"turnId": "a", "item": {"type": "agentMessage", "id": "m"}});
     let heard = tell(&mut session, "item/started", item);
     let inputs = vec![message];
@@ -157,7 +157,7 @@ fn p22_an_interrupt_of_nothing_hits_no_later_turn() {
     let (_, heard) = say(&mut idle, "work");
     assert!(starts(idle, heard).is_empty());
 
-    // What waits for the end of an interrupted turn is not a part of it.
+    // A message that waits for the end of an interrupted turn is not part of that turn.
     let mut session = opened();
     begin(&mut session, "a");
     let (_, heard) = say(&mut session, "and this");
@@ -182,7 +182,7 @@ fn p25b_p25c_a_text_is_told_once_and_what_is_cut_off_as_far_as_it_is_kept() {
     begin(&mut session, "a");
     tell(&mut session, "item/started", item("m"));
     tell(&mut session, "item/agentMessage/delta", delta("m", "lost"));
-    // It begins again.
+    // The text with the same id begins again.
     let heard = tell(&mut session, "item/started", item("m"));
     assert_eq!(heard.events, []);
     tell(&mut session, "item/agentMessage/delta", delta("m", "one"));
@@ -254,20 +254,16 @@ fn p16c_a_message_that_is_not_answered_is_with_the_turn_it_was_written_for() {
     let due = session.answers_due(now).unwrap();
     session.renew();
     let later = now + Duration::from_secs(3600);
-    assert_eq!(
-        session.expire(due).events,
-        [],
-        "who stood still is not late"
-    );
+    assert_eq!(session.expire(due).events, [], "frozen time doesn't count");
     assert_eq!(session.answers_due(later), Some(later + TIMEOUTS.others));
     let heard = session.expire(later + TIMEOUTS.others);
     let [Event::Warning(warning)] = &heard.events[..] else {
         panic!("{heard:?}")
     };
     assert!(warning.contains("the message"), "{warning}");
-    assert!(heard.lines.is_empty(), "it may have been taken");
+    assert!(heard.lines.is_empty(), "the agent may have taken it");
 
-    // When that is over, it is written for the next.
+    // After the end of that turn, the message begins the next turn.
     let mut session = opened();
     begin(&mut session, "a");
     say(&mut session, "and this");
@@ -275,7 +271,7 @@ fn p16c_a_message_that_is_not_answered_is_with_the_turn_it_was_written_for() {
     assert!(complete(&mut session, "a", "completed").lines.is_empty());
     assert_eq!(methods(&session.expire(due)), ["turn/start"]);
 
-    // Without an id or an answer there is no conversation, and why is told.
+    // Without an id or an answer the conversation fails, and the driver reports why.
     let mut session = unopened();
     session.initialize();
     hear(&mut session, &json!({"id": 1, "result": {}}));
@@ -320,10 +316,10 @@ fn p4d_a_message_is_put_together_up_to_a_bound() {
         }
         (values, lost + usize::from(framing.give_up()))
     };
-    // What is JSON by itself may stand in a text.
+    // A line inside a text can be valid JSON on its own.
     let (values, lost) = put_together(&[br#"{"method": "a"#, b"7", b"{}", br#"b"}"#]);
     assert_eq!((values, lost), (vec![json!({"method": "a\n7\n{}\nb"})], 0));
-    // One that never came to its end.
+    // This message never ends.
     assert_eq!(put_together(&[br#"{"method": "a"#]), (vec![], 1));
 
     let spread = |lines: usize| {
