@@ -17,7 +17,7 @@ use crate::tally::Tally;
 use crate::test;
 use crate::workspace::Workspace;
 
-/// Lists each item and clause with its tests and its verdict.
+/// Prints each item and clause with its tests and its verdict.
 pub(crate) fn run(workspace: &Workspace, missing: bool) -> Tally {
     let (list, judgement) = judged(workspace);
     for item in &list.items {
@@ -29,7 +29,7 @@ pub(crate) fn run(workspace: &Workspace, missing: bool) -> Tally {
     report(&judgement)
 }
 
-/// Judges the same without printing the list.
+/// Checks all items and clauses without printing the list.
 pub(crate) fn stage(workspace: &Workspace) -> Tally {
     report(&judged(workspace).1)
 }
@@ -45,7 +45,7 @@ fn judged(workspace: &Workspace) -> (List, Judgement) {
         }
         Err(_) => {
             let report = test::REPORT;
-            println!("no test report at {report}: the names of the tests are all that is judged");
+            println!("no test report at {report}; only the names of the tests are checked");
             None
         }
     };
@@ -90,7 +90,7 @@ fn print(item: &list::Item, judgement: &Judgement, missing: bool, indent: &str) 
     }
 }
 
-/// The tests of each item and clause.
+/// Returns the tests of each item and clause.
 fn tests_by_item(workspace: &Workspace, sources: &[Source]) -> BTreeMap<String, Vec<TestFunction>> {
     let mut by_item: BTreeMap<String, Vec<TestFunction>> = BTreeMap::new();
     for source in sources {

@@ -1,4 +1,4 @@
-//! Builds and runs the benches, which are a program of `rlm-bench`.
+//! Builds and runs the benches, a program of `rlm-bench`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{command, peers};
 
-/// What is measured, and where the figures go.
+/// The benches to run, and the destination of the figures.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Benches to run, such as b1 [default: all].
@@ -17,21 +17,21 @@ pub(crate) struct Arguments {
     /// Also writes the figures as JSON.
     #[arg(long, value_name = "FILE", value_parser = absolute)]
     json: Option<PathBuf>,
-    /// Measures less: the figures are a hint, and no target is missed.
+    /// Run quickly: the figures are only a hint, and no target can be missed
     #[arg(long)]
     quick: bool,
-    /// First installs the peers in Python below `target/tools`, each at its pinned version.
+    /// First install the Python peers below `target/tools`, each at its pinned version
     #[arg(long)]
     peers: bool,
-    /// Keeps the figures of b14 in the repository, for later runs to be compared with.
+    /// Store the figures of b14 in the repository, as the baseline of later runs
     #[arg(long)]
     keep: bool,
 }
 
-/// Where kept figures lie.
+/// The path of the baseline figures.
 const KEPT: &str = "lab/bench/kept.json";
 
-/// Relative to where the maintainer stands, not to the root of the workspace.
+/// Resolves a path against the maintainer's current directory instead of the root of the workspace.
 pub(crate) fn absolute(path: &str) -> std::io::Result<PathBuf> {
     std::path::absolute(path)
 }
@@ -47,9 +47,9 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
         .json
         .clone()
         .unwrap_or_else(|| out.join("figures.json"));
-    // Some measure `rlm` itself; without it they are skipped by name.
+    // Some benches measure `rlm` itself. Without the program they are skipped with a message.
     let _without = command::build("rlm-loop", &["--bin", "rlm"]);
-    // Its own terminal, for the line of progress.
+
     let mut cargo = Command::new("cargo");
     cargo
         .args(["run", "--quiet", "--release", "-p", "rlm-bench"])
@@ -70,9 +70,9 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
         return Tally::failed(error.to_string());
     }
     tally += match cargo.status() {
-        // 1 is a target that was missed, which the figures name.
+        // Exit code 1 means a missed target, which the figures name.
         Ok(status) if matches!(status.code(), Some(0 | 1)) => read(&figures, arguments.quick),
-        Ok(status) => Tally::failed(format!("bench: it ended with {status}")),
+        Ok(status) => Tally::failed(format!("bench: exited with {status}")),
         Err(error) => Tally::failed(format!("cargo: {error}")),
     };
     tally
@@ -86,7 +86,7 @@ fn read(figures: &Path, quick: bool) -> Tally {
     }
 }
 
-/// Counts targets; a quick run has no figures to miss one by.
+/// Counts the targets. A quick run has no figures that can miss a target.
 fn tally(figures: &Value, quick: bool) -> Tally {
     let mut tally = Tally::default();
     for bench in figures["benches"].as_array().into_iter().flatten() {

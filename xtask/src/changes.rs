@@ -1,6 +1,6 @@
-//! What became of a text that is kept to be compared with.
+//! Compares a text with its stored version.
 
-/// The lines that only one of them has.
+/// Returns the lines that only one of the two texts has.
 pub(crate) fn of(before: &str, now: &str) -> Vec<String> {
     let lacking = |one: &str, other: &str, mark: char| {
         let known: Vec<&str> = other.lines().collect();

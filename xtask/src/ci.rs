@@ -1,4 +1,5 @@
-//! All stages. The tests run beside the stages that compile, since most tests wait; a red stage does not keep the others from running.
+//! Runs all stages. The tests run in parallel with the stages that compile, since most tests wait. A failed stage doesn't prevent the others from
+//! running.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,11 +31,11 @@ const STAGES: [(&str, Stage); 10] = [
     ("acceptance", acceptance::stage),
 ];
 
-/// Stages that run one after the other.
+/// Stages that run one after another.
 type Lane = &'static [&'static str];
 
-/// The lanes of a group run beside each other, and a group begins when the one before it has ended: only one stage at a time may wait for cargo's lock of
-/// the target folder.
+/// Groups of lanes. The lanes of a group run in parallel, and a group starts after the previous one ended: only one stage at a time can wait for
+/// cargo's lock of the target directory.
 const GROUPS: [&[Lane]; 3] = [
     &[&["build"]],
     &[&["test"], &["live"], COMPILES],
@@ -51,7 +52,7 @@ const COMPILES: Lane = &[
     "package",
 ];
 
-/// How a stage ended.
+/// The result of a stage.
 struct Row<'a> {
     stage: &'a str,
     tally: Tally,
@@ -70,7 +71,7 @@ impl fmt::Display for Row<'_> {
     }
 }
 
-/// What the help says of the whole.
+/// Returns the description in the help.
 pub(crate) fn about() -> String {
     let names: Vec<&str> = STAGES.iter().map(|(name, _)| *name).collect();
     format!("Runs all stages: {}", names.join(", "))
@@ -79,7 +80,7 @@ pub(crate) fn about() -> String {
 pub(crate) fn run(strict: bool) -> Tally {
     let this = match env::current_exe() {
         Ok(this) => this,
-        Err(error) => return Tally::failed(format!("ci: this program is not found: {error}")),
+        Err(error) => return Tally::failed(format!("ci: can't find this program: {error}")),
     };
     let mut rows = Vec::new();
     for lanes in GROUPS {
@@ -87,9 +88,9 @@ pub(crate) fn run(strict: bool) -> Tally {
             let lanes = lanes
                 .iter()
                 .map(|lane| scope.spawn(|| follow(&this, lane, strict)));
-            // All of them run before the first is waited for.
+            // All lanes start before the loop awaits the first.
             for lane in lanes.collect::<Vec<_>>() {
-                rows.extend(lane.join().expect("a lane that does not panic"));
+                rows.extend(lane.join().expect("a lane does not panic"));
             }
         });
     }
@@ -97,7 +98,7 @@ pub(crate) fn run(strict: bool) -> Tally {
     summed_up(rows)
 }
 
-/// Runs the stages of a lane, each as a process of its own, and prints the whole output of each when it has ended.
+/// Runs the stages of a lane, each in its own process, and prints the output of each stage when it has ended.
 fn follow(this: &Path, lane: Lane, strict: bool) -> Vec<Row<'static>> {
     let rows = lane.iter().map(|stage| {
         println!("-- {stage} begins");
@@ -109,7 +110,7 @@ fn follow(this: &Path, lane: Lane, strict: bool) -> Vec<Row<'static>> {
         let (output, tally) = match Tally::of_stage(&ended.output) {
             Some((output, tally)) => (output, tally),
             None => {
-                let failed = Tally::failed(format!("{stage}: it ended before it counted"));
+                let failed = Tally::failed(format!("{stage}: exited before it printed its counts"));
                 (ended.output.as_str(), failed)
             }
         };
@@ -119,7 +120,7 @@ fn follow(this: &Path, lane: Lane, strict: bool) -> Vec<Row<'static>> {
             took: begun.elapsed(),
             ended: Instant::now(),
         };
-        // In one call, so that no other lane prints in between.
+        // One call, so that no other lane prints in between.
         println!("== {row}\n{}", output.trim_end());
         row
     });
@@ -130,11 +131,11 @@ fn follow(this: &Path, lane: Lane, strict: bool) -> Vec<Row<'static>> {
 pub(crate) fn run_stage(workspace: &Workspace, name: &str) -> Tally {
     match STAGES.iter().find(|(stage, _)| *stage == name) {
         Some((_, stage)) => stage(workspace),
-        None => Tally::failed(format!("ci: {name} is no stage")),
+        None => Tally::failed(format!("ci: no such stage: {name}")),
     }
 }
 
-/// Runs stages one after the other, and prints a line for each at the end.
+/// Runs stages one after another, and prints a line for each at the end.
 pub(crate) fn run_stages<'a>(
     names: impl Iterator<Item = &'a str>,
     strict: bool,
@@ -158,7 +159,7 @@ fn summed_up(rows: Vec<Row<'_>>) -> Tally {
     rows.iter().for_each(|row| println!("{row}"));
     let red = rows.iter().filter(|row| row.tally.is_red());
     if let Some(first) = red.min_by_key(|row| row.ended) {
-        println!("the first red stage: {}", first.stage);
+        println!("the first failed stage: {}", first.stage);
     }
     rows.into_iter().fold(Tally::default(), |mut total, row| {
         total += row.tally;

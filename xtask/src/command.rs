@@ -1,32 +1,32 @@
-//! Runs a program, shows its output as it comes or keeps it for later.
+//! Runs a program and shows its output at once or stores it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
 
-/// Kept of an output, from its end.
+/// The maximum number of bytes stored of an output, counted from its end.
 const KEPT: usize = 8 << 20;
 
-/// How a program ended.
+/// The result of a program.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) success: bool,
-    /// stdout and stderr, in the order in which they came.
+    /// stdout and stderr, in the order of arrival.
     pub(crate) output: String,
-    /// stdout alone, for what is read: a warning is no data.
+    /// stdout alone, for callers that parse it: it has no warnings.
     pub(crate) stdout: String,
 }
 
-/// When the output of a program is passed on.
+/// When to show the output of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {
     Never,
     OnFailure,
     AsItComes,
-    /// Where cargo is: its lines that begin with this word, one for each package, and for which other cargo it waits.
+    /// Only the progress of cargo: its lines that start with this word (one per package), and its lines about waiting for another cargo.
     Steps(&'static str),
-    /// As it comes, but for the lines `skipped: …`, which become a part of the tally.
+    /// At once, without the lines `skipped: …`, which the tally counts.
     WithoutSkips,
 }
 
@@ -44,23 +44,23 @@ impl Show {
     }
 }
 
-/// What cargo says from its first error on.
+/// Returns cargo's output from its first error on.
 pub(crate) fn errors(output: &str) -> &str {
     let error = output.find("\nerror").unwrap_or(0);
     output[error..].trim()
 }
 
-/// Returns what a line of a program's output names as skipped.
+/// Returns the reason of a `skipped: …` line.
 pub(crate) fn skip_of(line: &str) -> Option<&str> {
     line.strip_prefix("skipped: ")
 }
 
-/// Runs `program` at the root of the workspace.
+/// Runs `program` in the root of the workspace.
 pub(crate) fn run(program: &str, arguments: &[&str], show: Show) -> Ended {
     finish(Command::new(program).args(arguments), show)
 }
 
-/// Whether a nightly compiler is here; an error says that it is not.
+/// Checks that a nightly compiler is installed.
 pub(crate) fn nightly() -> Result<(), String> {
     match run("cargo", &["+nightly", "--version"], Show::Never).success {
         true => Ok(()),
@@ -68,7 +68,7 @@ pub(crate) fn nightly() -> Result<(), String> {
     }
 }
 
-/// Runs a program to its end with nothing on its standard input; one that can't be started has failed, and says why.
+/// Runs a program to its end with empty standard input. A program that can't start counts as failed, with the error as its output.
 pub(crate) fn finish(command: &mut Command, show: Show) -> Ended {
     try_finish(command, show).unwrap_or_else(|error| Ended {
         success: false,
@@ -77,7 +77,7 @@ pub(crate) fn finish(command: &mut Command, show: Show) -> Ended {
     })
 }
 
-/// Builds a package as it is shipped, or a part of it; says whether that went well, and shows why not.
+/// Builds a package, or a part of it, in the release profile. Returns whether the build passed, and prints the errors of a failed build.
 pub(crate) fn build(package: &str, part: &[&str]) -> bool {
     let build = ["build", "--quiet", "--release", "-p", package];
     run("cargo", &[&build, part].concat(), Show::OnFailure).success
@@ -118,7 +118,7 @@ fn boxed(stream: impl Read + Send + 'static) -> Box<dyn Read + Send> {
     Box::new(stream)
 }
 
-/// Reads one stream to its end, adds it to the output of both, and returns it.
+/// Reads one stream to its end, adds it to the common output, and returns it.
 fn follow(stream: Box<dyn Read + Send>, output: &Mutex<String>, show: Show) -> String {
     let mut reader = BufReader::new(stream);
     let (mut line, mut own) = (Vec::new(), String::new());
@@ -136,7 +136,7 @@ fn follow(stream: Box<dyn Read + Send>, output: &Mutex<String>, show: Show) -> S
     own
 }
 
-/// Adds to what is kept, and lets go of its beginning where it is too much.
+/// Appends to the stored text, and drops its beginning if it is too long.
 fn keep(kept: &mut String, text: &str) {
     kept.push_str(text);
     if kept.len() > 2 * KEPT {

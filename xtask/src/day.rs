@@ -1,14 +1,14 @@
-//! Days in UTC, as `2026-11-22`.
+//! Days in UTC, such as `2026-11-22`.
 
 use std::time::SystemTime;
 
-/// The day that it is.
+/// Returns the current day.
 pub(crate) fn today() -> String {
     let since = SystemTime::UNIX_EPOCH.elapsed();
     of(since.map_or(0, |since| since.as_secs()))
 }
 
-/// The day of a time in seconds since 1970, after Howard Hinnant's `civil_from_days`.
+/// Returns the day of a time in seconds since 1970, by Howard Hinnant's algorithm `civil_from_days`.
 pub(crate) fn of(time: u64) -> String {
     let days = time / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

@@ -1,7 +1,8 @@
-//! Packs `rlm` for people who have no cargo: the program, completions, manual pages, README with `docs`, licences and changelog in one archive, its SHA-256
-//! beside it. The same commit gives the same archive: nothing in it tells of the machine or of the time but `SOURCE_DATE_EPOCH`, else the commit's.
+//! Packs `rlm` for people without cargo: one archive with the program, completions, manual pages, README with `docs`, licences and changelog, and a
+//! file with its SHA-256. The same commit gives the same archive: it contains no detail of the machine, and its only time is `SOURCE_DATE_EPOCH`, or
+//! else the time of the commit.
 //!
-//! The guard needs no file of its own: `rlm` starts itself again for it.
+//! The guard needs no own file: `rlm` starts itself as the guard.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,11 +19,11 @@ use crate::release::crates;
 use crate::tally::Tally;
 use crate::workspace::{self, Workspace};
 
-/// How it is built.
+/// The options of the build.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Links the C library in: runs on any Linux of the processor, and a guard starts in less time. Not the default, since the tests of a release
-    /// are run with the other one.
+    /// Link the C library statically: the program runs on any Linux of this processor, and a guard starts faster. Not the default, since the tests of
+    /// a release run with the dynamic build
     #[arg(long = "static")]
     is_static: bool,
     /// The platform, as rustc names it [default: this one].
@@ -48,7 +49,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     }
 }
 
-/// What is known of the sources.
+/// The version data of the sources.
 struct Stamp {
     version: String,
     commit: Option<String>,
@@ -74,11 +75,11 @@ impl Stamp {
             commit: commit.map(|it| if clean { it } else { format!("{it}+") }),
             time: time
                 .parse()
-                .map_err(|_| format!("SOURCE_DATE_EPOCH: `{time}` are no seconds"))?,
+                .map_err(|_| format!("SOURCE_DATE_EPOCHis not a number of seconds: `{time}`"))?,
         })
     }
 
-    /// What `rlm --version` says behind its name.
+    /// Returns the text of `rlm --version` after the program name.
     fn words(&self) -> String {
         match &self.commit {
             Some(commit) => format!("{} ({commit} {})", self.version, day::of(self.time)),
@@ -92,12 +93,12 @@ fn try_run(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, Stri
     let found = crates
         .iter()
         .find(|it| it.programs.iter().any(|name| name == "rlm"));
-    let found = found.ok_or("no crate has a program `rlm`")?;
+    let found = found.ok_or("no crate has the program `rlm`")?;
     let stamp = Stamp::find(found.version.to_string())?;
     let host = host()?;
     let target = arguments.target.as_ref().unwrap_or(&host);
     println!(
-        "rlm {} for {target} is built, which takes minutes",
+        "rlm {} for {target} is being built, which takes minutes",
         stamp.words()
     );
     let program = build(workspace, &found.name, target, arguments.is_static, &stamp)?;
@@ -107,7 +108,7 @@ fn try_run(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, Stri
         made(&program, &mut files)?;
     } else {
         println!(
-            "{target} does not run here: the archive is without completions and manual, and nothing was tried"
+            "can't run {target} here: the archive has no completions and no manual, and the program is untested"
         );
     }
     let read = |path: &Path| fs::read(path).map_err(|error| error.to_string());
@@ -120,7 +121,7 @@ fn try_run(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, Stri
     ] {
         files.insert(name.into(), read(&path)?);
     }
-    // The first page leads there.
+    // README.md links to these pages.
     collect(&workspace.root, &workspace.root.join("docs"), &mut files)?;
     let suffix = if arguments.is_static { "-static" } else { "" };
     let stem = format!("rlm-{}-{target}{suffix}", stamp.version);
@@ -137,16 +138,16 @@ fn try_run(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, Stri
     Ok(archive)
 }
 
-/// SHA-256, in hexadecimal digits.
+/// Returns the SHA-256 in hexadecimal digits.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     let mut digits = String::new();
     for byte in Sha256::digest(bytes) {
-        write!(digits, "{byte:02x}").expect("a string takes all");
+        write!(digits, "{byte:02x}").expect("writing to a string can't fail");
     }
     digits
 }
 
-/// Adds what lies below a folder, under its name from the root.
+/// Adds the files below a directory, with paths relative to the root.
 fn collect(
     root: &Path,
     folder: &Path,
@@ -190,7 +191,7 @@ fn build(
     let home = std::env::home_dir().unwrap_or_default();
     let cargo_home =
         std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
-    // Messages of panics name source files; where those lay on this machine is nobody's business, and would differ.
+    // Panic messages name source files. Replacing this machine's paths protects private names and makes the build reproducible.
     let mut flags = vec![
         format!(
             "--remap-path-prefix={}=",
@@ -218,18 +219,18 @@ fn build(
     let ended = command::finish(&mut cargo, Show::Steps("Compiling"));
     if !ended.success {
         return Err(format!(
-            "it does not build: {}",
+            "the build failed: {}",
             command::errors(&ended.output)
         ));
     }
     Ok(workspace.target.join(target).join("dist/rlm"))
 }
 
-/// Runs the program: its version is the one that was stamped, and it can guard an agent, which it does by starting itself.
+/// Runs the program: its version must match the stamp, and it must be able to guard an agent, for which it starts itself.
 fn tried(program: &Path, stamp: &Stamp) -> Result<(), String> {
     let version = said(program, &["--version"], Path::new("."))?;
     if version.trim() != format!("rlm {}", stamp.words()) {
-        return Err(format!("it calls itself {version}"));
+        return Err(format!("wrong version: {version}"));
     }
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let agent = "cat >/dev/null; echo done";
@@ -237,7 +238,7 @@ fn tried(program: &Path, stamp: &Stamp) -> Result<(), String> {
     said(program, &run, folder.path()).map(drop)
 }
 
-/// Writes completions and manual, as the program itself does.
+/// Adds the completions and manual pages, which the program generates.
 fn made(program: &Path, files: &mut BTreeMap<String, Vec<u8>>) -> Result<(), String> {
     for (shell, name) in SHELLS {
         let script = said(program, &["completions", shell], Path::new("."))?;
@@ -274,7 +275,7 @@ fn said(program: &Path, arguments: &[&str], folder: &Path) -> Result<String, Str
     }
 }
 
-/// Packs files below a folder, in the order of their names, as nobody's, at one time.
+/// Packs files below a directory, sorted by name, with owner nobody and one modification time.
 fn pack(stem: &str, files: &BTreeMap<String, Vec<u8>>, time: u64) -> std::io::Result<Vec<u8>> {
     let gzip = GzBuilder::new()
         .mtime(0)
@@ -301,7 +302,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What is packed comes out, the program can be run, and the same files make the same bytes.
+        /// The archive extracts to the same files, the program is executable, and the same files give the same bytes.
         #[test]
         fn an_archive_holds_its_files_and_nothing_of_the_machine(files in prop::collection::btree_map("[a-z]{1,8}", prop::collection::vec(any::<u8>(), 0..64), 0..6), time in 0..4_000_000_000_u64) {
             let mut files: BTreeMap<String, Vec<u8>> = files;

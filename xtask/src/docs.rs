@@ -1,4 +1,5 @@
-//! The documentation: that it builds without a warning, that the examples of the READMEs are run, that links lead somewhere, and that what is named is there.
+//! Checks the documentation: it builds without a warning, the examples of the READMEs run, links have targets, and the tests and files that it names
+//! exist.
 
 mod links;
 mod names;
@@ -11,7 +12,7 @@ use crate::workspace::Workspace;
 
 pub(crate) fn run(workspace: &Workspace) -> Tally {
     let mut tally = Tally::default();
-    // With private items come their links, and a public page that links to a private item is named all the same.
+    // `--document-private-items` also checks links in private items. rustdoc still reports a public page that links to a private item.
     let mut cargo = Command::new("cargo");
     cargo
         .args(["doc", "--quiet", "--workspace", "--no-deps", "--keep-going"])
@@ -35,7 +36,7 @@ fn judge(what: &str, wrong: Vec<String>) -> Tally {
     Tally::failed(format!("docs: {what}"))
 }
 
-/// Names the published crates whose README is not among their doctests.
+/// Names the published crates whose README is not in their doctests.
 fn unread(workspace: &Workspace) -> Vec<String> {
     let published = workspace.published();
     let unread = published.filter(|package| {
@@ -43,11 +44,11 @@ fn unread(workspace: &Workspace) -> Vec<String> {
         !library.is_ok_and(|text| runs_readme(&text))
     });
     unread
-        .map(|package| format!("{}: its README is not among its doctests", package.name))
+        .map(|package| format!("{}: the README is not in the doctests", package.name))
         .collect()
 }
 
-/// Whether a library has, and only for doctests, an item that is documented by the README.
+/// Whether a library has an item, only for doctests, whose documentation is the README.
 fn runs_readme(library: &str) -> bool {
     let lines: Vec<&str> = library.lines().map(str::trim).collect();
     lines.windows(3).any(|lines| {

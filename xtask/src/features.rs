@@ -1,5 +1,5 @@
-//! Each published crate with the features that somebody may choose: a dependency that hangs on the wrong one, or code that is dead without another,
-//! shows only there.
+//! Checks each published crate with the feature sets that a user can select. Only these builds find a dependency behind the wrong feature, or code
+//! that is dead without another feature.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::workspace::{Package, Workspace};
 
-/// The choices that are tried.
+/// The feature sets to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// None, and the default ones, of the crates that have features: `lint` checks all.
+    /// No features, and the default features, of the crates that have features. `lint` checks all features.
     Usual,
-    /// Also each alone, each pair, and all.
+    /// Also each feature alone, each pair, and all.
     Pairs,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn run(workspace: &Workspace, choice: Choice) -> Tally {
         for features in sets(package, choice) {
             let features: Vec<&str> = features.into_iter().collect();
             let features = features.join(",");
-            // Clippy for the warnings of this crate alone; what it depends on is built the same for all.
+            // Clippy reports the warnings of this crate alone. Its dependencies are built the same way for all.
             let crate_only = ["clippy", "--quiet", "-p", &package.name];
             let with = ["--no-default-features", "--features", &features];
             let arguments = [&crate_only[..], &with, &["--", "-D", "warnings"]].concat();
@@ -42,7 +42,7 @@ pub(crate) fn run(workspace: &Workspace, choice: Choice) -> Tally {
     tally
 }
 
-/// The sets to try, each once: features that are all and the default are one.
+/// Returns the sets to check, each once: if the default features are all features, both give the same set.
 fn sets(package: &Package, choice: Choice) -> BTreeSet<BTreeSet<&str>> {
     let all: BTreeSet<&str> = package.features.iter().map(String::as_str).collect();
     let default = package
@@ -54,7 +54,7 @@ fn sets(package: &Package, choice: Choice) -> BTreeSet<BTreeSet<&str>> {
     if choice == Choice::Pairs {
         sets.insert(all.clone());
         for one in &all {
-            // A pair of one with itself is that one alone.
+            // A pair of a feature with itself is that feature alone.
             sets.extend(all.iter().map(|other| BTreeSet::from([*one, *other])));
         }
     }

@@ -1,4 +1,4 @@
-//! Runs the fuzz targets of the store's readers for a while each.
+//! Runs the fuzz targets of the store's readers for a limited time each.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
 
-/// The targets of `lab/crash/fuzz`.
+/// The fuzz targets of `lab/crash/fuzz`.
 const TARGETS: [&str; 4] = ["header", "frames", "load", "migrations"];
 
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
             tally.failures.push(format!("fuzz: no seeds for {target}"));
             continue;
         }
-        // What is loaded twice from 16 KiB takes no gigabyte, and no second.
+        // Loading 16 KiB twice must need neither a gigabyte nor a second.
         let words = [
             "run",
             "--fuzz-dir",
@@ -71,7 +71,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
             "-timeout=10",
         ];
         let mut cargo = Command::new(fuzz.get_program());
-        // The compiler of this command is another one, and cargo hands it on to what it runs.
+        // cargo exports the compiler of this command to its children, but the fuzz targets need another one.
         cargo
             .env("RUSTUP_TOOLCHAIN", "nightly")
             .env_remove("CARGO")
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// Here, where they are compiled, and what they call: none of the three can know of the others.
+    /// Three places name the targets: this list, their manifest, and their caller. None can import the list of another.
     #[test]
     fn the_targets_are_those_of_the_package_and_of_the_crash_tests() {
         let crash = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/crash");

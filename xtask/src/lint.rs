@@ -1,4 +1,4 @@
-//! The rules of the house, each checked by itself; one that fails does not keep the others from running.
+//! The house rules. Each check is independent: a failed check doesn't prevent the others from running.
 
 mod dependencies;
 mod files;
@@ -19,10 +19,10 @@ use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
 
-/// What came of one check.
+/// The result of a check.
 pub(crate) enum Verdict {
     Passed,
-    /// What is wrong, a line each.
+    /// The errors, one per line.
     Failed(Vec<String>),
     Skipped(String),
 }
@@ -90,9 +90,9 @@ const CHECKS: [(&str, Check); 15] = [
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only the checks whose names hold one of these [default: all].
+    /// Run only the checks whose names contain one of these [default: all]
     names: Vec<String>,
-    /// Writes the list of unsafe code, `docs/unsafe.md`, as it stands, and checks nothing.
+    /// Write the list of unsafe code, `docs/unsafe.md`, and check nothing
     #[arg(long)]
     update: bool,
 }
@@ -111,7 +111,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     let checks = CHECKS.iter().filter(|(name, _)| wanted(name));
     for (name, check) in checks {
         if std::io::stderr().is_terminal() {
-            // Clippy takes minutes when nothing is built.
+            // Clippy takes minutes for a fresh build.
             drop(write!(std::io::stderr(), "lint: {name} ...\r"));
         }
         match check(workspace) {
@@ -139,7 +139,7 @@ fn verdict(ended: &Ended) -> Verdict {
     }
 }
 
-/// The crates that need no C compiler for it; that they compile is all that can be said of macOS from here.
+/// Compiles the crates that need no C compiler for macOS. Without a Mac, that they compile is all that this machine can check.
 fn mac() -> Verdict {
     const TARGET: &str = "x86_64-apple-darwin";
     let libraries = command::run(
@@ -149,7 +149,7 @@ fn mac() -> Verdict {
     );
     if !Path::new(libraries.stdout.trim()).is_dir() {
         return Verdict::Skipped(
-            "its standard library is not installed: rustup target add x86_64-apple-darwin".into(),
+            "the standard library for macOS is not installed: rustup target add x86_64-apple-darwin".into(),
         );
     }
     cargo(&[
@@ -177,9 +177,9 @@ fn mac() -> Verdict {
     ])
 }
 
-/// Licences, bans and sources need nothing from outside.
+/// Checks licences, bans and sources, which needs no network.
 fn deny(tool: &mut Command) -> Verdict {
-    // It looks at the crates of all platforms, a build fetches those of one.
+    // cargo-deny reads the crates of all platforms, but a build fetches only those of one.
     let fetched = command::run("cargo", &["fetch", "--quiet"], Show::Never);
     if !fetched.success {
         let why = fetched.output.lines().next().unwrap_or_default();
@@ -191,29 +191,28 @@ fn deny(tool: &mut Command) -> Verdict {
     verdict(&command::finish(tool, Show::Never))
 }
 
-/// What is known against a version of a dependency; the database of it is on a forge, which not every machine reaches.
+/// Checks the dependencies for known vulnerabilities. The database is on GitHub, which not every machine can reach.
 fn advisories(tool: &mut Command) -> Verdict {
     let ended = command::finish(tool.args(["check", "advisories"]), Show::Never);
     match ended.output.contains("failed to fetch advisory database") {
-        true => Verdict::Skipped("their database can't be reached".into()),
+        true => Verdict::Skipped("the advisory database is unreachable".into()),
         false => verdict(&ended),
     }
 }
 
-/// Runs a check by cargo-deny if it is installed: compiling it takes longer than all other checks together.
+/// Runs a check of cargo-deny if the tool is installed: compiling it takes longer than all other checks together.
 fn by_deny(workspace: &Workspace, check: fn(&mut Command) -> Verdict) -> Verdict {
     match Tool::Deny.find(workspace) {
         Some(_) => Tool::Deny
             .command(workspace)
             .map_or_else(Verdict::Skipped, |mut tool| check(&mut tool)),
         None => Verdict::Skipped(
-            "cargo-deny is not installed: `cargo xtask tools --install` and `cargo xtask nightly` do that"
-                .into(),
+            "cargo-deny is not installed; install it with `cargo xtask tools --install`".into(),
         ),
     }
 }
 
-/// Installs cargo-deny if it is absent, and runs the checks that need it.
+/// Installs cargo-deny if it is missing, and runs the checks that need it.
 pub(crate) fn dependencies_judged(workspace: &Workspace) -> Tally {
     if let Err(why) = Tool::Deny.find_or_install(workspace) {
         return Tally::skipped(format!("deny: {why}"));

@@ -1,4 +1,4 @@
-//! Builds and runs the live checks, which are a program of `rlm-tests`.
+//! Builds and runs the live checks, a program of `rlm-tests`.
 
 use std::process::Command;
 
@@ -6,22 +6,22 @@ use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// Which checks.
+/// The live checks to run.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only those whose names hold one of these, or whose agent's program is one of them [default: all].
+    /// Run only checks whose names contain one of these, or whose agent's program is one of them [default: all]
     names: Vec<String>,
-    /// Only one check an agent.
+    /// Run only one check per agent
     #[arg(long)]
     quick: bool,
 }
 
-/// One check of each agent, with the programs that the stage `build` left.
+/// Runs one check per agent, with the programs that the stage `build` built.
 pub(crate) fn quick(workspace: &Workspace) -> Tally {
     judged(Command::new(workspace.target.join("debug/live")).arg("--quick"))
 }
 
-/// Builds what the checks start, and runs them.
+/// Builds the programs that the checks start, and runs the checks.
 pub(crate) fn run(arguments: &Arguments) -> Tally {
     let built = command::run(
         "cargo",
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
         Show::OnFailure,
     );
     if !built.success {
-        return Tally::failed("live: it does not build");
+        return Tally::failed("live: the build failed");
     }
     let mut words = vec!["run", "--quiet", "-p", "rlm-tests", "--bin", "live", "--"];
     words.extend(arguments.quick.then_some("--quick"));
@@ -41,7 +41,7 @@ fn judged(checks: &mut Command) -> Tally {
     let ended = command::finish(checks, Show::WithoutSkips);
     let mut tally = Tally::of_live(&ended.output);
     if !ended.success && !tally.is_red() {
-        tally += Tally::failed("live: it ended before its checks did");
+        tally += Tally::failed("live: exited before the checks ended");
     }
     tally
 }

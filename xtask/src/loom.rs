@@ -1,7 +1,7 @@
-//! The tests that a model checker plays in every interleaving, with no bound on preemptions but one that is given.
+//! Runs the tests that a model checker executes in every interleaving, without a limit on preemptions unless an option sets one.
 //!
-//! `cargo xtask test` runs them too, with a bound that takes seconds. They need no `--cfg loom`: what they check is compiled into the test by its path,
-//! with loom's atomics in the place of the real ones, so that the crate's own dependencies, which know that name too, stay as they are.
+//! `cargo xtask test` runs them too, with a limit that takes seconds. They need no `--cfg loom`: a test includes the checked source file by its path
+//! and replaces the atomics by loom's. The crate's dependencies, some of which also know that cfg name, stay unchanged.
 
 use std::process::Command;
 
@@ -9,12 +9,12 @@ use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// More than a model has places: every interleaving, in seconds.
+/// A limit beyond the preemption points of every model: all interleavings, in seconds.
 const ALL: u8 = 200;
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Arguments {
-    /// At how many places, at most, a thread is interrupted that could have gone on.
+    /// Limit on the number of preemptions of a thread that could have continued
     #[arg(long, value_name = "N", default_value_t = ALL)]
     preemptions: u8,
 }
@@ -40,7 +40,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: Arguments) -> Tally {
         let ended = command::finish(&mut cargo, Show::AsItComes);
         tally += Tally::of_libtest(&ended.output).unwrap_or_default();
         if !ended.success && !tally.is_red() {
-            tally += Tally::failed(format!("loom: {} did not run", package.name));
+            tally += Tally::failed(format!("loom: failed to run {}", package.name));
         }
     }
     match tally == Tally::default() {

@@ -1,7 +1,7 @@
 //! Maintainers' commands, from `cargo xtask ci` to `cargo xtask release`. See `README.md`.
 #![expect(
     clippy::print_stdout,
-    reason = "a program for maintainers, whose output is its purpose"
+    reason = "the output is the purpose of this program for maintainers"
 )]
 
 mod acceptance;
@@ -52,7 +52,7 @@ use crate::workspace::Workspace;
     about = "Maintainers' commands"
 )]
 struct Arguments {
-    /// What can't be done here is a failure, not a skip.
+    /// Report a check that can't run here as a failure, not a skip
     #[arg(long, global = true)]
     strict: bool,
     #[command(subcommand)]
@@ -63,59 +63,59 @@ struct Arguments {
 enum Command {
     #[command(about = ci::about())]
     Ci,
-    /// Runs one stage of `ci`, and closes with what `ci` reads.
+    /// Runs one stage of `ci`, and ends with the counts that `ci` reads.
     #[command(hide = true)]
     Stage { name: String },
-    /// Checks formatting, clippy and the rules of the house.
+    /// Check formatting, clippy and the house rules
     Lint(lint::Arguments),
-    /// Runs all tests and doctests.
+    /// Run all tests and doctests
     Test,
-    /// Lists the acceptance items, their clauses and the tests that show them, and judges them by the last test run.
+    /// List the acceptance items with their clauses and tests, and judge them by the last test run
     Acceptance {
-        /// Only those that no test shows.
+        /// List only items and clauses without a test
         #[arg(long)]
         missing: bool,
     },
-    /// Builds the documentation without warnings, and follows its links.
+    /// Build the documentation without warnings, and check its links
     Docs,
-    /// Runs `rlm` around the real agent CLIs, at pinned versions from npm, against a scripted model. `ci` makes one check an agent, `nightly` makes all.
+    /// Run `rlm` with the real agent CLIs, at pinned versions from npm, against a scripted model. `ci` runs one check per agent, `nightly` runs all
     Live(live::Arguments),
-    /// Measures ours, a peer and the floor in turn, and judges the targets.
+    /// Measure rlm, its peers and a baseline in turn, and judge the targets
     Bench(bench::Arguments),
-    /// Looks for an acknowledged save that a crash, a fault or a second writer loses.
+    /// Search for acknowledged saves that a crash, a fault or a second writer loses
     CrashTest(crash_test::Arguments),
-    /// Plays nights of a run in moments, each from a seed.
+    /// Simulate nights of a run, each from a seed, in moments
     Night(night::Arguments),
     #[command(about = nightly::about())]
     Nightly(nightly::Arguments),
-    /// Stops a loop runner, ours or any other, in eight ways, and counts what it leaves alive.
+    /// Stop rlm or any other loop runner in eight ways, and count the survivors
     Survivors(survivors::Arguments),
-    /// Runs the fuzz targets of the store's readers.
+    /// Run the fuzz targets of the store's readers
     Fuzz(fuzz::Arguments),
-    /// Checks the published crates with the oldest compiler that they promise.
+    /// Check the published crates with the oldest supported compiler
     Msrv,
-    /// Packs `rlm` into an archive for those without cargo.
+    /// Pack `rlm` into an archive for people without cargo
     Dist(dist::Arguments),
-    /// Takes the crates to crates.io, a step at a time.
+    /// Publish the crates to crates.io, one step at a time
     #[command(subcommand)]
     Release(release::Step),
-    /// Checks each published crate with no, each, each two and all of its features.
+    /// Check each published crate with no feature, each feature, each pair and all
     Features,
-    /// Runs the tests that a model checker plays in every interleaving.
+    /// Run the tests that a model checker executes in every interleaving
     Loom(loom::Arguments),
-    /// Compiles the published crates with the oldest dependencies that they allow.
+    /// Compile the published crates with the oldest dependencies that they allow
     Minimal,
-    /// Looks for changes of the pure cores that no test notices; takes hours.
+    /// Search for changes of the pure cores that no test notices; takes hours
     Mutants(mutants::Arguments),
-    /// Compares what each library shows with what was accepted, and looks for snapshots of tests that nobody accepted.
+    /// Compare the public API of each library with the accepted one, and search for unaccepted test snapshots
     Snapshots(snapshots::Arguments),
-    /// Records `rlm demo` and draws `docs/rlm.svg`.
+    /// Record `rlm demo` and draw `docs/rlm.svg`
     Picture,
-    /// Stops `rlm` in eight ways, looks for saves that a crash loses, and writes the results into `docs/proof.md`.
+    /// Stop `rlm` in eight ways, search for saves that a crash loses, and write the results into `docs/proof.md`
     Tables(tables::Arguments),
-    /// Lists the tools that the commands use, and where they are found.
+    /// List the tools that the commands need, and their locations
     Tools {
-        /// Also installs those that are not there, into `target/tools`.
+        /// Also install missing tools into `target/tools`
         #[arg(long)]
         install: bool,
     },
@@ -161,7 +161,7 @@ fn main() -> ExitCode {
     finish(&tally.judged(strict))
 }
 
-/// Names what failed and what was skipped, and closes with the counts.
+/// Prints the failures and skips, and ends with the counts.
 fn finish(tally: &Tally) -> ExitCode {
     for skip in &tally.skipped {
         println!("skipped: {skip}");

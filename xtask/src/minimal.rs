@@ -1,4 +1,4 @@
-//! Whether the published crates compile with the oldest dependencies that their manifests allow: a lower bound that nobody tries becomes a lie.
+//! Compiles the published crates with the oldest dependencies that their manifests allow: an untested lower bound is soon wrong.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ pub(crate) fn run(workspace: &Workspace) -> Tally {
     if let Err(why) = command::nightly() {
         return Tally::skipped(format!("minimal: {why}"));
     }
-    // In a copy, so that the lock file stays as it is.
+    // A copy protects the lock file.
     let copy = workspace.target.join("minimal");
     let fresh = copy.join("sources");
     if let Err(error) = sources::copy_afresh(&workspace.root, &fresh) {
@@ -26,7 +26,7 @@ pub(crate) fn run(workspace: &Workspace) -> Tally {
         command::finish(&mut cargo, Show::OnFailure).success
     };
     if !cargo(&["+nightly", "update", "--quiet", "-Zdirect-minimal-versions"]) {
-        return Tally::failed("minimal: no versions fit together");
+        return Tally::failed("minimal: no compatible versions");
     }
     let mut tally = Tally::default();
     for package in workspace.published() {

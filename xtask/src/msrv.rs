@@ -1,4 +1,4 @@
-//! Checks each published crate with the oldest compiler that it promises, in three sets of features.
+//! Checks each published crate with the oldest compiler that it supports, with three sets of features.
 
 use std::process::Command;
 
@@ -30,7 +30,7 @@ fn try_run(workspace: &Workspace) -> Result<Tally, String> {
     let installed = command::run("rustup", &["toolchain", "list"], Show::Never);
     if !installed.success {
         return Ok(Tally::skipped(
-            "msrv: rustup, which would find the compiler, is not installed",
+            "msrv: rustup is not installed, which locates the compiler",
         ));
     }
     let mut tally = Tally::default();
@@ -39,7 +39,7 @@ fn try_run(workspace: &Workspace) -> Result<Tally, String> {
         if version.is_empty() {
             tally
                 .failures
-                .push(format!("msrv: {} promises none", found.name));
+                .push(format!("msrv: {} has no `rust-version`", found.name));
         } else if !has(&installed.output, &version) {
             let how = format!("rustup toolchain install {version} --profile minimal");
             tally.skipped.push(format!(
@@ -68,7 +68,7 @@ fn check(workspace: &Workspace, name: &str, version: &str) -> Tally {
                 name,
             ])
             .args(option)
-            // What another compiler made would be thrown away each time.
+            // In the common target directory, each compiler would discard the output of the other.
             .env("CARGO_TARGET_DIR", workspace.target.join("msrv"));
         let ended = command::finish(&mut cargo, Show::OnFailure);
         println!(

@@ -1,7 +1,7 @@
-//! Runs cargo-mutants on the pure cores: a change of the code that no test notices is a rule without a test, or code that nothing needs.
+//! Runs cargo-mutants on the pure cores. A mutant that no test catches means a rule without a test, or unnecessary code.
 //!
-//! cargo-mutants compiles one mutant after the other. All of them take hours, so no stage of `ci` runs it. `.cargo/mutants.toml` excludes the mutants that
-//! behave as the original does, each with the reason.
+//! cargo-mutants compiles one mutant after another. All of them take hours, so no stage of `ci` runs it. `.cargo/mutants.toml` excludes the mutants
+//! that behave like the original, each with the reason.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::{self, Workspace};
 
-/// Address space of each process, in KiB: a mutant may allocate without end.
+/// The address space of each process, in KiB: a mutant may allocate without end.
 const MEMORY: u32 = 8 << 20;
 
 /// A pure core, and the tests that must catch its mutants.
@@ -73,9 +73,9 @@ const CORES: [Core; 5] = [
 
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only the cores of these crates.
+    /// Only the cores of these crates
     crates: Vec<String>,
-    /// Only a part of each core's mutants: 0/8 is the first of eight.
+    /// Only a part of each core's mutants: 0/8 is the first of eight
     #[arg(long, value_name = "K/N")]
     shard: Option<String>,
 }
@@ -88,7 +88,7 @@ pub(crate) fn all(workspace: &Workspace) -> Tally {
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     let unknown = |name: &&String| !CORES.iter().any(|core| core.package == name.as_str());
     if let Some(name) = arguments.crates.iter().find(unknown) {
-        return Tally::failed(format!("mutants: {name} has no core in the table"));
+        return Tally::failed(format!("mutants: no core in the table for {name}"));
     }
     let program = match Tool::Mutants.find_or_install(workspace) {
         Ok(program) => program,
@@ -142,20 +142,20 @@ impl Core {
             // The first failed case is enough, and the next mutant must find the same files.
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
-        // It keeps the terminal, where it shows its progress.
+        // cargo-mutants inherits the terminal, where it shows its progress.
         let status = mutants.status().map_err(|error| error.to_string())?;
-        // 0: all caught. 2: some missed. 3: some timed out. With any other code it did not judge all of them.
+        // 0: all caught. 2: some missed. 3: some timed out. With any other code, cargo-mutants didn't test all of them.
         if !matches!(status.code(), Some(0 | 2 | 3)) {
             return Err(format!("cargo-mutants ended with {status}"));
         }
         let outcome = Outcome::read(out.join("mutants.out"));
         if outcome == Outcome::default() && shard.is_none() {
-            return Err("cargo-mutants found nothing to change in its files".into());
+            return Err("cargo-mutants found nothing to change in the files".into());
         }
         Ok(outcome)
     }
 
-    /// The command line of cargo-mutants, without its folders.
+    /// Returns the arguments of cargo-mutants, without its directories.
     fn arguments(&self, shard: Option<&str>) -> Vec<String> {
         let mut arguments: Vec<String> = ["mutants", "--in-place", "--all-features"]
             .map(Into::into)
@@ -175,20 +175,20 @@ impl Core {
     }
 }
 
-/// What became of the mutants.
+/// The results of the mutants.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
-    /// By name.
+    /// The names of the missed mutants.
     missed: Vec<String>,
     caught: usize,
-    /// Those whose tests took five times as long as without a mutant, and at least 20 s. They count as caught.
+    /// The number of mutants whose tests took five times as long as without a mutant, and at least 20 s. They count as caught.
     timed_out: usize,
-    /// Those that do not compile.
+    /// The number of mutants that don't compile.
     unviable: usize,
 }
 
 impl Outcome {
-    /// Reads the lists that cargo-mutants writes, one name a line.
+    /// Reads the lists that cargo-mutants writes, one name per line.
     fn read(folder: PathBuf) -> Self {
         let list = |name: &str| {
             let text = fs_err::read_to_string(folder.join(name)).unwrap_or_default();
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Whether a path has the parts around the stars, in their order.
+    /// Whether a path contains the parts between the stars, in order.
     fn fits(pattern: &str, path: &str) -> bool {
         let (first, rest) = pattern.split_once('*').unwrap_or((pattern, ""));
         let mut parts = rest.split('*');

@@ -1,4 +1,4 @@
-//! Plays simulated nights of a run, which is a test of `loop-runner`, more of them than its suite does.
+//! Plays simulated nights of a run: a test of `loop-runner`, with more seeds than its test suite.
 
 use std::process::Command;
 
@@ -8,21 +8,21 @@ use crate::{nightly, skips};
 
 const DEFAULT_SEEDS: u64 = 1000;
 
-/// Which nights.
+/// The nights to play.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How many, from seed 0 on.
+    /// Number of nights, from seed 0 on
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEEDS, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// This one only, as a failure names it.
+    /// Only this seed, as a failure names it
     #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// Also runs ten thousand iterations of a trivial agent, which takes minutes.
+    /// Also run ten thousand iterations of a trivial agent, which takes minutes
     #[arg(long)]
     long: bool,
 }
 
-/// As many as the command plays by default.
+/// Plays the default number of nights.
 pub(crate) fn nights() -> Tally {
     NIGHTS.run(("RLM_NIGHT_SEEDS", &DEFAULT_SEEDS.to_string()))
 }
@@ -40,12 +40,12 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
 
 const NIGHTS: Tests = Tests::new("loop-runner", "it", "night::");
 
-/// Tests of a package whose effort a variable sets.
+/// Tests of a package whose effort an environment variable sets.
 #[derive(Debug)]
 pub(crate) struct Tests {
     package: &'static str,
     binary: &'static str,
-    /// The start of their names.
+    /// The prefix of their names.
     names: &'static str,
 }
 
@@ -62,7 +62,7 @@ impl Tests {
         }
     }
 
-    /// Runs them with a variable, and shows what they print.
+    /// Runs the tests with a variable, and prints their output.
     pub(crate) fn run(&self, (name, value): (&str, &str)) -> Tally {
         let Self {
             package,
@@ -78,7 +78,7 @@ impl Tests {
         let mut tally = Tally::of_libtest(&ended.output).unwrap_or_default();
         match ended.success {
             true if tally.passed == 0 => {
-                return Tally::failed(format!("{package} has no test of that name: {names}"));
+                return Tally::failed(format!("{package} has no tests named {names}"));
             }
             true => {}
             false => return Tally::failed(format!("{package}: a test failed: {names}")),

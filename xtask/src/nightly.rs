@@ -1,4 +1,4 @@
-//! Runs with full numbers what `ci` runs with smaller ones, and then everything that takes too long for `ci`.
+//! Repeats tests of `ci` with larger numbers, and then runs everything that takes too long for `ci`.
 
 use clap::builder::PossibleValuesParser;
 
@@ -10,10 +10,10 @@ use crate::{
     ci, crash_test, features, fuzz, lint, live, loom, minimal, mutants, night, snapshots, survivors,
 };
 
-/// Tells a test to do all of what `tests/acceptance.md` says, not only the part that `ci` has time for.
+/// The variable that makes a test run the full numbers of `tests/acceptance.md`, not the smaller ones of `ci`.
 const FULL: (&str, &str) = ("RLM_TEST_EFFORT", "nightly");
 
-/// The tests that have two numbers in `tests/acceptance.md`: the item, and where its tests are.
+/// The tests with two numbers in `tests/acceptance.md`: the item, and its tests.
 pub(crate) const NUMBERS: [(&str, Tests); 6] = [
     ("h9", Tests::new("rlm-tests", "e2e", "hostile_files::h")),
     ("x103", Tests::new("interrupt-stack", "it", "x103::")),
@@ -23,10 +23,10 @@ pub(crate) const NUMBERS: [(&str, Tests); 6] = [
     ("x116", Tests::new("rlm-tests", "e2e", "nights::x116")),
 ];
 
-/// What the command runs after those.
+/// The stages after the full numbers.
 const LONG: [(&str, ci::Stage); 11] = [
     ("deny", lint::dependencies_judged),
-    // `ci` judges the public names only where the tool is installed.
+    // `ci` checks the public names only if the tool is installed.
     ("snapshots", |workspace| {
         snapshots::run(workspace, snapshots::Arguments::default())
     }),
@@ -39,7 +39,7 @@ const LONG: [(&str, ci::Stage); 11] = [
     }),
     ("mutants", mutants::all),
     ("crash-test", |_| crash_test::nightly()),
-    // The stage x116 has the ten thousand iterations of `night --long`.
+    // The stage x116 covers the ten thousand iterations of `night --long`.
     ("night", |_| night::nights()),
     ("fuzz", fuzz::hour),
     ("live", |_| live::run(&live::Arguments::default())),
@@ -48,7 +48,7 @@ const LONG: [(&str, ci::Stage); 11] = [
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Runs only this stage; can be repeated.
+    /// Run only this stage; can be repeated
     #[arg(long, value_name = "STAGE", value_parser = PossibleValuesParser::new(names()))]
     only: Vec<String>,
 }
@@ -58,11 +58,11 @@ fn names() -> impl Iterator<Item = &'static str> {
     numbers.chain(LONG.iter().map(|(name, _)| *name))
 }
 
-/// Returns what the help says.
+/// Returns the description in the help.
 pub(crate) fn about() -> String {
     let names: Vec<&str> = names().collect();
     format!(
-        "Runs the tests of `ci` with their full numbers, and what takes hours: {}",
+        "Runs the tests of `ci` with their full numbers, and the stages that take hours: {}",
         names.join(", ")
     )
 }
@@ -81,6 +81,6 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments, strict: bool) ->
 pub(crate) fn numbers(name: &str) -> Tally {
     match NUMBERS.iter().find(|(stage, _)| *stage == name) {
         Some((_, tests)) => tests.run(FULL),
-        None => Tally::failed(format!("nightly: {name} is no stage")),
+        None => Tally::failed(format!("nightly: no such stage: {name}")),
     }
 }

@@ -1,26 +1,26 @@
-//! Installs the peers of the benches that are written in Python, each at its pinned version, into an environment of their own.
+//! Installs the Python peers of the benches, each at its pinned version, into their own environment.
 
 use std::path::{Path, PathBuf};
 
 use crate::command::{self, Ended, Show};
 use crate::tally::Tally;
 
-/// What is installed: a name and a version a line.
+/// The list of the peers to install: one name and version per line.
 const REQUIREMENTS: &str = "lab/bench/peers/requirements.txt";
-/// Taken as source: its wheel carries the agent itself, a third of a gigabyte that no bench starts.
+/// This peer is installed from source: its wheel contains the agent, 300 MB that no bench starts.
 const WITHOUT_WHEEL: &str = "claude-agent-sdk";
 
-/// Where the environment lies, below `target`.
+/// Returns the path of the environment, below `target`.
 fn folder(target: &Path) -> PathBuf {
     target.join("tools").join("bench-peers")
 }
 
-/// Returns its Python, if it is there.
+/// Returns the Python of the environment, if it exists.
 pub(crate) fn python(target: &Path) -> Option<PathBuf> {
     program(target, "python")
 }
 
-/// Returns a program that a peer brought, if it is there.
+/// Returns a program of a peer, if it exists.
 pub(crate) fn program(target: &Path, name: &str) -> Option<PathBuf> {
     let program = folder(target).join("bin").join(name);
     std::path::absolute(program)
@@ -28,7 +28,7 @@ pub(crate) fn program(target: &Path, name: &str) -> Option<PathBuf> {
         .filter(|path| path.exists())
 }
 
-/// `ralphify 0.3.0`: a peer with the version that is meant.
+/// Returns a peer with its pinned version, such as `ralphify 0.3.0`.
 pub(crate) fn versioned(peer: &str) -> String {
     let lines = fs_err::read_to_string(REQUIREMENTS).unwrap_or_default();
     let mut pins = lines.lines().filter_map(|line| line.split_once("=="));
@@ -38,7 +38,7 @@ pub(crate) fn versioned(peer: &str) -> String {
     }
 }
 
-/// Installs what is not there yet; what can't be installed is named as skipped, and the benches run without it.
+/// Installs missing peers. The tally lists a peer that can't be installed as skipped, and the benches run without it.
 pub(crate) fn install(target: &Path) -> Tally {
     let skip =
         |what: &str, ended: &Ended| Tally::skipped(format!("{what}: {}", last(&ended.output)));
@@ -47,11 +47,11 @@ pub(crate) fn install(target: &Path) -> Tally {
         let place = folder.to_string_lossy();
         let made = command::run("python3", &["-m", "venv", &place], Show::Never);
         if !made.success {
-            return skip("an environment for peers in Python", &made);
+            return skip("the environment of the Python peers", &made);
         }
     }
     let (Some(python), Ok(lines)) = (python(target), fs_err::read_to_string(REQUIREMENTS)) else {
-        return Tally::failed("the peers: there is no environment, or no list of them");
+        return Tally::failed("peers: no environment, or no list of them");
     };
     let python = python.to_string_lossy();
     let mut tally = Tally::default();
@@ -83,7 +83,7 @@ fn last(output: &str) -> &str {
     let told = errors
         .next_back()
         .or_else(|| lines.rev().find(|line| !line.is_empty()));
-    told.unwrap_or("it said nothing")
+    told.unwrap_or("no output")
 }
 
 #[cfg(test)]
@@ -98,6 +98,6 @@ mod tests {
             "ERROR: No matching distribution found for x==1"
         );
         assert_eq!(last("python3: not found\n\n"), "python3: not found");
-        assert_eq!(last(""), "it said nothing");
+        assert_eq!(last(""), "no output");
     }
 }

@@ -1,4 +1,5 @@
-//! Takes the crates to crates.io: `plan`, `check`, `package`, `cut`, `publish`, `tag`. A step changes something outside of `target` with `--execute` only.
+//! Publishes the crates to crates.io: `plan`, `check`, `package`, `cut`, `publish`, `tag`. A step changes nothing outside of `target` without
+//! `--execute`.
 
 mod bump;
 mod changelog;
@@ -19,25 +20,25 @@ use crate::workspace::{self, Workspace};
 /// A step of a release.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Step {
-    /// Shows the order of the uploads, and which versions crates.io has.
+    /// Show the order of the uploads, and the versions on crates.io
     Plan,
-    /// Checks whether all crates can be released as they stand.
+    /// Check whether all crates can be released in their present state
     Check(check::Arguments),
-    /// Packs all crates without building them or asking crates.io.
+    /// Pack all crates without building them or contacting crates.io
     Package,
-    /// Makes the commit: versions, requirements, changelogs.
+    /// Create the release commit: versions, requirements, changelogs
     Cut(cut::Arguments),
-    /// Publishes the versions that crates.io lacks, in order; called again, it resumes.
+    /// Publish the versions that crates.io lacks, in order; a second call resumes
     Publish {
         #[command(flatten)]
         manner: Manner,
-        /// Does it; without, it only shows what it would do.
+        /// Publish; without this option, only show the steps
         #[arg(long)]
         execute: bool,
     },
-    /// Tags each published version as CRATE-vVERSION, at the commit that its package was made of.
+    /// Tag each published version as CRATE-vVERSION, at the commit that its package was made of
     Tag {
-        /// Does it; without, it only shows what it would do.
+        /// Create the tags; without this option, only show them
         #[arg(long)]
         execute: bool,
     },
@@ -48,7 +49,7 @@ pub(crate) fn package(workspace: &Workspace) -> Tally {
     run(workspace, &Step::Package)
 }
 
-/// Reads the crates that are published, in the order of their upload.
+/// Reads the published crates, in the order of their upload.
 fn published() -> Result<Vec<Crate>, String> {
     workspace::metadata().and_then(|metadata| crates::read(&metadata))
 }
@@ -75,14 +76,14 @@ pub(crate) fn run(workspace: &Workspace, step: &Step) -> Tally {
         },
         Step::Publish { .. } => {
             let tally = plan(&crates);
-            println!("nothing was done: --execute does it");
+            println!("nothing was done; add --execute to do it");
             tally
         }
         Step::Tag { execute } => tag::run(&workspace.root, &crates, *execute),
     }
 }
 
-/// Names what keeps the crates from being released, as far as it is seen without a compiler or a registry.
+/// Names the problems that block a release, as far as they can be found without a compiler or a registry.
 pub(crate) fn wrong() -> Vec<String> {
     match published() {
         Ok(crates) => check::standing(&crates),

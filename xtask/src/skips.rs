@@ -1,23 +1,23 @@
-//! The tests that passed and yet show nothing: each of them skipped itself, and says why in a line of its own, `skipped: …`.
+//! Finds the tests that passed but skipped themselves. Each prints its reason in a line `skipped: …`.
 
 use crate::command::skip_of;
 
-/// What nextest puts into the case of a test that failed.
+/// The tags of nextest in the case of a failed test.
 const FAILURES: [&str; 4] = ["<failure ", "<failure>", "<error ", "<error>"];
 
 /// One test in the report of nextest.
 #[derive(Debug)]
 pub(crate) struct Case {
-    /// The package, and the test binary unless it is the library's.
+    /// The package, and the test binary unless the library contains the test.
     pub(crate) binary: String,
-    /// Its modules and its name.
+    /// The modules and the name.
     pub(crate) test: String,
     pub(crate) has_failed: bool,
-    /// Why it shows nothing, or less than it should, although it passed.
+    /// The reasons why a passed test shows nothing, or less than it should.
     pub(crate) reasons: Vec<String>,
 }
 
-/// Reads the report of nextest, which has what each test printed.
+/// Reads the report of nextest, which has the output of each test.
 pub(crate) fn cases(report: &str) -> impl Iterator<Item = Case> {
     let cases = report.split("<testcase ").skip(1);
     cases.filter_map(|case| {
@@ -27,7 +27,7 @@ pub(crate) fn cases(report: &str) -> impl Iterator<Item = Case> {
         };
         let said = case.lines().map(str::trim_start).filter_map(said);
         Some(Case {
-            // `name="` is a part of `classname="`, and stands before it.
+            // `name="` is also a part of `classname="`, so it must come first.
             test: attribute("name")?,
             binary: attribute("classname")?,
             has_failed: FAILURES.iter().any(|mark| case.contains(mark)),
@@ -36,7 +36,7 @@ pub(crate) fn cases(report: &str) -> impl Iterator<Item = Case> {
     })
 }
 
-/// Names what the cases of such a report skipped.
+/// Names the skips of the cases of a report.
 pub(crate) fn of_junit(report: &str) -> Vec<String> {
     let skips = cases(report).flat_map(|case| {
         let Case {
@@ -51,7 +51,7 @@ pub(crate) fn of_junit(report: &str) -> Vec<String> {
     skips.collect()
 }
 
-/// Reads them from the output of `cargo test -- --show-output`.
+/// Reads the skips from the output of `cargo test -- --show-output`.
 pub(crate) fn of_libtest(output: &str) -> Vec<String> {
     let mut test = "a test";
     let mut skips = Vec::new();
@@ -68,7 +68,8 @@ pub(crate) fn of_libtest(output: &str) -> Vec<String> {
     skips
 }
 
-/// What stands on the line before the test's own words: the section of a report that begins there, and the name where tests run one at a time.
+/// Returns the text that libtest prints before the output of the test on the same line: the section of the report, or the name if tests run one at a
+/// time.
 fn said(line: &str) -> Option<&str> {
     let line = ["<system-out>", "<system-err>"]
         .iter()

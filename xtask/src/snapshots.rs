@@ -1,5 +1,5 @@
-//! What each library shows to others, kept as text below `docs/api` so that a change of it is seen and meant; and snapshots of tests that nobody accepted
-//! or that no test has.
+//! Compares the public API of each library with its text below `docs/api`, so that a reviewer sees each change of it. Also finds test snapshots that
+//! nobody accepted or that no test uses.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ const FOLDER: &str = "docs/api";
 
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Arguments {
-    /// Writes what is shown now.
+    /// Write the current public API
     #[arg(long)]
     update: bool,
 }
@@ -27,10 +27,10 @@ pub(crate) fn run(workspace: &Workspace, arguments: Arguments) -> Tally {
     judged(workspace, program, arguments.update, Tally::failed)
 }
 
-/// The same with a tool that is there already, and where it reads what this nightly compiler writes, whose format changes: neither is a reason for the
-/// other stages to wait, or to be red.
+/// Does the same only with an installed tool that can parse the output of this nightly compiler, whose format changes. A missing tool must neither
+/// delay nor fail the other stages.
 pub(crate) fn stage(workspace: &Workspace) -> Tally {
-    let absent = "cargo-public-api is not installed: `cargo xtask snapshots` does that";
+    let absent = "cargo-public-api is not installed; install it with `cargo xtask snapshots`";
     let program =
         command::nightly().and_then(|()| Tool::PublicApi.find(workspace).ok_or(absent.to_owned()));
     judged(workspace, program, false, Tally::skipped)
@@ -48,13 +48,13 @@ fn judged(
     tally
 }
 
-/// The part that needs no other compiler, and no time.
+/// Checks the snapshots of tests: this needs no other compiler and takes no time.
 fn of_tests(workspace: &Workspace) -> Tally {
     let mut tally = Tally::default();
     let sources = sources::read(&workspace.root);
     for (what, wrong) in [
         ("not accepted", pending(&workspace.root)),
-        ("no test's", left_over(workspace, &sources)),
+        ("not used by a test", left_over(workspace, &sources)),
     ] {
         wrong
             .iter()
@@ -67,7 +67,7 @@ fn of_tests(workspace: &Workspace) -> Tally {
     tally
 }
 
-/// Compares what each library shows; an error says why that can't be known here.
+/// Compares the public API of each library. An error states why it is unknown on this machine.
 fn public_names(
     workspace: &Workspace,
     program: &Path,
@@ -77,10 +77,10 @@ fn public_names(
     let mut tally = Tally::default();
     for package in workspace.libraries() {
         let name = package.name.as_str();
-        // A C library that is built along adds minutes, and no name.
+        // Building a C library would add minutes and no name.
         let features = package.features.iter().map(String::as_str);
         let features: Vec<&str> = features.filter(|name| !name.ends_with("bundled")).collect();
-        // Without the traits that follow from the fields, and those that everything has.
+        // Omits the traits that follow from the fields, and those of every type.
         let mut command = Command::new(program);
         command
             .args([
@@ -94,7 +94,7 @@ fn public_names(
         let output = command.output().map_err(|error| error.to_string())?;
         if !output.status.success() {
             print!("{}", String::from_utf8_lossy(&output.stderr));
-            tally += unread(format!("snapshots: the names of {name} can't be read"));
+            tally += unread(format!("snapshots: can't read the names of {name}"));
             continue;
         }
         let shown = String::from_utf8_lossy(&output.stdout);
@@ -111,7 +111,7 @@ fn public_names(
                 tally.passed += 1;
             }
             false => {
-                println!("    if that is meant: cargo xtask snapshots --update");
+                println!("    if this change is intended: cargo xtask snapshots --update");
                 tally += Tally::failed(format!("snapshots: the public names of {name}"));
             }
         }
@@ -119,13 +119,13 @@ fn public_names(
     Ok(tally)
 }
 
-/// What a test wrote because it saw something else than what was accepted.
+/// Returns the files that tests wrote because their output differs from the accepted snapshot.
 fn pending(root: &Path) -> Vec<PathBuf> {
     let files = sources::with_extensions(root, &["new", "pending-snap"]);
     files.into_iter().map(|file| file.path).collect()
 }
 
-/// The snapshots whose name, that of a test or one it is given, is nowhere in the sources of their package.
+/// Returns the snapshots whose name is in no source of their package. The name is that of a test, or an explicit one.
 fn left_over(workspace: &Workspace, sources: &[Source]) -> Vec<PathBuf> {
     let mut left_over = Vec::new();
     for snapshot in sources::with_extensions(&workspace.root, &["snap"]) {
@@ -146,7 +146,7 @@ fn left_over(workspace: &Workspace, sources: &[Source]) -> Vec<PathBuf> {
     left_over
 }
 
-/// `menu` of `it__terminal__menu-2.snap`.
+/// Returns `menu` for `it__terminal__menu-2.snap`.
 fn name_of(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = stem.rsplit("__").next().unwrap_or_default();
@@ -184,7 +184,7 @@ mod tests {
         let unreadable = || Ok("false".into());
         assert!(of(unreadable(), Tally::failed).is_red());
         let stage = of(unreadable(), Tally::skipped);
-        assert_eq!(stage.skipped, ["snapshots: the names of a can't be read"]);
+        assert_eq!(stage.skipped, ["snapshots: can't read the names of a"]);
         let absent = of(Err("no tool".into()), Tally::skipped);
         assert_eq!(absent.skipped, ["snapshots: public names: no tool"]);
         assert!(!stage.is_red() && !absent.is_red());

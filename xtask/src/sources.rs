@@ -1,4 +1,4 @@
-//! The Rust sources of the workspace, and the tests in them.
+//! The Rust sources of the workspace, and their tests.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use fs_err as fs;
 
 use crate::command::{self, Show};
 
-/// A source file, its path relative to the root.
+/// A source file, with its path relative to the root.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
 
-/// Reads all `.rs` files below the folders of the members, in the order of their paths.
+/// Reads all `.rs` files below the directories of the members, sorted by path.
 pub(crate) fn read(root: &Path) -> Vec<Source> {
     with_extensions(root, &["rs"])
 }
 
-/// The same, of other files.
+/// Reads the files with other extensions in the same way.
 pub(crate) fn with_extensions(root: &Path, extensions: &[&str]) -> Vec<Source> {
     let mut sources = Vec::new();
     for folder in ["crates", "lab", "tests", "xtask"] {
@@ -30,7 +30,7 @@ pub(crate) fn with_extensions(root: &Path, extensions: &[&str]) -> Vec<Source> {
     sources
 }
 
-/// Reads the documents of the repository: the Markdown files of its folders and of its root.
+/// Reads the documents of the repository: the Markdown files of its directories and of its root.
 pub(crate) fn documents(root: &Path) -> Vec<Source> {
     let mut sources = with_extensions(root, &["md"]);
     collect(root, &root.join("docs"), &["md"], &mut sources);
@@ -60,13 +60,13 @@ fn collect(root: &Path, folder: &Path, extensions: &[&str], sources: &mut Vec<So
     }
 }
 
-/// Makes a copy of the workspace's sources, in the place of one that is there, for what must not change them.
+/// Copies the sources of the workspace for a command that changes them, and replaces an older copy.
 pub(crate) fn copy_afresh(from: &Path, to: &Path) -> io::Result<()> {
     crate::workspace::remove(to)?;
     copy(from, to)
 }
 
-/// Copies what git has, or would take: what is built may lie among it, under any name.
+/// Copies the files that git tracks or would track. Build output may be among the others, under any name.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let mut git = Command::new("git");
     git.current_dir(from).args(["ls-files", "-z"]).args([
@@ -92,17 +92,17 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TestName<'a> {
     pub(crate) name: &'a str,
-    /// Whether it is marked `#[ignore]`.
+    /// Whether it has the attribute `#[ignore]`.
     pub(crate) is_ignored: bool,
 }
 
 impl Source {
-    /// The names of its test functions.
+    /// Returns the names of its test functions.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &str> {
         self.test_functions().map(|test| test.name)
     }
 
-    /// Its test functions.
+    /// Returns its test functions.
     pub(crate) fn test_functions(&self) -> impl Iterator<Item = TestName<'_>> {
         let (mut marked, mut is_ignored) = (false, false);
         self.text.lines().filter_map(move |line| {
@@ -122,7 +122,7 @@ impl Source {
     }
 }
 
-/// The acceptance items and clauses that a test of this name shows: `J31` for `j31_answered_press_…`, `J41a` for `j41a_…`, `S1` for `s1_…`
+/// Returns the acceptance items and clauses that a test of this name shows: `J31` for `j31_answered_press_…`, `J41a` for `j41a_…`, `S1` for `s1_…`
 /// and `s01_…`, both `L88b` and `P12` for `l88b_p12_a_late_reader_…`.
 pub(crate) fn items_of(test: &str) -> impl Iterator<Item = String> {
     let words = test.split_inclusive('_');
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn tests_are_found_by_their_attribute() {
-        let marker = "#[test]"; // in a variable, or this file's own text would be read as a test
+        let marker = "#[test]"; // in a variable, since this lint also reads this file
         let text = format!(
             "fn x1_helper() {{}}\n{marker}\n#[ignore]\nfn j31_a() {{\n  let s3_x = fn_b();\n}}\n  #[tokio::test(flavor = \"x\")]\n  async fn plain() {{}}\nfn c1_no() {{}}"
         );

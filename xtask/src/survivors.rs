@@ -1,4 +1,4 @@
-//! Builds and runs the stops, which are a program of `rlm-survivors`.
+//! Builds and runs the survivor measurement, a program of `rlm-survivors`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,40 +7,40 @@ use std::process::Command;
 use crate::command;
 use crate::tally::Tally;
 
-/// What is stopped, when, and how often.
+/// The tool to stop, the moment, and the number of stops.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
-    /// The loop runner, a command for bash with {agent} in place of the agent's program [default: rlm].
+    /// Loop runner: a bash command with {agent} in place of the agent's program [default: rlm]
     #[arg(long, value_name = "CMD")]
     tool: Option<String>,
-    /// Calls the agent's program so, for a tool that finds its agent on the PATH.
+    /// Name of the agent's program, for a tool that finds its agent on the PATH
     #[arg(long, value_name = "NAME")]
     agent_name: Option<String>,
-    /// Stops it so often in each way [default: 20].
+    /// Stops in each way [default: 20]
     #[arg(long, value_name = "N")]
     runs: Option<String>,
-    /// Two stops in each way; ends within 40 s.
+    /// Two stops in each way; takes at most 40 s
     #[arg(long)]
     quick: bool,
-    /// What the loop is at when it is stopped: turn, start, gate or sleep; the last two are for rlm [default: turn].
+    /// Activity of the loop at the stop: turn, start, gate or sleep; the last two are for rlm [default: turn]
     #[arg(long, value_name = "WHEN")]
     moment: Option<String>,
-    /// Stops it only in this way: one-press, three-presses, term, hang-up, kill, git-filter, killed-guard or setuid-child; may be given again.
+    /// Stop only in this way: one-press, three-presses, term, hang-up, kill, git-filter, killed-guard or setuid-child; can be repeated
     #[arg(long, value_name = "WAY")]
     way: Vec<String>,
-    /// The agent and its children ignore SIGINT, SIGTERM and SIGHUP.
+    /// Let the agent and its children ignore SIGINT, SIGTERM and SIGHUP
     #[arg(long)]
     stubborn: bool,
-    /// Runs so many at the same time; they mostly wait [default: 5].
+    /// Number of parallel stops; they mostly wait [default: 5]
     #[arg(long, value_name = "N")]
     jobs: Option<String>,
-    /// Also writes the score as JSON.
+    /// Also write the score as JSON
     #[arg(long, value_name = "FILE", value_parser = crate::bench::absolute)]
     json: Option<PathBuf>,
 }
 
 impl Arguments {
-    /// As the program behind this command takes them, which also judges them.
+    /// Returns the arguments for the measuring program, which also validates them.
     fn words(&self) -> Vec<OsString> {
         let options = [
             ("--tool", &self.tool),
@@ -76,14 +76,14 @@ pub(crate) fn hundred() -> Tally {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Tally {
-    // The program as it is shipped; without it there is nothing to score.
+    // Measures the release build. Without it there is nothing to measure.
     if arguments.tool.is_none() && !command::build("rlm-loop", &["--bin", "rlm"]) {
-        return Tally::failed("survivors: rlm does not compile");
+        return Tally::failed("survivors: rlm doesn't compile");
     }
     if !command::build("rlm-survivors", &[]) {
-        return Tally::failed("survivors: it does not compile");
+        return Tally::failed("survivors: the program doesn't compile");
     }
-    // Its own terminal, for the line of progress.
+
     let mut command = Command::new("cargo");
     command.args(["run", "--quiet", "--release", "-p", "rlm-survivors"]);
     command
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
         .args(arguments.words());
     match command.status() {
         Ok(status) if status.success() => Tally::passed(1),
-        Ok(_) => Tally::failed("survivors: stop did not mean stop, or it could not be seen"),
+        Ok(_) => Tally::failed("survivors: a stop left processes, or the count failed"),
         Err(error) => Tally::failed(format!("cargo: {error}")),
     }
 }

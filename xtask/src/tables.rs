@@ -1,4 +1,4 @@
-//! Writes the tables of `docs/proof.md`: the results of our own suites, with the day and the machine.
+//! Writes the tables of `docs/proof.md`: the results of our test suites, with the date and the machine.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -11,38 +11,39 @@ use crate::tally::Tally;
 use crate::workspace::{Workspace, array};
 use crate::{bench, day, peers};
 
-/// The loop that everybody has: what `rlm` stands beside.
+/// The simplest loop, as the baseline for `rlm`.
 const BARE: &str = "while :; do {agent}; done";
-/// The loop runner among the peers: it starts any command, with no model and no account.
+/// The peer loop runner: it starts any command, without a model or an account.
 const RUNNER: &str = "ralphify";
 
-/// The page that has the tables.
+/// The page with the tables.
 const PAGE: &str = "docs/proof.md";
 
-/// Which figures are written.
+/// The suites to run, or the directory of their results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Two stops in each way and the quick crash tests, instead of twenty and those of a change.
+    /// Run two stops in each way and the quick crash tests, instead of twenty and the tests of a change
     #[arg(long)]
     quick: bool,
-    /// First installs the loop runner that is scored beside them, below `target/tools`.
+    /// First install the peer loop runner below `target/tools`
     #[arg(long)]
     peers: bool,
-    /// Runs nothing, and writes what `survivors --json` and `crash-test --json` left in this folder: survivors.json, ralphify.json if it is there, bare.json (the loop of bash) and crash-test.json.
+    /// Run nothing, and use the results of `survivors --json` and `crash-test --json` in this folder: survivors.json, ralphify.json if present,
+    /// bare.json (the loop of bash) and crash-test.json
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["quick", "peers"], value_parser = bench::absolute)]
     from: Option<PathBuf>,
 }
 
-/// A loop of the table of survivors.
+/// A column of the table of survivors.
 struct Loop {
     heading: String,
-    /// What it is started by; none is `rlm`.
+    /// The command that starts it; `None` is `rlm`.
     command: Option<String>,
-    /// The name of the file of its score.
+    /// The file name of its score.
     file: &'static str,
 }
 
-/// `rlm`, the peer when it is installed, or was when its score was taken, and a loop of bash.
+/// Returns `rlm`, the peer if it is installed or if its score exists, and a loop of bash.
 fn loops(program: Option<&Path>) -> Vec<Loop> {
     let ours = Loop {
         heading: "`rlm`".into(),
@@ -65,7 +66,7 @@ fn loops(program: Option<&Path>) -> Vec<Loop> {
         .collect()
 }
 
-/// It reads its agent from a file, which has to be in a folder of its own.
+/// The peer reads its agent from a file in a directory of its own.
 fn runner(program: &Path) -> String {
     let program = program.to_string_lossy().replace('\'', r"'\''");
     format!(
@@ -73,7 +74,7 @@ fn runner(program: &Path) -> String {
     )
 }
 
-/// Runs the suites and writes their tables. They are written whatever came of them, since they say what was counted.
+/// Runs the suites and writes their tables, also after a failure, since the tables state the counts.
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     let mut tally = Tally::default();
     let folder = workspace.target.join("tables");
@@ -91,7 +92,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     tally
 }
 
-/// Runs the suites; what they count goes into files in this folder.
+/// Runs the suites, which write their counts into files in this directory.
 fn count(target: &Path, folder: &Path, quick: bool) -> Tally {
     let mut tally = Tally::default();
     if let Err(error) = fs::create_dir_all(folder) {
@@ -106,17 +107,19 @@ fn count(target: &Path, folder: &Path, quick: bool) -> Tally {
         .iter()
         .find(|(package, part)| !command::build(package, part))
     {
-        return Tally::failed(format!("tables: {package} does not compile"));
+        return Tally::failed(format!("tables: {package} doesn't compile"));
     }
     let program = peers::program(target, "ralph");
     if program.is_none() {
-        tally += Tally::skipped(format!("tables: {RUNNER}: `--peers` installs it"));
+        tally += Tally::skipped(format!(
+            "tables: {RUNNER}: not installed; install it with `--peers`"
+        ));
     }
     for each in loops(program.as_deref()) {
         let tool = each.command.iter().flat_map(|tool| ["--tool", tool]);
         let words: Vec<&str> = tool.chain(quick.then_some("--quick")).collect();
         let is_clean = counted(folder, "rlm-survivors", "survivors", each.file, &words);
-        // The others are there to leave something.
+        // Survivors of the baselines are expected.
         if each.command.is_none() {
             tally += kept("survivors", is_clean);
         }
@@ -130,11 +133,11 @@ fn count(target: &Path, folder: &Path, quick: bool) -> Tally {
 fn kept(suite: &str, is_clean: bool) -> Tally {
     match is_clean {
         true => Tally::passed(1),
-        false => Tally::failed(format!("tables: {suite}: a promise was not kept")),
+        false => Tally::failed(format!("tables: {suite}: an invariant failed")),
     }
 }
 
-/// Writes the tables of what was counted.
+/// Writes the tables of the counts.
 fn write(page: &Path, folder: &Path) -> Result<(), String> {
     let read = |name: &str| -> Result<Value, String> {
         let path = folder.join(name).with_extension("json");
@@ -160,10 +163,10 @@ fn write(page: &Path, folder: &Path) -> Result<(), String> {
     fs::write(page, text).map_err(|error| error.to_string())
 }
 
-/// Runs a suite; tells whether it was content.
+/// Runs a suite. Returns whether it passed.
 fn counted(folder: &Path, package: &str, program: &str, name: &str, words: &[&str]) -> bool {
     let file = folder.join(format!("{name}.json"));
-    // What another time counted is no figure of this one.
+    // Figures of an earlier run must not count for this one.
     let _none = fs::remove_file(&file);
     let path = file.to_string_lossy();
     let cargo = [
@@ -180,14 +183,14 @@ fn counted(folder: &Path, package: &str, program: &str, name: &str, words: &[&st
     command::run("cargo", &words, Show::AsItComes).success
 }
 
-/// The day and the machine: figures without them say little.
+/// Returns the day and the machine, without which the figures mean little.
 fn when() -> String {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let machine = command::run("uname", &["-sm"], Show::Never).output;
     format!("{}, {}, {cores} cores", day::today(), machine.trim())
 }
 
-/// Puts a table where the page has a place for it.
+/// Inserts a table between its markers on the page.
 fn between(page: &str, name: &str, table: &str) -> Option<String> {
     let begin = format!("<!-- {name}:begin -->\n");
     let end = format!("<!-- {name}:end -->");
@@ -216,7 +219,7 @@ fn survivors(columns: &[(String, Value)], when: &str) -> String {
     text
 }
 
-/// How many stops of a way left something, and what, or did not stop the tool at all.
+/// Describes the stops of a way that left processes, the names of these processes, and whether the tool continued.
 fn left(way: &Value) -> String {
     let count = |name: &str| way[name].as_u64().unwrap_or_default();
     let runs = way["each"].as_array().into_iter().flatten();
@@ -286,7 +289,7 @@ fn crashes(table: &Value, when: &str) -> String {
     text
 }
 
-/// `12,345`
+/// Formats a number as `12,345`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> = digits

@@ -1,20 +1,20 @@
-//! Counts what passed, failed and was skipped, and reads such counts from the output of test runners.
+//! Counts passed, failed and skipped checks, and parses the counts of test runners.
 
 use std::fmt;
 use std::ops::AddAssign;
 
-/// The line behind which a stage of `ci` names its failures, its skips and its counts.
+/// The line before the failures, skips and counts in the output of a stage of `ci`.
 pub(crate) const COUNTS: &str = "-- counts";
 
-/// What came of a stage.
+/// The result of a stage.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: usize,
-    /// Failed tests that a runner counted and named itself.
+    /// The number of failed tests that a runner counted and named itself.
     pub(crate) failed: usize,
-    /// Other failures, by name.
+    /// The names of other failures.
     pub(crate) failures: Vec<String>,
-    /// Skips, by name and reason.
+    /// The skips, each with its name and reason.
     pub(crate) skipped: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl Tally {
         }
     }
 
-    /// What could not be done is a failure where all is expected to be there.
+    /// Turns skips into failures if `strict`.
     pub(crate) fn judged(mut self, strict: bool) -> Self {
         if strict {
             let skipped = self.skipped.drain(..);
@@ -54,7 +54,7 @@ impl Tally {
         self.failed + self.failures.len() > 0
     }
 
-    /// Reads `Summary [ 0.3s] 25 tests run: 23 passed (1 slow), 1 failed, 1 timed out, 2 skipped`.
+    /// Parses `Summary [ 0.3s] 25 tests run: 23 passed (1 slow), 1 failed, 1 timed out, 2 skipped`.
     pub(crate) fn of_nextest(output: &str) -> Option<Self> {
         let (_, counts) = output.lines().rev().find_map(|line| {
             line.trim_start()
@@ -62,7 +62,7 @@ impl Tally {
                 .split_once("run:")
         })?;
         let mut tally = Self::default();
-        // `23 passed (1 slow, 1 leaky)` counts no more than 23.
+        // `23 passed (1 slow, 1 leaky)` counts only 23.
         let counts = counts
             .split('(')
             .map(|part| part.rsplit(')').next().unwrap_or(part));
@@ -71,7 +71,7 @@ impl Tally {
             let number: usize = number.parse().ok()?;
             match what.split(' ').next()? {
                 "passed" => tally.passed += number,
-                // Ignored, or left out by a filter: what skips itself passes.
+                // nextest's "skipped" means ignored or filtered out. A test that skips itself counts as passed.
                 "skipped" => {}
                 _ => tally.failed += number,
             }
@@ -79,7 +79,7 @@ impl Tally {
         Some(tally)
     }
 
-    /// Adds up all `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+    /// Adds up all lines `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
     pub(crate) fn of_libtest(output: &str) -> Option<Self> {
         let mut tally = Self::default();
         let mut found = false;
@@ -102,7 +102,7 @@ impl Tally {
         found.then_some(tally)
     }
 
-    /// Splits the output of a stage of `ci` into what it printed and what came of it.
+    /// Splits the output of a stage of `ci` into its text and its counts.
     pub(crate) fn of_stage(output: &str) -> Option<(&str, Self)> {
         let (output, counts) = output.rsplit_once(&format!("{COUNTS}\n"))?;
         let mut lines = counts.lines().rev();
@@ -122,7 +122,7 @@ impl Tally {
         Some((output, tally))
     }
 
-    /// Reads the lines of the live checks: `ok: …`, `failed: …`, `skipped: …`.
+    /// Parses the lines of the live checks: `ok: …`, `failed: …`, `skipped: …`.
     pub(crate) fn of_live(output: &str) -> Self {
         let mut tally = Self::default();
         for (verdict, what) in output.lines().filter_map(|line| line.split_once(": ")) {

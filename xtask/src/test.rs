@@ -1,5 +1,5 @@
-//! All tests: nextest when it is there and doctests always. A test that skipped itself is a skip by name; one that is ignored is none, since it is a part
-//! of another one or a tool.
+//! Runs all tests: nextest if it is installed, and the doctests always. A test that skipped itself counts as a skip, by name. An ignored test doesn't
+//! count: it is a part of another test, or a tool.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,16 +13,16 @@ use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
 
-/// What nextest writes of each test for the profile `ci`, in its own folder wherever cargo builds.
+/// The report of nextest's profile `ci`, in a fixed directory whatever cargo's target directory.
 pub(crate) const REPORT: &str = "target/nextest/ci/junit.xml";
 
-/// What nextest notes of the test binaries, so that `ci` runs them without cargo, which would wait for the lock of another stage.
+/// nextest's list of the test binaries. With it `ci` runs them without cargo, which would wait for the lock of another stage.
 const BINARIES: &str = "target/nextest/binaries.json";
 
 /// All tests.
 const ALL: [&str; 3] = ["--workspace", "--all-features", "--tests"];
 
-/// The one example that a test starts. `--tests` leaves examples out: they would be linked for nothing, and clippy compiles them.
+/// The only example that a test starts. `--tests` excludes examples, since linking them all would cost time and clippy compiles them.
 const STARTED: [&str; 5] = [
     "build",
     "--workspace",
@@ -51,7 +51,7 @@ fn run_selected(workspace: &Workspace, selection: &[&str], show: Show) -> Tally 
     match of_nextest(workspace, selection, show) {
         Ok(tally) => tally,
         Err(why) => {
-            println!("{why}: the tests of a binary share a process");
+            println!("{why}; the tests of a binary share a process");
             of_cargo(show)
         }
     }
@@ -72,11 +72,11 @@ pub(crate) fn build(workspace: &Workspace) -> Tally {
         let build = [&["test", "--no-run"], &ALL[..]].concat();
         command::run("cargo", &build, Show::OnFailure)
     });
-    // A list of an earlier build would name other binaries.
+    // The list of an earlier build may name other binaries.
     let noted = fs::create_dir_all(workspace.root.join("target/nextest"))
         .and_then(|()| fs::write(workspace.root.join(BINARIES), &built.stdout));
     match noted {
-        _ if !built.success => Tally::failed("build: the tests do not compile"),
+        _ if !built.success => Tally::failed("build: the tests don't compile"),
         Err(error) => Tally::failed(format!("build: {error}")),
         Ok(()) => build_started(),
     }
@@ -85,7 +85,7 @@ pub(crate) fn build(workspace: &Workspace) -> Tally {
 fn build_started() -> Tally {
     match command::run("cargo", &STARTED, Show::OnFailure).success {
         true => Tally::default(),
-        false => Tally::failed("build: an example does not compile"),
+        false => Tally::failed("build: an example doesn't compile"),
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn doctests(show: Show) -> Tally {
 }
 
 fn of_nextest(workspace: &Workspace, selection: &[&str], show: Show) -> Result<Tally, String> {
-    // One of an earlier run would tell of other tests.
+    // The report of an earlier run may describe other tests.
     let report = workspace.root.join(REPORT);
     match fs::remove_file(&report) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.to_string()),
@@ -119,14 +119,16 @@ fn of_nextest(workspace: &Workspace, selection: &[&str], show: Show) -> Result<T
     match fs::read_to_string(&report) {
         Ok(report) => skip(&mut tally, skips::of_junit(&report)),
         Err(error) => {
-            tally += Tally::failed(format!("test: nobody knows what was skipped: {error}"))
+            tally += Tally::failed(format!(
+                "test: can't read the skips from the report: {error}"
+            ))
         }
     }
     Ok(tally)
 }
 
-/// Returns how many tests run at once. Most of them wait for processes, terminals and clocks; those that compute say in `.config/nextest.toml` how many
-/// threads they stand for.
+/// Returns the number of tests that run in parallel. Most tests wait for processes, terminals and clocks. For tests that compute,
+/// `.config/nextest.toml` sets the number of threads that each counts for.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(2, NonZero::get) * 3
 }
@@ -143,7 +145,7 @@ fn of_cargo(show: Show) -> Tally {
     tally
 }
 
-/// The runner took their tests for passed, of which some leave out several things, and some one thing twice.
+/// Moves the tests with skips from the passed ones to the skips. A test can skip several things, and one thing several times.
 fn skip(tally: &mut Tally, mut skips: Vec<String>) {
     skips.dedup();
     let tests = skips
@@ -156,11 +158,11 @@ fn skip(tally: &mut Tally, mut skips: Vec<String>) {
     tally.skipped.extend(skips);
 }
 
-/// A runner that failed without counting a failure (nothing compiled, say) is a failure all the same.
+/// Counts a failure for a runner that failed without counting one, for instance because of a compile error.
 fn counted(tally: Option<Tally>, ended: &Ended, what: &str) -> Tally {
     let mut tally = tally.unwrap_or_default();
     if !ended.success && !tally.is_red() {
-        tally += Tally::failed(format!("test: {what} did not run to their end"));
+        tally += Tally::failed(format!("test: {what} did not run to the end"));
     }
     if ended.success && tally.passed == 0 {
         tally += Tally::failed(format!("test: {what}: none ran"));

@@ -1,7 +1,8 @@
-//! The tools beside cargo itself: one version of each, found, or installed below `target/tools`.
+//! The tools beside cargo: one version of each, found on this machine or installed below `target/tools`.
 //!
-//! What lies in `target/tools` at the pinned version wins, then a PATH's at that version. Another version on the PATH is used, with a word, where only
-//! its reports differ; where its verdicts do (other rules, other formats), the pinned one is installed beside it: a gate must say the same everywhere.
+//! The pinned version in `target/tools` has precedence, then the pinned version on the PATH. If only the reports of another version differ, `xtask`
+//! uses that version from the PATH and prints a note. If its verdicts could differ (other rules, other formats), `xtask` installs the pinned version
+//! beside it: a check must give the same result on every machine.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use crate::command::{self, Ended, Show};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// A subcommand of cargo that does not come with it.
+/// A subcommand of cargo that is installed separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tool {
     Deny,
@@ -22,20 +23,20 @@ pub(crate) enum Tool {
     SemverChecks,
 }
 
-/// How a tool is called, the version of it that is meant, whether another one's verdicts are as good, and what it is for.
+/// The tool, its package, its pinned version, whether another version gives the same verdicts, and its purpose.
 type Row = (Tool, &'static str, &'static str, bool, &'static str);
 
 #[rustfmt::skip]
 const TOOLS: [Row; 6] = [
-    (Tool::Deny, "deny", "0.20.2", false, "lint: licences, sources and doubles of dependencies"),
+    (Tool::Deny, "deny", "0.20.2", false, "lint: licences, sources and duplicate dependencies"),
     (Tool::Fuzz, "fuzz", "0.13.2", true, "fuzz: the readers of the store"),
     (Tool::Mutants, "mutants", "27.1.0", false, "changes of the code that no test notices"),
-    (Tool::Nextest, "nextest", "0.9.151", true, "test: a process for each test"),
+    (Tool::Nextest, "nextest", "0.9.151", true, "test: one process per test"),
     (Tool::PublicApi, "public-api", "0.52.0", false, "the public names of a crate"),
-    (Tool::SemverChecks, "semver-checks", "0.51.0", false, "release check: what a version promises"),
+    (Tool::SemverChecks, "semver-checks", "0.51.0", false, "release check: semver compatibility"),
 ];
 
-/// Prints the table, each with where it is found; installs what is not, when wanted.
+/// Prints the table with the location of each tool. Installs missing tools if `install` is set.
 pub(crate) fn run(workspace: &Workspace, install: bool) -> Tally {
     let mut tally = Tally::default();
     for (tool, name, version, _, purpose) in TOOLS {
@@ -63,11 +64,10 @@ pub(crate) fn run(workspace: &Workspace, install: bool) -> Tally {
 impl Tool {
     fn row(self) -> &'static Row {
         let mut rows = TOOLS.iter();
-        rows.find(|row| row.0 == self)
-            .expect("each tool has its row")
+        rows.find(|row| row.0 == self).expect("each tool has a row")
     }
 
-    /// Runs it, at the root of the workspace; an error says why it can't be had, and is a skip.
+    /// Runs the tool in the root of the workspace. An error states why it isn't available, and counts as a skip.
     pub(crate) fn run(
         self,
         workspace: &Workspace,
@@ -79,20 +79,20 @@ impl Tool {
         Ok(command::finish(&mut command, show))
     }
 
-    /// The same, before it is given its arguments.
+    /// Returns the command without arguments.
     pub(crate) fn command(self, workspace: &Workspace) -> Result<Command, String> {
         let mut command = Command::new(self.find_or_install(workspace)?);
         command.arg(self.row().1);
         Ok(command)
     }
 
-    /// Returns the program, which takes minutes when it has to be compiled first.
+    /// Returns the program, and compiles it first if it is missing, which takes minutes.
     pub(crate) fn find_or_install(self, workspace: &Workspace) -> Result<PathBuf, String> {
         self.find(workspace)
             .map_or_else(|| self.install(workspace), Ok)
     }
 
-    /// Returns the program if it is there.
+    /// Returns the program if it is installed.
     pub(crate) fn find(self, workspace: &Workspace) -> Option<PathBuf> {
         let (_, name, pinned, any, _) = *self.row();
         let ours = tools(workspace).join("bin");
@@ -108,7 +108,7 @@ impl Tool {
             }
         }
         let (program, version) = others.into_iter().next().filter(|_| any)?;
-        println!("cargo-{name}: {version} is installed and used; {pinned} is meant");
+        println!("cargo-{name}: using the installed {version}; the pinned version is {pinned}");
         Some(program)
     }
 
@@ -116,7 +116,7 @@ impl Tool {
         let (_, name, version, _, _) = *self.row();
         let (package, root) = (format!("cargo-{name}"), tools(workspace));
         println!(
-            "{package} {version} is compiled into {}, which takes minutes",
+            "compiling {package} {version} into {}, which takes minutes",
             root.display()
         );
         let build = root.join("build");
@@ -127,19 +127,19 @@ impl Tool {
             .arg(&root)
             .arg("--target-dir")
             .arg(&build)
-            // Compiled for one use a day: their own profiles cost minutes more.
+            // A tool runs rarely. Its own release profile would cost minutes more to compile.
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
             .env("CARGO_PROFILE_RELEASE_DEBUG", "0");
         let ended = command::finish(&mut cargo, Show::Never);
-        // Hundreds of megabytes that nothing reads again.
+        // Hundreds of megabytes that nothing needs any more.
         let _gone = fs_err::remove_dir_all(&build);
         if ended.success {
             return Ok(root.join("bin").join(package));
         }
         let mut errors = ended.output.lines().filter(|line| line.contains("error"));
         let why = errors.next().unwrap_or("cargo install failed");
-        Err(format!("{package} can't be installed: {}", why.trim()))
+        Err(format!("can't install {package}: {}", why.trim()))
     }
 }
 
@@ -155,7 +155,7 @@ fn version_of(program: &Path, name: &str) -> Option<String> {
     version_in(&ended.output).map(Into::into)
 }
 
-/// Reads `cargo-nextest 0.9.143 (3a6c… 2026-08-20)` and what comes near.
+/// Parses `cargo-nextest 0.9.143 (3a6c… 2026-08-20)` and similar lines.
 fn version_in(output: &str) -> Option<&str> {
     output
         .split_whitespace()

@@ -1,15 +1,15 @@
-//! The workspace as `cargo metadata` tells it; without resolving, so that it works offline and beside a stale lock file.
+//! The workspace from `cargo metadata`, without dependency resolution: this works offline and with an outdated lock file.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The members and where they lie.
+/// The members and their directories.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
-    /// Where cargo puts what it builds.
+    /// The target directory of cargo.
     pub(crate) target: PathBuf,
     pub(crate) packages: Vec<Package>,
 }
@@ -19,11 +19,11 @@ pub(crate) struct Workspace {
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
-    /// Whether it is one of the libraries that others can take.
+    /// Whether it is a library for other packages.
     pub(crate) is_library: bool,
-    /// Whether it goes to the registry.
+    /// Whether crates.io gets it.
     pub(crate) is_published: bool,
-    /// What can be switched on, and what `default` does.
+    /// The features, and the features of `default`.
     pub(crate) features: Vec<String>,
     pub(crate) default_features: Vec<String>,
     pub(crate) dependencies: Vec<Dependency>,
@@ -34,7 +34,7 @@ pub(crate) struct Package {
 #[derive(Debug, Clone)]
 pub(crate) struct Root {
     pub(crate) file: PathBuf,
-    /// Whether it is a test, a bench or an example, which nothing ships.
+    /// Whether it is a test, a bench or an example, which no release contains.
     pub(crate) is_test: bool,
 }
 
@@ -43,12 +43,12 @@ pub(crate) struct Root {
 pub(crate) struct Dependency {
     pub(crate) name: String,
     pub(crate) dev: bool,
-    /// Whether it is a member too.
+    /// Whether it is also a member.
     pub(crate) inner: bool,
 }
 
 impl Workspace {
-    /// Finds the workspace of the working directory and makes its root the working directory.
+    /// Finds the workspace of the working directory, and changes the working directory to its root.
     pub(crate) fn find() -> Result<Self, String> {
         let workspace = Self::read(&metadata()?);
         std::env::set_current_dir(&workspace.root).map_err(|error| error.to_string())?;
@@ -92,7 +92,7 @@ impl Package {
                 .filter(move |target| target["kind"][0] == kind)
                 .map(|target| &target["name"])
         };
-        // A library may bring a helper, as the guard is; a program has the name of its own library.
+        // A library can also have a helper program, such as the guard. A program's own library has the name of the program.
         let is_library =
             in_crates && !targets("bin").any(|bin| targets("lib").any(|lib| lib == bin));
         let all = package["features"].as_object().into_iter().flatten();
@@ -123,7 +123,7 @@ impl Package {
     }
 }
 
-/// What cargo tells of the members, and of nothing else.
+/// Returns the output of `cargo metadata` for the members only.
 pub(crate) fn metadata() -> Result<Value, String> {
     let metadata = crate::command::run(
         "cargo",
@@ -136,7 +136,7 @@ pub(crate) fn metadata() -> Result<Value, String> {
     }
 }
 
-/// Removes a folder with all that is in it, if it is there.
+/// Removes a directory with its content, if it exists.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     match fs_err::remove_dir_all(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,4 +1,4 @@
-//! Decides which items and clauses of the acceptance list are shown: by the names of the tests, and by what their last run showed.
+//! Decides which items and clauses of the acceptance list are shown, by the names of the tests and the results of their last run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::acceptance::list::List;
 use crate::acceptance::results::{Outcome, Results};
 
-/// A test function that carries an item's name.
+/// A test function whose name contains an item.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TestFunction {
     pub(super) package: String,
@@ -15,21 +15,21 @@ pub(super) struct TestFunction {
     pub(super) is_ignored: bool,
 }
 
-/// Whether a clause is shown. An item without clauses is its own only clause.
+/// Whether a clause is shown. An item without clauses counts as its own clause.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Shown,
-    /// The list says that it needs no test, and it has none.
+    /// The list states that it needs no test, and it has none.
     Exempt,
     NoTest,
-    /// These of its tests failed.
+    /// These tests failed.
     Failed(Vec<String>),
-    /// None of its tests did its work on this machine, with the reason of each.
+    /// All its tests were skipped on this machine, with the reason of each.
     NotShownHere(Vec<String>),
 }
 
 impl Verdict {
-    /// Returns what keeps it from being shown.
+    /// Returns the reason why the clause isn't shown.
     pub(super) fn reason(&self) -> Option<String> {
         match self {
             Self::Shown => None,
@@ -41,7 +41,7 @@ impl Verdict {
     }
 }
 
-/// What is known of one clause.
+/// The result of one clause.
 #[derive(Debug)]
 pub(super) struct Point {
     pub(super) id: String,
@@ -49,11 +49,11 @@ pub(super) struct Point {
     pub(super) verdict: Verdict,
 }
 
-/// What is known of the list.
+/// The result of the list.
 #[derive(Debug)]
 pub(super) struct Judgement {
     pub(super) points: Vec<Point>,
-    /// What is wrong with the list itself.
+    /// The errors in the list itself.
     errors: Vec<String>,
     shown_items: usize,
     items: usize,
@@ -69,7 +69,7 @@ pub(super) fn judge(
     for id in &list.without {
         let is_point = list.points().any(|point| point.id == *id);
         if !is_point || tests.contains_key(id) {
-            errors.push(format!("{id} does not belong behind `Without a test: `"));
+            errors.push(format!("{id} must not be in `Without a test: `"));
         }
     }
     let points = list.points().map(|item| {
@@ -138,7 +138,7 @@ fn of_results(tests: &[TestFunction], results: &Results) -> Verdict {
     }
 }
 
-/// Adds to a reason the tests that have it.
+/// Formats a reason with the tests that have it.
 fn with(reason: &str, names: &[&str]) -> String {
     match names {
         [first] => format!("{reason} ({first})"),
@@ -243,7 +243,7 @@ mod tests {
         let list = "- **S1** a\n- **S2** b\n- **S3** c\n  - **S3a** d\n\nWithout a test: S2, S1, S3, S4.\n";
         let judgement = judged(list, ["s1_a", "s3a_b"].map(test), None);
         let expected = ["S1", "S3", "S4"]
-            .map(|id| format!("acceptance: {id} does not belong behind `Without a test: `"));
+            .map(|id| format!("acceptance: {id} must not be in `Without a test: `"));
         assert_eq!(judgement.failures(), expected);
     }
 
@@ -269,7 +269,7 @@ mod tests {
             "1 of 3 acceptance items are shown by the last test run (1 of 4 clauses)"
         );
 
-        // One test that did its work is enough; one that did not run is none.
+        // One test that passed is enough. A test that did not run doesn't count.
         let report = case("s1_a", "") + &case("j41b_c", "");
         let judgement = judged(LIST, tests, Some(&report));
         assert_eq!(
@@ -290,6 +290,6 @@ mod tests {
     #[test]
     fn a_list_that_breaks_its_format_is_a_failure() {
         let judgement = judged("- **S1** a\n- **S1** b\n", ["s1_a"].map(test), None);
-        assert!(judgement.failures()[0].contains("S1 stands there twice"));
+        assert!(judgement.failures()[0].contains("duplicate item S1"));
     }
 }

@@ -1,4 +1,4 @@
-//! Reads `tests/acceptance.md`: the items, their lettered clauses, and the items that need no test.
+//! Reads `tests/acceptance.md`: the items, their lettered clauses, and the items without a test.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::path::Path;
 use crate::sources;
 
 const LIST: &str = "tests/acceptance.md";
-/// The start of the line that names the items which need no test.
+/// The prefix of the line that names the items without a test.
 const ON_PURPOSE: &str = "Without a test: ";
 
 /// The acceptance list.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct List {
     pub(super) items: Vec<Item>,
-    /// The ids behind `Without a test: `.
+    /// The ids after `Without a test: `.
     pub(super) without: Vec<String>,
-    /// Lines that break the format.
+    /// The lines that break the format.
     pub(super) errors: Vec<String>,
 }
 
@@ -24,17 +24,17 @@ pub(crate) struct List {
 pub(super) struct Item {
     pub(super) id: String,
     pub(super) text: String,
-    /// Empty for a clause, and for an item that is its own only clause.
+    /// Empty for a clause, and for an item without clauses.
     pub(super) clauses: Vec<Item>,
 }
 
-/// What the list has under an id.
+/// The kind of an id in the list.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
-    /// A clause, or an item without clauses: a test may carry its name.
+    /// A clause, or an item without clauses: the name of a test can contain it.
     Point,
-    /// An item with clauses: a test has to name one of them.
+    /// An item with clauses: a test must name one of them.
     Parent,
 }
 
@@ -56,7 +56,7 @@ impl List {
                 continue;
             };
             if !seen.insert(id) {
-                list.errors.push(format!("{id} stands there twice"));
+                list.errors.push(format!("duplicate item {id}"));
             }
             let item = Item {
                 id: id.into(),
@@ -65,21 +65,21 @@ impl List {
             };
             if !is_clause {
                 if parts(id).is_none_or(|(_, letter)| letter.is_some()) {
-                    let error = format!("{id} is no item: a letter and a number");
+                    let error = format!("invalid item {id}: expected a letter and a number");
                     list.errors.push(error);
                 }
                 list.items.push(item);
                 continue;
             }
             let Some(parent) = list.items.last_mut() else {
-                list.errors.push(format!("{id} has no item above it"));
+                list.errors.push(format!("no item above clause {id}"));
                 continue;
             };
             let letter = (b'a'..=b'z').nth(parent.clauses.len());
             let expected = letter.map(|letter| format!("{}{}", parent.id, char::from(letter)));
             if expected.as_deref() != Some(id) {
-                let expected = expected.as_deref().unwrap_or("no further clause");
-                let error = format!("{id} stands where {expected} is expected");
+                let expected = expected.as_deref().unwrap_or("no more clauses");
+                let error = format!("expected {expected}, found {id}");
                 list.errors.push(error);
             }
             parent.clauses.push(item);
@@ -87,7 +87,7 @@ impl List {
         list
     }
 
-    /// Looks an id up, as a test's name has it.
+    /// Looks up the id of a test name.
     pub(crate) fn find(&self, id: &str) -> Found {
         match self.items.iter().find(|item| item.id == id) {
             Some(item) if item.clauses.is_empty() => Found::Point,
@@ -97,7 +97,7 @@ impl List {
         }
     }
 
-    /// Everything that needs a test of its own: the clauses, and the items without any.
+    /// Returns everything that needs its own test: the clauses, and the items without clauses.
     pub(super) fn points(&self) -> impl Iterator<Item = &Item> {
         self.items.iter().flat_map(Item::points)
     }
@@ -110,7 +110,7 @@ impl Item {
     }
 }
 
-/// Reads `- **J41** text` and `  - **J41a** text`.
+/// Parses `- **J41** text` and `  - **J41a** text`.
 fn bullet(line: &str) -> Option<(bool, &str, &str)> {
     let (is_clause, line) = match line.strip_prefix("  ") {
         Some(line) => (true, line),
@@ -163,15 +163,12 @@ mod tests {
     #[test]
     fn a_line_that_breaks_the_format_is_an_error() {
         let errors = |text| List::parse(text).errors;
-        assert_eq!(
-            errors("- **S1** a\n- **S1** b\n"),
-            ["S1 stands there twice"]
-        );
-        assert_eq!(errors("  - **S1a** b\n"), ["S1a has no item above it"]);
+        assert_eq!(errors("- **S1** a\n- **S1** b\n"), ["duplicate item S1"]);
+        assert_eq!(errors("  - **S1a** b\n"), ["no item above clause S1a"]);
         let other = "- **S1** a\n  - **S2a** b\n";
-        assert_eq!(errors(other), ["S2a stands where S1a is expected"]);
+        assert_eq!(errors(other), ["expected S1a, found S2a"]);
         let gap = "- **S1** a\n  - **S1a** b\n  - **S1c** c\n";
-        assert_eq!(errors(gap), ["S1c stands where S1b is expected"]);
+        assert_eq!(errors(gap), ["expected S1b, found S1c"]);
         for wrong in ["- **S1a** no parent\n", "- **Q1** a\n", "- **note** a\n"] {
             assert_eq!(errors(wrong).len(), 1, "{wrong}");
         }

@@ -1,16 +1,16 @@
-//! The numbers of `tests/acceptance.md` against the constants of the tests: `N (nightly: M)` in the list, `Effort` in the sources.
+//! Compares the numbers of `tests/acceptance.md` with the constants of the tests: `N (nightly: M)` in the list, `Effort` in the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::acceptance::list::List;
 use crate::sources::{self, Source};
 
-/// What `ci` does and what `nightly` does.
+/// The numbers for `ci` and for `nightly`.
 type Pair = (u64, u64);
-/// The pairs of each item; those of its clauses are its own.
+/// The pairs of each item, including those of its clauses.
 type Pairs = BTreeMap<String, BTreeSet<Pair>>;
 
-/// Names the items whose pairs in the list and in the sources differ.
+/// Names the items whose pairs differ between the list and the sources.
 fn differences(list: &List, sources: &[Source]) -> Vec<String> {
     let mut wrong = Vec::new();
     let (mut listed, mut texts) = (Pairs::new(), BTreeMap::<&str, Vec<u64>>::new());
@@ -36,13 +36,13 @@ fn differences(list: &List, sources: &[Source]) -> Vec<String> {
         }
     }
     listed.retain(|_, pairs| !pairs.is_empty());
-    // One number for both stands in the list as it is.
+    // The list has one plain number if both are equal.
     for (item, pairs) in &mut constants {
         let numbers = texts.get(item.as_str());
         pairs.retain(|(ci, nightly)| {
             let is_one = ci == nightly;
             if is_one && !numbers.is_some_and(|numbers| numbers.contains(ci)) {
-                wrong.push(format!("{item}: the list does not have {ci}"));
+                wrong.push(format!("{item}: {ci} is not in the list"));
             }
             !is_one
         });
@@ -60,7 +60,7 @@ fn differences(list: &List, sources: &[Source]) -> Vec<String> {
     wrong
 }
 
-/// Reads each `N … (nightly: M …)`: the number in the parentheses, and the last one before them.
+/// Parses each `N … (nightly: M …)`: the number in the parentheses, and the last one before them.
 fn pairs_of_text(text: &str) -> Result<Vec<Pair>, String> {
     let mut parts = text.split("(nightly: ");
     let mut before = parts.next().unwrap_or_default();
@@ -70,22 +70,22 @@ fn pairs_of_text(text: &str) -> Result<Vec<Pair>, String> {
         let (inside, rest) = part.split_once(')').unwrap_or((part, ""));
         let nightly = inside.split_whitespace().next().and_then(number);
         let pair = ci.zip(nightly);
-        pairs.push(pair.ok_or(format!("no two numbers in `(nightly: {inside})`"))?);
+        pairs.push(pair.ok_or(format!("expected two numbers for `(nightly: {inside})`"))?);
         before = rest;
     }
     Ok(pairs)
 }
 
-/// Reads `10,000` and `5`, also with an opening parenthesis before it or a mark behind it.
+/// Parses `10,000` and `5`, also with an opening parenthesis in front or punctuation at the end.
 fn number(word: &str) -> Option<u64> {
     let digits = word.trim_matches(|mark| "(),.;:".contains(mark));
     let digits = digits.replace(',', "");
     digits.parse().ok()
 }
 
-/// Reads each constant of the type `Effort`, whose name begins with its item.
+/// Parses each constant of the type `Effort`, whose name begins with its item.
 fn constants_of(text: &str) -> Result<Vec<(String, Pair)>, String> {
-    // As one line, and in two parts, or this line would be found.
+    // Joined into one line. The search text is in two parts, so that this line doesn't match.
     let text: Vec<&str> = text.split_whitespace().collect();
     let (text, mark) = (text.join(" "), [": Effort ", "= Effort {"].concat());
     let mut parts = text.split(&mark);
@@ -102,7 +102,10 @@ fn constants_of(text: &str) -> Result<Vec<(String, Pair)>, String> {
             value.trim().replace('_', "").parse().ok()
         };
         let pair = field("ci:").zip(field("nightly:"));
-        constants.push((item, pair.ok_or(format!("{name} has no two numbers"))?));
+        constants.push((
+            item,
+            pair.ok_or(format!("expected two numbers for {name}"))?,
+        ));
         before = rest;
     }
     Ok(constants)
@@ -157,7 +160,7 @@ mod tests {
         assert!(found(list, &other)[0].starts_with("X1: "));
         assert!(found(&list.replace("Ends 5", "Ends 6"), &both)[0].starts_with("X1: "));
         assert!(found("", &x1.replace("X1_", ""))[0].contains("does not begin with an item"));
-        assert!(found("- **X1** Many (nightly: all).\n", "")[0].contains("no two numbers"));
+        assert!(found("- **X1** Many (nightly: all).\n", "")[0].contains("expected two numbers"));
     }
 
     #[test]
@@ -165,6 +168,6 @@ mod tests {
         let constant = "const L84_SENDS EFFORT { ci: 50, nightly: 50 };";
         assert!(found("- **L84** None of 50 random sends is lost.\n", constant).is_empty());
         let wrong = found("- **L84** None of 30 random sends is lost.\n", constant);
-        assert_eq!(wrong, ["L84: the list does not have 50"]);
+        assert_eq!(wrong, ["L84: 50 is not in the list"]);
     }
 }

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 
 use crate::skips;
 
-/// What the last run of a test function showed.
+/// The result of a test function in the last run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
     Passed,
     Failed,
-    /// The test did less than it should, and says why.
+    /// The test skipped a part, with the reason.
     Skipped(String),
 }
 
-/// What nextest reports. A function's name is unique in a package, but for a few that several modules have; those count together.
+/// The report of nextest. A function name is unique in a package, except for a few in several modules, whose results are combined.
 #[derive(Debug, Default)]
 pub(super) struct Results(HashMap<(String, String), Vec<Outcome>>);
 
@@ -21,7 +21,7 @@ impl Results {
     pub(super) fn of_junit(report: &str) -> Self {
         let mut results: HashMap<_, Vec<_>> = HashMap::new();
         for case in skips::cases(report) {
-            // `rlm-tests::e2e` and `menu::s7_…`
+            // For instance `rlm-tests::e2e` and `menu::s7_…`.
             let package = case.binary.split("::").next().unwrap_or_default();
             let name = case.test.rsplit("::").next().unwrap_or_default();
             let outcome = match case.reasons.into_iter().next() {
@@ -39,7 +39,7 @@ impl Results {
         self.0.values().map(Vec::len).sum()
     }
 
-    /// Returns nothing for a test that did not run.
+    /// Returns `None` for a test that did not run.
     pub(super) fn of(&self, package: &str, name: &str) -> Option<Outcome> {
         let outcomes = self.0.get(&(package.to_owned(), name.to_owned()))?;
         let has = |outcome: &Outcome| outcomes.contains(outcome);

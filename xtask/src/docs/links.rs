@@ -1,16 +1,16 @@
-//! Links within the Markdown files of the repository: that the file is there, and the heading in it.
+//! Checks the links within the Markdown files of the repository: the file and the heading must exist.
 //!
-//! The page of a crate is read on crates.io and docs.rs, where a path leads nowhere: it names its files as docs.rs shows them.
+//! The README of a crate is shown on crates.io and docs.rs, where a relative path has no target. It must link to its files on docs.rs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 use fs_err as fs;
 
-/// Where docs.rs shows the files of a package; the name follows, and `/latest/source/`.
+/// The URL of a package's files on docs.rs, before its name and `/latest/source/`.
 const SOURCE: &str = "https://docs.rs/crate/";
 
-/// Names each link that leads nowhere.
+/// Names each link without a target.
 pub(super) fn broken(root: &Path) -> Vec<String> {
     let mut pages = BTreeMap::new();
     collect(root, Path::new(""), &mut pages);
@@ -26,7 +26,7 @@ pub(super) fn broken(root: &Path) -> Vec<String> {
     broken.collect()
 }
 
-/// Reads all Markdown files; those of builds and hidden folders are nobody's pages.
+/// Reads all Markdown files, except those of build output and hidden directories.
 fn collect(root: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, String>) {
     for entry in fs::read_dir(root.join(folder))
         .into_iter()
@@ -46,7 +46,7 @@ fn collect(root: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, String>) {
     }
 }
 
-/// Says what is wrong with a link of a page, if it is one within the repository.
+/// Returns the error of a link of a page, if the link is within the repository.
 fn complaint(
     page: &Path,
     target: &str,
@@ -56,12 +56,12 @@ fn complaint(
     if let Some(source) = target.strip_prefix(SOURCE) {
         let (name, path) = source.split_once("/latest/source/")?;
         let here = Path::new("crates").join(name).join(path);
-        return (!exists(&here)).then(|| format!("{target}: there is no {}", here.display()));
+        return (!exists(&here)).then(|| format!("{target}: no such file: {}", here.display()));
     } else if target.contains("://") || target.starts_with("mailto:") {
         return None;
     } else if is_of_a_crate(page) && !target.starts_with('#') {
         return Some(format!(
-            "{target}: leads nowhere on crates.io; link to {SOURCE}NAME/latest/source/{target}"
+            "{target}: broken on crates.io; link to {SOURCE}NAME/latest/source/{target}"
         ));
     }
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
@@ -70,19 +70,18 @@ fn complaint(
         _ => normal(&page.parent().unwrap_or(Path::new("")).join(file)),
     };
     if !exists(&to) {
-        return Some(format!("{target}: there is no such file"));
+        return Some(format!("{target}: no such file"));
     }
     let anchors = pages.get(&to).map(|text| anchors(text))?;
-    (!anchor.is_empty() && !anchors.contains(anchor))
-        .then(|| format!("{target}: there is no such heading"))
+    (!anchor.is_empty() && !anchors.contains(anchor)).then(|| format!("{target}: no such heading"))
 }
 
-/// Tells whether it is what crates.io shows of a crate.
+/// Whether crates.io shows this page.
 fn is_of_a_crate(page: &Path) -> bool {
     page.starts_with("crates") && page.components().count() == 3 && page.ends_with("README.md")
 }
 
-/// Resolves `..` by the text alone.
+/// Resolves `..` in the text alone.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -95,7 +94,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// The lines that are no code block.
+/// Returns the lines outside of code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut fence = None;
     text.lines().filter(move |line| {
@@ -118,7 +117,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The targets of `[text](target "title")` and of `[name]: target`, but for those in code.
+/// Returns the targets of `[text](target "title")` and of `[name]: target`, except those in code.
 fn targets(text: &str) -> Vec<String> {
     let mut targets = Vec::new();
     let text: Vec<&str> = prose(text).collect();
@@ -130,7 +129,7 @@ fn targets(text: &str) -> Vec<String> {
             targets.extend(target.split_whitespace().next().map(Into::into));
         }
     }
-    // A link may go on in the next line.
+    // A link can continue on the next line.
     let text = text.join("\n");
     let without_code = text
         .split('`')
@@ -143,7 +142,7 @@ fn targets(text: &str) -> Vec<String> {
     targets
 }
 
-/// The anchors of a page, as forges make them from its headings.
+/// Returns the anchors of a page, by GitHub's rule for headings.
 fn anchors(text: &str) -> HashSet<String> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let headings = prose(text).filter_map(|line| {
@@ -164,7 +163,7 @@ fn anchors(text: &str) -> HashSet<String> {
 }
 
 fn slug(heading: &str) -> String {
-    // Of a link in a heading, the text counts.
+    // Of a link in a heading, only the text counts.
     let mut text = String::new();
     for (at, part) in heading.split("](").enumerate() {
         let part = match at {

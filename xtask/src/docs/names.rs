@@ -1,4 +1,4 @@
-//! What the pages for contributors name, and what the crates' tables of guarantees are shown by: that the test, the file or the folder is there.
+//! Checks the names in the pages for contributors and in the tables of guarantees of the crates: the test, file or directory must exist.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,12 +9,12 @@ use crate::sources;
 
 /// The pages that name tests and files of this repository.
 const PAGES: [&str; 2] = ["CONTRIBUTING.md", "SECURITY.md"];
-/// The section that has the tables.
+/// The section with the tables.
 const GUARANTEES: &str = "## Guarantees";
-/// A name with so many words is a test's.
+/// A name with this many words is the name of a test.
 const WORDS: usize = 4;
 
-/// Says of each name that nothing has it.
+/// Returns an error for each name that doesn't exist.
 pub(super) fn unknown(root: &Path) -> Vec<String> {
     let sources = sources::read(root);
     let tests: HashSet<&str> = sources.iter().flat_map(sources::Source::tests).collect();
@@ -25,7 +25,7 @@ pub(super) fn unknown(root: &Path) -> Vec<String> {
             Kind::Path => !root.join(name).exists(),
             Kind::Other => false,
         });
-        let wrong = wrong.map(|name| format!("{page}: {name}: there is nothing of that name"));
+        let wrong = wrong.map(|name| format!("{page}: {name}: no such test, file or directory"));
         wrong.collect::<Vec<_>>()
     });
     let mut complaints: Vec<String> = complaints.collect();
@@ -33,14 +33,13 @@ pub(super) fn unknown(root: &Path) -> Vec<String> {
     for page in readmes.filter(|page| page.path.ends_with("README.md")) {
         let proofs = proofs(&page.text);
         let wrong = proofs.filter(|name| !is_shown(name, &tests, &sources));
-        complaints.extend(
-            wrong.map(|name| format!("{}: {name}: no test has that name", page.path.display())),
-        );
+        complaints
+            .extend(wrong.map(|name| format!("{}: {name}: no such test", page.path.display())));
     }
     complaints
 }
 
-/// What the last column of the tables of guarantees names.
+/// Returns the names in the last column of the tables of guarantees.
 fn proofs(text: &str) -> impl Iterator<Item = &str> {
     let mut is_ours = false;
     let rows = text.lines().filter(move |line| {
@@ -53,7 +52,7 @@ fn proofs(text: &str) -> impl Iterator<Item = &str> {
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2))
 }
 
-/// Whether a test has this name, with stars, or a file of tests; what is no such name is not judged.
+/// Whether this is a test name (possibly with stars) or a test file that exists. Other names pass.
 fn is_shown(name: &str, tests: &HashSet<&str>, sources: &[sources::Source]) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '*';
     if !name.chars().all(is_word) {
@@ -91,7 +90,7 @@ fn kind(name: &str) -> Kind {
     }
 }
 
-/// What stands between backticks, outside of blocks of code.
+/// Returns the texts between backticks, outside of code blocks.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let mut is_code = false;
     let lines = text.lines().filter(move |line| {

@@ -1,9 +1,9 @@
-//! Who may depend on whom. A new edge is a commit of its own that changes these tables and says why.
+//! The allowed dependencies between crates. A new edge is a separate commit that changes these tables and gives the reason.
 
 use crate::sources;
 use crate::workspace::{Dependency, Package, Workspace};
 
-/// The members that each member may depend on, and those that its tests may use besides.
+/// The members that each member can depend on, and the additional ones for its tests.
 const MEMBERS: &[(&str, &[&str], &[&str])] = &[
     ("agent-drivers", &["agent-duplex", "agent-subprocess"], &[]),
     ("agent-duplex", &[], &[]),
@@ -104,7 +104,7 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
     ("xtask", &[], &[]),
 ];
 
-/// Who may use these; development dependencies are free.
+/// The crates that can use these dependencies. Development dependencies are free.
 const OTHERS: &[(&str, &[&str])] = &[
     ("ciborium", &["checkpoint-store", "loop-state", "rlm-bench"]),
     (
@@ -171,7 +171,7 @@ const TOKIO: &[&str] = &[
     "rlm-tests",
 ];
 
-/// Names each edge that the tables do not have.
+/// Names each edge that is not in the tables.
 pub(super) fn wrong(packages: &[Package]) -> Vec<String> {
     let mut wrong = Vec::new();
     for package in packages {
@@ -196,13 +196,13 @@ fn complaint(package: &Package, allowed: bool, dependency: &Dependency) -> Optio
     let (from, to) = (package.name.as_str(), dependency.name.as_str());
     // A crate that tests itself with other features depends on itself.
     if dependency.inner && from != to && !allowed {
-        return Some("no such edge in the architecture");
+        return Some("not an edge of the architecture");
     }
     let users = OTHERS
         .iter()
         .find(|(name, _)| *name == to && !dependency.dev)?
         .1;
-    (!users.contains(&from)).then_some("not given to this crate")
+    (!users.contains(&from)).then_some("not allowed for this crate")
 }
 
 /// Names the libraries without a snapshot test or a property test.
@@ -215,12 +215,12 @@ pub(super) fn without_tests(workspace: &Workspace) -> Vec<String> {
         let lacks = lacking(own.map(|source| source.text.as_str()));
         lacks
             .into_iter()
-            .map(|what| format!("{}: no test of it is {what}", package.name))
+            .map(|what| format!("{}: has no test with {what}", package.name))
     });
     libraries.collect()
 }
 
-/// Says which of the two kinds of tests is in none of these sources.
+/// Returns the kinds of tests (snapshot, property) that are in none of these sources.
 fn lacking<'a>(sources: impl Iterator<Item = &'a str>) -> Vec<&'static str> {
     let (mut snapshot, mut property) = (false, false);
     let lines = sources.flat_map(str::lines).map(str::trim);
@@ -263,19 +263,19 @@ mod tests {
     fn edges_outside_the_picture_are_named() {
         assert_eq!(
             edge("loop-state", "tokio", false),
-            ["loop-state -> tokio: not given to this crate"]
+            ["loop-state -> tokio: not allowed for this crate"]
         );
         assert_eq!(
             edge("cancellable-sleep", "interrupt-stack", true),
-            ["cancellable-sleep -> interrupt-stack: no such edge in the architecture"]
+            ["cancellable-sleep -> interrupt-stack: not an edge of the architecture"]
         );
         assert_eq!(
             edge("agent-subprocess", "agent-duplex", true),
-            ["agent-subprocess -> agent-duplex: no such edge in the architecture"]
+            ["agent-subprocess -> agent-duplex: not an edge of the architecture"]
         );
         assert_eq!(
             edge("loop-runner", "signal-hook", false),
-            ["loop-runner -> signal-hook: not given to this crate"]
+            ["loop-runner -> signal-hook: not allowed for this crate"]
         );
         assert_eq!(
             edge("newcomer", "serde", false),
@@ -288,7 +288,7 @@ mod tests {
         assert!(edge("loop-runner", "agent-drivers", true).is_empty());
         assert_eq!(
             edge("loop-runner", "agent-drivers", false),
-            ["loop-runner -> agent-drivers: no such edge in the architecture"]
+            ["loop-runner -> agent-drivers: not an edge of the architecture"]
         );
         assert_eq!(
             edge("rlm-loop", "rlm-tests", false),

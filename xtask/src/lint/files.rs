@@ -1,10 +1,10 @@
-//! Rules on files: each says why it is there, and tests do not claim items that are not there.
+//! Rules on files: each states its purpose, and no test names an unknown acceptance item.
 
 use crate::acceptance::{Found, List};
 use crate::sources::{self, Source};
 use crate::workspace::Workspace;
 
-/// Names the tests that carry the name of an item that the acceptance list does not have, or of an item that has clauses.
+/// Names the tests whose name contains an item that is not in the acceptance list, or an item that has clauses.
 pub(super) fn unknown_items(workspace: &Workspace) -> Vec<String> {
     let list = List::read(&workspace.root);
     let sources = sources::read(&workspace.root);
@@ -19,7 +19,7 @@ fn misnamed(source: &Source, list: &List) -> Vec<String> {
     let wrong = items.filter_map(|(test, item)| {
         let why = match list.find(&item) {
             Found::Point => return None,
-            Found::Nothing => format!("there is no item {item}"),
+            Found::Nothing => format!("no such item {item}"),
             Found::Parent => format!("{item} has clauses; name the clause"),
         };
         Some(format!("{}: {test}: {why}", source.path.display()))
@@ -27,21 +27,21 @@ fn misnamed(source: &Source, list: &List) -> Vec<String> {
     wrong.collect()
 }
 
-/// Names the files that do not begin with what they are for.
+/// Names the files that do not begin with their purpose.
 pub(super) fn without_header(workspace: &Workspace) -> Vec<String> {
     let sources = sources::read(&workspace.root);
     let without = sources.iter().filter(|source| !has_header(&source.text));
     without
         .map(|source| {
             format!(
-                "{}: say in its first line, by `//!`, what it is for and why it is apart",
+                "{}: state the purpose of the file in its first line, with `//!`",
                 source.path.display()
             )
         })
         .collect()
 }
 
-/// The first line has to have it, before attributes and imports: whoever opens the file reads that.
+/// Whether the first line states the purpose. It must come before attributes and imports, where every reader sees it.
 fn has_header(text: &str) -> bool {
     let said = text.strip_prefix("//!").and_then(|it| it.lines().next());
     said.is_some_and(|said| !said.trim().is_empty())
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_test_names_an_item_of_the_list_and_the_clause_where_there_are_any() {
         let list = List::parse("- **S1** a\n- **J41** b\n  - **J41a** c\n");
-        let marker = "#[test]"; // in a variable, or this file's own text would be read as a test
+        let marker = "#[test]"; // in a variable, since this lint also reads this file
         let of = |name: &str| {
             let source = Source {
                 path: "a.rs".into(),
@@ -63,8 +63,8 @@ mod tests {
             misnamed(&source, &list)
         };
         assert!(of("s1_j41a_x").is_empty() && of("plain").is_empty());
-        assert_eq!(of("s2_x"), ["a.rs: s2_x: there is no item S2"]);
-        assert_eq!(of("s1a_x"), ["a.rs: s1a_x: there is no item S1a"]);
+        assert_eq!(of("s2_x"), ["a.rs: s2_x: no such item S2"]);
+        assert_eq!(of("s1a_x"), ["a.rs: s1a_x: no such item S1a"]);
         let parent = "a.rs: s1_j41_x: J41 has clauses; name the clause";
         assert_eq!(of("s1_j41_x"), [parent]);
     }

@@ -1,8 +1,9 @@
-//! Refuses a group of more than two modules that import each other, directly or through others: such modules can only be read, moved and tested together.
+//! Refuses a group of more than two modules that import each other, directly or through others: such modules can only be read, moved and tested
+//! together.
 //!
-//! An import is a path to a name, in a `use`, in the code or in an attribute, and leads to the module that defines the name, also through a re-export or a
-//! glob. Two modules may import each other (a parent and its child often do). Each target of a package is judged by itself. What only the tests of a library or
-//! program import does not count; in a target that is a test, everything counts.
+//! An import is a path to a name, in a `use`, in the code or in an attribute. It leads to the module that defines the name, also through a re-export
+//! or a glob. Two modules may import each other (a parent and its child often do). The lint checks each target of a package separately. Imports of
+//! test code don't count in a library or program; in a test target, everything counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,10 +14,10 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use crate::lint::shipped;
 use crate::workspace::{Root, Workspace};
 
-/// How many re-exports a name may go through.
+/// The maximum number of re-exports on the way to a name.
 const RE_EXPORTS: usize = 16;
 
-/// The words that define the name behind them.
+/// The keywords before the name that they define.
 const DEFINES: [&str; 9] = [
     "fn",
     "struct",
@@ -29,10 +30,10 @@ const DEFINES: [&str; 9] = [
     "macro_rules",
 ];
 
-/// Where a module stands below the target's root.
+/// The path of a module below the root of the target.
 type ModulePath = Vec<String>;
 
-/// Names the groups of each target: of files, and of top modules, which have their whole folder in them.
+/// Names the groups of each target: groups of files, and groups of top modules with their whole directories.
 pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
     let mut wrong = Vec::new();
     for package in &workspace.packages {
@@ -47,7 +48,7 @@ pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
             wrong.extend(unread.iter().map(|why| format!("{target}: {why}")));
             let groups = [house.groups(), house.tops().groups()];
             for group in groups.iter().flatten() {
-                wrong.push(format!("{target}: modules import each other in a circle"));
+                wrong.push(format!("{target}: modules import each other in a cycle"));
                 wrong.extend(group.lines());
             }
         }
@@ -55,14 +56,14 @@ pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
     wrong
 }
 
-/// The modules of a target and who imports whom.
+/// The modules of a target and their imports.
 #[derive(Debug, Default)]
 struct House {
-    /// For each module, the modules that it imports from, with one of the names.
+    /// For each module, the modules that it imports from, each with one of the names.
     imports: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// Modules that import each other, directly or through others, and each of these imports.
+/// Modules that import each other, directly or through others, and these imports.
 #[derive(Debug)]
 struct Group {
     modules: BTreeSet<String>,
@@ -79,7 +80,7 @@ impl Group {
 }
 
 impl House {
-    /// Reads a target, and says which of its modules it could not read.
+    /// Reads a target. Also returns an error for each module that it could not read.
     fn read(root: &Root) -> (Self, Vec<String>) {
         let mut reading = Reading {
             is_test: root.is_test,
@@ -116,7 +117,7 @@ impl House {
         house
     }
 
-    /// The same with each top module and its whole folder as one.
+    /// Returns the same graph, with each top module and its whole directory as one node.
     fn tops(&self) -> Self {
         let top = |module: &str| module.split("::").next().unwrap_or_default().to_owned();
         let mut tops = Self::default();
@@ -132,7 +133,7 @@ impl House {
         tops
     }
 
-    /// The groups of more than two modules of which each reaches each.
+    /// Returns the groups of more than two modules in which each module reaches each other one.
     fn groups(&self) -> Vec<Group> {
         let reach: BTreeMap<&str, BTreeSet<&str>> = self
             .imports
@@ -155,7 +156,7 @@ impl House {
         groups
     }
 
-    /// The imports between these modules.
+    /// Returns the imports between these modules.
     fn within(&self, modules: &BTreeSet<String>) -> Vec<String> {
         let mut lines = Vec::new();
         for from in modules {
@@ -187,41 +188,41 @@ impl House {
 
 fn named(path: &[String]) -> String {
     if path.is_empty() {
-        return "the crate's root".into();
+        return "the crate root".into();
     }
     path.join("::")
 }
 
 type Modules = BTreeMap<ModulePath, Module>;
 
-/// A file: what it defines, what it imports and what it calls so.
+/// A file: its definitions, its imports and its names for them.
 #[derive(Debug, Default)]
 struct Module {
-    /// Whether what only tests have counts.
+    /// Whether test code counts.
     is_test: bool,
     /// The modules in other files, with the `#[path]` of each.
     children: BTreeMap<String, Option<String>>,
-    /// The modules in other files that a `mod … { }` of this file has.
+    /// The modules in other files that an inline `mod … { }` of this file declares.
     nested: BTreeSet<String>,
     defined: BTreeSet<String>,
-    /// The words that stand alone, which a glob may have brought.
+    /// The single words, which a glob may have imported.
     words: BTreeSet<String>,
-    /// The paths that stand in it.
+    /// The paths in the file.
     used: BTreeSet<ModulePath>,
-    /// What its `use` lines make of a name.
+    /// The full paths of the names that its `use` lines import.
     names: BTreeMap<String, ModulePath>,
-    /// The modules and enums of which a `use` takes everything.
+    /// The modules and enums of its glob imports.
     globs: BTreeSet<ModulePath>,
 }
 
-/// To what a path leads.
+/// The target of a path.
 enum Found {
     Module(ModulePath),
     /// A name, and the module that defines it.
     Name(ModulePath, String),
 }
 
-/// Follows a path that stands in a module; nothing is found of another crate.
+/// Follows a path in a module. Returns `None` for a path into another crate.
 fn find(
     modules: &Modules,
     standing_in: &[String],
@@ -273,7 +274,7 @@ fn find(
     Some(Found::Module(at))
 }
 
-/// Finds a name that a module has by a glob, and not by itself.
+/// Finds a name that a module gets through a glob, and doesn't define itself.
 fn through_globs(modules: &Modules, at: &[String], name: &str, re_exports: usize) -> Option<Found> {
     let here = modules.get(at)?;
     if here.defined.contains(name) || re_exports >= RE_EXPORTS {
@@ -295,7 +296,7 @@ fn through_globs(modules: &Modules, at: &[String], name: &str, re_exports: usize
     })
 }
 
-/// What was read of a target.
+/// The modules of a target read so far.
 #[derive(Debug, Default)]
 struct Reading {
     is_test: bool,
@@ -304,19 +305,18 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads a file, and below it the modules that it names, which are in this folder.
+    /// Reads a file, and recursively the modules that it declares, which are in this directory.
     fn module(&mut self, file: &Path, folder: &Path, path: &[String]) {
         let module = fs::read_to_string(file)
             .ok()
             .and_then(|text| Module::of(&text, self.is_test));
         let Some(module) = module else {
-            self.unread
-                .push(format!("{} can't be read", file.display()));
+            self.unread.push(format!("can't read {}", file.display()));
             return;
         };
         let nested = module.nested.iter();
         self.unread.extend(nested.map(|name| {
-            format!("`mod {name};` inside another module of {} can't be found: give it a file of its own", file.display())
+            format!("can't find `mod {name};` inside another module of {}: move that module to its own file", file.display())
         }));
         let children = module.children.clone();
         self.modules.insert(path.to_vec(), module);
@@ -357,7 +357,7 @@ impl Module {
         Some(module)
     }
 
-    /// Reads a part of a file that stands `inside` so many modules of the same file, and `at_top` if the items in it are the module's own.
+    /// Reads a part of a file that is `inside` this many inline modules. `at_top` states whether its items belong to the module of the file.
     fn read(&mut self, tokens: TokenStream, inside: usize, at_top: bool) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut rest = &tokens[..];
@@ -389,7 +389,7 @@ impl Module {
                     rest = &rest[end..];
                 }
                 TokenTree::Ident(word) if word == "in" => {
-                    // `pub(in path)` imports nothing; of a `for` loop, the path begins behind the next token all the same.
+                    // `pub(in path)` imports nothing. In a `for` loop, the path still begins after the next token.
                     if let Some((TokenTree::Ident(next), _)) = rest.split_first()
                         && next == "crate"
                     {
@@ -419,12 +419,12 @@ impl Module {
         }
     }
 
-    /// Reads an attribute: it names paths too, also in texts, as `serde(with = "crate::a::b")` does.
+    /// Reads an attribute. It can contain paths, also in strings, as in `serde(with = "crate::a::b")`.
     fn read_attribute(&mut self, attribute: TokenStream, inside: usize) -> Attribute {
         let word = attribute.clone().into_iter().next();
         let word = word.map(|word| word.to_string()).unwrap_or_default();
         match word.as_str() {
-            // Texts for people.
+            // These contain texts for people.
             "doc" | "expect" | "allow" | "error" => return Attribute::Other,
             "test" if !self.is_test => return Attribute::ForTests,
             "cfg" if !self.is_test && shipped::is_test(attribute.clone()) => {
@@ -517,25 +517,25 @@ impl Module {
         }
     }
 
-    /// Notes a path, and returns it as seen from the file's own module.
+    /// Records a path, and returns it relative to the file's own module.
     fn take(&mut self, path: ModulePath, inside: usize) -> Option<ModulePath> {
         let path = seen_from_file(path, inside);
         self.used.insert(path.clone());
-        // `use a;` of a child or a crate says nothing new.
+        // `use a;` of a child or a crate adds nothing.
         (path.len() > 1).then_some(path)
     }
 }
 
-/// What an attribute is to this lint.
+/// The meaning of an attribute for this lint.
 enum Attribute {
-    /// It leaves its item to tests.
+    /// It limits its item to tests.
     ForTests,
     /// The file of a module.
     Path(String),
     Other,
 }
 
-/// A path that stands `inside` so many modules of a file, as the file's own module would write it.
+/// Converts a path that is `inside` this many inline modules to the view of the file's own module.
 fn seen_from_file(path: ModulePath, inside: usize) -> ModulePath {
     let above = path.iter().take_while(|name| *name == "super").count();
     match (inside, above) {
@@ -549,7 +549,7 @@ fn is_mark(token: &TokenTree, mark: char) -> bool {
     matches!(token, TokenTree::Punct(found) if found.as_char() == mark)
 }
 
-/// The texts in an attribute, without their quotes.
+/// Returns the strings in an attribute, without their quotes.
 fn texts(tokens: TokenStream) -> Vec<String> {
     let mut found = Vec::new();
     for token in tokens {
@@ -562,7 +562,7 @@ fn texts(tokens: TokenStream) -> Vec<String> {
     found
 }
 
-/// What follows an item, a field or a statement, with the attributes above it.
+/// Returns the tokens after an item, a field or a statement with its attributes.
 fn behind_item(tokens: &[TokenTree]) -> &[TokenTree] {
     let is_word = |token: &TokenTree, words: &[&str]| matches!(token, TokenTree::Ident(word) if words.iter().any(|known| word == known));
     let mut rest = tokens;
@@ -596,7 +596,7 @@ fn behind_item(tokens: &[TokenTree]) -> &[TokenTree] {
     &[]
 }
 
-/// A word, the words behind it that `::` ties to it, and what follows.
+/// Splits a path of words joined by `::` from the following tokens.
 fn behind_path(tokens: &[TokenTree]) -> (ModulePath, &[TokenTree]) {
     match tokens.split_first() {
         Some((TokenTree::Ident(word), rest)) => {
@@ -607,7 +607,7 @@ fn behind_path(tokens: &[TokenTree]) -> (ModulePath, &[TokenTree]) {
     }
 }
 
-/// The words that follow, each behind a `::`.
+/// Returns the words that follow, each after a `::`.
 fn behind_more(mut tokens: &[TokenTree]) -> (ModulePath, &[TokenTree]) {
     let mut path = Vec::new();
     while let [colon, other, TokenTree::Ident(word), rest @ ..] = tokens
@@ -624,7 +624,7 @@ fn behind_more(mut tokens: &[TokenTree]) -> (ModulePath, &[TokenTree]) {
 mod tests {
     use super::*;
 
-    /// Reads modules, each with its path and its text.
+    /// Builds the graph of modules, each with its path and its text.
     fn house(files: &[(&str, &str)]) -> House {
         let read = |(path, text): &(&str, &str)| {
             let module = Module::of(text, false).unwrap();
@@ -659,7 +659,7 @@ mod tests {
                 "pub(in crate::b) struct C; mod part { use super::super::a::inner as i; fn x() { i::Deep; } }",
             ),
         ]);
-        assert_eq!(imports(&house, "the crate's root"), ["a::inner", "b"]);
+        assert_eq!(imports(&house, "the crate root"), ["a::inner", "b"]);
         assert_eq!(imports(&house, "a"), ["a::inner", "b"]);
         assert_eq!(imports(&house, "a::inner"), ["c"]);
         assert_eq!(imports(&house, "b"), ["a::inner"]);
@@ -739,7 +739,7 @@ mod tests {
             ("e", "use crate::b::*; struct C; fn f() -> C { E }"),
         ]);
         assert_eq!(imports(&house, "a"), ["b", "c", "d"]);
-        assert_eq!(imports(&house, "e"), ["b"], "its own C hides that of b");
+        assert_eq!(imports(&house, "e"), ["b"], "its own C hides the C of b");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Refuses ways to open files other than the modules that expect a hostile project: elsewhere a link, a FIFO or a huge file of an agent would be
-//! followed, waited for or read whole.
+//! Refuses calls that open files outside of the modules for hostile projects. Elsewhere, `rlm` would follow a link, wait for a FIFO or read a huge
+//! file that an agent created.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 
 mod allowed;
 
-/// The modules that open files safely; everything else goes through them.
+/// The modules that open files safely; all other code uses them.
 const MODULES: &[&str] = &[
     "crates/rlm-store/src/state_dir.rs",
     "crates/rlm-store/src/state_dir",
@@ -19,10 +19,10 @@ const MODULES: &[&str] = &[
     "crates/checkpoint-store/src/disk/unix.rs",
 ];
 
-/// Where the exceptions are.
+/// The file with the exceptions.
 const LIST: &str = "xtask/src/lint/opened_files/allowed.rs";
 
-/// Functions of `rustix::fs` that take no path, or read no more than rights or free space.
+/// Functions of `rustix::fs` that take no path, or that read only permissions or free space.
 const HARMLESS: [&str; 15] = [
     "access",
     "fallocate",
@@ -46,10 +46,10 @@ const BY_PATH: [&str; 22] = [
     "open", "open64", "openat", "opendir", "rename", "renameat", "rmdir", "stat", "symlink",
     "truncate", "unlink", "unlinkat",
 ];
-/// Methods of `Path` that read the file system. `exists`, `is_file` and the like only look up, and other types have methods of their names.
+/// Methods of `Path` that read the file system. `exists`, `is_file` and similar ones only look up, and other types have methods of the same names.
 const METHODS: [&str; 4] = ["canonicalize", "read_dir", "read_link", "symlink_metadata"];
 
-/// A call in the source that opens, makes, renames, removes or looks up a file by its path.
+/// A call in the source that opens, creates, renames, removes or looks up a file by its path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Call {
     /// `fs_err::read`, or `.read_dir()` for a method.
@@ -57,7 +57,7 @@ struct Call {
     line: usize,
 }
 
-/// Names each such call that no entry of the list allows, and each entry that allows nothing.
+/// Names each call that no entry of the list allows, and each unused entry.
 pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
     let sources = shipped::sources(workspace);
     judge(&sources.iter().collect::<Vec<_>>(), ALLOWED)
@@ -91,7 +91,7 @@ fn judge(sources: &[&Source], allowed: &[Allowed]) -> Vec<String> {
         for call in *calls {
             if !used.contains(&(PathBuf::from(file), (*call).to_owned())) {
                 wrong.push(format!(
-                    "{file}: {call} is allowed and not used; remove it from {LIST}"
+                    "{file}: {call} is allowed but unused; remove it from {LIST}"
                 ));
             }
         }
@@ -127,7 +127,7 @@ fn calls(seen: &Seen) -> BTreeSet<Call> {
     calls
 }
 
-/// Whether what is at this full path takes the path of a file.
+/// Whether the item at this full path takes the path of a file.
 fn opens(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     match path[..] {
@@ -153,7 +153,7 @@ fn in_std(rest: &[&str]) -> bool {
     }
 }
 
-/// Functions and modules are in lower case, types are not; `*` imports both.
+/// Functions and modules are in lower case, types are not. `*` imports both.
 fn is_function(name: &str) -> bool {
     name.starts_with(|it: char| it.is_ascii_lowercase() || it == '*')
 }

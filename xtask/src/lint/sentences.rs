@@ -1,5 +1,5 @@
-//! Refuses sentences without a subject: in comments, headings, documents, help and messages, a sentence names who does something, and does not open
-//! with "Who", "What", "Nobody" or "One that". A question may.
+//! Refuses sentences without a concrete subject in comments, headings, documents, help and messages: a sentence names the doer, and does not open
+//! with "Who", "What", "Nobody" or "One that". Questions may.
 
 use std::str::FromStr as _;
 
@@ -8,7 +8,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use crate::sources::{self, Source};
 use crate::workspace::Workspace;
 
-/// The words that no sentence opens with, in lower case.
+/// The words that may not open a sentence, in lower case.
 const OPENERS: [&[&str]; 7] = [
     &["who"],
     &["whoever"],
@@ -18,7 +18,7 @@ const OPENERS: [&[&str]; 7] = [
     &["one", "that"],
     &["of", "what"],
 ];
-/// The sources whose sentences are not rewritten yet. A crate leaves this list for good when they are.
+/// The directories with sentences that are not rewritten yet. A directory leaves this list for good once they are.
 const NOT_YET: [&str; 16] = [
     "crates/agent-drivers",
     "crates/agent-duplex",
@@ -37,10 +37,10 @@ const NOT_YET: [&str; 16] = [
     "tests",
     "xtask",
 ];
-/// A text of fewer words is a name, not a sentence.
+/// A text with fewer words is a name, not a sentence.
 const LEAST: usize = 3;
 
-/// A piece of prose, with the line that it begins on.
+/// A piece of prose, with its first line.
 #[derive(Debug, Clone)]
 struct Passage {
     line: usize,
@@ -110,7 +110,7 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The prose of the comments of a source: comments on lines that follow each other are one text.
+/// Returns the prose of the comments of a source. Comments on consecutive lines are one text.
 fn comments(text: &str) -> Vec<Passage> {
     let mut passages = Vec::new();
     let mut block: Vec<(usize, &str)> = Vec::new();
@@ -134,10 +134,10 @@ fn comments(text: &str) -> Vec<Passage> {
     passages
 }
 
-/// The texts of the literals of a source, without those of its doc comments.
+/// Returns the string literals of a source, except those of its doc comments.
 fn messages(text: &str) -> Vec<Passage> {
     let mut passages = Vec::new();
-    // A source that can't be read fails to compile, which says it better.
+    // A source that can't be parsed fails to compile, with a better error.
     if let Ok(tokens) = TokenStream::from_str(text) {
         literals(tokens, &mut passages);
     }
@@ -168,7 +168,7 @@ fn literals(tokens: TokenStream, passages: &mut Vec<Passage>) {
     }
 }
 
-/// The paragraphs, headings, items of lists and cells of tables of a Markdown text, without its code.
+/// Returns the paragraphs, headings, list items and table cells of a Markdown text, without its code.
 fn paragraphs<'a>(lines: impl IntoIterator<Item = (usize, &'a str)>) -> Vec<Passage> {
     let mut passages: Vec<Passage> = Vec::new();
     let (mut in_code, mut goes_on) = (false, false);
@@ -204,7 +204,7 @@ fn paragraphs<'a>(lines: impl IntoIterator<Item = (usize, &'a str)>) -> Vec<Pass
     passages
 }
 
-/// Whether a line begins an item of a list.
+/// Whether a line begins a list item.
 fn begins_item(text: &str) -> bool {
     let number = text.trim_start_matches(|c: char| c.is_ascii_digit());
     text.starts_with("- ")

@@ -1,4 +1,4 @@
-//! The code that is shipped, as the rules on it read it: the sources of the published crates without what only their tests have.
+//! The shipped code, for the rules that check it: the sources of the published crates without test code.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ pub(super) fn sources(workspace: &Workspace) -> Vec<Source> {
     sources
 }
 
-/// Reads them, but for the modules that only tests have; what can't be read comes as complaints.
+/// Parses the sources, except modules that exist only for tests. Also returns an error for each file that can't be parsed.
 pub(super) fn read<'a>(sources: &[&'a Source]) -> (BTreeMap<&'a Path, Seen>, Vec<String>) {
     let (mut found, mut of_tests, mut unread) = (BTreeMap::new(), Vec::new(), Vec::new());
     for source in sources {
         let Ok(tokens) = TokenStream::from_str(&source.text) else {
-            unread.push(format!("{}: it can't be read", source.path.display()));
+            unread.push(format!("can't parse {}", source.path.display()));
             continue;
         };
         let seen = seen(tokens);
@@ -44,7 +44,7 @@ pub(super) fn read<'a>(sources: &[&'a Source]) -> (BTreeMap<&'a Path, Seen>, Vec
     (found, unread)
 }
 
-/// The folder of a module's own files, as `mod tests;` in a file names it, or `#[path = "tests.rs"]` above it.
+/// Returns the directory of a module's own files, as `mod tests;` in a file names it, or `#[path = "tests.rs"]` above it.
 fn folder(file: &Path, module: &tokens::Module) -> PathBuf {
     let beside = file.parent().unwrap_or(file);
     match &module.path {

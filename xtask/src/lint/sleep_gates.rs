@@ -1,62 +1,62 @@
-//! Refuses a gate or a sleep that nobody can wake: waits for work hang on the one gate of the program, so that a shutdown ends them, and bounded waits of
-//! a stop have their own deadline. `clippy.toml` refuses the plain sleeps; this lint refuses the calls that sleep by another name.
+//! Refuses a gate or a sleep that nothing can wake. Waits for work belong to the one gate of the program, so that a shutdown ends them. Bounded waits
+//! of a stop have their own deadline. `clippy.toml` refuses the plain sleeps; this lint refuses the calls that sleep under another name.
 
 use crate::lint::shipped::{self, Seen};
 use crate::sources::Source;
 use crate::workspace::Workspace;
 
-/// The crate that makes them.
+/// The crate of the gates.
 const HOME: &str = "crates/cancellable-sleep";
 
-/// What makes a gate of its own; one that is made from a token is shut by whoever has that.
+/// The functions that create an independent gate. The owner of a token shuts down a gate created from that token.
 const MAKERS: [&str; 3] = ["new", "default", "with_wall_clock"];
 
-/// The files that may sleep by another name, each with its call and its reason.
+/// The files that may sleep under another name, each with its call and its reason.
 const SLEEPS: [(&str, &str, &str); 17] = [
     (
         "agent-drivers/src/codex/connection/cleaning.rs",
         "timeout of pending",
-        "a driver has no gate: it waits 100 ms at most, and its caller drops the wait",
+        "a driver has no gate: the wait takes 100 ms at most, and the caller drops it",
     ),
     (
         "agent-duplex/src/actor.rs",
         "timeout of pending",
-        "each caller races it against a halt of the conversation",
+        "each caller races the wait against a halt of the conversation",
     ),
     (
         "rlm-store/src/deadline.rs",
         "timeout of pending",
-        "it is the bounded wait of a stop itself",
+        "the bounded wait of a stop itself",
     ),
     (
         "agent-duplex/src/contract/scene.rs",
         "timeout of pending",
-        "a play of the contract looks at an agent that reports nothing; only tests play it",
+        "a contract scenario observes an agent that reports nothing; only tests run it",
     ),
     (
         "agent-subprocess/src/group.rs",
         "poll of nothing",
-        "a process tree is being ended, in rounds up to a deadline, and a shutdown must not end that earlier",
+        "ends a process tree in rounds up to a deadline, which a shutdown must not interrupt",
     ),
     (
         "agent-subprocess/src/guard/adopt.rs",
         "poll of nothing",
-        "the guard has one thread and no gate; it ends a process tree",
+        "ends a process tree in the guard, which has one thread and no gate",
     ),
     (
         "agent-subprocess/src/sweep/linux.rs",
         "poll of nothing",
-        "a process tree is being ended, in rounds up to a deadline, and a shutdown must not end that earlier",
+        "ends a process tree in rounds up to a deadline, which a shutdown must not interrupt",
     ),
     (
         "checkpoint-store/src/disk.rs",
         "park_timeout",
-        "two milliseconds, a bounded number of times, for a lock that another process lets go",
+        "two milliseconds, a limited number of times, for a lock that another process releases",
     ),
     (
         "interrupt-stack/src/catch.rs",
         "park_timeout",
-        "the thread of the signals itself, in a process that closed all descriptors",
+        "the signal thread itself, in a process that closed all descriptors",
     ),
     (
         "loop-runner/src/control/force.rs",
@@ -71,7 +71,7 @@ const SLEEPS: [(&str, &str, &str); 17] = [
     (
         "loop-runner/src/control/life.rs",
         "park_timeout",
-        "a signal keeps its default in this command and ends it: it has no session",
+        "signals keep their default and end this command, which has no session",
     ),
     (
         "rlm/src/command/attach.rs",
@@ -81,17 +81,17 @@ const SLEEPS: [(&str, &str, &str); 17] = [
     (
         "rlm/src/command/checkpoints.rs",
         "park_timeout",
-        "a thread that shows progress, which its owner unparks",
+        "a progress thread, which its owner unparks",
     ),
     (
         "rlm/src/command/logs.rs",
         "park_timeout",
-        "a signal keeps its default in this command and ends it: it has no session",
+        "signals keep their default and end this command, which has no session",
     ),
     (
         "rlm/src/session.rs",
         "park_timeout",
-        "the thread of the console unparks it; a shutdown is looked for between",
+        "the console thread unparks it; the loop checks for a shutdown between the waits",
     ),
     (
         "rlm-terminal/src/editor.rs",
@@ -108,9 +108,9 @@ pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
     wrong
 }
 
-/// Names the sleeps that these exceptions don't have, and the exceptions that no file needs.
+/// Names the sleeps that are not among these exceptions, and the exceptions that no file needs.
 fn sleeps(sources: &[&Source], allowed: &[(&str, &str, &str)]) -> Vec<String> {
-    // What can't be read is named by `judge`.
+    // `judge` reports the files that can't be parsed.
     let (found, _) = shipped::read(sources);
     let (mut wrong, mut used) = (Vec::new(), vec![false; allowed.len()]);
     for (path, seen) in found {
@@ -133,7 +133,7 @@ fn sleeps(sources: &[&Source], allowed: &[(&str, &str, &str)]) -> Vec<String> {
     wrong
 }
 
-/// Each call that sleeps by another name than `sleep`.
+/// Returns each call that sleeps under another name than `sleep`.
 fn slept(seen: &Seen) -> impl Iterator<Item = (&'static str, usize)> {
     seen.calls.iter().filter_map(|(path, with, line)| {
         let call = match path.last()?.as_str() {
@@ -166,7 +166,7 @@ fn judge(sources: &[&Source]) -> Vec<String> {
     wrong
 }
 
-/// Each place that makes a gate, under whatever name the type has there.
+/// Returns each place that creates a gate, under any name of the type.
 fn made(seen: &Seen) -> impl Iterator<Item = (String, usize)> {
     seen.paths.iter().filter_map(|(path, line)| {
         let [.., kind, maker] = &path[..] else {

@@ -1,4 +1,4 @@
-//! Where unsafe code is, and why it is sound: `docs/unsafe.md` has all of it, and one module a published crate may have any.
+//! Checks the unsafe code: `docs/unsafe.md` lists all of it with its safety argument, and at most one module per published crate may contain any.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,16 +10,16 @@ use crate::workspace::Workspace;
 
 const LIST: &str = "docs/unsafe.md";
 
-/// What a file has of it.
+/// The unsafe code of a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Audited {
-    /// Why the compiler is told to let it pass.
+    /// The reason of the `expect` attribute.
     reason: String,
-    /// The function or type around each piece, and its proof.
+    /// The function or type around each unsafe block, and its safety comment.
     proofs: Vec<(String, String)>,
 }
 
-/// Names what is not in the list as it stands, and modules too many.
+/// Names unsafe code that differs from the list, and crates with more than one module of it.
 pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
     let files = files(workspace);
     let mut wrong = Vec::new();
@@ -48,12 +48,12 @@ pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
     if listed != now {
         let changes = changes::of(&listed, &now).into_iter();
         wrong.extend(changes.map(|line| format!("{LIST}: {line}")));
-        wrong.push("look at it, then `cargo xtask lint --update`".into());
+        wrong.push("review it, then run `cargo xtask lint --update`".into());
     }
     wrong
 }
 
-/// Writes the list as it stands.
+/// Writes the current list.
 pub(super) fn update(workspace: &Workspace) -> std::io::Result<()> {
     fs_err::write(workspace.root.join(LIST), page(&files(workspace)))
 }
@@ -83,7 +83,7 @@ fn audit(source: &Source) -> Option<Audited> {
     })
 }
 
-/// A block, an implementation or an attribute; an `unsafe fn` promises nothing by itself.
+/// Whether the line is a block, an implementation or an attribute. An `unsafe fn` alone needs no safety comment.
 fn is_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     code.match_indices("unsafe").any(|(at, word)| {
@@ -95,14 +95,14 @@ fn is_unsafe(line: &str) -> bool {
     })
 }
 
-/// The reason of the first `#[expect(unsafe_code, reason = "…")]`.
+/// Returns the reason of the first `#[expect(unsafe_code, reason = "…")]`.
 fn reason(text: &str) -> Option<String> {
     let (_, after) = text.split_once("unsafe_code,")?;
     let (_, reason) = after.split_once("reason = \"")?;
     Some(reason.split_once('"')?.0.to_owned())
 }
 
-/// The function or the implementation in which a line stands.
+/// Returns the function or the implementation that contains a line.
 fn around(lines: &[&str], at: usize) -> String {
     let name = |line: &&str| {
         let line = line.trim_start();
@@ -125,7 +125,7 @@ fn around(lines: &[&str], at: usize) -> String {
         .unwrap_or_else(|| "the module".into())
 }
 
-/// The comment that begins with `SAFETY:`, at most a few lines above; a statement may have begun in between.
+/// Returns the comment that begins with `SAFETY:`, at most a few lines above. A statement can begin in between.
 fn proof(lines: &[&str], at: usize) -> String {
     const FAR: usize = 12;
     let marked = |line: &&str| line.trim_start().starts_with("// SAFETY:");
@@ -158,7 +158,7 @@ fn page(files: &BTreeMap<String, Audited>) -> String {
 mod tests {
     use super::*;
 
-    // The word is put in later: this file's own text is read too.
+    // `UNSAFE` is replaced later, since this lint also reads this file.
     const MODULE: &str = r#"#![expect(
     unsafe_code,
     reason = "there is no other way"

@@ -1,4 +1,4 @@
-//! Which crates a release is made of, at which versions, and what that changes in manifests and changelogs. Decides; touches no file.
+//! Decides which crates a release contains, at which versions, and the resulting manifests and changelogs. This module reads and writes no file.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use toml_edit::DocumentMut;
 
 use super::crates::Crate;
 
-/// The part of a version that grows. Below 1.0.0 a break is `minor`, as cargo reads versions.
+/// The part of a version that increases. Below 1.0.0 a breaking change is `minor`, as cargo reads versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Bump {
     Patch,
@@ -50,12 +50,12 @@ impl std::str::FromStr for Pick {
     }
 }
 
-/// A crate and the version that it gets.
+/// A crate and its new version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) name: String,
     pub(crate) version: Version,
-    /// Lines for its changelog, of siblings that it needs at a version that breaks with the last one.
+    /// Lines for its changelog, about siblings that it needs at an incompatible new version.
     pub(crate) notes: Vec<String>,
 }
 
@@ -65,17 +65,17 @@ impl fmt::Display for Cut {
     }
 }
 
-/// What is known of a crate beside its manifest.
+/// The data about a crate besides its manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct History {
-    /// Whether its present version has a tag.
+    /// Whether its current version has a tag.
     pub(crate) is_tagged: bool,
-    /// Whether something stands under Unreleased.
+    /// Whether the section Unreleased has entries.
     pub(crate) is_changed: bool,
 }
 
-/// Decides which crates are cut. Those with changes get what is picked for them, else the version that stands there if it was never released, else
-/// `bump`; those that a sibling's new version shuts out follow it.
+/// Decides which crates the release contains. A crate with changes gets its picked version; without one, the version of its manifest if it was never
+/// released, or else `bump`. A crate that excludes the new version of a sibling is released too.
 pub(crate) fn decide(
     crates: &[(Crate, History)],
     bump: Option<Bump>,
@@ -83,10 +83,10 @@ pub(crate) fn decide(
 ) -> Result<Vec<Cut>, String> {
     let known = |name: &str| crates.iter().any(|(found, _)| found.name == name);
     if let Some(pick) = picks.iter().find(|pick| !known(&pick.name)) {
-        return Err(format!("{} is not a crate that is published", pick.name));
+        return Err(format!("{} is not a published crate", pick.name));
     }
     let mut cuts: Vec<Cut> = Vec::new();
-    // In their order, so that what a crate depends on is decided before it.
+    // The order ensures that the dependencies of a crate are decided before the crate.
     for (found, history) in crates {
         let new = |name: &String| cuts.iter().find(|cut| cut.name == *name);
         let shut_out = found.siblings.iter().filter_map(|(name, requirement)| {
@@ -104,14 +104,14 @@ pub(crate) fn decide(
             (None, true, Some(bump)) => bump.of(&found.version),
             (None, true, None) => {
                 return Err(format!(
-                    "{} {} is released: say --bump patch|minor|major, or {}=VERSION",
+                    "{} {} is already released: give --bump patch|minor|major, or {}=VERSION",
                     found.name, found.version, found.name
                 ));
             }
         };
         if version < found.version || (history.is_tagged && version == found.version) {
             return Err(format!(
-                "{} is at {}, and can't become {version}",
+                "{} is at {}: can't change it to {version}",
                 found.name, found.version
             ));
         }
@@ -124,7 +124,7 @@ pub(crate) fn decide(
     Ok(cuts)
 }
 
-/// Sets `package.version`; the rest of the manifest, with its comments, stays as it is.
+/// Sets `package.version`. The rest of the manifest, with its comments, is unchanged.
 pub(crate) fn set_version(manifest: &str, version: &Version) -> Result<String, String> {
     let mut manifest: DocumentMut = parsed(manifest)?;
     let package = manifest.get_mut("package").and_then(|it| it.as_table_mut());
@@ -132,7 +132,7 @@ pub(crate) fn set_version(manifest: &str, version: &Version) -> Result<String, S
     Ok(manifest.to_string())
 }
 
-/// Lets `workspace.dependencies` require the new versions.
+/// Updates `workspace.dependencies` to require the new versions.
 pub(crate) fn set_requirements(manifest: &str, cuts: &[Cut]) -> Result<String, String> {
     let mut manifest: DocumentMut = parsed(manifest)?;
     let dependencies = &mut manifest["workspace"]["dependencies"];
@@ -161,7 +161,7 @@ fn set(table: &mut dyn toml_edit::TableLike, version: &Version) {
     }
 }
 
-/// Lets a README's `NAME = "0.1"` and `NAME = { version = "0.1", …` require the new version where they shut it out.
+/// Updates a README's `NAME = "0.1"` and `NAME = { version = "0.1", …` if they exclude the new version.
 pub(crate) fn set_readme(readme: &str, name: &str, version: &Version) -> String {
     let line = |line: &str| match stale(line, name, version) {
         Some(old) => line.replacen(&format!("\"{old}\""), &format!("\"{}\"", short(version)), 1),
@@ -170,7 +170,7 @@ pub(crate) fn set_readme(readme: &str, name: &str, version: &Version) -> String 
     readme.split_inclusive('\n').map(line).collect()
 }
 
-/// Returns the requirement of `name` in this line, if it does not take `version`.
+/// Returns the requirement of `name` in this line, if it excludes `version`.
 pub(crate) fn stale(line: &str, name: &str, version: &Version) -> Option<String> {
     let rest = line.trim_start().strip_prefix(name)?.trim_start();
     let rest = rest.strip_prefix('=')?.trim_start();
@@ -183,7 +183,7 @@ pub(crate) fn stale(line: &str, name: &str, version: &Version) -> Option<String>
     (!takes).then(|| requirement.to_owned())
 }
 
-/// `0.1` of `0.1.3`, `1` of `1.2.3`: what a user writes.
+/// Returns the version as a user writes it: `0.1` for `0.1.3`, `1` for `1.2.3`.
 fn short(version: &Version) -> String {
     let is_first = version.major > 0;
     let comparator = Comparator {

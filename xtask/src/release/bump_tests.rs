@@ -1,4 +1,4 @@
-//! Versions that grow as they are named, by what changed, and never back.
+//! Tests of the version bumps: they follow the changes and never decrease.
 
 use proptest::prelude::*;
 
@@ -54,7 +54,7 @@ fn what_did_not_change_is_not_released_unless_a_sibling_shuts_it_out() {
     assert_eq!(minor[1].notes, ["- `leaf` 0.2.0."]);
     let error = decide(&crates, None, &[]).unwrap_err();
     assert!(
-        error.contains("leaf 0.1.0 is released: say --bump"),
+        error.contains("leaf 0.1.0 is already released: give --bump"),
         "{error}"
     );
 }
@@ -104,7 +104,7 @@ fn a_readme_requires_what_is_released() {
 }
 
 proptest! {
-    /// After any cut, each published crate takes the version of each sibling that it is published with, or is published anew.
+    /// After any release, each published crate accepts the version of each sibling published with it, or gets a new version itself.
     #[test]
     fn no_crate_is_left_behind_by_its_siblings(
         edges in prop::collection::vec((any::<u8>(), any::<bool>(), any::<bool>()), 1..8),

@@ -1,18 +1,18 @@
-//! Changelogs after Keep a Changelog: what stands under a version, and how what is unreleased becomes one.
+//! Changelogs in the format of Keep a Changelog: the section of a version, and the conversion of the unreleased section into a version.
 
 use semver::Version;
 
-/// What is to come next.
+/// The section for the next release.
 pub(crate) const UNRELEASED: &str = "Unreleased";
 
-/// Returns what stands under `## NAME`, `## [NAME]` or `## NAME - DATE`.
+/// Returns the text under `## NAME`, `## [NAME]` or `## NAME - DATE`.
 pub(crate) fn section<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, from) = headings(text).find(|(heading, _)| *heading == name)?;
     let rest = &text[from..];
     Some(rest.find("\n## ").map_or(rest, |end| &rest[..=end]).trim())
 }
 
-/// Each second-level heading's name, and where what stands under it begins.
+/// Returns each second-level heading, and the offset of the text under it.
 fn headings(text: &str) -> impl Iterator<Item = (&str, usize)> {
     let mut end = 0;
     text.split_inclusive('\n').filter_map(move |line| {
@@ -23,42 +23,40 @@ fn headings(text: &str) -> impl Iterator<Item = (&str, usize)> {
     })
 }
 
-/// Says what is wrong with a changelog of a crate that is about to be, or was, released as `version`.
+/// Returns the errors in the changelog of a crate before or after its release as `version`.
 pub(crate) fn problems(text: &str, version: &Version) -> Vec<String> {
     let mut problems = Vec::new();
     if !text.starts_with("# Changelog\n") {
-        problems.push("its first line is not `# Changelog`".into());
+        problems.push("the first line is not `# Changelog`".into());
     }
     let has = |name: &str| section(text, name).is_some_and(|body| !body.is_empty());
     if section(text, UNRELEASED).is_none() {
-        problems.push(format!("it has no `## {UNRELEASED}`"));
+        problems.push(format!("no section `## {UNRELEASED}`"));
     }
     if !has(UNRELEASED) && !has(&version.to_string()) {
-        problems.push(format!(
-            "nothing stands under `{UNRELEASED}`, nor under `{version}`"
-        ));
+        problems.push(format!("no entry under `{UNRELEASED}` or `{version}`"));
     }
     problems
 }
 
-/// Moves what is unreleased under `version`; a new, empty section stands above it.
+/// Moves the unreleased section under `version`, with a new empty section above it.
 pub(crate) fn cut(text: &str, version: &Version, date: &str) -> Result<String, String> {
     if section(text, &version.to_string()).is_some() {
         return Err(format!(
-            "it has a section of {version} already, and no tag of it is here: `git fetch --tags` if it is published; if it was only cut, take that commit back"
+            "it already has a section {version}, but this clone has no such tag: run `git fetch --tags` if it is published; otherwise revert the release commit"
         ));
     }
     let Some((_, from)) = headings(text).find(|(heading, _)| *heading == UNRELEASED) else {
-        return Err(format!("it has no `## {UNRELEASED}`"));
+        return Err(format!("no section `## {UNRELEASED}`"));
     };
     if section(text, UNRELEASED).is_none_or(str::is_empty) {
-        return Err(format!("nothing stands under `{UNRELEASED}`"));
+        return Err(format!("no entry under `{UNRELEASED}`"));
     }
     let (before, after) = text.split_at(from);
     Ok(format!("{before}\n## {version} - {date}\n{after}"))
 }
 
-/// Adds a line to what changed and is not released yet.
+/// Adds a line to the changed and unreleased entries.
 pub(crate) fn note(text: &str, line: &str) -> String {
     let Some((_, from)) = headings(text).find(|(heading, _)| *heading == UNRELEASED) else {
         return text.to_owned();
@@ -122,7 +120,7 @@ mod tests {
         - Old.
         ");
         let again = cut(&after, &version("0.3.0"), "2026-11-23").unwrap_err();
-        assert_eq!(again, "nothing stands under `Unreleased`");
+        assert_eq!(again, "no entry under `Unreleased`");
         assert!(cut(SAMPLE, &version("0.1.0"), "2026-11-22").is_err());
     }
 
@@ -166,7 +164,7 @@ mod tests {
     }
 
     proptest! {
-        /// A cut loses no line, adds none but the heading, and leaves older versions as they are.
+        /// A release loses no line, adds only the heading, and keeps older versions unchanged.
         #[test]
         fn a_cut_only_adds_a_heading(new in prop::collection::vec("- [a-z ]{1,12}", 1..5), old in prop::collection::vec("- [a-z ]{1,12}", 1..5)) {
             let text = format!("# Changelog\n\n## Unreleased\n\n{}\n\n## 0.1.0 - 2026-01-02\n\n{}\n", new.join("\n"), old.join("\n"));

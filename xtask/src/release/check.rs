@@ -1,4 +1,4 @@
-//! Whether all crates can be released as they stand: one table of all crates, and what is wrong in words.
+//! Checks whether all crates can be released: one table of all crates, and the errors in words.
 
 use std::process::Command;
 
@@ -11,24 +11,24 @@ use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
 
-/// How much is checked.
+/// The scope of the check.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Leaves out what compiles: the dry run of the upload, and the comparison with the last release.
+    /// Skip the parts that compile: the dry run of the upload, and the comparison with the last release
     #[arg(long)]
     quick: bool,
-    /// Also in a tree with changes that are not committed.
+    /// Also check a working tree with uncommitted changes
     #[arg(long)]
     allow_dirty: bool,
 }
 
-/// What came of one check of one crate.
+/// The result of one check of one crate.
 enum Cell {
-    /// Said in a word.
+    /// Passed, with the word for the table.
     Fine(&'static str),
     Wrong(Vec<String>),
     Skipped(String),
-    /// Skipped for a reason that holds for all crates, and is told once.
+    /// Skipped for a reason that holds for all crates and is printed once.
     Untold,
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments
             .skipped
             .extend(unknown.map(|why| format!("{column}: {why}")));
     }
-    tally += counted(tree(arguments.allow_dirty), "the tree");
+    tally += counted(tree(arguments.allow_dirty), "the working tree");
     let dry = match names {
         Ok(_) => dry_run(crates, arguments),
         Err(why) => Cell::Skipped(why),
@@ -114,13 +114,13 @@ pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments
     tally
 }
 
-/// Says of each name whether the registry knows it; the first question that is not answered is the last.
+/// Returns for each name whether the registry knows it. Stops at the first query without an answer.
 fn known(crates: &[Crate]) -> Result<Vec<bool>, String> {
     let known = crates.iter().map(|found| registry::has(&found.name, None));
     known.collect()
 }
 
-/// Sees to the tool before the table begins, if there is a release to compare with.
+/// Finds or installs the tool before the table, if there is a release to compare with.
 fn compared(workspace: &Workspace, crates: &[Crate], quick: bool) -> Result<(), String> {
     let is_later = |found: &Crate| found.lib.is_some() && git::last_tag(&found.name).is_some();
     match crates.iter().any(is_later) {
@@ -130,7 +130,7 @@ fn compared(workspace: &Workspace, crates: &[Crate], quick: bool) -> Result<(), 
     }
 }
 
-/// Names what is wrong with the crates as they stand; nothing is compiled and nobody asked.
+/// Names the errors of the crates without compiling anything or contacting a registry.
 pub(crate) fn standing(crates: &[Crate]) -> Vec<String> {
     let wrong = crates.iter().flat_map(|found| {
         let cells = standing_of(found, crates).into_iter().zip(COLUMNS);
@@ -141,14 +141,16 @@ pub(crate) fn standing(crates: &[Crate]) -> Vec<String> {
     wrong.collect()
 }
 
-/// Names what keeps all of them from going out, so that it is known before the first does: changes that are not committed, of whichever crate, and
-/// versions without a section in their changelog, which were not cut.
+/// Names the problems that block all crates, before the upload of the first: uncommitted changes in any crate, and versions without a section in
+/// their changelog, which `release cut` did not prepare.
 pub(super) fn unready(crates: &[Crate], allow_dirty: bool) -> Vec<String> {
     let dirty = match tree(allow_dirty) {
         Cell::Wrong(lines) => lines,
         _ => Vec::new(),
     };
-    let dirty = dirty.into_iter().map(|line| format!("the tree: {line}"));
+    let dirty = dirty
+        .into_iter()
+        .map(|line| format!("the working tree: {line}"));
     dirty.chain(uncut(crates)).collect()
 }
 
@@ -161,7 +163,7 @@ fn uncut(crates: &[Crate]) -> Vec<String> {
     uncut
         .map(|found| {
             format!(
-                "{} {}: its changelog does not have it: `release cut` comes first",
+                "{} {}: not in the changelog: run `release cut` first",
                 found.name, found.version
             )
         })
@@ -199,13 +201,13 @@ fn read(found: &Crate, file: &str, problems: impl FnOnce(&str) -> Vec<String>) -
     }
 }
 
-/// Names what a README asks for that is not what is released.
+/// Names the requirements of a README that differ from the released version.
 fn stale(readme: &str, crates: &[Crate]) -> Vec<String> {
     let stale = readme.lines().flat_map(|line| {
         crates.iter().filter_map(move |it| {
             let old = bump::stale(line, &it.name, &it.version)?;
             Some(format!(
-                "it requires {} {old}, which is {} now",
+                "requires {} {old}, which is now {}",
                 it.name, it.version
             ))
         })
@@ -216,12 +218,12 @@ fn stale(readme: &str, crates: &[Crate]) -> Vec<String> {
 fn siblings(found: &Crate, crates: &[Crate]) -> Vec<String> {
     let wrong = found.siblings.iter().filter_map(|(name, requirement)| {
         let Some(sibling) = crates.iter().find(|it| it.name == *name) else {
-            return Some(format!("it needs {name}, which is not published"));
+            return Some(format!("needs {name}, which is not published"));
         };
         let takes = requirement.matches(&sibling.version) && requirement.to_string() != "*";
         (!takes).then(|| {
             format!(
-                "it requires {name} {requirement}, which is at {}",
+                "requires {name} {requirement}, which is at {}",
                 sibling.version
             )
         })
@@ -256,13 +258,13 @@ fn files(found: &Crate) -> Cell {
     Cell::of(wrong)
 }
 
-/// A name that the registry knows, of a crate that was never released from here, is somebody else's.
+/// Checks the name of a crate: if the registry knows it and no tag of ours exists, the name belongs to another owner.
 fn name(found: &Crate, is_known: bool) -> Cell {
     match is_known {
         false => Cell::Fine("free"),
         true if git::last_tag(&found.name).is_some() => Cell::Fine("ours"),
         true => Cell::Wrong(vec![format!(
-            "crates.io knows the name, and no tag {}-v… is here: it is taken, or `git fetch --unshallow --tags` is missing",
+            "crates.io knows the name, but this clone has no tag {}-v…: another owner has the name, or run `git fetch --unshallow --tags`",
             found.name
         )]),
     }
@@ -290,7 +292,7 @@ fn tree(allow_dirty: bool) -> Cell {
     match git::changes() {
         Ok(changes) if changes.is_empty() || allow_dirty => Cell::Fine("ok"),
         Ok(changes) => Cell::Wrong(vec![format!(
-            "{} changes are not committed, such as `{}`",
+            "{} uncommitted changes, such as `{}`",
             changes.len(),
             changes[0]
         )]),
@@ -298,7 +300,7 @@ fn tree(allow_dirty: bool) -> Cell {
     }
 }
 
-/// Packs all crates and builds each from its package, the others' packages in place of the registry.
+/// Packs all crates and builds each from its package, with the packages of the others in place of the registry.
 fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
     if arguments.quick {
         return Cell::Skipped("a quick check compiles nothing".into());
@@ -316,7 +318,7 @@ fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
         return Cell::Fine("nothing to publish");
     }
     println!(
-        "the dry run builds {} packages, and first what they depend on, which takes minutes",
+        "the dry run builds {} packages and their dependencies, which takes minutes",
         new.len()
     );
     let mut cargo = Command::new("cargo");
@@ -333,8 +335,8 @@ fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
     }
 }
 
-/// Packs all crates as `cargo publish --workspace` does, with the changes that are not committed. It builds nothing. It needs no network
-/// once cargo has fetched the dependencies.
+/// Packs all crates as `cargo publish --workspace` does, including uncommitted changes. Builds nothing, and needs no network once cargo has fetched
+/// the dependencies.
 pub(super) fn packed(crates: &[Crate]) -> Tally {
     let mut cargo = Command::new("cargo");
     cargo.args(["package", "--no-verify", "--allow-dirty", "--offline"]);

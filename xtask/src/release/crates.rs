@@ -1,4 +1,4 @@
-//! The crates that are published, as `cargo metadata` tells of them, and the order in which a registry can take them.
+//! The published crates from `cargo metadata`, and their upload order.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::workspace::{array, text};
 
-/// A crate that is published.
+/// A published crate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Crate {
     pub(crate) name: String,
     pub(crate) version: Version,
-    /// Where its manifest lies.
+    /// The directory of its manifest.
     pub(crate) folder: PathBuf,
     pub(crate) description: String,
     pub(crate) license: String,
@@ -24,18 +24,18 @@ pub(crate) struct Crate {
     pub(crate) lib: Option<String>,
     pub(crate) programs: Vec<String>,
     pub(crate) features: Vec<String>,
-    /// The other members that a registry must have before this one, and which versions of them it takes.
+    /// The members that a registry must have before this crate, and their required versions.
     pub(crate) siblings: BTreeMap<String, VersionReq>,
 }
 
 impl Crate {
-    /// The tag of its present version.
+    /// Returns the tag of its current version.
     pub(crate) fn tag(&self) -> String {
         format!("{}-v{}", self.name, self.version)
     }
 }
 
-/// Reads the members that are published, in the order of [`order`].
+/// Reads the published members, in the order of [`order`].
 pub(crate) fn read(metadata: &Value) -> Result<Vec<Crate>, String> {
     let published = |package: &&Value| package["publish"] != Value::Array(Vec::new());
     let crates: Result<Vec<_>, _> = array(&metadata["packages"])
@@ -52,7 +52,7 @@ fn read_one(package: &Value) -> Result<Crate, String> {
     for dependency in array(&package["dependencies"]) {
         let (to, requirement) = (text(&dependency["name"]), text(&dependency["req"]));
         let is_sibling = dependency["path"].is_string() && to != name;
-        // A development dependency without a version is left out of what is published.
+        // A published package omits a development dependency without a version.
         if is_sibling && (requirement != "*" || dependency["kind"] != "dev") {
             siblings.insert(to, VersionReq::parse(&requirement).map_err(wrong)?);
         }
@@ -83,7 +83,7 @@ fn read_one(package: &Value) -> Result<Crate, String> {
     })
 }
 
-/// Puts each crate behind those that it depends on; what is free to choose goes by name.
+/// Sorts each crate after its dependencies, and otherwise by name.
 pub(crate) fn order(mut crates: Vec<Crate>) -> Result<Vec<Crate>, String> {
     crates.sort_by(|one, other| one.name.cmp(&other.name));
     let mut ordered: Vec<Crate> = Vec::new();
@@ -96,7 +96,7 @@ pub(crate) fn order(mut crates: Vec<Crate>) -> Result<Vec<Crate>, String> {
         let Some(next) = crates.iter().position(|found| !waits(found)) else {
             let names: Vec<_> = crates.iter().map(|found| found.name.as_str()).collect();
             return Err(format!(
-                "no order: {} depend on each other; give a development dependency no version",
+                "no order: {} depend on each other; remove the version of a development dependency",
                 names.join(", ")
             ));
         };
@@ -111,7 +111,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A crate for tests, that depends on others at 0.1.0.
+    /// A crate for tests, which depends on others at 0.1.0.
     pub(crate) fn sample(name: &str, siblings: &[&str]) -> Crate {
         let package = serde_json::json!({
             "name": name, "version": "0.1.0", "description": "Does it", "license": "MIT", "readme": "README.md",
@@ -167,7 +167,7 @@ pub(super) mod tests {
     }
 
     proptest! {
-        /// Whatever depends on what, without circles: all come, once, behind all that they need, and the same each time.
+        /// For any dependencies without cycles: each crate comes once, after all that it needs, and the order is deterministic.
         #[test]
         fn every_crate_follows_what_it_needs(edges in prop::collection::vec(any::<u16>(), 1..9), turn in any::<usize>()) {
             let name = |at: usize| format!("c{}", (at * 7) % 11);

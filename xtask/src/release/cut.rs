@@ -1,4 +1,4 @@
-//! Makes the commit of a release: versions, what siblings require, changelogs, READMEs, the lock file.
+//! Creates the commit of a release: versions, requirements of siblings, changelogs, READMEs, the lock file.
 
 use std::path::{Path, PathBuf};
 
@@ -11,16 +11,16 @@ use crate::command::{self, Show};
 use crate::day;
 use crate::tally::Tally;
 
-/// What is released, at which versions.
+/// The crates to release, and their versions.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What grows in the version of each crate that was released before and has changed; below 1.0.0 a break is `minor`.
+    /// The part of the version to increase for each changed crate that was released before; below 1.0.0 a breaking change is `minor`
     #[arg(long, value_name = "PART")]
     bump: Option<Bump>,
-    /// The version of a crate, whatever else is said.
+    /// The version of a crate, which overrides --bump
     #[arg(value_name = "CRATE=VERSION")]
     picks: Vec<Pick>,
-    /// Does it; without, it only shows what it would do.
+    /// Create the commit; without this option, only show the changes
     #[arg(long)]
     execute: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) fn run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Tally
     }
 }
 
-/// A file and what it becomes.
+/// A file and its new content.
 type Edit = (PathBuf, String);
 
 fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), String> {
@@ -46,7 +46,7 @@ fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), S
     }
     let cuts = bump::decide(&known, arguments.bump, &arguments.picks)?;
     if cuts.is_empty() {
-        let why = "nothing stands under Unreleased in any changelog: either nothing changed, or it is cut, and `release publish` is next";
+        let why = "no changelog has an entry under Unreleased: nothing changed, or the release commit exists and `release publish` is next";
         return Err(why.into());
     }
     let edits = edits(root, crates, &cuts, &day::today())?;
@@ -62,7 +62,7 @@ fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), S
     }
     println!("commit {subject}");
     if !arguments.execute {
-        println!("nothing was done: --execute does it");
+        println!("nothing was done; add --execute to do it");
         return Ok(());
     }
     for (path, text) in &edits {
@@ -75,7 +75,7 @@ fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), S
     );
     if !locked.success {
         return Err(format!(
-            "the lock file: {}; `git checkout .` takes the edits back",
+            "the lock file: {}; undo the edits with `git checkout .`",
             locked.output.trim()
         ));
     }
@@ -84,12 +84,12 @@ fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), S
     Ok(())
 }
 
-/// The commit is made of everything that is changed, so that nothing may be before.
+/// The commit contains every change of the working tree, so the working tree must be clean before.
 fn unchanged() -> Result<(), String> {
     match git::changes()?.first() {
         None => Ok(()),
         Some(change) => Err(format!(
-            "the tree has changes, such as `{change}`: commit them first; those of a cut that was interrupted go with `git checkout .`"
+            "the working tree has changes, such as `{change}`: commit them first, or remove those of an interrupted cut with `git checkout .`"
         )),
     }
 }
@@ -103,14 +103,14 @@ fn history(root: &Path, found: &Crate) -> Result<History, String> {
     })
 }
 
-/// The files of a release, as they will be.
+/// Returns the new contents of the files of a release.
 fn edits(root: &Path, crates: &[Crate], cuts: &[Cut], date: &str) -> Result<Vec<Edit>, String> {
     let manifest = root.join("Cargo.toml");
     let text = bump::set_requirements(&read(&manifest)?, cuts)?;
     let mut edits = vec![(manifest, text)];
     for cut in cuts {
         let found = crates.iter().find(|found| found.name == cut.name);
-        let found = found.ok_or("a cut of a crate that is not there")?;
+        let found = found.ok_or("every released crate is a member")?;
         let mut edit = |file: &str, change: &dyn Fn(&str) -> Result<String, String>| {
             let path = found.folder.join(file);
             let text =

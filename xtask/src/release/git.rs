@@ -1,16 +1,16 @@
-//! What git is asked, and the few things that it is told.
+//! The git commands of a release.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::command::{self, Show};
 
-/// Runs git at the root of the workspace and returns its first words, or its complaint.
+/// Runs git in the root of the workspace. Returns its trimmed output, or its error.
 pub(crate) fn git(arguments: &[&str]) -> Result<String, String> {
     git_in(Path::new("."), arguments)
 }
 
-/// The same in another folder.
+/// Does the same in another directory.
 pub(crate) fn git_in(folder: &Path, arguments: &[&str]) -> Result<String, String> {
     let mut git = Command::new("git");
     let ended = command::finish(git.current_dir(folder).args(arguments), Show::Never);
@@ -29,7 +29,7 @@ pub(crate) fn has_tag(root: &Path, tag: &str) -> bool {
     git_in(root, &["rev-parse", "--quiet", "--verify", &name]).is_ok()
 }
 
-/// Returns the newest tag of a crate that leads to what is checked out.
+/// Returns the newest tag of a crate that is an ancestor of the checked-out commit.
 pub(crate) fn last_tag(name: &str) -> Option<String> {
     let pattern = format!("{name}-v[0-9]*");
     let tags = git(&[
@@ -43,15 +43,15 @@ pub(crate) fn last_tag(name: &str) -> Option<String> {
     tags.ok()?.lines().next().map(Into::into)
 }
 
-/// Complains about a clone that lacks commits, and with them tags: every crate would seem to be new.
+/// Returns an error for a clone that lacks commits, and therefore tags: every crate would look new.
 pub(crate) fn whole(root: &Path) -> Result<(), String> {
     match git_in(root, &["rev-parse", "--is-shallow-repository"])?.as_str() {
         "false" => Ok(()),
-        _ => Err("this clone is shallow: `git fetch --unshallow --tags` first".into()),
+        _ => Err("this clone is shallow: run `git fetch --unshallow --tags` first".into()),
     }
 }
 
-/// Lists what is changed and not committed.
+/// Lists the uncommitted changes.
 pub(crate) fn changes() -> Result<Vec<String>, String> {
     let changes = git(&["status", "--porcelain"])?;
     Ok(changes.lines().map(Into::into).collect())

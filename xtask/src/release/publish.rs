@@ -1,4 +1,5 @@
-//! Publishes what the registry lacks, in order. It keeps no notes: the index knows how far it came, so the same command goes on after any failure.
+//! Publishes the missing versions in order. It stores no progress: the index knows which crates exist, so the same command continues after any
+//! failure.
 
 use std::process::Command;
 use std::thread;
@@ -9,23 +10,23 @@ use super::registry;
 use crate::command::{self, Show};
 use crate::tally::Tally;
 
-/// How long the index may take to show what was uploaded.
+/// The time in which the index must show an upload.
 const PATIENCE: Duration = Duration::from_secs(300);
 const BETWEEN: Duration = Duration::from_secs(3);
 
-/// How a crate is uploaded.
+/// The options of an upload.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Manner {
-    /// Doesn't build each package once more; `release check` did.
+    /// Whether to skip the build of each package; `release check` built them.
     #[arg(long)]
     pub(crate) no_verify: bool,
-    /// Also from a tree with changes that are not committed.
+    /// Whether to accept a working tree with uncommitted changes.
     #[arg(long)]
     pub(crate) allow_dirty: bool,
 }
 
-/// Says of each crate whether the registry has its version. An index that does not answer for one is not asked for the others: cargo tries for ten
-/// seconds each time.
+/// Returns for each crate whether the registry has its version. After one query without an answer it stops, since cargo tries for ten seconds each
+/// time.
 pub(crate) fn published(crates: &[Crate]) -> Result<Vec<bool>, String> {
     crates.iter().map(has).collect()
 }
@@ -49,7 +50,8 @@ pub(crate) fn run(crates: &[Crate], manner: Manner) -> Tally {
     tally
 }
 
-/// Takes each crate that is not there yet to where it can be seen, and counts those; stops at the first that fails, because the next may need it.
+/// Uploads each missing crate, waits until the index shows it, and counts the uploads. Stops at the first failure, because the next crate may need
+/// it.
 fn carry_out(
     crates: &[Crate],
     done: &mut usize,
@@ -59,9 +61,9 @@ fn carry_out(
 ) -> Result<(), String> {
     for found in crates {
         let name = format!("{} {}", found.name, found.version);
-        let wrong = |why: String| format!("{name}: {why}; the same command goes on from here");
+        let wrong = |why: String| format!("{name}: {why}; run the same command again to continue");
         if has(found).map_err(wrong)? {
-            println!("{name}: is there already");
+            println!("{name}: already published");
             continue;
         }
         upload(found).map_err(wrong)?;
@@ -85,7 +87,7 @@ fn upload(found: &Crate, manner: Manner) -> Result<(), String> {
     }
 }
 
-/// Cargo's words, and what they come to.
+/// Returns the error of cargo with a hint.
 fn reason(output: &str) -> String {
     let lines = command::errors(output)
         .lines()
@@ -96,12 +98,12 @@ fn reason(output: &str) -> String {
     let hint = [
         (
             "429",
-            "crates.io takes five new crates at once and then one in ten minutes: wait as it says",
+            "crates.io accepts five new crates at once and then one in ten minutes: wait for the stated time",
         ),
         ("no token", "run `cargo login`"),
         (
             "403",
-            "the token is not for this crate: ask an owner, or `cargo login` anew",
+            "the token is not valid for this crate: ask an owner, or run `cargo login` again",
         ),
     ];
     match hint.iter().find(|(sign, _)| words.contains(sign)) {
@@ -113,7 +115,7 @@ fn reason(output: &str) -> String {
 fn wait(mut has: impl FnMut() -> Result<bool, String>, patience: Duration) -> Result<(), String> {
     let deadline = Instant::now() + patience;
     loop {
-        // An index that stumbles is asked again.
+        // A failed query is repeated.
         let answer = has();
         if answer == Ok(true) {
             return Ok(());
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Wherever it fails, and however often, the same command ends with each crate uploaded exactly once, behind what it needs.
+        /// After any number of failures at any place, the same command ends with each crate uploaded exactly once, after its dependencies.
         #[test]
         fn a_failure_half_way_costs_nothing(edges in prop::collection::vec(any::<u8>(), 1..8), faults in prop::collection::vec((0..8_usize, any::<bool>()), 0..6)) {
             let crates = edges.iter().enumerate().map(|(at, bits)| {
@@ -185,7 +187,7 @@ mod tests {
     #[test]
     fn an_index_that_shows_it_late_is_waited_for_and_one_that_never_does_is_named() {
         let mut answers = vec![Ok(true), Ok(false), Err("busy".to_owned())];
-        // The wait between two looks is bounded by the whole.
+        // The wait between two queries is limited by the whole time.
         let patience = Duration::from_millis(40);
         let mut late = Ok(());
         while !answers.is_empty() {

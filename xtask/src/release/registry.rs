@@ -1,4 +1,4 @@
-//! What crates.io has, as cargo reports it.
+//! The state of crates.io, as cargo reports it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,24 +8,24 @@ use semver::Version;
 
 use crate::command::{self, Show};
 
-/// How cargo calls crates.io.
+/// Cargo's name for crates.io.
 pub(super) const NAME: &str = "crates-io";
 
-/// Asks the index whether it has this version, or any, of a crate.
+/// Queries the index for this version, or any version, of a crate.
 ///
 /// # Errors
 ///
-/// When the index does not answer.
+/// If the index does not answer.
 pub(super) fn has(name: &str, version: Option<&Version>) -> Result<bool, String> {
     asked(&mut Command::new("cargo"), name, version)
 }
 
-/// Takes a package from the registry into a home of cargo's that has nothing of it yet, and returns the folder into which cargo unpacked it; `None` where the
-/// registry does not have it.
+/// Downloads a package into a cargo home without a copy of it, and returns the directory into which cargo unpacked it; `None` if the registry does
+/// not have it.
 ///
 /// # Errors
 ///
-/// When the index does not answer, or the package can't be had.
+/// If the index does not answer, or the package can't be downloaded.
 pub(super) fn take(home: &Path, name: &str, version: &Version) -> Result<Option<PathBuf>, String> {
     // Cargo unpacks the package to read its manifest.
     let mut cargo = Command::new("cargo");
@@ -36,20 +36,20 @@ pub(super) fn take(home: &Path, name: &str, version: &Version) -> Result<Option<
     let mut folders = { sources.flatten() }.map(|it| it.path().join(format!("{name}-{version}")));
     let folder = folders.find(|it| it.is_dir());
     folder.map(Some).ok_or_else(|| {
-        format!("cargo knows {name} {version} and did not unpack it: another cargo may")
+        format!("cargo found {name} {version} but did not unpack it; try another version of cargo")
     })
 }
 
 fn asked(cargo: &mut Command, name: &str, version: Option<&Version>) -> Result<bool, String> {
     let spec = version.map_or_else(|| name.to_owned(), |version| format!("{name}@{version}"));
     cargo.args(["info", "--color=never", "--registry", NAME, &spec]);
-    // In a workspace cargo would describe its member instead.
+    // In a workspace, cargo would describe the member instead.
     cargo.current_dir(std::env::temp_dir());
     let ended = command::finish(cargo, Show::Never);
     answer(ended.success, &ended.output)
 }
 
-/// An index that was not asked, since cargo is offline, knows nothing either.
+/// Returns whether the index has it. An error of an offline cargo is not a "no".
 fn answer(success: bool, output: &str) -> Result<bool, String> {
     if success {
         return Ok(true);
@@ -62,8 +62,8 @@ fn answer(success: bool, output: &str) -> Result<bool, String> {
         .map(str::trim)
         .filter(|line| !line.is_empty());
     let error = lines.find(|line| line.starts_with("error"));
-    let error = error.unwrap_or("cargo says no word");
-    // Each `Caused by:` goes a step back; the last is where it began.
+    let error = error.unwrap_or("cargo printed no error");
+    // Each `Caused by:` is one step closer to the cause; the last one is the cause.
     let why = lines
         .next_back()
         .map_or(error.to_owned(), |cause| format!("{error}: {cause}"));

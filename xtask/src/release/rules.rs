@@ -1,10 +1,10 @@
-//! What a registry wants of a manifest and of the files of a package. Decides; touches no file.
+//! The rules of a registry for a manifest and the files of a package. This module reads no file.
 
 use super::crates::Crate;
 
-/// Of a package, before it is packed; crates.io takes 10 MB after that.
+/// The maximum size of a package before packing; crates.io accepts 10 MB after it.
 pub(crate) const LARGEST: u64 = 30 << 20;
-/// What every package carries.
+/// The files that every package contains.
 const WANTED: [&str; 6] = [
     "CHANGELOG.md",
     "Cargo.lock",
@@ -13,7 +13,7 @@ const WANTED: [&str; 6] = [
     "LICENSE-MIT",
     "README.md",
 ];
-/// Folders and ends of names that got in by accident.
+/// Directories and suffixes of files that are in a package by accident.
 const JUNK: [&str; 10] = [
     ".rlm/",
     "target/",
@@ -27,7 +27,7 @@ const JUNK: [&str; 10] = [
     "~",
 ];
 const LICENSE: &str = "MIT OR Apache-2.0";
-/// crates.io drops a category that it does not know, with a warning that is easily missed. Those that could fit a crate of ours:
+/// The categories of crates.io that could fit one of our crates. crates.io drops an unknown category, with a warning that is easy to miss. From
 /// <https://crates.io/category_slugs>
 const CATEGORIES: [&str; 27] = [
     "accessibility",
@@ -59,13 +59,13 @@ const CATEGORIES: [&str; 27] = [
     "value-formatting",
 ];
 
-/// Says what is wrong with what a manifest tells of its crate.
+/// Returns the errors in the manifest of a crate.
 pub(crate) fn manifest(found: &Crate) -> Vec<String> {
     let mut wrong = Vec::new();
     let length = found.description.chars().count();
     if !(10..=150).contains(&length) || found.description.ends_with('.') {
         wrong.push(format!(
-            "description: {length} characters; a phrase of 10 to 150 without a full stop"
+            "description: {length} characters; expected 10 to 150 without a full stop"
         ));
     }
     if found.license != LICENSE {
@@ -76,7 +76,7 @@ pub(crate) fn manifest(found: &Crate) -> Vec<String> {
     }
     if !(1..=5).contains(&found.keywords.len()) {
         wrong.push(format!(
-            "keywords: {}, not one to five",
+            "keywords: {}; expected one to five",
             found.keywords.len()
         ));
     }
@@ -89,11 +89,11 @@ pub(crate) fn manifest(found: &Crate) -> Vec<String> {
     };
     let odd = found.keywords.iter().filter(|word| !keyword(word));
     wrong.extend(
-        odd.map(|word| format!("keywords: `{word}`: 20 letters, digits, _, - or + at most")),
+        odd.map(|word| format!("keywords: `{word}`: at most 20 letters, digits, _, - or +")),
     );
     if !(1..=5).contains(&found.categories.len()) {
         wrong.push(format!(
-            "categories: {}, not one to five",
+            "categories: {}; expected one to five",
             found.categories.len()
         ));
     }
@@ -109,10 +109,10 @@ pub(crate) fn manifest(found: &Crate) -> Vec<String> {
     wrong
 }
 
-/// Says what is missing in a package, and what does not belong there.
+/// Returns the missing and the unexpected files of a package.
 pub(crate) fn files(files: &[&str]) -> Vec<String> {
     let missing = WANTED.iter().filter(|wanted| !files.contains(wanted));
-    // Cargo itself adds the manifest as it was written.
+    // Cargo adds the original manifest.
     let others = files.iter().filter(|file| **file != "Cargo.toml.orig");
     let junk = others.filter(|file| {
         JUNK.iter().any(|junk| match junk.ends_with('/') {
@@ -122,7 +122,7 @@ pub(crate) fn files(files: &[&str]) -> Vec<String> {
     });
     let missing = missing.map(|file| format!("{file} is missing"));
     missing
-        .chain(junk.map(|file| format!("{file} does not belong there")))
+        .chain(junk.map(|file| format!("{file} is unexpected")))
         .collect()
 }
 
@@ -156,11 +156,11 @@ mod tests {
         };
         let wrong = manifest(&bad).join("\n");
         insta::assert_snapshot!(wrong, @"
-        description: 8 characters; a phrase of 10 to 150 without a full stop
+        description: 8 characters; expected 10 to 150 without a full stop
         license: `MIT` is not MIT OR Apache-2.0
         readme: `` is not README.md
-        keywords: 6, not one to five
-        keywords: `two words`: 20 letters, digits, _, - or + at most
+        keywords: 6; expected one to five
+        keywords: `two words`: at most 20 letters, digits, _, - or +
         categories: `loops` is not in the table of xtask/src/release/rules.rs
         ");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Tags what a registry has, each at the commit that its package says it was made of: what is checked out by then may be another one.
+//! Tags the published versions, each at the commit that its package names. The checked-out commit may be another one by then.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::crates::Crate;
 use super::{git, registry};
 use crate::tally::Tally;
 
-/// Where cargo notes in a package what it was made of.
+/// The file in a package in which cargo records the commit.
 const NOTE: &str = ".cargo_vcs_info.json";
 
 pub(crate) fn run(root: &Path, crates: &[Crate], execute: bool) -> Tally {
@@ -34,12 +34,12 @@ fn tag(root: &Path, crates: &[Crate], home: &Path, execute: bool) -> Result<Tall
         let package = match registry::take(home, &found.name, &found.version) {
             Ok(Some(package)) => package,
             Ok(None) => {
-                let why = format!("{tag}: it is not published yet");
+                let why = format!("{tag}: not published yet");
                 tally.skipped.push(why);
                 continue;
             }
             Err(why) => {
-                // It would not answer for the others either.
+                // The registry would not answer for the others either.
                 tally.failures.push(format!("{tag}: {why}"));
                 break;
             }
@@ -57,19 +57,19 @@ fn tag(root: &Path, crates: &[Crate], home: &Path, execute: bool) -> Result<Tall
         }
     }
     match execute {
-        true => println!("git push --follow-tags takes them to the others"),
-        false => println!("nothing was done: --execute does it"),
+        true => println!("push the tags with `git push --follow-tags`"),
+        false => println!("nothing was done; add --execute to do it"),
     }
     Ok(tally)
 }
 
-/// Names a commit, and the one that is checked out where that is another.
+/// Names a commit, and the checked-out one if it differs.
 fn place(commit: &str, head: &str) -> String {
     let short = |commit: &str| commit.chars().take(10).collect::<String>();
     match commit == head {
         true => short(commit),
         false => format!(
-            "{}, of which it was published; {} is checked out",
+            "{}, the commit of the package; {} is checked out",
             short(commit),
             short(head)
         ),
@@ -83,7 +83,7 @@ fn set(root: &Path, found: &Crate, commit: &str) -> Result<(), String> {
     git::git_in(root, &words).map(drop)
 }
 
-/// An empty home for cargo with the maintainer's configuration, which may name a mirror or a proxy.
+/// Returns an empty cargo home with the maintainer's configuration, which may name a mirror or a proxy.
 fn fresh_home() -> std::io::Result<tempfile::TempDir> {
     let fresh = tempfile::tempdir()?;
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
@@ -95,13 +95,13 @@ fn fresh_home() -> std::io::Result<tempfile::TempDir> {
     Ok(fresh)
 }
 
-/// The commit that a package was made of, if this clone has it.
+/// Returns the commit that a package was made from, if this clone has it.
 fn origin(root: &Path, package: &Path) -> Result<String, String> {
     let commit = noted(&fs::read_to_string(package.join(NOTE)).unwrap_or_default())?;
     match git::git_in(root, &["cat-file", "-e", &format!("{commit}^{{commit}}")]) {
         Ok(_) => Ok(commit),
         Err(_) => Err(format!(
-            "it was published of {commit}, which this clone does not have: `git fetch` it from where that was done"
+            "published from {commit}, which this clone does not have: run `git fetch` from the clone that published it"
         )),
     }
 }
@@ -110,11 +110,11 @@ fn noted(note: &str) -> Result<String, String> {
     let note: Value = serde_json::from_str(note).unwrap_or_default();
     match (note["git"]["sha1"].as_str(), &note["git"]["dirty"]) {
         (Some(commit), Value::Bool(true)) => Err(format!(
-            "it was published of {commit} with changes that no commit has, so that no tag is true"
+            "published from {commit} with uncommitted changes, so no tag would be correct"
         )),
         (Some(commit), _) => Ok(commit.to_owned()),
         (None, _) => Err(format!(
-            "its package has no {NOTE} that names a commit: it was not published of a clone"
+            "the package has no {NOTE} with a commit: it was not published from a clone"
         )),
     }
 }
@@ -159,7 +159,7 @@ mod tests {
             self.folder.path().join("clone")
         }
 
-        /// The registry's index, as cargo reads one from git.
+        /// Creates the registry's index as a git repository for cargo.
         fn index(&self) -> PathBuf {
             self.folder.path().join("index")
         }
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Commits all that there is, and returns the commit.
+    /// Commits all changes, and returns the commit.
     fn commit(root: &Path) -> String {
         let git = |words: &[&str]| git::git_in(root, words).unwrap();
         git(&["add", "--all"]);
@@ -253,7 +253,7 @@ mod tests {
         let absent = place.tag(&root, "0.2.0", true);
         assert_eq!(
             absent,
-            Tally::skipped(format!("{NAME}-v0.2.0: it is not published yet"))
+            Tally::skipped(format!("{NAME}-v0.2.0: not published yet"))
         );
     }
 
@@ -267,7 +267,7 @@ mod tests {
         commit(&other);
         let foreign = place.tag(&other, "0.1.0", true);
         assert!(
-            foreign.failures[0].contains("`git fetch` it"),
+            foreign.failures[0].contains("run `git fetch`"),
             "{foreign:?}"
         );
 
@@ -275,7 +275,7 @@ mod tests {
         place.publish("0.2.0", &["--allow-dirty"]);
         let dirty = place.tag(&place.root(), "0.2.0", true);
         assert!(
-            dirty.failures[0].contains("changes that no commit has"),
+            dirty.failures[0].contains("uncommitted changes"),
             "{dirty:?}"
         );
         assert_eq!(place.git(&["tag"]), "");

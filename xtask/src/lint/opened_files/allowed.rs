@@ -1,12 +1,12 @@
 //! The calls outside of the modules for hostile files, each with its reason.
 
-/// Calls that a file may have, and why they are safe.
+/// The calls that a file may make, and why they are safe.
 #[derive(Debug)]
 pub(super) struct Allowed {
     pub(super) file: &'static str,
-    /// As [`super::Call`] names them.
+    /// The names of the calls, as in [`super::Call`].
     pub(super) calls: &'static [&'static str],
-    /// Which files the calls reach, and why a hostile project can't misuse them.
+    /// The files that the calls reach, and why a hostile project can't misuse them.
     pub(super) reason: &'static str,
 }
 

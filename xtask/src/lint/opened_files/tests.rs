@@ -1,4 +1,4 @@
-//! The rule on small sources.
+//! Tests the rule on small sources.
 
 use std::str::FromStr as _;
 
@@ -17,7 +17,7 @@ fn judged(files: &[(&str, &str)], allowed: &[Allowed]) -> Vec<String> {
     judge(&sources.iter().collect::<Vec<_>>(), allowed)
 }
 
-/// The calls that the rule finds in a source.
+/// Returns the calls that the rule finds in a source.
 fn found(text: &str) -> Vec<String> {
     let seen = shipped::seen(TokenStream::from_str(text).unwrap());
     calls(&seen).into_iter().map(|call| call.name).collect()
@@ -176,7 +176,7 @@ fn an_exception_is_of_one_file_and_one_call_and_an_unused_one_is_reported() {
         ("a.rs", &["fs_err::read", "fs_err::write"], 1),
     ] {
         let wrong = judged(&[("a.rs", text)], &allowed(file, calls));
-        let unused = format!("{file}: {} is allowed and not used", calls[calls.len() - 1]);
+        let unused = format!("{file}: {} is allowed but unused", calls[calls.len() - 1]);
         assert!(wrong.last().unwrap().starts_with(&unused), "{wrong:?}");
         assert_eq!(wrong.len(), lines, "{wrong:?}");
     }

@@ -1,4 +1,4 @@
-//! Reads the paths, methods and imports of a source outside of its test code. Tokens have no comments, and a text is one token; arguments of macros
+//! Reads the paths, methods and imports of a source outside of its test code. Comments are no tokens, and a string is one token. Arguments of macros
 //! are tokens like others.
 
 use std::collections::BTreeMap;
@@ -9,18 +9,18 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 type Tokens = Peekable<IntoIter<TokenTree>>;
 
-/// Whatever a source names outside of its test code.
+/// The names in a source outside of its test code.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Each path as it is written, with its line.
+    /// Each path as written, with its line.
     pub(crate) paths: Vec<(Vec<String>, usize)>,
-    /// Each function that is called, with what it is called with, without spaces, and its line.
+    /// Each called function, with its arguments without spaces, and its line.
     pub(crate) calls: Vec<(Vec<String>, String, usize)>,
-    /// Each method that is called, with its line.
+    /// Each called method, with its line.
     pub(crate) methods: Vec<(String, usize)>,
     /// The full paths that a name may have by a `use`.
     pub(crate) imports: BTreeMap<String, Vec<Vec<String>>>,
-    /// The modules in other files that only tests have.
+    /// The modules in other files that exist only for tests.
     pub(crate) test_modules: Vec<Module>,
 }
 
@@ -87,7 +87,7 @@ impl Seen {
                 }
                 TokenTree::Group(group) => self.read(group.stream()),
                 TokenTree::Punct(mark) if mark.as_char() == '.' => {
-                    // Not of a range.
+                    // Not the second dot of a range.
                     after_dot = !at_mark(&mut tokens, '.') && !after_dot;
                     continue;
                 }
@@ -97,7 +97,7 @@ impl Seen {
         }
     }
 
-    /// Skips the rest of the attributes and the item, field or statement below `#[cfg(test)]`.
+    /// Skips the other attributes and the item, field or statement below `#[cfg(test)]`.
     fn skip_item(&mut self, tokens: &mut Tokens) {
         let (mut path, mut name, mut is_module) = (None, None, false);
         let mut angles = 0_i32;
@@ -128,7 +128,7 @@ impl Seen {
         }
     }
 
-    /// Reads what follows `use`, or one part of its braces.
+    /// Reads the part after `use`, or one part of its braces.
     fn import(&mut self, tree: &mut Tokens, prefix: Vec<String>) {
         let mut path = prefix.clone();
         let mut renamed = None;
@@ -148,7 +148,7 @@ impl Seen {
                 }
                 TokenTree::Punct(mark) if mark.as_char() == '*' => {
                     path.push("*".into());
-                    // Nothing tells what it brings, so it is taken for a use.
+                    // The names of a glob import are unknown, so the path counts as used.
                     self.paths.push((path.clone(), mark.span().start().line));
                 }
                 TokenTree::Punct(_) | TokenTree::Literal(_) => {}
@@ -186,7 +186,7 @@ fn take_mark(tokens: &mut Tokens, mark: char) -> bool {
     taken
 }
 
-/// Takes `::` and the name behind it.
+/// Consumes `::` and the name after it.
 fn take_segment(tokens: &mut Tokens) -> Option<String> {
     let mut ahead = tokens.clone();
     let found = take_mark(&mut ahead, ':') && take_mark(&mut ahead, ':');
@@ -199,7 +199,7 @@ fn take_segment(tokens: &mut Tokens) -> Option<String> {
     }
 }
 
-/// Whether an attribute keeps what is below it to tests: `cfg(test)`, or `cfg(all(test, …))`.
+/// Whether an attribute limits its item to tests: `cfg(test)`, or `cfg(all(test, …))`.
 pub(crate) fn is_test(attribute: TokenStream) -> bool {
     let mut tokens = peekable(attribute);
     let is_cfg = matches!(tokens.next(), Some(TokenTree::Ident(it)) if it == "cfg");
@@ -212,7 +212,7 @@ fn needs_test(condition: TokenStream) -> bool {
         match token {
             TokenTree::Ident(it) if it == "test" => return true,
             TokenTree::Ident(it) if it == "all" => {}
-            // One of several conditions, or the opposite of one.
+            // `any(…)` and `not(…)` also hold outside of tests.
             TokenTree::Ident(_) => drop(tokens.next_if(|it| matches!(it, TokenTree::Group(_)))),
             TokenTree::Group(group) if needs_test(group.stream()) => return true,
             _ => {}
@@ -221,7 +221,7 @@ fn needs_test(condition: TokenStream) -> bool {
     false
 }
 
-/// The text of `#[path = "…"]`.
+/// Returns the text of `#[path = "…"]`.
 fn path_of(attribute: TokenStream) -> Option<String> {
     let mut tokens = peekable(attribute);
     let is_path = matches!(tokens.next(), Some(TokenTree::Ident(it)) if it == "path");
