@@ -150,8 +150,8 @@ fn attempts_and_phases_are_listed_with_their_saves_and_looking_changes_nothing()
             "ended, sound",
             "main: iteration 1, attempt 1: complete",
             "iteration 2, attempt 1: failed: the agent ended",
-            "phase main sealed",
-            "HEAD has moved since, 1 error",
+            "phase main finished",
+            "HEAD is at another commit now, 1 error",
         ],
     );
 }
@@ -304,7 +304,7 @@ fn a_torn_tail_is_sound_and_said_to_cost_nothing() {
         &ended.stdout,
         &[
             "sound\n",
-            "a torn tail of ",
+            "bytes of an incomplete save",
             "nothing is lost",
             "safe to resume",
         ],
@@ -479,7 +479,9 @@ fn what_was_discarded_is_listed_as_that_and_not_shown_as_if_it_counted() {
     assert_eq!(discarded, [false, true, false, false], "{list}");
     let shown = checkpoints(&scene, &["list"]).expect_code(0);
     assert!(
-        shown.stdout.contains("discarded when the run went back"),
+        shown
+            .stdout
+            .contains("discarded by a resume from an earlier iteration"),
         "{shown}"
     );
     let shown = checkpoints(&scene, &["show", &run, "--at", "2", "--json"]).expect_code(0);

@@ -64,7 +64,7 @@ fn h7_a_git_filter_of_an_agent_leaves_nothing_running() {
             .expect_code(0);
         expect_none(&pids, number, attributes);
         let end = ended.stdout.lines().last().unwrap();
-        assert!(!end.contains("nothing left running"), "{ended}");
+        assert!(!end.contains("all processes ended"), "{ended}");
     }
 }
 
@@ -105,7 +105,7 @@ fn h7_a_filter_in_the_configuration_of_a_submodule_leaves_nothing_running() {
     let run = scene.rlm(&run).args(["--", "sh", "-c", &script]);
     let ended = run.run(LONG).expect_code(0);
     expect_none(&pids, "6706", "a submodule");
-    assert!(!ended.stdout.contains("nothing left running;"), "{ended}");
+    assert!(!ended.stdout.contains("all processes ended;"), "{ended}");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn w3_what_an_agent_leaves_that_kills_its_guard_is_ended() {
     let ended = scene.rlm(&run).args(["--", "sh", "-c", &script]).run(LONG);
     expect_none(&pids, "6704", "a killed guard");
     assert_ne!(ended.code(), Some(8), "{ended}");
-    assert!(!ended.stdout.contains("nothing left running;"), "{ended}");
+    assert!(!ended.stdout.contains("all processes ended;"), "{ended}");
 }
 
 /// A program that belongs to root and becomes it in full, with `hidepid=2`: nobody else sees it, and nobody else can end it.

@@ -156,9 +156,9 @@ fn c75a_c75b_c75c_a_pause_from_another_shell_comes_at_the_boundary_and_says_why(
     );
 
     let refused = quick(scene.rlm(&["resume", "-n", "9"])).expect_code(2);
-    assert!(refused.stderr.contains("goes on as it is"), "{refused}");
+    assert!(refused.stderr.contains("continues unchanged"), "{refused}");
     let woken = quick(scene.rlm(&["resume"])).expect_code(0).stdout;
-    assert!(woken.contains("goes on"), "{woken}");
+    assert!(woken.contains("continues"), "{woken}");
     running.wait(LONG).expect_code(0);
     assert_eq!(scene.status()["pause_reason"], Value::Null);
     assert_eq!(scene.start_count(), 2);
@@ -171,7 +171,7 @@ fn c75e_a_pause_that_has_not_come_yet_is_taken_back_by_resume() {
     says(&mut running, "turn 1");
     quick(scene.rlm(&["pause", "--reason", "x", "--wait", "0"])).expect_code(0);
     let back = quick(scene.rlm(&["resume"])).expect_code(0).stdout;
-    assert!(back.contains("goes on"), "{back}");
+    assert!(back.contains("continues"), "{back}");
     assert_eq!(scene.status()["pause_reason"], Value::Null);
     let at_work = quick(scene.rlm(&["resume"])).expect_code(9);
     assert!(at_work.stderr.contains("is live"), "{at_work}");

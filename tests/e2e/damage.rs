@@ -202,7 +202,7 @@ fn c63e_work_that_a_damage_took_is_not_done_again_silently() {
         for words in [
             "what came after save ",
             "the transcripts reach iteration 4",
-            &format!("rlm resume {run} --from 4 goes on behind them"),
+            &format!("rlm resume {run} --from 4 continues after them"),
             &format!("rlm checkpoints verify {run}"),
         ] {
             assert!(refused.stderr.contains(words), "{words}: {refused}");
@@ -214,15 +214,10 @@ fn c63e_work_that_a_damage_took_is_not_done_again_silently() {
     assert_eq!(dry.run(LONG).expect_code(2).stderr, refused.stderr);
     let (from, behind) = (
         stopped.again(),
-        format!("rlm resume {run} --from 4 goes on"),
+        format!("rlm resume {run} --from 4 continues"),
     );
     let from = from.replace('=', " ");
-    let words = [
-        "asks first whether to make iteration",
-        "is refused where",
-        &from,
-        &behind,
-    ];
+    let words = ["asks whether to run iteration", "fails if", &from, &behind];
     expect_in_order(&text(&status(scene, run)["next"]), &words);
     let dry = ["resume", run, "--dry-run", "--from", "4"];
     scene.rlm(&dry).run(LONG).expect_code(0);
@@ -267,7 +262,7 @@ fn c63e_work_is_known_to_be_lost_also_where_its_transcripts_were_removed() {
     let refused = scene.rlm(&["resume", run]).run(LONG).expect_code(2);
     let words = [
         "the transcripts reach iteration 4",
-        "--from 4 goes on behind",
+        "--from 4 continues after",
     ];
     expect_in_order(&refused.stderr, &words);
     assert_eq!(scene.start_count(), 4);
@@ -279,7 +274,7 @@ fn c63e_a_person_is_asked_whether_lost_work_is_done_again() {
     stopped.damage_the_middle();
     let dry = stopped.scene.rlm(&["resume", &stopped.run, "--dry-run"]);
     let (running, terminal) = dry.spawn_on_terminal();
-    terminal.wait_text("asks first whether to make iteration", 0, LONG);
+    terminal.wait_text("asks whether to run iteration", 0, LONG);
     running.wait(LONG).expect_code(0);
     for (answer, code) in [("\r", 2), ("y\r", 0)] {
         let resume = stopped.scene.rlm(&["resume", &stopped.run]);

@@ -146,7 +146,7 @@ fn x134a_x134b_x134c_a_live_run_is_found_from_any_directory_and_the_index_heals(
     let told = quick(elsewhere(&one, &["pause", &first, "--wait", "0"])).expect_code(0);
     assert!(told.stdout.contains("recorded"), "{told}");
     let woken = quick(elsewhere(&one, &["resume", &first])).expect_code(0);
-    assert!(woken.stdout.contains("goes on"), "{woken}");
+    assert!(woken.stdout.contains("continues"), "{woken}");
     // What a dead process left is removed by who reads it.
     let pid = all[0]["pid"].as_i64().unwrap() as i32;
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();

@@ -27,7 +27,7 @@ fn s1a_s1b_s1c_an_agent_in_a_conversation_repeats_until_the_check_passes() {
         "iteration 3 ",
         "turn 3",
         "check passed",
-        "done: the check passed; nothing left running",
+        "done: the check passed; all processes ended",
     ];
     expect_in_order(&ended.stdout, &words);
     assert_eq!(ended.stderr, "");
@@ -238,7 +238,7 @@ fn x101b_x101c_x101e_nothing_of_an_agent_in_a_conversation_outlives_a_stop() {
         says(&mut running, "ready");
         assert_eq!(scene.tree_alive(), 5);
         let ended = stop(running, signal);
-        assert!(ended.stdout.contains("0 of 5 left"), "{ended}");
+        assert!(ended.stdout.contains("0 of 5 processes left"), "{ended}");
         scene.expect_nothing_alive();
     }
 }

@@ -168,7 +168,9 @@ fn x115e_a_flood_does_not_hold_a_stop_up() {
     says(&mut running, "begun");
     let ended = stop(running, Signal::INT);
     assert!(
-        ended.stdout.contains("stopped by a person; 0 of 1 left"),
+        ended
+            .stdout
+            .contains("stopped by a person; 0 of 1 processes left"),
         "{}",
         ended.stdout.lines().last().unwrap()
     );

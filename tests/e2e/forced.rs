@@ -176,7 +176,7 @@ fn h5f_a_socket_of_another_process_proves_no_end() {
     fake.wait_until_asked();
     running.signal(Signal::KILL);
     let stopped = stop.wait(LONG).expect_code(0);
-    let words = "nothing left running, as far as could be seen";
+    let words = "all processes ended, as far as rlm can see";
     assert!(stopped.stdout.contains(words), "{stopped}");
     running.wait(LONG);
     drop(fake);

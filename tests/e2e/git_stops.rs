@@ -71,7 +71,7 @@ fn x101g_sigterm_leaves_nothing_of_a_git_that_hangs() {
     scene.expect_nothing_alive();
     // The agent, git and its three children; git's guard proves it.
     let end = ended.stdout.lines().last().unwrap();
-    assert!(end.contains("; 0 of 5 left; "), "{ended}");
+    assert!(end.contains("; 0 of 5 processes left; "), "{ended}");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn x101g_rlm_stop_leaves_nothing_of_a_git_that_hangs_in_a_commit() {
     let stopped = quick(scene.rlm(&["stop"])).expect_code(0);
     assert_eq!(sleeps(&scene), 0);
     assert!(!stopped.stdout.contains("nothing left"), "{stopped}");
-    let left = "0 of 4 left;";
+    let left = "0 of 4 processes left;";
     assert!(stopped.stdout.contains(left), "{stopped}");
     running.wait(LONG).expect_code(7);
     scene.expect_nothing_alive();

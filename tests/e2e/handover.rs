@@ -113,7 +113,7 @@ fn a_run_that_waits_keeps_its_agent() {
         .as_agent("claude", &["resume", &id])
         .run(LONG)
         .expect_code(2);
-    assert!(ended.stderr.contains("goes on as it is"), "{ended}");
+    assert!(ended.stderr.contains("continues unchanged"), "{ended}");
     stop(running, Signal::TERM);
 }
 

@@ -24,7 +24,7 @@ fn told(scene: &Scene, run: Rlm<'_>) -> String {
     let now = quick(scene.rlm(&["stop", "--now"])).expect_code(0);
     // As long as the run gives it, which is not what the first one has.
     assert!(
-        now.stdout.contains("recorded; what runs has 1s to end"),
+        now.stdout.contains("recorded; stopping (up to 1s)"),
         "{now}"
     );
     first.wait(LONG).expect_code(0);

@@ -58,7 +58,7 @@ fn x113b_x113c_as_the_first_process_of_a_container_it_stops_gracefully_and_its_s
     assert_eq!(init.name, "agent-init");
     send(&init, Signal::TERM);
     let ended = running.wait(LONG).expect_code(143);
-    let left = format!("0 of {TREE_SIZE} left");
+    let left = format!("0 of {TREE_SIZE} processes left");
     expect_in_order(&ended.stdout, &["stopped by SIGTERM", &left]);
     scene.expect_nothing_alive();
     assert_eq!(scene.status()["state"], "stopped");
@@ -99,7 +99,7 @@ fn x113c_a_press_on_the_terminal_of_a_container_stops_it_as_anywhere() {
     let (running, terminal) = contained(&scene, &["--no-input"]).spawn_on_terminal();
     terminal.wait_text("ready", 0, LONG);
     terminal.send(b"\x03");
-    terminal.wait_text("0 of 1 left", 0, LONG);
+    terminal.wait_text("0 of 1 processes left", 0, LONG);
     running.wait(LONG).expect_code(130);
     scene.expect_nothing_alive();
     assert_eq!(scene.status()["state"], "stopped");

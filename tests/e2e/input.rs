@@ -401,7 +401,7 @@ fn x115a_garbage_reaches_neither_the_terminal_nor_the_logs_readers() {
         .run(&["--once", "--gate", "printf '\\033[2Jgate\\n'; exit 1"])
         .spawn_on_terminal();
     running.wait(LONG).expect_code(1);
-    terminal.wait_text("nothing left running", 0, LONG);
+    terminal.wait_text("all processes ended", 0, LONG);
     let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
     for shown in [terminal.text(), logs] {
         for harm in [

@@ -171,7 +171,7 @@ fn x107d_x107f_a_wait_is_cut_short_from_another_terminal() {
     says(&mut running, "waiting until");
     waits_until(&scene);
     let told = quick(scene.rlm(&["resume", &scene.run_id()])).expect_code(0);
-    assert!(told.stdout.contains("goes on"), "{told}");
+    assert!(told.stdout.contains("continues"), "{told}");
     let ended = running.wait(LONG).expect_code(0);
     expect_in_order(
         &ended.stdout,

@@ -270,10 +270,10 @@ fn x112a_x112c_x112g_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not
         "r1  sound",
         "ckj",
         ": sound",
-        "moved to ",
+        "transferred to ",
         "r1.tar.zst at 20",
-        "this is what stayed here",
-        "next: go on where it was moved to",
+        "this copy stayed here",
+        "next: the run was transferred",
         "rlm resume r1 --force",
     ];
     expect_in_order(&verified.stdout, &words);
@@ -374,7 +374,7 @@ fn x112a_x112d_a_run_in_a_tree_of_its_own_has_one_there_and_its_branch() {
     expect_in_order(
         &ended.stdout,
         &[
-            "run r1 is here, in a working tree of its own",
+            "run r1 is here, in its own worktree",
             "worktrees/w1, branch rlm/w1",
             "starts",
             "next",
@@ -382,7 +382,7 @@ fn x112a_x112d_a_run_in_a_tree_of_its_own_has_one_there_and_its_branch() {
     );
     expect_in_order(
         &ended.stderr,
-        &["run r1 is in standard output", "sealed as moved"],
+        &["run r1 is in standard output", "here    transferred"],
     );
     let now = status_there(&scene, "clone", "r1");
     assert_eq!(

@@ -107,7 +107,7 @@ fn x112d_the_way_there_and_back_as_it_is_printed() {
     let imported = checkpoints(&scene, &["import", "back.tar.zst"]).expect_code(0);
     expect_in_order(
         &imported.stdout,
-        &["run r1 is here, in the working tree as it stood"],
+        &["run r1 is here, in the existing working tree"],
     );
     assert_eq!(status(&scene, "r1")["iterations_complete"], 3);
     let log = scene.sandbox.git(&["log", "--format=%s", "main"]);

@@ -128,7 +128,10 @@ fn x101g_nothing_of_a_notify_command_outlives_the_run() {
     says(&mut running, "ready");
     scene.wait_for_file("begun");
     let ended = stop(running, Signal::TERM);
-    expect_in_order(&ended.stdout, &["the notify command failed", "0 of 1 left"]);
+    expect_in_order(
+        &ended.stdout,
+        &["the notify command failed", "0 of 1 processes left"],
+    );
     scene.expect_nothing_alive();
 }
 
@@ -200,7 +203,7 @@ fn x124b_a_question_is_told_without_what_is_asked_and_rings() {
     wait_for("the question", LONG, || {
         (events(&scene) == ["question"]).then_some(())
     });
-    assert_eq!(told(&scene)[0]["reason"], "may it use Bash?");
+    assert_eq!(told(&scene)[0]["reason"], "permission for Bash?");
     assert!(terminal.bytes().contains(&7));
     permissions::answer(&terminal, "Bash: touch s3cret", "n");
     running.wait(LONG).expect_code(0);
@@ -220,7 +223,7 @@ fn x113h_the_bell_rings_at_the_end_where_it_is_wanted() {
         wait_for("the end line", LONG, || {
             terminal
                 .text()
-                .contains("nothing left running")
+                .contains("all processes ended")
                 .then_some(())
         });
         assert_eq!(rung(), count, "{}", terminal.text());

@@ -154,7 +154,7 @@ fn x119c_a_resume_after_a_crash_lands_in_the_second_phase() {
     let ps = scene.rlm(&["checkpoints", "list"]).run(LONG).expect_code(0);
     expect_in_order(
         &ps.stdout,
-        &["phase build (2 of 3)", "phase plan sealed", "done"],
+        &["phase build (2 of 3)", "phase plan finished", "done"],
     );
     let resumed = scene.rlm(&["resume"]).run(LONG).expect_code(0);
     let shown = [
@@ -179,10 +179,7 @@ fn x119b_x119d_what_went_wrong_in_a_phase_survives_it_and_a_plan_that_failed_han
     let shown = pipeline.scene.rlm(&["status"]).run(LONG).stdout;
     expect_in_order(
         &shown,
-        &[
-            "phase plan: all its iterations were made",
-            "error, iteration 1",
-        ],
+        &["phase plan: all its iterations ran", "error, iteration 1"],
     );
 
     let pipeline = Pipeline::new("", "exit 3", "say built");
@@ -245,7 +242,10 @@ fn x120e_a_person_can_close_the_menu_and_answer_from_another_terminal() {
         (&"paused".into(), &"phase".into())
     );
     let ps = scene.rlm(&["ps"]).run(LONG).expect_code(0);
-    expect_in_order(&ps.stdout, &["PHASE", " build ", "it waits for your word"]);
+    expect_in_order(
+        &ps.stdout,
+        &["PHASE", " build ", "it waits for your review"],
+    );
     scene.rlm(&["steer", "with tabs"]).run(LONG).expect_code(0);
     pipeline.wait_for([2, 0, 0]);
     wait_for("the words", LONG, || {
@@ -365,7 +365,7 @@ fn a_question_that_the_last_who_attached_leaves_stays_until_it_is_answered() {
     drop(terminal);
     watching.wait(LONG);
     let told = scene.rlm(&["resume"]).run(LONG).expect_code(0);
-    assert!(told.stdout.contains("goes on"), "{told}");
+    assert!(told.stdout.contains("continues"), "{told}");
     pipeline.wait_for([1, 2, 1]);
     wait_for("its end", LONG, || {
         (scene.status()["state"] != "running").then_some(())

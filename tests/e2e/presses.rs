@@ -58,7 +58,9 @@ fn j33b_a_second_sigterm_is_no_press() {
     twice(&running, Signal::TERM, Signal::TERM);
     let ended = running.wait(LONG).expect_signal(Signal::TERM);
     assert!(
-        ended.stdout.contains("stopped by SIGTERM; 0 of 1 left"),
+        ended
+            .stdout
+            .contains("stopped by SIGTERM; 0 of 1 processes left"),
         "{ended}"
     );
 }

@@ -23,7 +23,7 @@ fn j42a_j42c_a_stop_saves_and_dies_by_its_signal() {
         let run = scene.run_id();
         assert_eq!(
             end,
-            format!("{reason}; 0 of 1 left; to continue: rlm resume {run}")
+            format!("{reason}; 0 of 1 processes left; to continue: rlm resume {run}")
         );
         let status = scene.status();
         assert_eq!(
@@ -44,7 +44,7 @@ fn s13a_s13b_a_cut_iteration_runs_again_and_a_complete_one_does_not() {
     let run = scene.run_id();
     assert_eq!(
         scene.status()["next"],
-        format!("rlm resume {run}: iteration 3 again, it was cut")
+        format!("rlm resume {run}: iteration 3 again, it is unfinished")
     );
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
     let why = format!("resuming run {run} at iteration 3, which was cut in attempt 1");
@@ -390,17 +390,17 @@ fn s13a_s13b_a_stop_after_the_turn_cuts_nothing() {
     scene.wait_for_file("began");
     stop(running, Signal::TERM);
     let list = scene.rlm(&["checkpoints", "list"]).run(LONG).expect_code(0);
-    assert!(list.stdout.contains("its turn is over"), "{list}");
+    assert!(list.stdout.contains("the turn ended"), "{list}");
     let status = scene.rlm(&["status"]).run(LONG).expect_code(0);
     assert!(
-        status.stdout.contains("iteration 1, whose turn is over"),
+        status.stdout.contains("iteration 1, whose turn ended"),
         "{status}"
     );
     fs_err::write(scene.file("go"), "").unwrap();
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
     expect_in_order(
         &ended.stdout,
-        &["at iteration 1, whose turn is over", "iteration 1 complete"],
+        &["at iteration 1, whose turn ended", "iteration 1 complete"],
     );
     assert_eq!(scene.start_count(), 1);
     let list = scene.rlm(&["checkpoints", "list"]).run(LONG).expect_code(0);

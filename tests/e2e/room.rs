@@ -159,10 +159,10 @@ fn c62e_a_run_without_room_to_seal_its_last_phase_is_done_all_the_same() {
             "run_ended",
             "sound\n",
             "plan\nbuild\n",
-            "phase plan sealed",
+            "phase plan finished",
         ],
     );
-    assert!(!ended.stdout.contains("phase build sealed"), "{ended}");
+    assert!(!ended.stdout.contains("phase build finished"), "{ended}");
 }
 
 #[test]
@@ -182,8 +182,8 @@ fn c62e_a_phase_without_room_to_be_sealed_is_over_all_the_same() {
             NOT_SEALED,
             "sound\n",
             "resumed 0\nplan\nbuild\nbuild\n",
-            "phase build sealed",
+            "phase build finished",
         ],
     );
-    assert!(!ended.stdout.contains("phase plan sealed"), "{ended}");
+    assert!(!ended.stdout.contains("phase plan finished"), "{ended}");
 }

@@ -26,7 +26,7 @@ fn s1a_s1b_s1c_repeats_until_the_check_passes() {
             "turn 3",
             "check passed",
             "iteration 3 complete",
-            "done: the check passed; nothing left running",
+            "done: the check passed; all processes ended",
         ],
     );
     assert_eq!(scene.start_count(), 3);

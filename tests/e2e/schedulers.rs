@@ -40,7 +40,7 @@ fn x113a_x113e_started_again_while_it_runs_it_ends_at_once_and_changes_nothing()
     let before = state(&scene);
     for more in [&["--once"][..], &["-n", "9"], &["--once", "--detach"]] {
         let held = job(&scene, more).run(LONG).expect_code(9);
-        assert!(held.stderr.contains("at work"), "{held}");
+        assert!(held.stderr.contains("is live"), "{held}");
     }
     assert_eq!(state(&scene), before);
     assert_eq!(scene.start_count(), 1);

@@ -161,7 +161,7 @@ fn a_person_sees_less_or_more_as_they_wish() {
     for needed in [
         "gate 1 did not pass",
         "iteration 2 complete",
-        "nothing left running",
+        "all processes ended",
     ] {
         assert!(quiet.contains(needed), "{needed}: {quiet}");
     }

@@ -65,7 +65,7 @@ fn s19d_status_names_the_gate_the_check_and_the_commit() {
     let arguments = ["--commit", "--gate", &gate, "--until", &check];
     let running = scene.run(&arguments).spawn();
     for (name, words) in [
-        ("gate", "gate 1 runs: touch"),
+        ("gate", "required check 1 runs: touch"),
         ("check", "the check runs: touch"),
         ("hook", "finishes the iteration and commits"),
     ] {

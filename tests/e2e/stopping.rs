@@ -19,7 +19,7 @@ fn x101_rlm_stop(script: &str, arguments: &[&str]) {
     let stopped = quick(scene.rlm(&[&["stop"], arguments].concat())).expect_code(0);
     // It came back, so all is over; the harness has yet to reap the run itself.
     assert_eq!(scene.tree_alive(), 0);
-    let left = format!("stopped by a person; 0 of {TREE_SIZE} left");
+    let left = format!("stopped by a person; 0 of {TREE_SIZE} processes left");
     expect_in_order(&stopped.stdout, &["recorded", &left, "rlm resume"]);
     assert!(!stopped.stdout.contains("as far as"), "{stopped}");
     let ended = running.wait(LONG).expect_code(7);
@@ -88,7 +88,7 @@ fn a_stop_after_the_iteration_lets_it_finish() {
     assert!(
         ended
             .stdout
-            .contains("stopped by a person; nothing left running"),
+            .contains("stopped by a person; all processes ended"),
         "{ended}"
     );
     running.wait(LONG).expect_code(7);
@@ -116,7 +116,7 @@ fn x101l_an_owner_that_stands_still_is_named_with_the_mend_and_ended_by_force() 
     // It was woken, so that it could stop in its own way, and had heard of it already.
     expect_in_order(
         &forced.stdout,
-        &["stopped", &format!("0 of {TREE_SIZE} left")],
+        &["stopped", &format!("0 of {TREE_SIZE} processes left")],
     );
     assert_eq!(scene.tree_alive(), 0);
     running.wait(LONG);

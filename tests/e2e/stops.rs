@@ -36,7 +36,7 @@ fn x101(signal: Signal) {
     scene.expect_nothing_alive();
     let end = ended.stdout.lines().last().unwrap();
     assert!(
-        end.contains(&format!("; 0 of {TREE_SIZE} left; ")),
+        end.contains(&format!("; 0 of {TREE_SIZE} processes left; ")),
         "{ended}"
     );
 }
@@ -72,7 +72,7 @@ fn x101a_x101e_ctrl_c_leaves_nothing() {
     terminal.send(b"\x03");
     running.wait(LONG).expect_signal(Signal::INT);
     scene.expect_nothing_alive();
-    terminal.wait_text(&format!("0 of {TREE_SIZE} left"), 0, LONG);
+    terminal.wait_text(&format!("0 of {TREE_SIZE} processes left"), 0, LONG);
 }
 
 #[test]
@@ -88,7 +88,9 @@ fn x101b_x101f_x113b_a_tree_that_ignores_every_signal_is_gone_too() {
     let says_grace = |line: &str| line.starts_with("stopping") && line.contains("3s");
     assert!(ended.stdout.lines().any(says_grace), "{ended}");
     assert!(
-        ended.stdout.contains(&format!("0 of {TREE_SIZE} left")),
+        ended
+            .stdout
+            .contains(&format!("0 of {TREE_SIZE} processes left")),
         "{ended}"
     );
 }
@@ -200,7 +202,10 @@ fn l90a_l90f_the_stages_of_a_stop_come_one_after_the_other() {
     assert_eq!(asked("ignore INT").0, ["INT", "TERM"]);
     let (signals, said) = asked("ignore INT TERM");
     assert_eq!(signals, ["INT", "TERM"]);
-    assert!(said.contains("stopped by SIGTERM; 0 of 1 left"), "{said}");
+    assert!(
+        said.contains("stopped by SIGTERM; 0 of 1 processes left"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -230,7 +235,7 @@ fn c56c_c70a_c70b_a_signal_in_the_sleep_ends_the_run_at_once() {
         says(&mut running, "next iteration");
         let ended = stop(running, signal);
         assert!(
-            ended.stdout.contains("nothing left running; to continue"),
+            ended.stdout.contains("all processes ended; to continue"),
             "{ended}"
         );
         let status = scene.status();

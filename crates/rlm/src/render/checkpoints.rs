@@ -1,4 +1,4 @@
-//! What is saved of runs, for `rlm checkpoints`. The text and the JSON say the same.
+//! The saved states of runs, for `rlm checkpoints`, as text and JSON.
 
 mod list;
 mod show;

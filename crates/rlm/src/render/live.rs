@@ -1,4 +1,4 @@
-//! What becomes of a request to a live run, and which runs are live.
+//! The progress of a request to a live run, and the list of live runs.
 
 use std::fmt;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::render::event::whole;
 use crate::render::lines;
 use crate::render::status::{titled, working};
 
-/// One step of what becomes of a request.
+/// One step of the progress of a request.
 #[derive(Debug, Serialize)]
 pub(crate) struct Told<'a> {
     pub(crate) run: &'a RunId,
@@ -52,7 +52,7 @@ impl fmt::Display for Told<'_> {
                 },
             ) => {
                 let budget = whole(std::time::Duration::from_millis(*budget));
-                write!(f, "{run}: recorded; what runs has {} to end", show(budget))
+                write!(f, "{run}: recorded; stopping (up to {})", show(budget))
             }
             (Request::Set(change), Answer::Recorded { .. }) => {
                 write!(f, "{run}: recorded: {}", change)
@@ -79,7 +79,7 @@ impl fmt::Display for Told<'_> {
                 Answer::Recorded { .. },
             ) => write!(
                 f,
-                "{run}: recorded; it will pause when no tool runs any more, at the latest when the iteration is complete"
+                "{run}: recorded; it will pause when no tool runs, or at the latest when the iteration is complete"
             ),
             (_, Answer::Recorded { .. }) => {
                 write!(
@@ -89,9 +89,7 @@ impl fmt::Display for Told<'_> {
             }
             (Request::Steer { .. }, Answer::Delivered) => f.write_str("delivered to the agent"),
             (_, Answer::Delivered) => write!(f, "{run}: delivered; the agent is ending its turn"),
-            (_, Answer::NextPrompt) => f.write_str(
-                "the agent can't take it now; it comes after this turn or with the next prompt",
-            ),
+            (_, Answer::NextPrompt) => f.write_str("queued: sent after this turn"),
             (Request::Steer { .. }, Answer::InEffect) => {
                 write!(f, "{}", styled(GOOD, "seen by the agent"))
             }
@@ -100,17 +98,17 @@ impl fmt::Display for Told<'_> {
                 "{run}: interrupted; the session waits: {rlm} steer {run} TEXT, or {rlm} resume {run}"
             ),
             (Request::Pause { .. }, Answer::InEffect) => {
-                write!(f, "{run}: paused; go on with: {rlm} resume {run}")
+                write!(f, "{run}: paused; to continue: {rlm} resume {run}")
             }
-            (_, Answer::InEffect) => write!(f, "{run}: goes on"),
-            (_, Answer::Ended(ended)) => write!(f, "{run}: over: {}", plain(&ended.reason)),
-            // The others are told as failures.
+            (_, Answer::InEffect) => write!(f, "{run}: continues"),
+            (_, Answer::Ended(ended)) => write!(f, "{run}: ended: {}", plain(&ended.reason)),
+            // The other responses are reported as failures.
             _ => Ok(()),
         }
     }
 }
 
-/// A run that a process has.
+/// A live run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Live {
     run: RunId,
@@ -123,22 +121,22 @@ pub(crate) struct Live {
     age_s: Option<u64>,
     pause_reason: Option<String>,
     cost_usd: Option<f64>,
-    /// Whether its process answers.
+    /// Whether its process responds.
     answers: bool,
     #[serde(skip)]
     head: Option<RunHead>,
-    /// What it waits for while it is being stopped, and the seconds that are left for that.
+    /// What it waits for during a stop, with the remaining seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_waiting: Option<Value>,
-    /// What is wrong with it.
+    /// The problem of its process, if there is one.
     #[serde(skip)]
     trouble: Option<String>,
-    /// What it says of itself.
+    /// The status that it reports.
     #[serde(flatten, serialize_with = "more")]
     standing: Option<Standing>,
 }
 
-/// What it says beyond the fields that are there anyway: none may come twice.
+/// Writes the fields of the status that the line doesn't have yet, so that no field occurs twice.
 fn more<S: Serializer>(standing: &Option<Standing>, serializer: S) -> Result<S::Ok, S::Error> {
     let mut more = json!(standing);
     if let Some(fields) = more.as_object_mut() {
@@ -162,7 +160,7 @@ impl Live {
     ) -> Self {
         let now = loop_state::Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
         let head = entry.head.as_ref().ok();
-        // It knows better than what was read before it was asked.
+        // The reported status is newer than the saved state.
         let said = life.standing();
         let iteration = said.map(|said| said.iteration);
         Self {
@@ -185,14 +183,14 @@ impl Live {
     }
 }
 
-/// Returns what a stop waits for, for programs.
+/// Returns the subject of a stop's wait as JSON.
 fn stop_waiting(shutdown: Shutdown, now: loop_state::Timestamp) -> Option<Value> {
     let left = shutdown.left(now).as_secs();
     Some(json!({"waits_for": shutdown.awaited?, "left_s": left}))
 }
 
 impl Live {
-    /// The columns of `rlm ps`; one more names the project where several are listed.
+    /// The columns of `rlm ps`; for several projects there is one more, with the project.
     const COLUMNS: [Column; 8] = [
         column("RUN", 0),
         column("STATE", 0),
@@ -204,7 +202,7 @@ impl Live {
         column("NOW", 0),
     ];
 
-    /// Lists runs, a line each, below a heading.
+    /// Lists runs, one line each, below a heading.
     pub(crate) fn list(all: &[Self], with_project: bool, columns: Option<usize>) -> String {
         let mut heads = Self::COLUMNS.to_vec();
         let mut rows: Vec<_> = all.iter().map(Self::row).collect();
@@ -233,7 +231,7 @@ impl Live {
         ]
     }
 
-    /// What it does, or waits for.
+    /// Returns what the run does or waits for.
     fn now(&self) -> String {
         let mut now: Vec<String> = self.trouble.iter().cloned().collect();
         match &self.standing {
@@ -259,7 +257,7 @@ impl Live {
                     now.push(format!("waits for {}", background(tasks)));
                 }
                 if let Some(of) = &standing.review {
-                    now.push(format!("the {of} is over: it waits for your word"));
+                    now.push(format!("the {of} is finished: it waits for your review"));
                 }
                 if standing.steers_waiting > 0 {
                     let steers = count(standing.steers_waiting, "steer", "steers");
@@ -281,19 +279,17 @@ pub(super) const fn column(name: &'static str, spare: u8) -> Column {
     Column { name, spare }
 }
 
-/// Returns what is wrong with the process of a live run, if anything is.
+/// Returns the problem of a live run's process, if there is one.
 pub(crate) fn trouble(life: &Life) -> Option<String> {
     match life {
         Life::Hangs(_, age) => {
             let age = duration::show(Duration::from_secs(age.as_secs()));
-            Some(format!(
-                "hangs: its loop turned {age} ago for the last time"
-            ))
+            Some(format!("hangs: its loop last worked {age} ago"))
         }
         Life::Silent(patience) => {
             let patience = duration::show(*patience);
             Some(format!(
-                "does not answer within {patience}: it stands still, or hangs"
+                "did not respond within {patience}: it is suspended or hangs"
             ))
         }
         _ => None,
@@ -331,7 +327,7 @@ mod tests {
             let fields: Map<String, Value> = serde_json::from_str(&text).unwrap();
             for name in fields.keys() {
                 let times = text.matches(&format!("\"{name}\":")).count();
-                // The process has a number of its own in it.
+                // The process object has a pid too.
                 assert_eq!(
                     times,
                     if name == "pid" && is_said { 2 } else { 1 },

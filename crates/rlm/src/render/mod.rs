@@ -1,4 +1,4 @@
-//! What people and programs get to see: functions from what happened to text.
+//! Everything that people and programs see: functions that turn results into text.
 
 mod agent;
 mod banner;
@@ -38,7 +38,7 @@ pub(crate) use redo::Redo;
 pub(crate) use screen::{EndWords, KILLED, Screen, ended_elsewhere, left, now};
 pub(crate) use status::Status;
 
-/// Prints one thing for people or programs, and returns whether anybody still reads.
+/// Prints one object as text or JSON, and returns whether somebody still reads.
 pub(crate) fn print<T: serde::Serialize + std::fmt::Display>(json: bool, what: &T) -> bool {
     let text = match json {
         true => json_line(what),

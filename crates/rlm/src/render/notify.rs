@@ -1,4 +1,4 @@
-//! What the notify command and the heartbeat say.
+//! The content of the notify command's input and of the heartbeat.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::config::Occasion;
 use crate::exit::Code;
 use crate::hint::go_on;
 
-/// Says which occasion a moment is, if it is one.
+/// Returns the notify event of a moment, if it is one.
 pub(crate) fn occasion(moment: &Moment<'_>) -> Option<Occasion> {
     let News::Run(notice) = (match moment.what {
         Happened::Began { again: false } => return Some(Occasion::Started),
@@ -41,7 +41,7 @@ pub(crate) fn occasion(moment: &Moment<'_>) -> Option<Occasion> {
     })
 }
 
-/// Says what the command is told of it: one JSON object, and the same in variables. `cause` is what shuts the process down.
+/// Returns the input of the notify command: one JSON object, and the same data in variables. `cause` is the cause of the shutdown.
 pub(crate) fn telling(
     occasion: Occasion,
     moment: &Moment<'_>,
@@ -73,7 +73,7 @@ pub(crate) fn telling(
         Happened::Ended(Ok(outcome)) => go_on(run, &outcome.reason),
         _ => None,
     };
-    // A complete iteration is not the present one any more.
+    // When an iteration is complete, the head is already at the next one.
     let iteration = match moment.what {
         Happened::News(News::Run(Notice::IterationEnded { iteration, .. })) => *iteration,
         _ => head.iteration,
@@ -117,14 +117,14 @@ pub(crate) fn telling(
     }
 }
 
-/// Says why, in words; not what the agent would do: that may hold what is nobody else's.
+/// Returns the reason as text; without the arguments of a tool, which may be secret.
 fn reason(news: &News) -> Option<String> {
     match news {
-        News::Agent(Event::PermissionAsked(ask)) => Some(format!("may it use {}?", ask.tool)),
+        News::Agent(Event::PermissionAsked(ask)) => Some(format!("permission for {}?", ask.tool)),
         News::Run(Notice::IterationEnded { failure, .. }) => failure.clone(),
         News::Run(Notice::Waiting { until, .. }) => Some(format!("until {}", utc(*until))),
         News::Run(Notice::PhaseEnded { name, .. }) => Some(format!("phase {name}")),
-        News::Run(Notice::Review(of)) => Some(format!("the {of} is over")),
+        News::Run(Notice::Review(of)) => Some(format!("the {of} is finished")),
         _ => None,
     }
 }
@@ -133,16 +133,16 @@ fn words(occasion: Occasion, head: &Head, iteration: u32, reason: Option<&str>) 
     let at = format!("iteration {iteration}");
     let what = match occasion {
         Occasion::Started => "started".into(),
-        Occasion::Resumed => format!("goes on at iteration {}", head.resumes_at().0),
+        Occasion::Resumed => format!("resumed at iteration {}", head.resumes_at().0),
         Occasion::Iteration => format!("{at} complete"),
         Occasion::Failure => format!("{at} failed"),
-        Occasion::Phase => "done with a phase".into(),
+        Occasion::Phase => "finished a phase".into(),
         Occasion::Limit => "waits for a rate limit or an outage".into(),
         Occasion::Retry => "tries again".into(),
         Occasion::Paused => "is paused".into(),
-        Occasion::Review => "waits for your word".into(),
+        Occasion::Review => "waits for your review".into(),
         Occasion::Question => "the agent asks".into(),
-        Occasion::Ended => return reason.unwrap_or("over").into(),
+        Occasion::Ended => return reason.unwrap_or("ended").into(),
     };
     match reason {
         Some(reason) => format!("{what}: {reason}"),
@@ -157,7 +157,7 @@ fn state(head: &Head) -> &'static str {
     }
 }
 
-/// The content of the heartbeat.
+/// Returns the content of the heartbeat file.
 pub(crate) fn heartbeat(beat: &Beat<'_>) -> String {
     let head = beat.head;
     let doing = match head.step {

@@ -1,4 +1,4 @@
-//! The phases of a run: which one it is in, and what became of those that are over.
+//! The phases of a run: the current one, and the results of the finished ones.
 
 use std::fmt;
 
@@ -9,21 +9,21 @@ use rlm_text::{count, money};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Where a run stands among its phases.
+/// The position of a run in its pipeline.
 #[derive(Debug, Serialize)]
 pub(crate) struct Phases {
     phase: String,
-    /// Its number, from 1.
+    /// The number of the phase, from 1.
     phase_number: u32,
-    /// How many there are.
+    /// The number of phases.
     phases: u32,
     autonomy: String,
-    /// What is over and waits for a person's word: a phase, or a batch.
+    /// What waits for a review: a phase, or a batch.
     review: Option<String>,
     finished: Vec<Done>,
 }
 
-/// A phase that is over.
+/// A finished phase.
 #[derive(Debug, Serialize)]
 struct Done {
     phase: String,
@@ -31,13 +31,13 @@ struct Done {
     iterations: u32,
     evidence: Option<&'static str>,
     usage: Value,
-    /// The same for people.
+    /// The usage as text.
     #[serde(skip)]
     used: Option<String>,
     errors: Vec<Wrong>,
 }
 
-/// An iteration that went wrong.
+/// A failed iteration.
 #[derive(Debug, Serialize)]
 struct Wrong {
     iteration: u32,
@@ -89,13 +89,13 @@ impl Phases {
         self.phases > 1
     }
 
-    /// Returns the name of the present one, of several, as one word.
+    /// Returns the name of the current phase as one word, if there are several phases.
     pub(crate) fn name(&self) -> Option<String> {
         self.are_several()
             .then(|| plain(&self.phase).replace(' ', "_"))
     }
 
-    /// Names the present one, of several.
+    /// Returns a text about the current phase, if there are several phases.
     pub(crate) fn present(&self) -> String {
         match self.are_several() {
             true => format!(
@@ -108,7 +108,7 @@ impl Phases {
         }
     }
 
-    /// Returns a line for each that is over, and for each of its errors.
+    /// Returns a line for each finished phase, and for each of its errors.
     pub(crate) fn over(&self) -> Vec<String> {
         let over = self.finished.iter().filter(|_| self.are_several());
         let lines = over.flat_map(|done| {
@@ -125,8 +125,8 @@ impl fmt::Display for Done {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = match self.evidence {
             Some("check") => "its check passed",
-            Some(_) => "done as the agent says",
-            None => "all its iterations were made",
+            Some(_) => "finished, according to the agent",
+            None => "all its iterations ran",
         };
         let iterations = count(self.iterations as usize, "iteration", "iterations");
         write!(f, "phase {}: {how}, {iterations}", self.phase)?;
@@ -179,7 +179,7 @@ mod tests {
         let text = format!("r{}\n{}", phases.present(), phases.over().join("\n"));
         insta::assert_snapshot!(text, @r"
         r, phase check (3 of 3)
-        phase plan: done as the agent says, 2 iterations, 0.05 USD, 1234 tokens
+        phase plan: finished, according to the agent, 2 iterations, 0.05 USD, 1234 tokens
         phase build: its check passed, 2 iterations, 0.05 USD, 1234 tokens
           error, iteration 1: it\u{1b}[2J broke
         ");

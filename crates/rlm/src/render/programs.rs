@@ -1,5 +1,5 @@
-//! What a run starts, and what of its saved settings is replaced when it continues, a line each: a command is shown whole and on one line, and
-//! nothing in it can hide a part of it.
+//! Shows the programs that a run starts, and the saved settings that a resume replaces, one line each. A command is shown whole and on one line,
+//! and no character in it can hide a part of it.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::saved;
 
-/// Returns a line for each.
+/// Returns a line for each program.
 pub(crate) fn lines(programs: &[Program]) -> Vec<String> {
     programs.iter().map(line).collect()
 }
 
-/// Returns one line: the phase, what it is started for, and the command.
+/// Returns one line: the phase, the purpose, and the command.
 pub(crate) fn line(program: &Program) -> String {
     let Program {
         phase,
@@ -26,10 +26,10 @@ pub(crate) fn line(program: &Program) -> String {
     let phase = phase.as_ref().map(|phase| format!("{phase}: "));
     let phase = visible(&phase.unwrap_or_default());
     let more = match what {
-        ProgramKind::Heartbeat => " (a file that is written every 10 s)",
+        ProgramKind::Heartbeat => " (a file that rlm writes every 10 s)",
         _ => "",
     };
-    // The agent of the demo is this program itself.
+    // The agent of the demo is this program.
     let this = std::env::current_exe().map(|path| path.display().to_string());
     let own = this.ok().filter(|_| *what == ProgramKind::Agent);
     let own = own.and_then(|this| command.strip_prefix(this.as_str()));
@@ -40,7 +40,7 @@ pub(crate) fn line(program: &Program) -> String {
     format!("{phase}{}: {}{more}", what.name(), visible(&command))
 }
 
-/// Makes every character of a command visible: `⏎` stands for a new line, and what can't be seen or reorders others is escaped.
+/// Makes every character of a command visible: `⏎` stands for a newline, and characters that are invisible or reorder others are escaped.
 pub(crate) fn visible(command: &str) -> String {
     let mut shown = String::with_capacity(command.len());
     for c in command.chars() {
@@ -55,16 +55,16 @@ pub(crate) fn visible(command: &str) -> String {
     shown
 }
 
-/// A setting that is replaced.
+/// A setting that a resume replaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Change {
-    /// The phase; none for one of the whole run.
+    /// The phase; `None` for a setting of the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<String>,
     key: String,
-    /// What was saved; none where nothing was.
+    /// The saved value; `None` if there was none.
     before: Option<String>,
-    /// What counts now; none where nothing does.
+    /// The new value; `None` if there is none.
     now: Option<String>,
 }
 
@@ -85,10 +85,10 @@ impl fmt::Display for Change {
     }
 }
 
-/// The settings that the list of programs shows better.
+/// The settings that the list of programs already shows.
 const PROGRAMS: [&str; 4] = ["agent", "gates", "mcp_servers", "until"];
 
-/// Returns what differs: each program, and each other setting.
+/// Returns the differences: each program, and each other setting.
 pub(crate) fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
     let mut all = of_programs(&before.programs(), &now.programs());
     let (old, new) = (saved::run_json(before), saved::run_json(now));
@@ -120,13 +120,17 @@ pub(crate) fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
         let hidden = was.agent != phase.agent && is_shown(&old) == is_shown(&new);
         let hidden = hidden || was.mcp_servers != phase.mcp_servers;
         if hidden && of_programs(&before.programs(), &now.programs()).is_empty() {
-            note("agent", Some("values that are not shown"), Some("others"));
+            note(
+                "agent",
+                Some("values that are not shown"),
+                Some("other values"),
+            );
         }
     }
     all
 }
 
-/// Returns the programs that only one of two lists has. One that takes the place of one of its kind is one change with it.
+/// Returns the programs that only one of two lists has. A program that replaces another one of its kind counts as one change.
 fn of_programs(before: &[Program], now: &[Program]) -> Vec<Change> {
     let gone = before.iter().filter(|it| !now.contains(it));
     let mut new: Vec<&Program> = now.iter().filter(|it| !before.contains(it)).collect();

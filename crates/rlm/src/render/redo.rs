@@ -1,11 +1,11 @@
-//! Work that was complete and whose record a damage took: what a resume asks before it is made again.
+//! Work that was complete, but whose record was lost in damage: the question of a resume before it runs that work again.
 
 use rlm_store::{Loss, RunEntry};
 use rlm_text::escape::plain;
 
 use crate::hint::rlm;
 
-/// The question of a resume that names no iteration: it is never answered by itself.
+/// The question of a resume that names no iteration. Only a person answers it.
 #[derive(Debug)]
 pub(crate) struct Redo {
     run: String,
@@ -13,14 +13,14 @@ pub(crate) struct Redo {
 }
 
 impl Redo {
-    /// Returns it, if a resume of this run would come to it.
+    /// Returns the question, if a resume of this run needs it.
     pub(crate) fn of(run: &RunEntry) -> Option<Self> {
         let loss = run.loss.clone().filter(Loss::is_work)?;
         let run = run.id.to_string();
         Some(Self { run, loss })
     }
 
-    /// Names what would be made again.
+    /// Names the iterations that would run again.
     fn again(&self) -> String {
         let at = self.loss.at;
         match self.loss.reached.unwrap_or(at).saturating_sub(1) {
@@ -34,30 +34,30 @@ impl Redo {
         format!("run `{run}`: the state is damaged: {loss}")
     }
 
-    /// Asks.
+    /// Returns the question as text.
     pub(crate) fn question(&self) -> String {
         let (problem, again) = (plain(&self.problem()), self.again());
-        format!("{problem}\nmake {again} again? [y/N] ")
+        format!("{problem}\nrun {again} again? [y/N] ")
     }
 
-    /// Says what to say instead, where nobody can be asked.
+    /// Returns the error with the next commands, if no person can be asked.
     pub(crate) fn refusal(&self) -> String {
         let (problem, again, ways) = (self.problem(), self.again(), self.ways());
         let (run, rlm) = (&self.run, rlm());
         format!(
-            "{problem}; nothing is done twice unsaid: {rlm} resume {run} {again_from} makes {again} again{ways}; \
-             to look first: {rlm} checkpoints verify {run}",
+            "{problem}; rlm repeats no complete work by itself: {rlm} resume {run} {again_from} runs {again} again{ways}; \
+             to check first: {rlm} checkpoints verify {run}",
             again_from = self.from()
         )
     }
 
-    /// Says what a resume would come to.
+    /// Returns the effect of a resume.
     pub(crate) fn next(&self) -> String {
         let (again, ways) = (self.again(), self.ways());
         let (run, rlm, from) = (&self.run, rlm(), self.from());
         format!(
-            "{rlm} resume {run} asks first whether to make {again} again, and is refused where nobody can be asked: \
-             {rlm} resume {run} {from} makes {again} again{ways}"
+            "{rlm} resume {run} asks whether to run {again} again, and fails if no person can be asked: \
+             {rlm} resume {run} {from} runs {again} again{ways}"
         )
     }
 
@@ -68,7 +68,7 @@ impl Redo {
     fn ways(&self) -> String {
         let (run, rlm) = (&self.run, rlm());
         self.loss.reached.map_or_else(String::new, |reached| {
-            format!("; {rlm} resume {run} --from {reached} goes on behind them, with what they left in the tree")
+            format!("; {rlm} resume {run} --from {reached} continues after them, with their changes in the working tree")
         })
     }
 }

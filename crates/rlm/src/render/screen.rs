@@ -1,4 +1,4 @@
-//! The log of a run: text, or one JSON object a line.
+//! The log of a run: text, or one JSON object per line.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -24,10 +24,10 @@ use crate::render::OwnTree;
 use crate::render::banner::{self, Beginning};
 use crate::render::{Level, event, json_line};
 
-/// Why a run ended whose process said nothing.
+/// The stop reason of a run whose process reported none.
 pub(crate) const KILLED: &str = "its process was killed";
 
-/// How a run is shown.
+/// How to show a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Screen {
     json: bool,
@@ -46,7 +46,7 @@ impl Screen {
         }
     }
 
-    /// Shows a run that no terminal has.
+    /// Shows a run without a terminal.
     pub(crate) fn in_background(self, in_background: bool) -> Self {
         Self {
             in_background,
@@ -54,12 +54,12 @@ impl Screen {
         }
     }
 
-    /// Shows people less or more.
+    /// Sets how much is shown to people.
     pub(crate) fn at(self, level: Level) -> Self {
         Self { level, ..self }
     }
 
-    /// Shows what is about to happen. A standard output that is gone is no reason not to run.
+    /// Shows the settings of the run that begins. The run starts even if standard output is gone.
     pub(crate) fn begin(
         &self,
         beginning: &Beginning,
@@ -84,7 +84,7 @@ impl Screen {
         let _gone = self.print(&text);
     }
 
-    /// Says that a run is looked at which another process has.
+    /// Prints that a run of another process is shown.
     pub(crate) fn attached(&self, run: &RunId, holder: Option<&Holder>) {
         let pid = holder.map(|holder| holder.process.pid);
         let text = match self.json {
@@ -93,7 +93,7 @@ impl Screen {
                 let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
                 styled(
                     DIM,
-                    format!("attached to run {run}{pid}; Ctrl-C: menu, d in it detaches"),
+                    format!("attached to run {run}{pid}; Ctrl-C: menu, then d: detach"),
                 )
             }
         };
@@ -110,7 +110,7 @@ impl Screen {
         self.log(Box::new(output::bytes()), has_colour)
     }
 
-    /// Returns the log of a run, as this screen shows its events.
+    /// Returns the log of a run, in the format of this screen.
     pub(crate) fn log(&self, to: Box<dyn Write + Send>, has_colour: bool) -> Log {
         let (text, answer) = (self.clone(), self.clone());
         Log {
@@ -123,7 +123,7 @@ impl Screen {
         }
     }
 
-    /// Returns one piece of news as whole lines, none when there is nothing to show; `None` for what the agent says in its own words, which flows.
+    /// Returns an event as whole lines, empty if there is nothing to show; `None` for the agent's own text, which is streamed.
     pub(crate) fn news(&self, at: Timestamp, news: &News) -> Option<String> {
         let flows = matches!(
             news,
@@ -140,7 +140,7 @@ impl Screen {
         Some(ended(text))
     }
 
-    /// Returns what a person who gave an order must hear of it, also where the log goes elsewhere.
+    /// Returns the response that a person must see after a command, even if the log goes elsewhere.
     pub(crate) fn answer(&self, news: &News) -> Option<String> {
         match news {
             News::NextPrompt(_) | News::Rejected(_) => {}
@@ -163,11 +163,11 @@ impl Screen {
         Some(ended(event::text(news, &self.zone)))
     }
 
-    /// Shows how the run ended: the reason, and the proof that nothing was left alive.
+    /// Prints how the run ended: the reason, and the proof that no process is alive.
     ///
     /// # Errors
     ///
-    /// When nobody is there to read it.
+    /// Returns an error if the output has no reader.
     pub(crate) fn end(
         &self,
         run: &RunId,
@@ -187,7 +187,7 @@ impl Screen {
         self.print(&json_line(&value))
     }
 
-    /// Returns the same in words.
+    /// Returns how the run ended, as text.
     pub(crate) fn end_words(&self, run: &RunId, outcome: &Outcome) -> String {
         EndWords::of(run, outcome).to_string()
     }
@@ -201,21 +201,21 @@ impl Screen {
     }
 }
 
-/// The end of a run in words.
+/// The end of a run as text.
 #[derive(Debug)]
 pub(crate) struct EndWords<'a> {
     pub(crate) run: &'a RunId,
-    /// Why; `None` when its process died.
+    /// The stop reason; `None` if the process died.
     pub(crate) reason: Option<&'a StopReason>,
-    /// How many processes were ended.
+    /// The number of processes that were ended.
     pub(crate) ended: usize,
-    /// How many could not be ended.
+    /// The number of survivors.
     pub(crate) left: usize,
-    /// Whether that is known, rather than nothing being found.
+    /// Whether the number of survivors is proven; otherwise it only counts those that were found.
     pub(crate) proven: bool,
-    /// What the run used, as far as that is known.
+    /// The reported usage of the run.
     pub(crate) usage: Usage,
-    /// The changes that should have been committed and are not.
+    /// The changes that should have been committed but are not.
     pub(crate) uncommitted: Option<&'a Uncommitted>,
 }
 
@@ -232,7 +232,7 @@ impl<'a> EndWords<'a> {
         }
     }
 
-    /// Returns the same as an event.
+    /// Returns the end of a run as an event.
     fn json(&self, exit_code: i32, survivors: &[ProcessName]) -> Value {
         let mut value = json!({
             "at": now(),
@@ -254,7 +254,7 @@ impl<'a> EndWords<'a> {
     }
 }
 
-/// Returns the event of the end of a run that another process had.
+/// Returns the event for the end of a run of another process.
 pub(crate) fn ended_elsewhere(words: &EndWords<'_>, survivors: &[ProcessName]) -> String {
     let code = match words.reason {
         _ if !survivors.is_empty() => Code::Survivors,
@@ -286,21 +286,21 @@ impl fmt::Display for EndWords<'_> {
             None => Some(format!("{} resume {}", rlm(), self.run)),
         };
         match again {
-            Some(again) => write!(f, "; go on with: {again}"),
+            Some(again) => write!(f, "; to continue: {again}"),
             None => Ok(()),
         }
     }
 }
 
-/// Says how many processes are left `of` those that were to be ended, and whether that is `proven`.
+/// Returns a text with the number of processes that are left `of` those that had to end, and whether that is `proven`.
 pub(crate) fn left(left: usize, of: usize, proven: bool) -> String {
     let seen = match proven {
         true => "",
-        false => ", as far as could be seen",
+        false => ", as far as rlm can see",
     };
     match of {
-        0 => format!("nothing left running{seen}"),
-        of => format!("{left} of {of} left{seen}"),
+        0 => format!("all processes ended{seen}"),
+        of => format!("{left} of {of} processes left{seen}"),
     }
 }
 
@@ -318,7 +318,7 @@ pub(crate) fn now() -> String {
     rlm_text::time::utc(Timestamp(since.as_millis() as u64))
 }
 
-/// Says what proves that the work is done.
+/// Returns the evidence that the work is finished.
 fn evidence(reason: &StopReason) -> Option<&'static str> {
     match reason {
         StopReason::Done(Evidence::Check) => Some("check"),
@@ -349,7 +349,7 @@ mod tests {
             };
             let words = Screen::new(false).end_words(&run, &outcome);
             let ours = anstream::adapter::strip_str(&words).to_string();
-            assert!(ours.contains("mine"), "it is shown: {ours}");
+            assert!(ours.contains("mine"), "the text is shown: {ours}");
             for hostile in ["\u{1b}]", "\u{7}", "\u{1b}[2J"] {
                 assert!(!words.contains(hostile), "{words:?}");
             }

@@ -1,4 +1,4 @@
-//! Where a run stands, for `rlm status`.
+//! The state of a run, for `rlm status`.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ use crate::render::lines;
 use crate::render::live::{column, trouble};
 use crate::render::{Phases, Redo};
 
-/// One run; the text and the JSON say the same.
+/// The status of one run, for text and JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Status {
     run: String,
@@ -32,7 +32,7 @@ pub(crate) struct Status {
     title: Option<String>,
     #[serde(flatten)]
     detail: Option<Detail>,
-    /// What is damaged and what stands in for it.
+    /// Notes about damage, and about the state that is used instead.
     notes: Vec<String>,
 }
 
@@ -44,11 +44,11 @@ struct Detail {
     attempt: u32,
     #[serde(skip)]
     again: bool,
-    /// Whether a process has begun to work on it.
+    /// Whether a process has worked on it.
     #[serde(skip)]
     begun: bool,
     iterations_complete: u32,
-    /// How many of them went wrong; of each phase the latest.
+    /// The number of failed ones; of each phase only the latest are counted.
     iterations_failed: usize,
     attempts: u32,
     cuts: u32,
@@ -59,29 +59,29 @@ struct Detail {
     next: String,
     reason: Option<String>,
     pause_reason: Option<String>,
-    /// Where it was moved, and when.
+    /// The place and time of its transfer.
     moved_to: Option<String>,
     moved_at: Option<String>,
-    /// The run that it goes on from, and after which iteration.
+    /// The run that it was forked from, and the iteration after which it continues.
     forked_from: Option<String>,
     forked_at: Option<u32>,
     started_at: String,
     saved_at: String,
     age_s: u64,
-    /// How long ago it was saved.
+    /// The seconds since the last save.
     #[serde(skip)]
     saved_s: u64,
     directory: String,
     git_commit: Option<String>,
-    /// How many files were not committed at the last save.
+    /// The number of uncommitted files at the last save.
     git_changed: Option<u32>,
-    /// The last commit of the run's.
+    /// The last commit of the run.
     committed: Option<Committed>,
-    /// The changes that should have been committed and are not.
+    /// The changes that should have been committed but are not.
     uncommitted: Option<Uncommitted>,
     worktree: Option<Worktree>,
     agent: String,
-    /// The agent before it, and that one's last attempt.
+    /// The previous agent, with its last attempt.
     agent_before: Option<String>,
     permissions: Permissions,
     denied: u32,
@@ -90,7 +90,7 @@ struct Detail {
     output_tokens: u64,
     cost_usd: Option<f64>,
     max_cost_usd: Option<f64>,
-    /// When a rate limit is over, or what failed is tried again.
+    /// The time at which a rate limit ends, or at which `rlm` tries again.
     waits_until: Option<String>,
     max_tokens: Option<u64>,
     #[serde(skip)]
@@ -99,7 +99,7 @@ struct Detail {
 }
 
 impl Status {
-    /// `life` is what the process of a live one says.
+    /// `life` is the report of a live run's process.
     pub(crate) fn of(run: &RunEntry, life: Option<&Life>, now: jiff::Timestamp) -> Self {
         let mut notes = run.notes.clone();
         let detail = match &run.head {
@@ -179,7 +179,7 @@ impl Status {
     }
 }
 
-/// Shows how the last check ended, with the phase if it was an earlier one.
+/// Returns how the last check ended, with its phase if that was an earlier one.
 fn checked(m: &loop_state::Head) -> Option<String> {
     let check = m.last_check?;
     let outcome = match check.outcome {
@@ -192,21 +192,21 @@ fn checked(m: &loop_state::Head) -> Option<String> {
     Some(format!("{outcome} ({phase}iteration {})", check.iteration))
 }
 
-/// What was used, as far as the agent says, and what is left of the budgets.
+/// Returns the reported usage, and the rest of the budgets.
 fn cost(m: &loop_state::Head) -> Option<String> {
     let told = [money::used(m.usage), money::left(&m.rules, m.usage)];
     let told: Vec<String> = told.into_iter().flatten().collect();
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-/// Why it ended; a process that was ended at once has not said it, but had heard that it is to stop.
+/// Returns the stop reason. After a hard exit none is saved, but the requested stop is.
 fn reason(state: RunState, m: &loop_state::Head) -> Option<String> {
     let told = m.end.as_ref().map(|end| end.reason.to_string());
     let stopping = m.stopping.filter(|_| state == RunState::Stopped);
     told.or_else(|| {
         let by = stopping?.by;
         Some(format!(
-            "stopped {by}, and ended at once: what was left then, its guards ended"
+            "stopped {by}, immediately; the guards ended the agent's processes"
         ))
     })
 }
@@ -230,7 +230,7 @@ impl Status {
         column("NOW", 0),
     ];
 
-    /// Lists runs, a line each, below a heading.
+    /// Lists runs, one line each, below a heading.
     pub(crate) fn list(all: &[Self], columns: Option<usize>) -> String {
         let rows: Vec<_> = all.iter().map(Self::row).collect();
         table(&Self::COLUMNS, &rows, columns)
@@ -263,12 +263,12 @@ impl Status {
     }
 }
 
-/// Puts the title of a run in front of what it does.
+/// Adds the title of a run before its activity.
 pub(crate) fn titled(title: Option<&str>, now: &str) -> String {
     title.map_or_else(|| now.to_owned(), |title| format!("{title}: {now}"))
 }
 
-/// The commit that the files are based on, and what is not in it.
+/// Returns the git status: the commit of the working tree, and the number of changed files.
 fn git(d: &Detail) -> Option<String> {
     let commit = d.git_commit.as_ref()?;
     Some(match d.git_changed.unwrap_or(0) {
@@ -288,10 +288,10 @@ fn moved(d: &Detail) -> Option<String> {
 
 fn forked(d: &Detail) -> Option<String> {
     let (run, at) = (d.forked_from.as_ref()?, d.forked_at?);
-    Some(format!("goes on after iteration {at} of {run}"))
+    Some(format!("continues after iteration {at} of {run}"))
 }
 
-/// What would happen next.
+/// Returns the next command, or the next step of the run.
 fn next(run: &RunEntry, head: &RunHead, life: Option<&Life>) -> String {
     let m = &head.machine;
     if let Some(trouble) = life.and_then(trouble) {
@@ -300,7 +300,7 @@ fn next(run: &RunEntry, head: &RunHead, life: Option<&Life>) -> String {
     }
     let said = life.and_then(Life::standing);
     let held_for = said.and_then(|it| it.held_for);
-    // It knows better than what is saved.
+    // The reported status is newer than the saved state.
     let state = said.map_or(run.state, |it| it.state);
     let doing = said.map_or_else(|| Doing::of(m), |it| it.doing);
     let (at, cut) = m.resumes_at();
@@ -312,18 +312,18 @@ fn next(run: &RunEntry, head: &RunHead, life: Option<&Life>) -> String {
         (RunState::Paused, Step::Interrupted { .. }) => {
             let (id, rlm) = (&run.id, rlm());
             format!(
-                "the agent was interrupted and waits for a word: {rlm} steer {id} TEXT, or {rlm} resume {id}"
+                "the agent was interrupted and waits for you: {rlm} steer {id} TEXT, or {rlm} resume {id}"
             )
         }
         (RunState::Paused, Step::Review { .. }) => {
             let asks = Review::of(m).map(Review::asks).unwrap_or_default();
             let (id, rlm) = (&run.id, rlm());
-            format!("{asks}: {rlm} resume {id}, or {rlm} steer {id} TEXT to have it revised")
+            format!("{asks}: {rlm} resume {id}, or to revise it: {rlm} steer {id} TEXT")
         }
-        (RunState::Paused, _) => format!("it waits for you: {} resume {}", rlm(), run.id),
+        (RunState::Paused, _) => format!("waits for you: {} resume {}", rlm(), run.id),
         (RunState::Running, _) if doing.is_some() => match (doing, held_for) {
             (Some(Doing::Turn), Some(tasks)) => {
-                format!("its turn is over; it waits for {}", background(tasks))
+                format!("the turn ended; the agent waits for {}", background(tasks))
             }
             (doing, _) => working(head, doing.unwrap_or(Doing::Begin)),
         },
@@ -333,9 +333,9 @@ fn next(run: &RunEntry, head: &RunHead, life: Option<&Life>) -> String {
         (RunState::Running, Step::Waiting { until, .. }) => {
             format!("iteration {} again at {}", m.iteration, utc(*until))
         }
-        (RunState::Running, _) => "it begins".into(),
+        (RunState::Running, _) => "starting".into(),
         (RunState::Moved, _) => format!(
-            "nothing here, it goes on elsewhere; here all the same: {} resume {} --force",
+            "nothing here: the run continues elsewhere; to continue it here instead: {} resume {} --force",
             rlm(),
             run.id
         ),
@@ -343,18 +343,18 @@ fn next(run: &RunEntry, head: &RunHead, life: Option<&Life>) -> String {
             .end
             .as_ref()
             .and_then(|end| go_on(&run.id, &end.reason))
-            .unwrap_or_else(|| "nothing: it is over".into()),
+            .unwrap_or_else(|| "nothing: the run is finished".into()),
         (_, Step::Review { .. }) => {
             let asks = Review::of(m).map(Review::asks).unwrap_or_default();
             format!("{} resume {}: {asks}", rlm(), run.id)
         }
         _ if cut => format!(
-            "{} resume {}: iteration {at} again, it was cut",
+            "{} resume {}: iteration {at} again, it is unfinished",
             rlm(),
             run.id
         ),
         _ if m.is_judging() => format!(
-            "{} resume {}: the gates and the check of iteration {at}, whose turn is over",
+            "{} resume {}: the required checks and the check of iteration {at}, whose turn ended",
             rlm(),
             run.id
         ),
@@ -362,7 +362,7 @@ fn next(run: &RunEntry, head: &RunHead, life: Option<&Life>) -> String {
     }
 }
 
-/// What is done in a run.
+/// Returns what a run does now.
 pub(crate) fn working(head: &RunHead, doing: Doing) -> String {
     let phase = &head.settings.phases[head.machine.phase as usize];
     match doing {
@@ -370,7 +370,7 @@ pub(crate) fn working(head: &RunHead, doing: Doing) -> String {
         Doing::Gate(index) => {
             let text = phase.gates.get(index as usize);
             let text = text.map(|text| format!(": {text}")).unwrap_or_default();
-            format!("gate {} runs{text}", index + 1)
+            format!("required check {} runs{text}", index + 1)
         }
         Doing::Check => {
             let text = phase.until.as_ref();
@@ -378,18 +378,18 @@ pub(crate) fn working(head: &RunHead, doing: Doing) -> String {
             format!("the check runs{text}")
         }
         Doing::Finish if head.settings.commit => {
-            "finishes the iteration and commits (git's hooks run)".into()
+            "finishes the iteration and commits (git hooks run)".into()
         }
         Doing::Finish => "finishes the iteration".into(),
-        Doing::End => "ends what the agent left".into(),
-        _ => "it begins".into(),
+        Doing::End => "ends the leftovers of the agent".into(),
+        _ => "starting".into(),
     }
 }
 
-/// What a person has wished for the end of the iteration.
+/// Returns the request for the end of the iteration, if there is one.
 fn wished(run: &RunEntry, m: &loop_state::Head) -> &'static str {
     match run.state {
-        RunState::Running if m.stopping.is_some() => "; it is being stopped",
+        RunState::Running if m.stopping.is_some() => "; it is stopping",
         RunState::Running if m.pausing => "; it will pause when the iteration is complete",
         _ => "",
     }
@@ -440,7 +440,7 @@ impl fmt::Display for Status {
                     "tree",
                     d.worktree
                         .as_ref()
-                        .map(|own| format!("its own, branch {}", own.branch)),
+                        .map(|own| format!("its own worktree, branch {}", own.branch)),
                 ),
                 ("in", Some(d.directory.clone())),
             ];

@@ -1,4 +1,4 @@
-//! What `rlm checkpoints list` says of a run: its sealed phases, its iterations since, and what of them is damaged.
+//! The output of `rlm checkpoints list`: the finished phases of a run, its attempts since, and their damage.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ use serde::Serialize;
 use crate::render::Phases;
 use crate::render::lines::{age, ago, size, stamp};
 
-/// How many digits of a commit's name are shown.
+/// The number of digits that are shown of a commit.
 const SHORT: usize = 12;
 
-/// All that is saved of one run.
+/// Everything that is saved of one run.
 #[derive(Debug, Serialize)]
 pub(crate) struct List {
     run: String,
@@ -27,11 +27,11 @@ pub(crate) struct List {
     resumable: bool,
     finished: bool,
     bytes: u64,
-    /// Where it stands among its phases; nothing where that can't be read.
+    /// Its position in the pipeline; `None` if it can't be read.
     stands: Option<Phases>,
     phases: Vec<Phase>,
     progress: Vec<Row>,
-    /// What is damaged and what stands in for it.
+    /// Notes about damage, and about the state that is used instead.
     notes: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct List {
 enum Health {
     Sound,
     Empty,
-    /// Something is damaged; a state can be read.
+    /// A file is damaged, but a state can be read.
     Damaged,
     Unreadable,
 }
@@ -55,7 +55,7 @@ struct Phase {
     errors: Vec<String>,
     git_commit: Option<String>,
     git_dirty: Option<bool>,
-    /// Whether the working tree is based on another commit now; `None` where one of the two is unknown.
+    /// Whether the working tree is at another commit now; `None` if one of the commits is unknown.
     head_moved: Option<bool>,
     finished: bool,
     damage: Option<String>,
@@ -72,14 +72,14 @@ struct Row {
     age_s: u64,
     outcome: &'static str,
     why: Option<String>,
-    /// The commit that has its work, of a run that commits.
+    /// The commit with its changes, for a run with --commit.
     git_commit: Option<String>,
-    /// Whether the run went back behind it.
+    /// Whether a resume discarded it.
     discarded: bool,
 }
 
 impl List {
-    /// Reads every byte, so that the health is true.
+    /// Reads every byte to find damage.
     pub(crate) fn of(
         project: &Project,
         run: &RunEntry,
@@ -97,7 +97,7 @@ impl List {
             }
         };
         match project.verify(&run.id) {
-            // Said already.
+            // Already in the notes.
             Err(_) if run.head.is_err() => {}
             Err(why) => {
                 health = Health::Unreadable;
@@ -127,7 +127,7 @@ impl List {
                 progress.extend(found.progress.iter().map(|it| Row::of(it, locked, now)));
             }
         }
-        // What is no phase that can be named.
+        // Damage outside of the files of phases.
         let untold = damage
             .into_iter()
             .map(|(file, what)| format!("{file}: {what}"));
@@ -157,13 +157,13 @@ impl List {
     }
 }
 
-/// Tells whether two notes begin with the name of the same file.
+/// Returns whether two notes begin with the name of the same file.
 fn same_file(one: &str, other: &str) -> bool {
     one.split_once(':').map(|(file, _)| file) == other.split_once(':').map(|(file, _)| file)
 }
 
 impl Phase {
-    /// Takes what is known of its damage along.
+    /// Moves the damage of this phase out of `damage`.
     fn of(
         info: &PhaseInfo,
         commit: Option<&str>,
@@ -218,7 +218,7 @@ impl Row {
 
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "phase {} sealed, id {}", plain(&self.phase), self.id)?;
+        write!(f, "phase {} finished, id {}", plain(&self.phase), self.id)?;
         if let Some(commit) = &self.git_commit {
             let short: String = commit.chars().take(SHORT).collect();
             let dirty = if self.git_dirty == Some(true) {
@@ -227,8 +227,8 @@ impl fmt::Display for Phase {
                 ""
             };
             let moved = match self.head_moved {
-                Some(true) => ", HEAD has moved since",
-                Some(false) => ", where HEAD is",
+                Some(true) => ", HEAD is at another commit now",
+                Some(false) => ", the current HEAD",
                 None => "",
             };
             write!(f, ", commit {}{dirty}{moved}", plain(&short))?;
@@ -254,15 +254,15 @@ impl fmt::Display for Row {
         let phase = plain(&self.phase);
         write!(f, "{phase}: iteration {iteration}, attempt {attempt}: ")?;
         match &self.why {
-            _ if self.outcome == "open" => f.write_str("at work"),
+            _ if self.outcome == "open" => f.write_str("in progress"),
             _ if self.outcome == "judging" => {
-                f.write_str("its turn is over; its gates and the check are next")
+                f.write_str("the turn ended; the required checks and the check are next")
             }
             None => f.write_str(self.outcome),
             Some(why) => write!(f, "{}: {}", self.outcome, plain(why)),
         }?;
         if self.discarded {
-            f.write_str(", discarded when the run went back")?;
+            f.write_str(", discarded by a resume from an earlier iteration")?;
         }
         match &self.git_commit {
             Some(commit) => {

@@ -1,4 +1,4 @@
-//! What `rlm checkpoints show` says of one saved state: the head as it was, and the last events before it.
+//! The output of `rlm checkpoints show`: a saved head, and the last events before it.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use serde::Serialize;
 use crate::render::Phases;
 use crate::render::lines::{age, ago};
 
-/// How many of the last events are shown.
+/// The number of last events that are shown.
 const EVENTS: usize = 20;
 
-/// One state in full.
+/// One saved state in full.
 #[derive(Debug, Serialize)]
 pub(crate) struct Shown<'a> {
     run: &'a str,
@@ -28,7 +28,7 @@ pub(crate) struct Shown<'a> {
     last_events: &'a [Event],
 }
 
-/// Where it comes from.
+/// The file that the state was read from.
 #[derive(Debug, Serialize)]
 struct From<'a> {
     file: Option<&'a str>,
@@ -37,9 +37,9 @@ struct From<'a> {
     phase_save: Option<u64>,
     schema: Option<String>,
     epoch: u64,
-    /// Damaged files that were passed over.
+    /// Damaged files that were skipped.
     skipped: Vec<String>,
-    /// Bytes of a save that was cut before it counted.
+    /// The size of an incomplete save at the end, which was never confirmed.
     torn_bytes: Option<u64>,
 }
 
@@ -92,7 +92,7 @@ impl fmt::Display for Shown<'_> {
             ("id", from.id.clone()),
             (
                 "phase",
-                stands_on.map(|(phase, save)| format!("{phase}, sealed with save {save}")),
+                stands_on.map(|(phase, save)| format!("{phase}, finished with save {save}")),
             ),
             (
                 "schema",
@@ -104,7 +104,7 @@ impl fmt::Display for Shown<'_> {
                 "torn",
                 from.torn_bytes.map(|bytes| {
                     format!(
-                        "{bytes} bytes of a save that was cut before it counted; nothing is lost"
+                        "{bytes} bytes of an incomplete save that was never confirmed; nothing is lost"
                     )
                 }),
             ),

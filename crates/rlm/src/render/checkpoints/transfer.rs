@@ -1,4 +1,4 @@
-//! What `rlm checkpoints export`, `import` and `fork` print when they are done: where the run is, what it needs, and how it continues.
+//! The output of `rlm checkpoints export`, `import` and `fork`: the place of the run, its needs, and the next command.
 
 use std::fmt;
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::hint::{go_further, quoted, rlm};
 use crate::render::lines::size;
 use crate::render::programs::line;
 
-/// A run that was exported; the text and the JSON say the same.
+/// An exported run, for text and JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Export {
     run: String,
     /// `null` for standard output.
     file: Option<String>,
     bytes: u64,
-    /// Whether the run is sealed here.
+    /// Whether the run was transferred, so that it ends here.
     moved: bool,
     git_commit: Option<String>,
     branch: Option<String>,
@@ -62,19 +62,16 @@ impl fmt::Display for Export {
         match self.moved {
             true => writeln!(
                 f,
-                "  here    sealed as moved; to go on here all the same: {} resume {run} --force",
+                "  here    transferred; to continue here instead: {} resume {run} --force",
                 rlm()
             )?,
-            false => writeln!(
-                f,
-                "  here    it goes on as it was; the copy gets another name"
-            )?,
+            false => writeln!(f, "  here    unchanged; the copy gets another run id")?,
         }
         write!(f, "  next: on the other machine: {}", plain(&self.next))
     }
 }
 
-/// A run that was imported; the text and the JSON say the same.
+/// An imported run, for text and JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Import {
     run: String,
@@ -84,11 +81,11 @@ pub(crate) struct Import {
     directory: String,
     git_commit: Option<String>,
     branch: Option<String>,
-    /// All that a resume starts.
+    /// All programs that a resume starts.
     programs: Vec<Program>,
-    /// What a new run in the same place would start besides, because the `rlm.toml` there names it.
+    /// The other programs that a new run in the same place starts, because the `rlm.toml` there names them.
     programs_of_file: Vec<Program>,
-    /// What it needs and is not here.
+    /// The programs that are missing on this machine.
     missing: Vec<String>,
     notes: Vec<String>,
     next: String,
@@ -121,7 +118,7 @@ impl Import {
             missing: imported.missing.clone(),
             notes: imported.notes.iter().cloned().chain(unread).collect(),
             is_over: next.is_none(),
-            next: next.unwrap_or_else(|| "nothing: it is over".into()),
+            next: next.unwrap_or_else(|| "nothing: the run is finished".into()),
         }
     }
 }
@@ -129,9 +126,9 @@ impl Import {
 impl fmt::Display for Import {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let where_it_is = match self.arrival {
-            Arrival::Made => "a repository that was made for it",
-            Arrival::InPlace => "the working tree as it stood",
-            Arrival::Worktree => "a working tree of its own",
+            Arrival::Made => "a new repository",
+            Arrival::InPlace => "the existing working tree",
+            Arrival::Worktree => "its own worktree",
             Arrival::None => "this directory",
         };
         write!(f, "run {}", plain(&self.run))?;
@@ -156,20 +153,20 @@ impl fmt::Display for Import {
         }
         let look = match self.is_over {
             true => "",
-            false => "look at what it starts, then: ",
+            false => "check the programs above, then: ",
         };
         write!(f, "  next: {look}{}", plain(&self.next))
     }
 }
 
-/// A run that was forked; the text and the JSON say the same.
+/// A forked run, for text and JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Fork {
     run: String,
     parent: String,
     phase: String,
     iteration: u32,
-    /// The save of the other run.
+    /// The save of the parent run.
     save: u64,
     git_commit: String,
     worktree: Worktree,
@@ -182,7 +179,7 @@ impl Fork {
         let head = &forked.head;
         let parent = head.machine.parent.clone();
         let parent = parent.expect("a fork has a parent");
-        // Where the other run had come to its end there may be nothing left to do by the same limits.
+        // If the parent run ended at a limit, the fork needs a higher limit.
         let ended = forked.ended.as_ref();
         let more = ended.and_then(|reason| go_further(&head.run, reason));
         Self {
@@ -205,7 +202,7 @@ impl fmt::Display for Fork {
         let tree = self.worktree.path.display().to_string();
         writeln!(
             f,
-            "run {} goes on after iteration {} of {} ({}), from commit {short}",
+            "run {} continues after iteration {} of {} ({}), from commit {short}",
             plain(&self.run),
             self.iteration,
             plain(&self.parent),

@@ -1,4 +1,4 @@
-//! What `rlm checkpoints verify` says of a run: each file with its condition, and what is safe to do next.
+//! The output of `rlm checkpoints verify`: each file of a run with its condition, and a safe next command.
 
 use std::fmt;
 
@@ -13,23 +13,23 @@ use crate::hint::quoted;
 use crate::hint::rlm;
 use crate::render::lines::size;
 
-/// What reading every byte of a run's store came to.
+/// The result of reading every byte of a run's store.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verified {
     run: String,
     verdict: Verdict,
     files: Vec<Checked>,
     blobs: usize,
-    /// Damaged files that earlier processes moved out of the way.
+    /// The number of damaged files that earlier processes set aside.
     set_aside: usize,
-    /// The file that it was exported into, and when, if it goes on elsewhere.
+    /// The file and time of its export, if the run was transferred.
     moved_to: Option<String>,
     moved_at: Option<String>,
-    /// The save that a resume goes on from.
+    /// The save from which a resume continues.
     resumes_from: Option<u64>,
-    /// What is safe to do next.
+    /// The safe next command.
     next: String,
-    /// What is lost by damages, now or earlier.
+    /// Notes about data loss, now or earlier.
     notes: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Verified {
 enum Verdict {
     Sound,
     Damaged,
-    /// Nobody knows, because it can't be read.
+    /// Unknown, because the store can't be read.
     Unreadable,
 }
 
@@ -58,7 +58,7 @@ impl Checked {
             Condition::Whole => ("sound", None, None),
             Condition::Torn { bytes } => {
                 let why = format!(
-                    "a torn tail of {bytes} bytes: a save that was cut before it counted, so nothing is lost"
+                    "{bytes} bytes of an incomplete save that was never confirmed, so nothing is lost"
                 );
                 ("torn", None, Some(why))
             }
@@ -94,7 +94,7 @@ impl Verified {
         let found = match project.verify(&run.id) {
             Ok(found) => found,
             Err(why) => {
-                this.next = format!("mend this first: {why}");
+                this.next = format!("fix this first: {why}");
                 return this;
             }
         };
@@ -121,43 +121,43 @@ impl Verified {
         (this.moved_to, this.moved_at) = moved.map(|it| (it.to.clone(), utc(it.at))).unzip();
         let work = run.loss.as_ref().filter(|loss| loss.is_work());
         this.next = match (found.next, readable) {
-            (Next::Start, _) => format!("nothing was saved yet; {rlm} run starts a new run"),
+            (Next::Start, _) => format!("nothing was saved yet; start a new run: {rlm} run"),
             (Next::Wait, _) => {
-                "a process works on it, which is no reason to worry; look again when it is done"
+                "a process works on the run, so this can be normal; verify again when the process ended"
                     .into()
             }
             (Next::Resume { .. } | Next::ResumeOlder { .. }, Err(why)) => {
-                format!("use the program that wrote it, or a newer one, and remove nothing: {why}")
+                format!("use the version of rlm that wrote it, or a newer one, and delete nothing: {why}")
             }
             (Next::Resume { .. } | Next::ResumeOlder { .. }, Ok(_)) if moved.is_some() => format!(
-                "go on where it was moved to: {rlm} checkpoints import, there; here it goes on by force alone: `{rlm} resume {id} --force`"
+                "the run was transferred; continue there: {rlm} checkpoints import; to continue it here instead: `{rlm} resume {id} --force`"
             ),
             (Next::Resume { seq }, _) if sound && over => {
-                format!("nothing has to be done: the run is over, with save {seq}")
+                format!("nothing to do: the run is finished, with save {seq}")
             }
             (Next::Resume { seq } | Next::ResumeOlder { seq }, Ok(_)) if work.is_some() => {
                 this.resumes_from = Some(seq.get());
                 let at = work.map_or(1, |loss| loss.at);
                 format!(
-                    "it is safe to resume from the older save {seq}, but what was made since would be \
-                     made again: `{rlm} resume {id} --from {at}` does that, moves what is damaged to \
-                     quarantine/ and deletes nothing; to be able to try again, first `{copy}`"
+                    "it is safe to resume from the older save {seq}, but the work since then would \
+                     run again: `{rlm} resume {id} --from {at}` does that, sets damaged files aside in \
+                     quarantine/ and deletes nothing; to keep a copy, first `{copy}`"
                 )
             }
             (Next::Resume { seq }, _) => {
                 this.resumes_from = Some(seq.get());
-                format!("it is safe to resume: `{rlm} resume {id}` goes on from save {seq}")
+                format!("it is safe to resume: `{rlm} resume {id}` continues from save {seq}")
             }
             (Next::ResumeOlder { seq }, _) => {
                 this.resumes_from = Some(seq.get());
                 format!(
                     "it is safe to resume, but from the older save {seq}: `{rlm} resume {id}` \
-                     moves what is damaged to quarantine/ and deletes nothing; to be able to \
-                     try again, first `{copy}`"
+                     sets damaged files aside in quarantine/ and deletes nothing; to keep \
+                     a copy, first `{copy}`"
                 )
             }
             (Next::Restore(why), _) => format!(
-                "bring a copy of {dir} back or use a newer program; remove nothing before ({why})"
+                "restore a copy of {dir}, or use a newer version of rlm; delete nothing before that ({why})"
             ),
             (other, _) => other.to_string(),
         };
@@ -198,7 +198,7 @@ impl fmt::Display for Verified {
         if self.blobs > 0 {
             write!(
                 f,
-                "\n  {}, which carry no checksum",
+                "\n  {} without a checksum",
                 count(self.blobs, "blob", "blobs")
             )?;
         }
@@ -209,7 +209,7 @@ impl fmt::Display for Verified {
         if let (Some(to), Some(at)) = (&self.moved_to, &self.moved_at) {
             write!(
                 f,
-                "\n  moved to {} at {at}; this is what stayed here",
+                "\n  transferred to {} at {at}; this copy stayed here",
                 plain(to)
             )?;
         }
