@@ -57,7 +57,7 @@ fn x105c_a_promise_without_a_check_is_a_claim() {
     let (_, ended) = promising(&script, &[]);
     let ended = ended.expect_code(0);
     let last = ended.stdout.lines().last().unwrap();
-    assert!(last.contains("as the agent says"), "{ended}");
+    assert!(last.contains("the agent promises it"), "{ended}");
     let (_, ended) = promising(&script, &["--json"]);
     let events = events(&ended.expect_code(0).stdout);
     assert_eq!(events.last().unwrap()["evidence"], "claim", "{events:?}");

@@ -167,7 +167,7 @@ fn s20i_of_transcripts_only_a_note_is_left() {
     };
     expect_in_order(
         &report(),
-        &["was removed by", "prints what is left of them", gone[0]],
+        &["was removed by", "prints the remaining ones", gone[0]],
     );
     // What comes later is there, and the rest is not passed over.
     quick(scene.rlm(&["resume", "r1", "-n", "3"])).expect_code(3);

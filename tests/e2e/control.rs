@@ -100,7 +100,7 @@ fn an_interrupt_of_an_agent_that_can_not_be_interrupted_says_what_to_do() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     let refused = quick(scene.rlm(&["interrupt"])).expect_code(1);
-    assert!(refused.stderr.contains("stop it"), "{refused}");
+    assert!(refused.stderr.contains("stop the run"), "{refused}");
     assert_eq!(scene.status()["state"], "running");
     drop(running);
 }

@@ -363,7 +363,7 @@ fn s13e_feedback_is_in_the_next_prompt() {
     let running = scene.ready(&["-n", "2"]);
     stop(running, Signal::TERM);
     let empty = scene.rlm(&["resume", "--feedback", " "]).run(LONG);
-    assert!(empty.expect_code(2).stderr.contains("it is empty"));
+    assert!(empty.expect_code(2).stderr.contains("the text is empty"));
     let resume = ["resume", "--feedback", "-"];
     let resume = scene.rlm(&resume).input("mind the docs");
     resume.run(LONG).expect_code(0);

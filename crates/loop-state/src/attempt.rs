@@ -43,7 +43,7 @@ pub struct AttemptOptions {
     pub interruptible: bool,
     /// Whether messages can reach the agent during its turn.
     pub steerable: bool,
-    /// How long the turn waits for background tasks that report nothing.
+    /// How long the end of a turn waits for the next of its background tasks to end.
     pub patience: Duration,
     /// The completion promise of the phase.
     pub promise: Option<String>,

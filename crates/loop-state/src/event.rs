@@ -208,10 +208,10 @@ pub enum TurnOutcome {
     Hopeless(String),
     /// The session to continue does not exist any more. The machine starts the work again in a fresh one.
     SessionLost,
-    /// Another process uses the session to continue; the text names that process. As the first outcome of a process this ends the run; later it is a
+    /// Another process uses the session to continue; the text names that process. In the first attempt of a process this ends the run; later it is a
     /// failed turn.
     SessionHeld(String),
-    /// The agent could not be started. As the first outcome of a process this ends the run; later it is a failed turn.
+    /// The agent could not be started. In the first attempt of a process this ends the run; later it is a failed turn.
     NotStarted(String),
 }
 

@@ -420,7 +420,7 @@ impl Machine {
         .map(|(streak, count)| StopReason::Stuck(streak, count))
     }
 
-    /// Returns that the run is stuck after too many turns without progress. The caller asks for limits first, because they are more specific.
+    /// Returns a stop reason after too many turns in a row without progress. The caller asks for limits first, because they are more specific.
     pub(super) fn stuck_idle(&self) -> Option<StopReason> {
         let (max, idle) = (self.head.rules.limits.max_failures, self.head.streaks.idle);
         (max > 0 && idle >= max).then_some(StopReason::Stuck(Streak::Idle, idle))

@@ -88,7 +88,7 @@ impl Machine {
         is_complete && !self.is_stopping()
     }
 
-    /// Returns whether the run is about to pause or is paused, so that its pause reason still applies.
+    /// Returns whether the run is about to pause, is paused or is interrupted, so that the reason of its pause still applies.
     #[must_use]
     pub fn is_held(&self) -> bool {
         let rests = matches!(

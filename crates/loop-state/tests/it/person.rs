@@ -445,7 +445,7 @@ fn what_was_said_to_an_agent_that_did_not_start_is_said_to_the_next() {
     let effects = trace.then(Happening::Settled(Tree::default()));
     assert_eq!(started(&effects).steers.len(), 1);
 
-    // As the first outcome of a process it ends the run, and the steer waits for the next process.
+    // In the first attempt of a process it ends the run, and the steer waits for the next process.
     trace.crash_and_resume();
     trace.then(Happening::CheckEnded(failed("it is red")));
     trace.then(not_started());
