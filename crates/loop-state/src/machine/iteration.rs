@@ -21,8 +21,8 @@ impl Machine {
         );
         let is_first = self.head.counts.attempts == self.head.taken_attempts + 1;
         let failure = match outcome {
-            // As the first outcome of a process this is a mistake in the settings. Later it may be temporary, for example while the agent is being
-            // updated.
+            // In the first attempt of a process this is a mistake in the settings. Later it may be temporary, for example during an update of the
+            // agent.
             TurnOutcome::NotStarted(why) if is_first => {
                 return self.not_begun(StopReason::Failed(tail(why)), at);
             }
@@ -139,7 +139,7 @@ impl Machine {
                 self.end(reason, at)
             }
             None => {
-                // The budget that ended the turn was raised meanwhile.
+                // The limit that ended the turn was raised meanwhile.
                 self.cut(CutCause::Budget);
                 self.begin_attempt(at)
             }

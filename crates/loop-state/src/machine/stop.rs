@@ -47,7 +47,7 @@ impl Machine {
         self.deadline.is_stop()
     }
 
-    /// Returns the time by which all processes that are being ended must be gone; `None` if the run is not being stopped.
+    /// Returns how long the end of all processes may take from now on; `None` if the run is not being stopped.
     #[must_use]
     pub fn ends_within(&self, now: Timestamp) -> Option<Duration> {
         self.deadline.by().map(|by| by.since(now))
@@ -119,7 +119,7 @@ impl Machine {
         self.is_ending = false;
     }
 
-    /// Waits for the request to stop that states the reason of the shutdown. The shutdown also wakes the current wait, so nothing else may happen
+    /// Requires a wait for the request to stop that states the reason of the shutdown. The shutdown also wakes the current wait, so nothing else may happen
     /// before that request.
     pub(super) fn shut_down(&mut self) -> Effects {
         let is_new = !std::mem::replace(&mut self.is_shut, true);
