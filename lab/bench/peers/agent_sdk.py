@@ -1,4 +1,4 @@
-"""The Python SDK of Claude Code, with a played agent: whole turns, and turns that are interrupted, on demand."""
+"""Runs whole turns and interrupted turns on request, with the Python SDK of Claude Code and a scripted agent."""
 
 import asyncio
 import sys

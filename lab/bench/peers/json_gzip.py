@@ -1,4 +1,4 @@
-"""The old way: the whole state as compressed JSON, renamed over the last one, never synced."""
+"""Saves the whole state as compressed JSON with a rename and without a sync, as older programs did."""
 
 import gzip
 import json

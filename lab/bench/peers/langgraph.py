@@ -1,4 +1,4 @@
-"""LangGraph's SqliteSaver, with the transcript as one channel that is put whole at each step."""
+"""Saves with LangGraph's SqliteSaver: the transcript is one channel, and each step puts the whole channel."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Ralphify, a loop runner that starts any command: `n` iterations of the loop in a folder."""
+"""Runs `n` iterations of Ralphify, a loop runner that starts any command, in a folder."""
 
 import sys
 

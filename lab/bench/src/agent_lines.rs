@@ -1,18 +1,18 @@
-//! The pinned work of the benches of drivers: turns as an agent writes them, in the shape of Claude Code's stream of JSON lines.
+//! The pinned input of the driver benches: turns in the format of Claude Code's stream of JSON lines.
 
 use serde_json::{Value, json};
 
 use crate::harness::Random;
 use crate::transcript::Transcript;
 
-/// The id of the session that all lines name.
+/// The session id in all lines.
 const SESSION: &str = "c92624b4-974a-4d7a-bef6-3db010641736";
-/// Bytes of the one answer that is far longer than all others, and comes twice: as itself and in the turn's result.
+/// Length in bytes of the answer that is much longer than all others. It appears twice: as a message and in the turn's result.
 const LONG: usize = 1_500_000;
-/// Bytes of a turn. Agents that run in a loop are held to about that.
+/// Length in bytes of a turn, about that of agents in a loop.
 const TURN: usize = 8_000_000;
 
-/// Whole turns, one after the other. The agent begins each by itself but the first.
+/// Whole turns, one after the other. The agent begins each turn itself, except the first.
 #[derive(Debug)]
 pub(crate) struct AgentLines {
     pub(crate) bytes: Vec<u8>,
@@ -21,7 +21,7 @@ pub(crate) struct AgentLines {
 }
 
 impl AgentLines {
-    /// Makes about `bytes` of them, the same ones every time.
+    /// Makes about `bytes` bytes of lines, the same ones every time.
     pub(crate) fn pinned(bytes: usize) -> Self {
         let mut writer = Writer {
             found: Self {
@@ -68,7 +68,7 @@ impl Writer {
         if is_long {
             self.said(&answer);
         }
-        // What the result says again counts too.
+        // The result repeats the answer, so its bytes count too.
         while self.found.bytes.len() + answer.len() < end {
             self.line(json!({"type": "system", "subtype": "status", "status": "requesting"}));
             self.streamed(json!({"type": "message_start", "message": {
@@ -96,7 +96,7 @@ impl Writer {
         }));
     }
 
-    /// Streams a text in pieces of some words.
+    /// Streams a text in pieces of a few words.
     fn deltas(&mut self, text: &str) {
         self.streamed(json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}));
         let mut rest = text;
@@ -111,7 +111,7 @@ impl Writer {
         self.assistant(json!({"type": "text", "text": text}));
     }
 
-    /// Calls a tool, and returns what it found: mostly a screenful, at times a file.
+    /// Calls a tool and adds its result: mostly a screenful, sometimes a whole file.
     fn tool(&mut self) {
         let call = format!("toolu_{:024}", self.ids);
         let input = json!({"command": self.transcript.code(80), "description": "Run a command"});
@@ -147,7 +147,7 @@ impl Writer {
         self.line(json!({"type": "stream_event", "event": event, "api_message_id": "msg_1"}));
     }
 
-    /// Adds what every line carries.
+    /// Adds the fields that every line has.
     fn line(&mut self, mut value: Value) {
         self.ids += 1;
         value["session_id"] = SESSION.into();

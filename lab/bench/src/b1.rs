@@ -1,4 +1,4 @@
-//! B1: from `kill(SIGINT)` in another process to the code that handles it, in an idle process.
+//! B1: from `kill(SIGINT)` in another process to the code of the handler, in an idle process.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -37,7 +37,7 @@ const CONTENDERS: [(&str, Role, &str); 7] = [
     (FLOOR, Role::Floor, "floor"),
 ];
 
-/// A signal that has no effect for this long is lost.
+/// A signal that has no effect within this time is lost.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
@@ -52,7 +52,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         }
         let turns = children.iter_mut().map(|(name, role, target)| {
             Turn::new(name, *role, |_| {
-                // Until all threads of the target sleep again.
+                // All threads of the target must sleep again first.
                 pause(Duration::from_micros(200));
                 target.shoot().map(Some)
             })
@@ -72,36 +72,36 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// A measured process that says for each signal when its code ran.
+/// A measured process that reports, for each signal, when its code ran.
 pub(crate) struct Target(Child);
 
 impl Target {
-    /// Starts it and waits until it catches signals.
+    /// Starts the process and waits until it catches signals.
     pub(crate) fn start(what: &[&str]) -> Result<Self> {
         let mut child = Child::start(what)?;
         if !child.read_exact(&mut [0; 8], LIMIT)? {
-            return Err("the measured process does not get ready".into());
+            return Err("the measured process did not get ready".into());
         }
         Ok(Self(child))
     }
 
-    /// Sends `SIGINT` and returns the µs until its code ran.
+    /// Sends `SIGINT` and returns the µs until the process's code ran.
     ///
     /// # Errors
     ///
-    /// Fails when that does not happen: one that hears nothing would go on to hear nothing.
+    /// Fails when the process does not report the signal: if it misses one signal, it misses all later ones.
     pub(crate) fn shoot(&mut self) -> Result<f64> {
         let mut stamp = [0; 8];
         let before = now();
         self.0.signal(Signal::INT)?;
         if !self.0.read_exact(&mut stamp, LIMIT)? {
-            return Err(format!("nothing was heard of a signal for {LIMIT:?}").into());
+            return Err(format!("the process did not report a signal within {LIMIT:?}").into());
         }
         Ok(u64::from_le_bytes(stamp).saturating_sub(before) as f64 / 1e3)
     }
 }
 
-/// Tells the measuring process; the first time, that signals are caught from now on.
+/// Reports a time to the measuring process. The first report says that the process catches signals from now on.
 pub(crate) fn tell(stamp: u64) {
     let mut out = std::io::stdout().lock();
     let told = out
@@ -152,7 +152,7 @@ pub(crate) fn install() -> Result<Installed> {
     Ok(Interrupts::builder().debounce(Duration::ZERO).install()?)
 }
 
-/// Answers presses for ever.
+/// Handles presses for ever.
 pub(crate) async fn answer(mut handler: Handler) -> Result<()> {
     tell(0);
     loop {
@@ -166,7 +166,7 @@ fn seen(notice: Notice) {
     tell(stamp);
 }
 
-/// Hears signals by tokio for ever.
+/// Receives signals with tokio for ever.
 pub(crate) async fn listen() -> Result<()> {
     let mut signals = signal(SignalKind::interrupt())?;
     tell(0);
@@ -176,7 +176,7 @@ pub(crate) async fn listen() -> Result<()> {
     Ok(())
 }
 
-/// Hears signals for ever by a handler that wakes a thread, and nothing else.
+/// Receives signals for ever with a handler that only wakes a thread.
 pub(crate) fn floor() -> Result<()> {
     let (reader, writer) = wake_pair()?;
     crate::sys::catch_sigint_into(writer)?;

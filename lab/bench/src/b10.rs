@@ -1,4 +1,4 @@
-//! B10: what the loop adds to a trivial agent, an iteration, and whether that grows.
+//! B10: the time that the loop adds to each iteration of a trivial agent, and its growth.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,18 +24,18 @@ const OURS: &str = "rlm run";
 const SHELL: &str = "bash while loop";
 const SYNCS: &str = "its syncs";
 const QUANTITY: &str = "one iteration";
-/// The loop runner that can be told to loop around any command.
+/// The loop runner that works with any command.
 const RUNNER: &str = "ralphify";
 const RUNNER_SCRIPT: &str = include_str!("../peers/ralphify.py");
-/// The other loop runners that are looked for; each needs a model or a setup of its own, so that none is measured unasked.
+/// The other loop runners that the bench searches. Each needs a model or a setup of its own, so none is measured.
 const PEERS: [&str; 4] = ["ralph", "ralphex", "autoloop", "ralph-tui"];
-/// Between two looks at the memory of a loop.
+/// The time between two measurements of the memory of a loop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is known of a loop that ran.
+/// The measurements of a loop.
 #[derive(Debug, Default)]
 struct Looked {
-    /// How many of its iterations were complete, and what was resident then, in KiB.
+    /// The number of complete iterations, and the resident memory at that moment, in KiB.
     resident: Vec<(f64, f64)>,
     saves: f64,
 }
@@ -57,7 +57,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         .is_ok();
     for &(count, label) in sizes {
         let progress = Progress::of(format!("b10 {label}"));
-        // The largest one is long enough to be believed at once.
+        // The largest size is long enough to be measured only once.
         let rounds = if count > 1000 { 1 } else { rounds };
         let mut turns = vec![
             Turn::new(OURS, Role::Ours, |round| {
@@ -101,19 +101,19 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     judge_memory(&seen, outcome);
     for peer in PEERS {
         let why: &dyn std::fmt::Display = match is_in_path(peer) {
-            true => &"it is there, and can't be told to loop around `true`",
+            true => &"it is installed, but can't loop around `true`",
             false => &"not installed",
         };
         outcome.skip(peer, why);
     }
     outcome.notes.push(format!(
-        "{:.1} saves an iteration, each synced; no git calls: the loop runs outside a repository; {RUNNER} keeps nothing on disk",
+        "{:.1} saves an iteration, each synced; no git calls: the loop runs outside a repository; {RUNNER} saves nothing on disk",
         seen.saves
     ));
     Ok(())
 }
 
-/// Returns what an iteration of ours takes that neither the shell's nor the syncs do, in the median of the rounds.
+/// Returns the time of one of our iterations minus those of the shell and the syncs, as the median of the rounds.
 fn added(found: &[Contender]) -> Option<f64> {
     let of = |name: &str, round: usize| {
         let contender = found.iter().find(|it| it.name == name)?;
@@ -131,7 +131,7 @@ fn added(found: &[Contender]) -> Option<f64> {
     Some(summarise(&added)?.median)
 }
 
-/// An iteration of a long loop takes as long as one of a short loop.
+/// Judges whether an iteration of a long loop takes as long as one of a short loop.
 fn judge_growth(outcome: &mut Outcome) {
     let (Some(first), Some(last)) = (outcome.series.first(), outcome.series.last()) else {
         return;
@@ -155,7 +155,7 @@ fn judge_memory(seen: &Looked, outcome: &mut Outcome) {
         20.0,
         "MiB",
     );
-    // The first third makes its caches.
+    // The first third fills the caches.
     let end = seen.resident.last().map_or(0.0, |(at, _)| *at);
     let late: Vec<_> = { seen.resident.iter() }
         .filter(|(at, _)| *at >= end / 3.0)
@@ -174,7 +174,7 @@ fn judge_memory(seen: &Looked, outcome: &mut Outcome) {
     );
 }
 
-/// Runs our loop and returns the milliseconds of an iteration.
+/// Runs our loop and returns the milliseconds for each iteration.
 fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, Looked)> {
     make_place(dir)?;
     let work = dir.join("work");
@@ -209,7 +209,7 @@ fn transcripts(work: &Path) -> usize {
     there.map_or(0, Iterator::count)
 }
 
-/// Returns the number of the last save, which is in the name of the sealed state.
+/// Returns the number of the last save, which is in the name of the last phase file.
 pub(crate) fn saves(work: &Path) -> Option<f64> {
     let files = fs_err::read_dir(run_dir(work)?).ok()?;
     let seq = |name: &str| {
@@ -223,7 +223,7 @@ pub(crate) fn saves(work: &Path) -> Option<f64> {
         .map(|seq| seq as f64)
 }
 
-/// The loop that people write first.
+/// Runs a minimal loop in bash.
 fn shell(count: usize) -> Result<f64> {
     let text = format!("i=0; while [ $i -lt {count} ]; do echo x | /bin/true; i=$((i + 1)); done");
     let took = timed(
@@ -234,7 +234,7 @@ fn shell(count: usize) -> Result<f64> {
     Ok(each(took, count))
 }
 
-/// Another loop runner, which keeps nothing on disk.
+/// Runs another loop runner, which saves nothing on disk.
 fn runner(scratch: &Path, count: usize) -> Result<f64> {
     let (home, folder) = (scratch.join("home"), scratch.join("b10-runner"));
     fs_err::create_dir_all(&folder)?;
@@ -248,7 +248,7 @@ fn runner(scratch: &Path, count: usize) -> Result<f64> {
     Ok(each(timed(&mut command)?, count))
 }
 
-/// Appends and syncs as much as our saves do, two an iteration.
+/// Appends and syncs as much as our saves do, twice for each iteration.
 pub(crate) fn syncs(dir: &Path, count: usize) -> Result<f64> {
     let path = dir.join("b10-syncs");
     let mut file = fs_err::File::create(&path)?;

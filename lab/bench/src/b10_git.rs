@@ -1,4 +1,4 @@
-//! B10 in a git repository: what an iteration costs with `--commit`, compared with a shell loop that commits too.
+//! B10 in a git repository: the cost of an iteration with `--commit`, compared with a shell loop that also commits.
 
 use std::path::Path;
 use std::process::Command;
@@ -94,7 +94,7 @@ fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, f64)> {
     Ok((each(took, count), saves))
 }
 
-/// Runs the loop that people write first. Returns the milliseconds of an iteration.
+/// Runs a minimal loop in bash. Returns the milliseconds for each iteration.
 fn floor(dir: &Path, count: usize) -> Result<f64> {
     let mut command = repository(dir, "bash".as_ref())?;
     let body = format!("echo x | /bin/sh -c '{AGENT}'; git add --all; git commit --quiet -m $i");

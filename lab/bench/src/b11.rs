@@ -1,4 +1,4 @@
-//! B11: how soon the program is there, and the agent after it.
+//! B11: the time until the program runs, and until its agent runs.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -79,7 +79,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Returns the milliseconds until the agent had its first byte.
+/// Returns the milliseconds until the agent got its first byte.
 fn until_stamped(mut command: Command, stamp: &Path) -> Result<f64> {
     let begun = now();
     timed(command.stdin(Stdio::null()))?;

@@ -1,4 +1,4 @@
-//! B12: from a message to the first event of its turn, and from an interrupt to the end of one, with an agent that answers at once.
+//! B12: from a message to the first event of its turn, and from an interrupt to the end of a turn, with an agent that answers at once.
 
 mod clients;
 
@@ -81,8 +81,8 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         outcome.series.push(series);
     }
     outcome.notes.push(
-        "the event is the first piece of the answer, which is the fourth line that the agent writes; all clients talk to the same program; without \
-         other words ours runs on one thread, as in `rlm`"
+        "the event is the first piece of the answer, in the fourth line of the agent; all clients use the same agent program; unless the row says \
+         `workers`, ours runs on one thread, as in `rlm`"
             .into(),
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! B13: many producers send, many subscribers learn of it, and an agent in the same process completes a turn for each message at once.
+//! B13: many producers send, many subscribers read the events, and an agent in the same process completes a turn for each message at once.
 
 mod echo;
 
@@ -25,7 +25,7 @@ const STEERED: &str = "conversation, an input a message";
 const FLOOR: &str = "mpsc + broadcast";
 const PRODUCERS: usize = 10;
 const SUBSCRIBERS: usize = 10;
-/// How many sends may wait to be taken.
+/// The largest number of sends that wait.
 const INBOX: usize = 1000;
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
@@ -58,8 +58,8 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         outcome.series.push(series);
     }
     outcome.notes.push(format!(
-        "{PRODUCERS} producers, {SUBSCRIBERS} subscribers and one lossless reader, at most {INBOX} sends wait; inputs that wait together are one \
-         message, unless the agent is steered, when each is its own"
+        "{PRODUCERS} producers, {SUBSCRIBERS} subscribers and one primary; at most {INBOX} sends wait; inputs that wait together are one \
+         message, except with a steered agent, where each input is its own message"
     ));
     Ok(())
 }
@@ -68,10 +68,10 @@ fn share(count: usize, producer: usize) -> usize {
     count / PRODUCERS + usize::from(producer < count % PRODUCERS)
 }
 
-/// A task takes what is sent and hands it to all; a send that was taken is its own receipt.
+/// Measures the floor: a task receives the inputs and sends each to all subscribers; a received send is its own receipt.
 async fn channels(count: usize) -> Result<f64> {
     let (sender, mut taken) = mpsc::channel::<Input>(INBOX);
-    // Everybody gets everything, however late.
+    // The channel is large enough that a slow reader misses nothing.
     let (told, _) = broadcast::channel::<Input>(count.next_power_of_two());
     let mut tasks = JoinSet::new();
     for _ in 0..SUBSCRIBERS {
@@ -91,7 +91,7 @@ async fn channels(count: usize) -> Result<f64> {
                 sender
                     .send(Input::new("go"))
                     .await
-                    .map_err(|_| "nobody takes it")?;
+                    .map_err(|_| "no task receives the input")?;
             }
             Ok(())
         });
@@ -99,7 +99,7 @@ async fn channels(count: usize) -> Result<f64> {
     drop(sender);
     tasks.spawn(async move {
         while let Some(input) = taken.recv().await {
-            told.send(input).map_err(|_| "nobody reads")?;
+            told.send(input).map_err(|_| "there is no subscriber")?;
         }
         Ok(())
     });
@@ -115,7 +115,8 @@ async fn conversation(count: usize, steered: bool) -> Result<f64> {
     let (conversation, mut primary) = Conversation::new(Box::new(Echo { steered }), options);
     let mut tasks = JoinSet::new();
     for _ in 0..SUBSCRIBERS {
-        // Everybody gets everything, however late: a turn is its assignment, its message and its completion.
+        // The subscription is large enough that a slow reader misses nothing: a turn has three events, its assignment, its message and its
+        // completion.
         let mut subscription = conversation.subscribe(4 * count + 100);
         tasks.spawn(async move {
             let mut seen = 0;
@@ -123,7 +124,7 @@ async fn conversation(count: usize, steered: bool) -> Result<f64> {
                 let published = subscription
                     .next_shared()
                     .await
-                    .ok_or("it ended too soon")??;
+                    .ok_or("the conversation ended too soon")??;
                 if let What::Assigned(assignment) = &published.what {
                     seen += assignment.inputs.len();
                 }
@@ -152,8 +153,11 @@ async fn conversation(count: usize, steered: bool) -> Result<f64> {
     tasks.spawn(async move {
         let mut seen = 0;
         while seen < count {
-            if let What::Assigned(assignment) =
-                &primary.next_shared().await.ok_or("it ended too soon")?.what
+            if let What::Assigned(assignment) = &primary
+                .next_shared()
+                .await
+                .ok_or("the conversation ended too soon")?
+                .what
             {
                 seen += assignment.inputs.len();
             }

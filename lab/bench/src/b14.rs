@@ -1,4 +1,4 @@
-//! B14: what nobody promises, and what grows unseen: sizes, dependencies, the time of the tests and of a clean build.
+//! B14: figures without a target that may grow unnoticed: sizes, dependencies, the time of the tests and of a clean build.
 
 mod kept;
 
@@ -12,18 +12,18 @@ pub(crate) use kept::keep;
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b14",
-    title: "size and dependencies, watched for growth",
+    title: "size and dependencies, without a target",
     run: small,
     measured: None,
 };
-/// Only run when it is named: minutes on a small machine.
+/// Runs only by name, because it takes minutes on a small machine.
 pub(crate) const SUITE: Bench = Bench {
     id: "b14-suite",
     title: "wall clock of the whole test suite",
     run: suite,
     ..BENCH
 };
-/// Only run when it is named, for the same reason.
+/// Runs only by name, for the same reason.
 pub(crate) const BUILD: Bench = Bench {
     id: "b14-build",
     title: "a clean build",
@@ -69,7 +69,7 @@ fn small(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Counts the crates of a tree that are not of this workspace, each version once.
+/// Counts the crates of a tree that are not in this workspace, each version once.
 fn count(tree: &str) -> usize {
     let names = tree
         .lines()
@@ -129,7 +129,7 @@ fn build(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Puts a figure beside the one that was kept, and says by how much it has grown.
+/// Adds a figure with the recorded one, and a note about its growth.
 fn watch(outcome: &mut Outcome, what: &'static str, unit: &'static str, value: f64) {
     let mut contenders = vec![Contender::single(NOW, Role::Ours, value)];
     match kept::known(what, unit) {
@@ -139,16 +139,16 @@ fn watch(outcome: &mut Outcome, what: &'static str, unit: &'static str, value: f
         }
         None => outcome
             .notes
-            .push(format!("{what}: nothing was kept in {unit}")),
+            .push(format!("{what}: no figure in {unit} is recorded")),
     }
     outcome.series.push(Series::new(what, unit, contenders));
 }
 
-/// Runs a program to its end and returns what it said.
+/// Runs a program to its end and returns its output.
 ///
 /// # Errors
 ///
-/// Fails when it does, with its last words.
+/// Fails when the program does, with the last line of its errors.
 fn said(command: &mut Command) -> Result<String> {
     let name = Path::new(command.get_program()).display().to_string();
     let ended = command

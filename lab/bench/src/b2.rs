@@ -43,7 +43,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         if group % 2 == 1 {
             order.reverse();
         }
-        // One after the other: two busy processes would slow each other down.
+        // The processes run one after the other, because two busy processes would slow each other down.
         for (name, role, what) in order {
             progress.show(|| name.into());
             let mut target = Target::start(&["b2", what])?;
@@ -92,7 +92,7 @@ fn measured(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// A runtime with four tasks for each worker, which spin for a slice and then let others run.
+/// Starts a runtime with four tasks for each worker, which spin for a slice and then let others run.
 fn busy() -> Result<Runtime> {
     let runtime = workers()?;
     for _ in 0..4 * runtime.metrics().num_workers() {
@@ -109,7 +109,7 @@ fn busy() -> Result<Runtime> {
     Ok(runtime)
 }
 
-/// Answers presses for ever on this thread, and tells when the router woke it rather than when it ran.
+/// Handles presses for ever on this thread, and reports when the router woke it, not when it ran.
 fn decide(installed: &interrupt_stack::Installed) -> Result<()> {
     let mut handler = installed.push("bench");
     let stamp = Arc::new(Stamp {
@@ -134,7 +134,7 @@ fn decide(installed: &interrupt_stack::Installed) -> Result<()> {
     }
 }
 
-/// A waker that notes when it was called.
+/// A waker that records the time of its call.
 struct Stamp {
     at: AtomicU64,
     waiting: Thread,

@@ -1,4 +1,4 @@
-//! B3: from the third press to the end of the process, in states in which nothing else of the program works any more.
+//! B3: from the third press to the end of the process, in states in which no other part of the program works.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ pub(crate) const BENCH: Bench = Bench {
 
 const OURS: &str = "interrupt-stack";
 const PEER: &str = "tokio handler";
-/// Name, and what the series of the state is called.
+/// The name of each state, and the name of its series.
 const STATES: [(&str, &str); 4] = [
     ("deadlocked", "third press to gone: workers deadlocked"),
     (
@@ -36,9 +36,9 @@ const STATES: [(&str, &str); 4] = [
     ("drop", "third press to gone: runtime drop blocked"),
     ("atexit", "third press to gone: atexit handler hangs"),
 ];
-/// Between presses: more than the debounce.
+/// The time between presses, longer than the debounce.
 const APART: Duration = Duration::from_millis(60);
-/// What is not gone by then hangs. Twice the target.
+/// A process that lives longer than this hangs. It is twice the target.
 const HANGS: Duration = Duration::from_millis(500);
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
@@ -48,7 +48,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         let fourth = Cell::new(0);
         let turns = vec![
             Turn::new(OURS, Role::Ours, |_| press_thrice("ours", state, &fourth)),
-            // It costs its whole limit each time, and ten times show as much as a hundred.
+            // Each round costs the whole limit, and ten rounds show as much as a hundred.
             Turn::new(PEER, Role::Peer, |_| {
                 press_thrice("tokio", state, &Cell::new(0))
             })
@@ -70,9 +70,9 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             ));
         }
         if fourth.get() > 0 {
-            // A process that is kept from running for 10 ms sees two presses closer together than the debounce.
+            // If a process does not run for 10 ms, it sees two presses closer together than the debounce.
             outcome.notes.push(format!(
-                "{state}: {} of those that stayed were gone at the fourth press: two of the three had come as one",
+                "{state}: {} of the hanging processes ended at the fourth press: they saw two of the three presses as one",
                 fourth.get()
             ));
         }
@@ -81,18 +81,18 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Returns the ms from the third press to the end of a process that is in `state`; counts those that end at a fourth one.
+/// Returns the ms from the third press to the end of a process in `state`; counts the processes that end at a fourth press.
 fn press_thrice(who: &str, state: &str, fourth: &Cell<usize>) -> Result<Option<f64>> {
     let mut child = Child::start(&["b3", who, state])?;
     if !child.read_exact(&mut [0; 8], LIMIT)? {
-        return Err("the measured process does not get ready".into());
+        return Err("the measured process did not get ready".into());
     }
     for _ in 0..2 {
         pause(APART);
         child.signal(Signal::INT)?;
     }
     if child.gone_within(APART)? {
-        return Err(format!("{who}, {state}: gone before the third press").into());
+        return Err(format!("{who}, {state}: the process ended before the third press").into());
     }
     let begun = Instant::now();
     child.signal(Signal::INT)?;
@@ -108,7 +108,7 @@ fn measured(arguments: &[&str]) -> Result<()> {
     match arguments {
         ["ours", state] => {
             let installed = Interrupts::builder().install()?;
-            // Lives in no task, so that a runtime that is dropped does not take it along.
+            // The handler is not in a task, so dropping the runtime does not drop it.
             let _outermost = installed.push("outermost");
             enter(state, keep(installed.push("bench")))
         }
@@ -117,16 +117,16 @@ fn measured(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Takes a notice and leaves it open, like a menu that nobody answers.
+/// Takes a notice and leaves it open, like a menu without an answer.
 async fn keep(mut handler: Handler) {
     let _open = handler.notified().await;
     std::future::pending().await
 }
 
-/// The third press ends the process, if this task and `exit` get that far.
+/// Ends the process at the third press, if this task and `exit` still run.
 #[expect(
     clippy::disallowed_methods,
-    reason = "that `exit` blocks is what is shown"
+    reason = "the bench shows that `exit` blocks"
 )]
 async fn count_to_three() {
     if let Ok(mut presses) = signal(SignalKind::interrupt()) {
@@ -137,12 +137,12 @@ async fn count_to_three() {
     }
 }
 
-/// Brings this process into `state`, with the task of a contender in its runtime, and never returns.
+/// Brings this process into `state`, with the task of a contender in its runtime. Never returns.
 fn enter(state: &str, contender: impl Future<Output = ()> + Send + 'static) -> Result<()> {
     match state {
         "never-yields" => one_thread()?.block_on(async {
             tokio::spawn(contender);
-            tokio::task::yield_now().await; // to have the contender listen
+            tokio::task::yield_now().await; // so that the contender listens
             tell(0);
             loop {
                 std::hint::spin_loop();
@@ -180,7 +180,7 @@ fn enter(state: &str, contender: impl Future<Output = ()> + Send + 'static) -> R
             tell(0);
             #[expect(
                 clippy::disallowed_methods,
-                reason = "that `exit` blocks is what is shown"
+                reason = "the bench shows that `exit` blocks"
             )]
             std::process::exit(0)
         }
@@ -188,7 +188,7 @@ fn enter(state: &str, contender: impl Future<Output = ()> + Send + 'static) -> R
     }
 }
 
-/// Starts a runtime in which the contender's task has come to listen.
+/// Starts a runtime in which the contender's task already listens.
 fn listening(contender: impl Future<Output = ()> + Send + 'static) -> Result<Runtime> {
     let runtime = workers()?;
     let here = Arc::new(Notify::new());

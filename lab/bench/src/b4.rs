@@ -1,4 +1,4 @@
-//! B4: many sleepers, one task each, woken at once; and what each needs of the heap.
+//! B4: many sleepers, one task each, woken at once; and the heap that each needs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -77,7 +77,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Returns bytes in use, ms of the call that wakes, ms until all are awake.
+/// Returns the bytes in use, the ms of the call that wakes, and the ms until all are awake.
 fn sleep_and_wake(what: &str, count: usize, mode: &str) -> Result<[f64; 3]> {
     let mut child = Child::start(&["b4", what, &count.to_string(), mode])?;
     child.read_figures(LIMIT)
@@ -118,10 +118,7 @@ fn measured(arguments: &[&str]) -> Result<()> {
                 let (token, counts) = (token.clone(), counts.clone());
                 tokio::spawn(async move {
                     counts.asleep();
-                    #[expect(
-                        clippy::disallowed_methods,
-                        reason = "the peer is what one writes by hand"
-                    )]
+                    #[expect(clippy::disallowed_methods, reason = "the peer is hand-written code")]
                     let sleep = tokio::time::sleep(HOUR);
                     tokio::select! {
                         () = token.cancelled() => {}
@@ -137,10 +134,10 @@ fn measured(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Waits for all to sleep, wakes them, waits for all to be awake, and says what that took.
+/// Waits for all to sleep, wakes them, waits for all to be awake, and prints the figures.
 fn measure(counts: &Counts, wake: impl FnOnce()) {
     counts.wait(&counts.asleep);
-    // The last of them are on their way from the count into the sleep.
+    // The last tasks have counted themselves but may not sleep yet.
     pause(Duration::from_millis(50));
     let heap = Counting::in_use();
     let begun = Instant::now();
@@ -153,7 +150,7 @@ fn measure(counts: &Counts, wake: impl FnOnce()) {
         call.as_secs_f64() * 1e3,
         awake.as_secs_f64() * 1e3
     );
-    // Taking a million tasks apart in order takes longer than all of the above.
+    // Dropping a million tasks takes longer than all of the above.
     crate::sys::exit_now();
 }
 

@@ -1,4 +1,4 @@
-//! B5: a checkpoint of a transcript that grows by 4 KB a save.
+//! B5: a checkpoint of a transcript that grows by 4 KB with each save.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,9 +30,9 @@ const SIZES: [Size; 4] = [
     (10_000_000, "10 MB"),
     (100_000_000, "100 MB"),
 ];
-/// What costs in proportion to the change.
+/// The ways whose costs are proportional to the change.
 const SMALL: [Way; 4] = [OURS, APPEND, OVERWRITE, ROWS];
-/// What costs in proportion to the state: apart, since it keeps the disk busy.
+/// The ways whose costs are proportional to the state. They run separately, because they keep the disk busy.
 const LARGE: [Way; 5] = [OURS, WHOLE, JSON_GZIP, LANGGRAPH, APPEND];
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
@@ -43,7 +43,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         "the state grows with the saves: that of 10 KB to {} KB",
         10 + rounds * DELTA / 1000
     ));
-    // All sizes in one round: how cost grows must not hang on the mood of the disk.
+    // All sizes run in one round, so that the growth does not depend on the noise of the disk.
     let mut rows = Vec::new();
     for size in sizes {
         rows.extend(begin(plan, &SMALL, *size, rounds, outcome)?);
@@ -54,7 +54,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     judge_small(&small, sizes, outcome);
     outcome.series.extend(small);
 
-    // So many that the room which is made ahead of the saves weighs no more than it does in the long run.
+    // With so many saves, the reserved room weighs no more than in the long run.
     let rounds = plan.scale.pick(2000, 700, 3);
     let size = plan.scale.pick(SIZES[1], SIZES[1], SIZES[0]);
     let rows = begin(plan, &SMALL, size, rounds, outcome)?;
@@ -99,7 +99,10 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     seal(plan, outcome)?;
     outcome.notes.extend([
         "bytes are those passed to `write`".into(),
-        format!("{} does not sync, as the old way did not", JSON_GZIP.name),
+        format!(
+            "{} does not sync, as older programs did not",
+            JSON_GZIP.name
+        ),
     ]);
     Ok(())
 }
@@ -146,11 +149,11 @@ struct Row {
     dir: TempDir,
     keeper: Box<dyn Keeper>,
     deltas: Rc<[Delta]>,
-    /// Passed to `write` by each save, where the system tells.
+    /// The bytes that each save passed to `write`, if the system counts them.
     bytes: Vec<f64>,
 }
 
-/// Brings each way to a state of `size`; names the peers that cannot.
+/// Prepares each way with a state of `size`; skips the peers that fail.
 fn begin(
     plan: &Plan,
     ways: &[Way],
@@ -181,7 +184,7 @@ fn begin(
     Ok(rows)
 }
 
-/// Has all rows save in turn; `quantities` are what the times, the bytes and the disk space are called.
+/// Lets all rows save in turn; `quantities` are the names of the times, the bytes and the disk space.
 fn measure(
     mut rows: Vec<Row>,
     rounds: usize,
@@ -225,7 +228,7 @@ impl Row {
     }
 }
 
-/// C69: the sealed checkpoint of the pinned transcript against `gzip -6` of it.
+/// C69: compares the finished phase of the pinned transcript with `gzip -6` of it.
 fn seal(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let (size, label) = plan.scale.pick(SIZES[2], SIZES[2], SIZES[0]);
     let base = Transcript::pinned().deltas(size, DELTA);
@@ -234,7 +237,11 @@ fn seal(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let last = base.last().ok_or("the transcript is empty")?;
     let sealed = fs_err::metadata(ours.seal(&last.head)?)?.len() as f64;
     drop(ours);
-    let mut contenders = vec![Contender::single("sealed phase", Role::Ours, sealed / 1e6)];
+    let mut contenders = vec![Contender::single(
+        "finished phase",
+        Role::Ours,
+        sealed / 1e6,
+    )];
 
     let events: Vec<_> = base.iter().flat_map(|delta| &delta.events).collect();
     let [cbor, json] = ["state.cbor", "state.json"].map(|name| dir.path().join(name));
@@ -249,23 +256,23 @@ fn seal(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             Err(error) => outcome.skip(name, &error),
         }
     }
-    let series = Series::new("sealed transcript", "MB", contenders).sized(size as f64, label);
-    let ratio = series.ratio("sealed phase", "gzip -6 of its CBOR", |summary| {
+    let series = Series::new("transcript as a phase", "MB", contenders).sized(size as f64, label);
+    let ratio = series.ratio("finished phase", "gzip -6 of its CBOR", |summary| {
         summary.median
     });
     outcome
         .at_most(
-            &format!("sealed transcript, {label}"),
+            &format!("transcript as a phase, {label}"),
             ratio,
             1.0,
             "× gzip -6",
         )
-        .about(series.title(), "sealed phase");
+        .about(series.title(), "finished phase");
     outcome.series.push(series);
     Ok(())
 }
 
-/// Returns the bytes of `gzip -6` of a file.
+/// Returns the size of `gzip -6` of a file in bytes.
 fn gzip(file: &Path) -> Result<f64> {
     let ended = Command::new("gzip")
         .args(["-6", "-c"])
@@ -275,7 +282,7 @@ fn gzip(file: &Path) -> Result<f64> {
     Ok(ended.stdout.len() as f64)
 }
 
-/// Returns the bytes that a process has passed to `write` so far, where the system counts them.
+/// Returns the bytes that a process has passed to `write` so far, if the system counts them.
 fn written(process: u32) -> Option<f64> {
     let text = fs_err::read_to_string(format!("/proc/{process}/io")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("wchar: "))?;

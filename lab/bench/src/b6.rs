@@ -1,4 +1,4 @@
-//! B6: what a resume reads: the whole transcript, back into its types.
+//! B6: the load of a resume: the whole transcript, decoded into its types.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ pub(crate) const BENCH: Bench = Bench {
     measured: None,
 };
 
-/// Bytes, how they are said, deltas a save: 25,000 synced saves would take minutes on some disks.
+/// Bytes, label, and deltas for each save; 25,000 synced saves would take minutes on some disks.
 const SIZES: [(usize, &str, usize); 3] = [
     (10_000, "10 KB", 1),
     (10_000_000, "10 MB", 1),
@@ -59,7 +59,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Times a load, and checks that it found everything.
+/// Times a load, and checks that it found all events.
 fn timed(expected: usize, load: impl FnOnce() -> Result<usize>) -> Result<Option<f64>> {
     let begun = Instant::now();
     let found = load()?;

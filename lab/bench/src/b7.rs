@@ -1,4 +1,4 @@
-//! B7: what an agent writes, from its pipe to lines, to typed events, and to many readers.
+//! B7: the lines of an agent, from its pipe to lines, to typed events, and to many readers.
 
 mod expected;
 mod floor;
@@ -33,7 +33,7 @@ const ONE: &str = "conversation, 1 subscriber";
 const BROADCAST: &str = "serde_json + broadcast, 99 receivers";
 const MANY: &str = "conversation, 100 subscribers, 1 stalled";
 
-/// Name, role, what the measured process is told.
+/// Name, role, and the argument of the measured process.
 type Way = (&'static str, Role, &'static str);
 const FRAMING: [Way; 3] = [
     (RAW, Role::Floor, "raw"),
@@ -50,7 +50,7 @@ const READERS: [Way; 2] = [
     (BROADCAST, Role::Floor, "broadcast"),
     (MANY, Role::Ours, "many"),
 ];
-/// What is measured with which contenders, and whose memory is looked at.
+/// The quantities, each with its contenders and the contenders whose memory is measured.
 const SERIES: [(&str, &[Way], &[&str]); 3] = [
     ("framing", &FRAMING, &[AGENT]),
     ("typed events", &EVENTS, &[DRIVER, ONE]),
@@ -59,7 +59,7 @@ const SERIES: [(&str, &[Way], &[&str]); 3] = [
 const LIMIT: Duration = Duration::from_secs(600);
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
-    // The whole is ten times the tenth, of the same lines over and over.
+    // The larger size is ten times the smaller one, with the same lines repeated.
     let (block, times) = plan
         .scale
         .pick((25_000_000, 4), (6_400_000, 1), (60_000, 1));
@@ -120,7 +120,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     view::run(plan, &file, outcome)
 }
 
-/// What the memory of a series' contenders is called.
+/// Returns the name of the memory series of a quantity.
 fn peak(quantity: &str) -> &'static str {
     match quantity {
         "framing" => "peak memory, framing",
@@ -171,7 +171,7 @@ struct Figures {
 }
 
 impl Work<'_> {
-    /// Has a process of its own read it all.
+    /// Lets a separate process read everything.
     fn measure(&self, what: &str) -> Result<Figures> {
         let file = self.file.to_str().ok_or("a path that is not text")?;
         let [times, bytes, lines, turns] = [

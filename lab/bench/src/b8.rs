@@ -1,4 +1,4 @@
-//! B8: from the order to stop to the end of the last process of a tree, and how many got away.
+//! B8: from the request to stop to the end of the last process of a process tree, and the number of survivors.
 
 mod group;
 mod scene;
@@ -15,7 +15,7 @@ use scene::Scene;
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b8",
-    title: "a tree is stopped",
+    title: "the stop of a process tree",
     run,
     measured: None,
 };
@@ -25,7 +25,7 @@ const FALLBACK: &str = "fallback";
 const KILLPG: &str = "killpg";
 const CGROUP: &str = "cgroup.kill";
 
-/// How processes below an agent live, what stopping them is called, and what is left of them.
+/// The forms of the processes below an agent, each with the names of its two series.
 const SHAPES: [(&str, &str, &str); 3] = [
     ("flat", "stopped: flat", "survivors: flat"),
     (
@@ -35,7 +35,7 @@ const SHAPES: [(&str, &str, &str); 3] = [
     ),
     ("daemonised", "stopped: daemonised", "survivors: daemonised"),
 ];
-/// What is not gone by then got away.
+/// A process that lives longer than this is a survivor.
 const HANGS: Duration = Duration::from_secs(1);
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
@@ -92,14 +92,14 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         .at_most("1,000 daemonised, under the guard", daemons, 300.0, "ms")
         .about(title, GUARD);
     outcome.notes.push(
-        "SIGKILL at once; besides those that are counted there is the main process; a time is that of whoever waits for the stop and for the last \
-         process to be gone, and a round in which that does not come is lost"
+        "SIGKILL at once; the main process comes on top of the counted ones; a time ends when the stop has returned and the last \
+         process is gone; a round in which a process stays alive is lost"
             .into(),
     );
     Ok(())
 }
 
-/// Makes the tree of `scene`, ends it in a way, and returns the ms until everybody is gone.
+/// Makes the process tree of `scene`, ends it in one way, and returns the ms until all processes are gone.
 fn stop(way: &str, scene: &Scene, group: Option<&Group>) -> Result<Option<f64>> {
     let containment = match way {
         GUARD => Containment::Guard,

@@ -1,4 +1,4 @@
-//! B9: a program is started and ends, by a small parent and by a large one.
+//! B9: the start and the end of a program, with a small and a large parent.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub(crate) const BENCH: Bench = Bench {
 
 const FLOOR: &str = "posix_spawn";
 const TWO: &str = "posix_spawn, twice";
-/// What a guard that is this program cannot be without.
+/// The least that a guard needs if it is this program.
 const SELF: &str = "posix_spawn, this program and `true`";
 const BARE: &str = "Agent without a guard";
 const GUARDED: &str = "Agent under a guard";
@@ -44,7 +44,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     for group in 0..groups {
         for (mib, label) in sizes {
             let progress = Progress::of(format!("b9 {label}, {}/{groups}", group + 1));
-            // Written to, so that it is there; and kept until the samples are taken.
+            // The memory is written, so that it is resident, and lives until the samples are taken.
             let resident = vec![1_u8; mib << 20];
             let range = group * rounds..(group + 1) * rounds;
             let turns = vec![
@@ -108,12 +108,7 @@ fn judge(found: &[Series], [small, large]: [&'static str; 2], outcome: &mut Outc
             .zip(samples(label, TWO))
             .and_then(over);
         outcome
-            .at_most(
-                &format!("{GUARDED}, {label}"),
-                guarded,
-                1.5,
-                "× two of them",
-            )
+            .at_most(&format!("{GUARDED}, {label}"), guarded, 1.5, "× two spawns")
             .about(format!("{QUANTITY}, {label}"), GUARDED);
     }
     for name in [BARE, GUARDED] {
@@ -166,7 +161,7 @@ fn with_tokio(runtime: &Runtime) -> Result<Option<f64>> {
     })
 }
 
-/// Spawns it and waits for its exit; times the stop too if that is asked for.
+/// Spawns the program and waits for its exit; with `stop`, the time includes the stop.
 fn agent(runtime: &Runtime, containment: Containment, stop: bool) -> Result<Option<f64>> {
     runtime.block_on(async {
         let begun = Instant::now();

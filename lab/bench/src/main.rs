@@ -1,10 +1,10 @@
-//! Benchmarks: ours, a peer and the floor in turn. Run by `cargo xtask bench`; see `README.md`.
+//! Benchmarks: our crates, peers and the lowest possible cost in turn. Run by `cargo xtask bench`; see `README.md`.
 //!
-//! This file lists the benches and calls them. What they share is in `harness`; a bench is a file named after it.
+//! This file lists the benches and calls them. The shared code is in `harness`; the file of a bench has its name.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program for maintainers, whose output is its purpose"
+    reason = "a program for maintainers that prints its results"
 )]
 
 mod agent_lines;
@@ -41,7 +41,7 @@ use crate::harness::{Bench, MEASURED, Machine, Outcome, Plan, Result, Scale};
 #[global_allocator]
 static ALLOCATOR: sys::Counting = sys::Counting;
 
-/// Those of a run that names none.
+/// The benches of a run without names.
 const BENCHES: [&Bench; 15] = [
     &b1::BENCH,
     &b2::BENCH,
@@ -59,7 +59,7 @@ const BENCHES: [&Bench; 15] = [
     &b13::BENCH,
     &b14::BENCH,
 ];
-/// Those that take so long that they are only run by name.
+/// The benches that take so long that they run only by name.
 const BY_NAME: [&Bench; 2] = [&b14::SUITE, &b14::BUILD];
 
 fn all() -> impl Iterator<Item = &'static Bench> {
@@ -69,25 +69,25 @@ fn all() -> impl Iterator<Item = &'static Bench> {
 #[derive(Debug, Parser)]
 #[command(
     name = "cargo xtask bench",
-    about = "Measures ours, a peer and the floor in turn"
+    about = "Measure our crates, peers and the lowest possible cost in turn"
 )]
 struct Arguments {
-    /// Benches to run [default: b1 to b14].
+    /// Benches to run [default: b1 to b14]
     #[arg(value_name = "NAME", value_parser = known, ignore_case = true)]
     names: Vec<String>,
-    /// Also writes the figures as JSON.
+    /// Also write the figures as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Measures less: the figures are a hint, and no target is missed.
+    /// Measure less: the figures are a hint, and missed targets are no failure
     #[arg(long)]
     quick: bool,
-    /// Measures next to nothing, to show that everything runs.
+    /// Measure almost nothing, to show that everything runs
     #[arg(long, hide = true)]
     tiny: bool,
-    /// Also keeps the figures of b14, for later runs to be compared with.
+    /// Also record the figures of b14, so that later runs can compare theirs
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
-    /// Where the benches write their files while they run; on a real disk.
+    /// Directory for the files of the benches during the run; it must be on a real disk
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     out: PathBuf,
 }
@@ -96,12 +96,12 @@ fn known(name: &str) -> std::result::Result<String, String> {
     let known = all().find(|bench| bench.id.eq_ignore_ascii_case(name));
     known.map(|bench| bench.id.to_owned()).ok_or_else(|| {
         let ids: Vec<&str> = all().map(|bench| bench.id).collect();
-        format!("there are {}", ids.join(", "))
+        format!("the benches are {}", ids.join(", "))
     })
 }
 
 fn main() -> ExitCode {
-    // The trees that are measured are kept by this program; nothing may come before.
+    // This program is also the guard of the measured process trees; this call must come first.
     agent_subprocess::guard::run_if_guard();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

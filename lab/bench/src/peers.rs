@@ -1,4 +1,4 @@
-//! Programs of others: where they are found, and what they are given of this machine.
+//! Programs of others: where the bench finds them, and their environment.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,23 +8,23 @@ use std::time::Duration;
 
 use crate::harness::{Child, Result};
 
-/// The packages that are looked for; `peers/requirements.txt` pins them.
+/// The packages that the bench searches; `peers/requirements.txt` pins them.
 const REQUIREMENTS: &str = include_str!("../peers/requirements.txt");
 
-/// The name of each package.
+/// Returns the name of each package.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     let lines = REQUIREMENTS.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| Some(line.split_once("==")?.0))
 }
 
-/// A script for Python with nothing of our environment but the path, `home` for a home, and no network where that can be taken away.
+/// Returns a command for a Python script. Its environment has only the path and `home`, and it has no network, if the system can block it.
 ///
 /// # Errors
 ///
 /// Fails when `home` cannot be made.
 pub(crate) fn python(script: &str, home: &Path) -> Result<Command> {
     let mut words = match has_own_network() {
-        // It is replaced by what it starts, so that the process is the peer's.
+        // `unshare` replaces itself by the script, so the process is the peer's.
         true => vec!["unshare".into(), "--user".into(), "--net".into()],
         false => Vec::new(),
     };
@@ -38,17 +38,17 @@ pub(crate) fn python(script: &str, home: &Path) -> Result<Command> {
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", std::path::absolute(home)?)
         .env("DO_NOT_TRACK", "1")
-        // Where there is no network of its own, nobody answers here.
+        // If the network can't be blocked, no proxy answers at this address.
         .env("HTTPS_PROXY", "http://127.0.0.1:9")
         .env("HTTP_PROXY", "http://127.0.0.1:9");
     Ok(command)
 }
 
-/// A script that is ready, and that answers each line with the nanoseconds that its work took.
+/// A script that is ready, and that answers each line with the nanoseconds of its work.
 pub(crate) struct Script(Child);
 
 impl Script {
-    /// How long a script may take to get ready, and to answer.
+    /// Time limit for a script to get ready, and to answer.
     const LIMIT: Duration = Duration::from_secs(60);
 
     /// Starts a script and waits until it is ready.
@@ -80,13 +80,13 @@ impl Script {
         self.0.input()
     }
 
-    /// Returns its process id.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
 }
 
-/// Whether a process can be given a network with nothing in it.
+/// Returns whether a process can have an empty network of its own.
 pub(crate) fn has_own_network() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
@@ -98,7 +98,7 @@ pub(crate) fn has_own_network() -> bool {
     })
 }
 
-/// The versions of what is installed.
+/// Returns the versions of the installed programs.
 pub(crate) fn versions() -> Vec<String> {
     const SCRIPT: &str = "
 import importlib.metadata, platform, sys

@@ -1,4 +1,4 @@
-//! What this binary does in the place of an agent, or of a process below one.
+//! The scripted agents of this binary, and the processes below them.
 
 use std::fs::File;
 use std::io::{BufRead, Read, Write};
@@ -6,23 +6,23 @@ use std::process::{Command, Stdio};
 
 use crate::harness::{Result, park};
 
-/// The first argument of a played process.
+/// The first argument of a scripted process.
 pub(crate) const PLAYED: &str = "--played";
 
-/// The two lines that a driver writes first: an introduction, which the agent answers with a line, and a message.
+/// The first two lines of a driver: an introduction, which the agent answers with a line, and a message.
 pub(crate) const INTRODUCTION: &[u8] =
     b"{\"type\":\"control_request\",\"request_id\":\"1\",\"request\":{\"subtype\":\"initialize\"}}\n";
 pub(crate) const GO: &[u8] =
     b"{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"go\"}}\n";
 
-/// The words of a played process, to be started by somebody else.
+/// Returns the command of a scripted process, as a list of words.
 pub(crate) fn words(part: &[&str]) -> Result<Vec<std::ffi::OsString>> {
     let program = std::env::current_exe()?.into_os_string();
     let part = [PLAYED].iter().chain(part).map(Into::into);
     Ok(std::iter::once(program).chain(part).collect())
 }
 
-/// The same as a command.
+/// Returns the same as a command.
 pub(crate) fn command(part: &[&str]) -> Result<Command> {
     let words = words(part)?;
     let mut command = Command::new(&words[0]);
@@ -30,7 +30,7 @@ pub(crate) fn command(part: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Plays a part. A driver's own flags come after it, and mean nothing.
+/// Runs a scripted process. A driver's own flags follow `part` and are ignored.
 pub(crate) fn play(part: &[&str]) -> Result<()> {
     match part {
         ["pour", file, times, ..] => pour(file, times.parse()?),
@@ -47,11 +47,11 @@ pub(crate) fn play(part: &[&str]) -> Result<()> {
             std::io::stdin().lock().read_exact(&mut [0])?;
             Ok(fs_err::write(file, crate::harness::now().to_string())?)
         }
-        _ => Err("there is no such part".into()),
+        _ => Err("there is no such scripted process".into()),
     }
 }
 
-/// Answers a message with all lines of a file, `times` over.
+/// Answers a message with all lines of a file, `times` times.
 fn pour(file: &str, times: usize) -> Result<()> {
     let lines = fs_err::read(file)?;
     let mut out = unbuffered()?;
@@ -68,7 +68,7 @@ fn pour(file: &str, times: usize) -> Result<()> {
     Ok(())
 }
 
-/// Answers messages at once: with a whole turn, or, asked to hold, with its beginning; and ends the latter when interrupted.
+/// Answers messages at once: with a whole turn, or, if the message contains "hold", with only its beginning, which an interrupt ends.
 fn turns() -> Result<()> {
     const BEGIN: &str = concat!(
         r#"{"type":"command_lifecycle","command_uuid":"ID","state":"started","uuid":"ID","session_id":"s"}"#,
@@ -111,7 +111,7 @@ fn turns() -> Result<()> {
     Ok(())
 }
 
-/// Says yes to a request; `false` if that was to end.
+/// Answers a request with success; returns false if the request ends the session.
 fn answer(line: &str, out: &mut File) -> Result<bool> {
     if field(line, "type") == "control_request" {
         let id = field(line, "request_id");
@@ -123,7 +123,7 @@ fn answer(line: &str, out: &mut File) -> Result<bool> {
     Ok(field(line, "subtype") != "end_session")
 }
 
-/// Returns a field whose value has nothing to unescape, wherever it stands; some writers put a space after the colon.
+/// Returns a field at any place in the line. Its value must have nothing to unescape; some writers put a space after the colon.
 fn field<'a>(line: &'a str, name: &str) -> &'a str {
     let value = line.split_once(&format!("\"{name}\":"));
     let value = value.map(|(_, rest)| rest.trim_start());
@@ -131,7 +131,7 @@ fn field<'a>(line: &'a str, name: &str) -> &'a str {
     value.unwrap_or_default()
 }
 
-/// Standard output without the buffer that would look for the ends of lines.
+/// Returns standard output without the line buffer.
 fn unbuffered() -> Result<File> {
     Ok(File::from(rustix::io::fcntl_dupfd_cloexec(
         std::io::stdout(),
@@ -139,7 +139,7 @@ fn unbuffered() -> Result<File> {
     )?))
 }
 
-/// Makes `count` processes that sleep and hold `fifo` open, and sleeps itself; first it enters the control group `group`, if there is one.
+/// Makes `count` processes that sleep and hold `fifo` open, and sleeps itself. If there is a control group `group`, it enters the group first.
 fn tree(shape: &str, count: usize, fifo: &str, group: &str) -> Result<()> {
     if !group.is_empty() {
         fs_err::write(format!("{group}/cgroup.procs"), "0")?;
@@ -157,7 +157,7 @@ fn tree(shape: &str, count: usize, fifo: &str, group: &str) -> Result<()> {
             .stderr(Stdio::null())
             .spawn()?;
         if shape == "daemonised" {
-            // Its child is nobody's now.
+            // The child of this process is an orphan now.
             child.wait()?;
         }
     }
@@ -165,10 +165,10 @@ fn tree(shape: &str, count: usize, fifo: &str, group: &str) -> Result<()> {
 }
 
 fn sleeper(session: &str) -> Command {
-    command(&["sleeper", session]).expect("it has found itself before")
+    command(&["sleeper", session]).expect("this program has found its own path before")
 }
 
-/// Says one byte when it is where it is to be, and sleeps.
+/// Prints one byte when the process is in its session, and sleeps.
 fn sleep(session: &str) -> Result<()> {
     if session == "own" {
         rustix::process::setsid()?;
@@ -177,7 +177,7 @@ fn sleep(session: &str) -> Result<()> {
     park()
 }
 
-/// Reads to the end of a line, byte by byte, so that nothing after it is taken.
+/// Reads to the end of a line, byte by byte, so that it consumes nothing after the line.
 pub(crate) fn read_line(from: &mut impl Read) -> Result<()> {
     let mut byte = [0];
     while byte[0] != b'\n' {

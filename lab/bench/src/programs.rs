@@ -1,4 +1,4 @@
-//! Programs that the benches start and measure: where they are, in which place they run, how long they take.
+//! The programs that the benches start and measure: their paths, their environment, their times.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{Outcome, Result};
 
-/// Finds `rlm`: beside this program, or where `BENCH_RLM` says.
+/// Finds `rlm`: beside this program, or at the path in `BENCH_RLM`.
 pub(crate) fn find_rlm() -> Option<PathBuf> {
     let named = std::env::var_os("BENCH_RLM").map(PathBuf::from);
     let beside = || Some(std::env::current_exe().ok()?.with_file_name("rlm"));
     named.or_else(beside).filter(|path| path.is_file())
 }
 
-/// Finds `rlm` as [`find_rlm`] does, and reports that `what` is skipped when it isn't there.
+/// Finds `rlm` as [`find_rlm`] does, and reports that `what` is skipped if there is none.
 pub(crate) fn rlm_or_skip(what: &str, outcome: &mut Outcome) -> Option<PathBuf> {
     let found = find_rlm();
     if found.is_none() {
-        let why = "there is no `rlm` beside this program; `cargo xtask bench` builds it";
+        let why = "there is no `rlm` beside this program; run `cargo xtask bench`, which builds it";
         outcome.skip(what, &why);
     }
     found
@@ -34,7 +34,7 @@ pub(crate) fn make_place(dir: &Path) -> Result<()> {
     Ok(fs_err::create_dir_all(dir.join("work"))?)
 }
 
-/// Returns a command that runs in `work` of `dir`. Its environment is `HOME`, which is `home` of `dir`, and the path. Only its errors are
+/// Returns a command that runs in `work` of `dir`. Its environment has only the path and `HOME`, which is `home` of `dir`. Only its standard error is
 /// read.
 pub(crate) fn command_in(dir: &Path, program: &Path) -> Command {
     let mut command = Command::new(program);
@@ -73,12 +73,12 @@ pub(crate) fn expect_success(ended: &Output) -> Result<()> {
     }
 }
 
-/// Returns the resident memory of a process in KiB, where the system tells.
+/// Returns the resident memory of a process in KiB, if the system reports it.
 pub(crate) fn resident_kib(pid: u32) -> Option<f64> {
     status_of(pid, "VmRSS:")
 }
 
-/// Returns the most memory that a process ever had resident, in KiB, where the system tells.
+/// Returns the peak resident memory of a process in KiB, if the system reports it.
 pub(crate) fn peak_kib(pid: u32) -> Option<f64> {
     status_of(pid, "VmHWM:")
 }

@@ -1,4 +1,4 @@
-//! The floors that no safe interface reaches, and the allocator that counts.
+//! The floors for which there is no safe interface, and the counting allocator.
 #![expect(
     unsafe_code,
     reason = "raw signal actions, `atexit`, `posix_spawn` and the counting allocator have no safe interface; all unsafe code of the benches is here"
@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, Ordering::Relaxed};
 
-/// Forgets that `SIGINT` may have been ignored when the bench was started, as in a shell's background job.
+/// Resets `SIGINT`, which may have been ignored when the bench was started, as in a shell's background job.
 pub(crate) fn heed_sigint() {
     // SAFETY: the default action takes no code of ours.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
@@ -17,7 +17,7 @@ pub(crate) fn heed_sigint() {
 
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
-/// Catches `SIGINT` by the plainest means: the handler writes eight bytes to `wake`, an eventfd or a pipe.
+/// Catches `SIGINT` in the simplest way: the handler writes eight bytes to `wake`, an eventfd or a pipe.
 pub(crate) fn catch_sigint_into(wake: OwnedFd) -> std::io::Result<()> {
     WAKE.store(wake.into_raw_fd(), Relaxed);
     // SAFETY: an all-zero `sigaction` is a valid one, and its fields are then set; the handler below is async-signal-safe. The pointers
@@ -37,8 +37,8 @@ pub(crate) fn catch_sigint_into(wake: OwnedFd) -> std::io::Result<()> {
 
 extern "C" fn on_sigint(_: libc::c_int) {
     let one: u64 = 1;
-    // SAFETY: `write` is async-signal-safe, the pointer is to a live local of eight bytes. The descriptor was given away above, so it
-    // is never closed. A write that succeeds leaves `errno` alone, and this one does: nobody writes 2^64 times.
+    // SAFETY: `write` is async-signal-safe, and the pointer is to a live local of eight bytes. The descriptor was given away above, so it is never
+    // closed. A write that succeeds does not change `errno`, and this one succeeds: no process writes 2^64 times.
     unsafe { libc::write(WAKE.load(Relaxed), (&raw const one).cast(), 8) };
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn exit_now() -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Starts a program by the plainest means that do not copy this process, and waits for its end.
+/// Starts a program in the simplest way that does not copy this process, and waits for its end.
 pub(crate) fn spawn_and_wait(words: &[&str]) -> std::io::Result<()> {
     let words: Result<Vec<CString>, _> = words.iter().copied().map(CString::new).collect();
     let words = words?;
@@ -84,40 +84,40 @@ pub(crate) fn spawn_and_wait(words: &[&str]) -> std::io::Result<()> {
         return Err(std::io::Error::from_raw_os_error(failed));
     }
     let mut status = 0;
-    // SAFETY: the pointer is to a live local; the child is ours, and nobody else reaps it.
+    // SAFETY: the pointer is to a live local; the child is ours, and no other code reaps it.
     match unsafe { libc::waitpid(pid, &raw mut status, 0) } {
         ended if ended == pid && status == 0 => Ok(()),
-        _ => Err(std::io::Error::other("it did not end well")),
+        _ => Err(std::io::Error::other("the program did not exit with 0")),
     }
 }
 
-/// The system's allocator, which counts the bytes in use while it is told to.
+/// The system's allocator, which counts the bytes in use when counting is on.
 pub(crate) struct Counting;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static IN_USE: AtomicIsize = AtomicIsize::new(0);
 
 impl Counting {
-    /// Starts to count from zero. What was allocated before and is freed after makes the count smaller than the truth.
+    /// Starts to count from zero. Memory that was allocated before and is freed later makes the count too small.
     pub(crate) fn start() {
         IN_USE.store(0, Relaxed);
         COUNTS.store(true, Relaxed);
     }
 
-    /// Returns the bytes in use by what was allocated since the start.
+    /// Returns the bytes in use that were allocated since the start.
     pub(crate) fn in_use() -> isize {
         IN_USE.load(Relaxed)
     }
 
     fn count(bytes: isize) {
-        // Off while times are measured: two workers would fight for this cache line.
+        // Counting is off while times are measured: two workers would compete for this cache line.
         if COUNTS.load(Relaxed) {
             IN_USE.fetch_add(bytes, Relaxed);
         }
     }
 }
 
-// SAFETY: every call goes to the system's allocator with the very arguments that came in, and its answer goes out unchanged.
+// SAFETY: every call goes to the system's allocator with unchanged arguments, and its result is returned unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::count(layout.size().cast_signed());

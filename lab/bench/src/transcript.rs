@@ -1,4 +1,4 @@
-//! The pinned work of the benches of the store: the transcript of an agent, which grows by 4 KB a save.
+//! The pinned input of the store benches: the transcript of an agent, which grows by 4 KB with each save.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::harness::Random;
 
-/// What is saved whole with each save.
+/// The head, which each save writes as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Head {
     pub(crate) phase: String,
@@ -26,7 +26,7 @@ pub(crate) struct Event {
     pub(crate) tokens: u64,
 }
 
-/// What one save adds.
+/// The data that one save adds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Delta {
     pub(crate) head: Head,
@@ -60,7 +60,7 @@ static TYPES: Words = LazyLock::new(|| {
         .collect()
 });
 
-/// Makes deltas one after the other, the same ones for the same seed.
+/// Makes consecutive deltas, the same ones for the same seed.
 #[derive(Debug)]
 pub(crate) struct Transcript {
     random: Random,
@@ -77,7 +77,7 @@ impl Transcript {
         }
     }
 
-    /// Makes the next delta, with about `bytes` of text: what the assistant says, the tool it calls, what came of that.
+    /// Makes the next delta, with about `bytes` of text: messages of the assistant, its tool calls, and their results.
     pub(crate) fn delta(&mut self, bytes: usize) -> Delta {
         self.iteration += 1;
         let mut events = Vec::new();
@@ -115,7 +115,7 @@ impl Transcript {
         Delta { head, events }
     }
 
-    /// Makes deltas whose text is `bytes` together.
+    /// Makes deltas with `bytes` of text together.
     pub(crate) fn deltas(&mut self, bytes: usize, each: usize) -> Vec<Delta> {
         let whole = (0..bytes / each).map(|_| self.delta(each));
         whole.collect()
@@ -144,7 +144,7 @@ impl Transcript {
             line += 1;
             let (verb, noun, kind) = (self.pick(&NAMES), self.pick(&WORDS), self.pick(&TYPES));
             let number = self.random.below(4096);
-            // Writing to a string cannot fail.
+            // Writing to a string can't fail.
             _ = match self.random.below(6) {
                 0 => writeln!(
                     text,
@@ -171,7 +171,7 @@ impl Transcript {
         format!("src/{}/{}.rs", self.pick(&WORDS), self.pick(&NAMES))
     }
 
-    /// Takes the first words of a list more often, as languages do.
+    /// Picks the first words of a list more often, as in real languages.
     fn pick(&mut self, list: &[&'static str]) -> &'static str {
         let count = list.len() as u64;
         let most = 1 + self.random.below(count);

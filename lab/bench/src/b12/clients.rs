@@ -1,4 +1,4 @@
-//! Who talks to the agent: nothing but pipes, ours in two layers, and the SDK in Python.
+//! The clients of the agent: one with only pipes, ours in two layers, and the SDK in Python.
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
@@ -20,16 +20,16 @@ use crate::peers::Script;
 use crate::played::{command, words};
 
 const PART: &[&str] = &["turns"];
-/// What has the agent begin its answer, and not end it.
+/// The message that makes the agent begin its answer, without ending it.
 const HOLD: &str = "hold";
 const GONE: &str = "the agent ended";
 
-/// Somebody who talks to an agent.
+/// A client of an agent.
 pub(super) trait Client {
-    /// Has two whole turns, and returns how long the first event of the second took: what went before has warmed up.
+    /// Runs two whole turns, and returns the time to the first event of the second one; the first turn is the warm-up.
     fn turn(&mut self) -> Result<Duration>;
 
-    /// Has a turn begin, interrupts it, and returns how long its end took.
+    /// Begins a turn, interrupts it, and returns the time to its end.
     fn interrupt(&mut self) -> Result<Duration>;
 }
 
@@ -46,7 +46,7 @@ fn spoken(text: &str) -> String {
     )
 }
 
-/// What one writes who knows the protocol and needs nothing but speed.
+/// A client that knows the protocol and is written only for speed.
 pub(super) struct Bare {
     _process: Process,
     input: ChildStdin,
@@ -108,7 +108,7 @@ impl Client for Bare {
     }
 }
 
-/// The same client in the runtime that ours lives in: what is between it and the floor is the runtime's, and not ours.
+/// The same client in tokio, as ours. The difference to the floor is the cost of the runtime.
 pub(super) struct BareAsync {
     runtime: Runtime,
     talker: Talker,
@@ -129,7 +129,7 @@ impl BareAsync {
         let mut child = command.kill_on_drop(true).spawn()?;
         drop(inside);
         let (Some(input), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
-            unreachable!("both were asked for")
+            unreachable!("both are piped")
         };
         let talker = Talker {
             _child: child,
@@ -191,7 +191,7 @@ impl Client for BareAsync {
     }
 }
 
-/// Lets the agent fall asleep, in the midst of whatever a runtime does: a program does not enter one for each message.
+/// Lets the agent fall asleep. The runtime keeps running, because a program does not enter one for each message.
 fn settle() {
     pause(Duration::from_micros(200));
 }
@@ -269,7 +269,7 @@ impl Client for Direct {
     }
 }
 
-/// A conversation and its lossless reader.
+/// A conversation and its primary.
 pub(super) struct Talk {
     runtime: Runtime,
     conversation: Conversation,
@@ -348,11 +348,11 @@ impl Drop for Talk {
     }
 }
 
-/// The SDK of the agent's makers, which says itself how many nanoseconds it took.
+/// The SDK of the agent's vendor, which reports the nanoseconds itself.
 pub(super) struct Sdk(Script);
 
 impl Sdk {
-    /// Starts it, with a script in `scratch` that takes the place of the agent's program.
+    /// Starts the SDK, with a script in `scratch` in place of the agent's program.
     pub(super) fn start(scratch: &Path) -> Result<Self> {
         let path = std::path::absolute(scratch.join("agent"))?;
         let words: Vec<String> = words(PART)?

@@ -1,4 +1,4 @@
-//! An agent in the same process, which costs next to nothing: what is measured is the conversation around it.
+//! An agent in the same process that costs almost nothing, so that the bench measures only the conversation.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use agent_duplex::{
     Observation, ProcessName, Queued, SessionChoice, StopReport, StopStage,
 };
 
-/// Completes a turn for each message; `steered`, it takes the next one although it has not said so yet.
+/// Completes a turn for each message; if `steered`, it accepts the next message before it reported the turn.
 #[derive(Debug)]
 pub(super) struct Echo {
     pub(super) steered: bool,
@@ -32,7 +32,7 @@ impl Driver for Echo {
     }
 }
 
-/// What it has to say.
+/// The pending observations.
 #[derive(Debug, Default)]
 struct Answers(VecDeque<Observation>);
 
@@ -55,7 +55,7 @@ impl Connection for Answers {
         Box::pin(async {
             match self.0.pop_front() {
                 Some(answer) => Some(answer),
-                // The next message wakes whoever waits here.
+                // The next message wakes the task that waits here.
                 None => std::future::pending().await,
             }
         })

@@ -1,4 +1,4 @@
-//! The figures of another day, in a file of the repository.
+//! The figures of an earlier day, in a file of the repository.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::harness::{Machine, Outcome, Result};
 
-/// As it was when this program was built.
+/// The file as it was when this program was built.
 const KNOWN: &str = include_str!("../../kept.json");
-/// What a figure may differ by without a word: times are never twice the same.
+/// The relative difference up to which a figure counts as unchanged, because no two times are equal.
 const SAME: f64 = 0.02;
 
-/// A figure of another day.
+/// A figure of an earlier day.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) value: f64,
@@ -22,13 +22,13 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Says how a figure stands to this one.
+    /// Describes the change from this figure to `now`.
     pub(super) fn compared(&self, what: &str, now: f64) -> String {
         let change = now / self.value - 1.0;
         let change = match change {
-            change if change.abs() <= SAME => "as it was".to_owned(),
+            change if change.abs() <= SAME => "unchanged".to_owned(),
             change if change > 0.0 => format!("GROWN by {:.0} %", change * 100.0),
-            change => format!("less by {:.0} %", -change * 100.0),
+            change => format!("smaller by {:.0} %", -change * 100.0),
         };
         let Self {
             value,
@@ -40,7 +40,7 @@ impl Kept {
     }
 }
 
-/// Returns what was kept of a figure. One in another unit tells nothing about it.
+/// Returns the recorded figure, if it has the same unit.
 pub(super) fn known(what: &str, unit: &str) -> Option<Kept> {
     all().remove(what).filter(|kept| kept.unit == unit)
 }
@@ -49,7 +49,7 @@ fn all() -> BTreeMap<String, Kept> {
     serde_json::from_str(KNOWN).unwrap_or_default()
 }
 
-/// Writes what was found over what was kept of it; what was not measured stays.
+/// Overwrites the recorded figures with the new ones; figures that were not measured stay.
 ///
 /// # Errors
 ///
@@ -96,13 +96,13 @@ mod tests {
         };
         assert!(
             kept.compared("binary", 10.1)
-                .starts_with("binary: as it was")
+                .starts_with("binary: unchanged")
         );
         let grown = kept.compared("binary", 12.5);
         assert_eq!(
             grown,
             "binary: GROWN by 25 %; it was 10 MB on 2026-01-01 (any)"
         );
-        assert!(kept.compared("binary", 5.0).contains("less by 50 %"));
+        assert!(kept.compared("binary", 5.0).contains("smaller by 50 %"));
     }
 }

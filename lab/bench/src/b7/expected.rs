@@ -1,8 +1,8 @@
-//! What a measured process reads, and what it reports.
+//! The input of a measured process, and its result.
 
 use std::time::Duration;
 
-/// What a measured process reads: where it comes from, and how much it is.
+/// The input of a measured process: its source and its size.
 pub(super) struct Expected {
     pub(super) file: String,
     pub(super) times: String,
@@ -11,7 +11,7 @@ pub(super) struct Expected {
     pub(super) turns: usize,
 }
 
-/// What a measured process found.
+/// The result of a measured process.
 pub(super) struct Read {
     pub(super) took: Duration,
     pub(super) lines: usize,

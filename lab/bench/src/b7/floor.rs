@@ -1,4 +1,4 @@
-//! Floors and peers: the pipe itself, its lines, and what `serde_json` makes of them.
+//! Floors and peers: the bare pipe, its lines, and the values that `serde_json` parses.
 
 use std::io::{BufRead, BufReader, Read as _, Write};
 use std::process::{ChildStdin, ChildStdout};
@@ -13,10 +13,10 @@ use super::expected::{Expected, Read};
 use crate::harness::{Process, Result, workers};
 use crate::played::{GO, INTRODUCTION, command, read_line};
 
-/// As much as a pipe may hold without privileges, and as ours asks for.
+/// The largest size of a pipe without privileges, which ours also requests.
 const PIPE: usize = 1 << 20;
 
-/// The child that pours, when it has been told to.
+/// The child that writes the lines after the GO message.
 struct Source {
     _process: Process,
     _input: ChildStdin,
@@ -87,9 +87,12 @@ pub(super) fn value(expected: &Expected) -> Result<Read> {
     })
 }
 
-/// The content that events are made of, as whoever knows the protocol writes it down, and nothing else.
+/// The content of events, as a hand-written client defines it, and nothing else.
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "what is parsed is the work; nobody looks at it")]
+#[expect(
+    dead_code,
+    reason = "the work is the parsing; no code reads the values"
+)]
 struct Typed<'a> {
     r#type: &'a str,
     subtype: Option<&'a str>,
@@ -164,7 +167,7 @@ fn each_line(expected: &Expected, mut parse: impl FnMut(&[u8]) -> Result<()>) ->
     Ok(source.read(count))
 }
 
-/// Parses on a thread, and hands each line to 99 receivers, for whom it waits so that they miss nothing.
+/// Parses on a thread, and sends each line to 99 receivers. It waits for them, so that they miss nothing.
 pub(super) fn broadcast(expected: &Expected) -> Result<Read> {
     const AHEAD: usize = 4096;
     let runtime = workers()?;
@@ -191,7 +194,7 @@ pub(super) fn broadcast(expected: &Expected) -> Result<Read> {
         }
         sender
             .send(Arc::new(line.to_vec()))
-            .map_err(|_| "nobody listens")?;
+            .map_err(|_| "there is no receiver")?;
         Ok(())
     })?;
     let opening = begun.elapsed() - read.took;

@@ -23,14 +23,20 @@ pub(super) fn agent(expected: &Expected) -> Result<Read> {
             .args(words)
             .stdin(StdinMode::Piped);
         let mut agent = command.max_line(64 << 20).spawn().await?;
-        let mut input = agent.take_stdin().ok_or("it was started with a pipe")?;
+        let mut input = agent.take_stdin().ok_or("standard input is piped")?;
         input.write_all(INTRODUCTION).await?;
-        agent.next_output().await.ok_or("it said nothing")?;
+        agent
+            .next_output()
+            .await
+            .ok_or("the agent printed nothing")?;
         let begun = Instant::now();
         input.write_all(GO).await?;
         let mut lines = 0;
         while lines < expected.lines {
-            let output = agent.next_output().await.ok_or("it ended too soon")?;
+            let output = agent
+                .next_output()
+                .await
+                .ok_or("the agent ended too soon")?;
             lines += usize::from(output.stream == Stream::Stdout);
         }
         let took = begun.elapsed();
@@ -43,7 +49,7 @@ pub(super) fn agent(expected: &Expected) -> Result<Read> {
     })
 }
 
-/// The driver of Claude Code, for a part that this program plays.
+/// Returns a driver of Claude Code for a scripted agent of this program.
 pub(crate) fn claude(part: &[&str]) -> Result<ClaudeDriver> {
     let context = Context {
         cwd: std::env::current_dir()?,
@@ -70,7 +76,7 @@ pub(super) fn driver(expected: &Expected) -> Result<Read> {
         connection.send(Message::new("go")).await?;
         let (mut lines, mut turns) = (0, 0);
         while turns < expected.turns {
-            let seen = connection.next().await.ok_or("it ended too soon")?;
+            let seen = connection.next().await.ok_or("the agent ended too soon")?;
             lines += usize::from(seen.raw.is_some());
             let ends = seen
                 .events
@@ -80,7 +86,7 @@ pub(super) fn driver(expected: &Expected) -> Result<Read> {
         }
         let took = begun.elapsed();
         connection.stop(STOP).await;
-        // One more is the answer to the introduction.
+        // The response to the introduction is one more line.
         Ok(Read {
             took,
             lines: lines - 1,
@@ -89,7 +95,7 @@ pub(super) fn driver(expected: &Expected) -> Result<Read> {
     })
 }
 
-/// A conversation with its lossless reader and `readers` others, the last of many stalled.
+/// A conversation with its primary and `readers` subscribers; if there are many, the last one is stalled.
 pub(super) fn conversation(expected: &Expected, readers: usize) -> Result<Read> {
     let driver = claude(&["pour", &expected.file, &expected.times])?;
     let runtime = if readers > 1 {
@@ -121,7 +127,12 @@ pub(super) fn conversation(expected: &Expected, readers: usize) -> Result<Read> 
         conversation.send(Input::new("go"))?;
         let (mut lines, mut ended) = (0, 0);
         while ended < turns {
-            match &primary.next_shared().await.ok_or("it ended too soon")?.what {
+            match &primary
+                .next_shared()
+                .await
+                .ok_or("the agent ended too soon")?
+                .what
+            {
                 What::Observed(seen) => lines += usize::from(seen.raw.is_some()),
                 What::Completed(_) => ended += 1,
                 _ => {}
@@ -136,7 +147,7 @@ pub(super) fn conversation(expected: &Expected, readers: usize) -> Result<Read> 
         if let Some(stalled) = &mut stalled {
             while let Some(Ok(_)) = stalled.next_shared().await {}
         }
-        // One more is the answer to the introduction.
+        // The response to the introduction is one more line.
         Ok(Read {
             took,
             lines: lines - 1,

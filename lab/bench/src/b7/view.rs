@@ -1,4 +1,4 @@
-//! What an agent prints, through `rlm run` and its own view to a terminal that is read, and to one that is not.
+//! The output of an agent through `rlm run` and its view, to a terminal with a reader and to one without.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -17,13 +17,13 @@ const QUANTITY: &str = "printed by an agent";
 const MEMORY: &str = "peak memory, printed by an agent";
 const CAT: &str = "cat, to a pipe";
 const READ: &str = "rlm run, a terminal";
-const STALLED: &str = "rlm run, a terminal that nobody reads";
-/// Between two looks whether it has ended.
+const STALLED: &str = "rlm run, a terminal without a reader";
+/// The time between two checks whether the run has ended.
 const LOOK: Duration = Duration::from_millis(2);
-/// What has not ended by then hangs.
+/// A run that takes longer than this hangs.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// Measures with the `file` of a size once and several times over.
+/// Measures with `file` once and with several copies of it.
 pub(super) fn run(plan: &Plan, file: &Path, outcome: &mut Outcome) -> Result<()> {
     let Some(rlm) = rlm_or_skip(READ, outcome) else {
         return Ok(());
@@ -78,16 +78,16 @@ fn cat(file: &Path, times: u32) -> Result<Duration> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut out = child.stdout.take().ok_or("it was asked for")?;
+    let mut out = child.stdout.take().ok_or("standard output is piped")?;
     let mut buffer = vec![0; 64 << 10];
     while out.read(&mut buffer)? > 0 {}
     child.wait()?;
     Ok(begun.elapsed())
 }
 
-/// Returns how long the agent took to print all of it, and the most memory that was resident then, in MiB; `None` if it hung.
+/// Returns the time until the agent printed everything, and the peak resident memory at that moment, in MiB; `None` if the run hung.
 ///
-/// Whatever is read or not until then, all is read after it, so that `rlm` can say its last words.
+/// After that moment the terminal is read in any case, so that `rlm` can print its last lines.
 fn show(
     rlm: &Path,
     dir: &Path,
@@ -112,7 +112,7 @@ fn show(
         .stdout(theirs.try_clone()?)
         .stderr(theirs);
     let mut child = command.spawn()?;
-    // What it holds would keep the terminal open.
+    // The command holds the terminal open, so it is dropped here.
     drop(command);
     let (through, mut took) = (dir.join("work/through"), None);
     let ended = loop {
@@ -143,7 +143,7 @@ fn show(
     }
 }
 
-/// Reads what is shown until nobody has the terminal any more.
+/// Reads the output until the terminal has no other user.
 fn read(ours: &File) -> Result<JoinHandle<()>> {
     let mut ours = ours.try_clone()?;
     Ok(std::thread::spawn(move || {
@@ -152,7 +152,7 @@ fn read(ours: &File) -> Result<JoinHandle<()>> {
     }))
 }
 
-/// Opens a terminal of 24 rows and 100 columns; the second end is for the child alone.
+/// Opens a terminal of 24 rows and 100 columns; the second end is only for the child.
 fn terminal() -> Result<(File, OwnedFd)> {
     use rustix::fs::{Mode, OFlags, open};
 

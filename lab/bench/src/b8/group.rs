@@ -1,4 +1,4 @@
-//! A control group (v2) of our own, where the system has one and lets us.
+//! A control group (v2) of our own, if the system has control groups and permits it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use crate::harness::{Result, pause};
 pub(super) struct Group(String);
 
 impl Group {
-    /// Makes one below the one that this process is in.
+    /// Makes a control group below the one of this process.
     ///
     /// # Errors
     ///
-    /// Says why there can be none.
+    /// If that is impossible; the error has the reason.
     pub(super) fn make() -> Result<Self> {
         let mounts = fs_err::read_to_string("/proc/self/mounts")?;
         let mut mounts = mounts
@@ -58,7 +58,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         drop(self.kill());
-        // It is busy until the last of its processes is reaped.
+        // The group is busy until the last of its processes is reaped.
         let deadline = Instant::now() + Duration::from_secs(5);
         while fs_err::remove_dir(&self.0).is_err() && Instant::now() < deadline {
             pause(Duration::from_millis(5));

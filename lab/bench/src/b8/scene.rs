@@ -1,4 +1,4 @@
-//! One tree: how it is made, how it is known to stand and to be gone, and how nothing of it stays behind.
+//! One process tree: how the bench makes it, detects its start and end, and removes all its processes.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,16 +18,16 @@ use crate::harness::{Plan, Result, readable_by};
 use crate::played::words;
 
 const VARIABLE: &str = "RLM_BENCH_TREE";
-/// What a tree of a thousand may take to stand.
+/// Time limit for the start of a process tree of a thousand processes.
 const STANDS: Duration = Duration::from_secs(60);
 
-/// A tree that is to be made. Dropping it ends what got away, by its marker.
+/// A process tree to make. Dropping it ends the survivors, which it finds by their marker.
 pub(super) struct Scene {
     shape: &'static str,
     count: usize,
     pub(super) marker: Marker,
     dir: TempDir,
-    /// Everybody holds the other end open: its end is theirs.
+    /// Every process holds the other end open, so the end of this file is the end of the last process.
     alive: File,
 }
 
@@ -59,7 +59,7 @@ impl Scene {
         })
     }
 
-    /// What the main process is started with.
+    /// Returns the command of the main process.
     pub(super) fn words(&self, group: Option<&Group>) -> Result<Vec<OsString>> {
         let fifo = self.dir.path().join("alive");
         let fifo = std::path::absolute(fifo)?;
@@ -68,16 +68,16 @@ impl Scene {
         words(&["tree", self.shape, &self.count.to_string(), fifo, group])
     }
 
-    /// Waits for a byte of each of them.
+    /// Waits for one byte of each process.
     pub(super) fn wait_until_it_stands(&self) -> Result<()> {
         let deadline = Instant::now() + STANDS;
         let mut buffer = [0; 4096];
         let mut there = 0;
         while there < self.count {
             if Instant::now() >= deadline {
-                return Err(format!("{there} of {} stand", self.count).into());
+                return Err(format!("only {there} of {} processes started", self.count).into());
             }
-            // Nobody may have opened the other end yet, which looks like its end.
+            // If no process has opened the other end yet, a read also returns zero.
             let soon = Instant::now() + Duration::from_millis(1);
             readable_by(&self.alive, deadline.min(soon))?;
             match (&self.alive).read(&mut buffer) {
@@ -90,7 +90,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits for the end of the last of them.
+    /// Waits for the end of the last process.
     pub(super) fn is_gone_within(&self, limit: Duration) -> Result<bool> {
         let deadline = Instant::now() + limit;
         loop {
@@ -107,7 +107,7 @@ impl Scene {
         }
     }
 
-    /// Ends the tree as a program without us would: a signal to its process group, or to its control group.
+    /// Ends the process tree as a program without us would: by a signal to its process group, or through its control group.
     pub(super) fn stop_plainly(&self, group: Option<&Group>) -> Result<Option<f64>> {
         let words = self.words(group)?;
         let mut command = Command::new(&words[0]);
@@ -137,7 +137,7 @@ impl Scene {
         Ok(gone.then_some(took.as_secs_f64() * 1e3))
     }
 
-    /// Counts who got away.
+    /// Counts the survivors.
     pub(super) fn survivors(&self) -> usize {
         sweep::find(VARIABLE, &self.marker.scope).len()
     }

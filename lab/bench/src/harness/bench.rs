@@ -1,20 +1,20 @@
-//! What a bench is: its name, how it is run and how much it measures.
+//! The definition of a bench: its name, its code, and the amount of work.
 
 use std::path::PathBuf;
 
 use super::outcome::Outcome;
 
-/// Any failure, told to a person and to nobody else.
+/// Any failure; its text is only for people.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How much is measured.
+/// The amount of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// Enough to judge the targets by.
+    /// Enough to judge the targets.
     Full,
-    /// Minutes become seconds; the figures are a hint.
+    /// Seconds instead of minutes; the figures are a hint.
     Quick,
-    /// Shows that everything runs, and no more.
+    /// Shows only that everything runs.
     Tiny,
 }
 
@@ -31,10 +31,10 @@ impl Scale {
 /// The first argument of a measured process, which only this program starts.
 pub(crate) const MEASURED: &str = "--measured";
 
-/// How a bench is to run.
+/// The parameters of a run.
 pub(crate) struct Plan {
     pub(crate) scale: Scale,
-    /// A directory on a real disk for what the bench writes; empty, and removed in the end.
+    /// A directory on a real disk for the files of the bench. It is empty at the start, and removed at the end.
     pub(crate) scratch: PathBuf,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Bench {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) run: fn(&Plan, &mut Outcome) -> Result<()>,
-    /// What this binary does as a measured process of the bench, if the bench has one.
+    /// The code of the measured process of the bench, if the bench has one.
     pub(crate) measured: Option<Measured>,
 }
 

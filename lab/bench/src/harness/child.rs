@@ -1,4 +1,4 @@
-//! Measured processes: this binary again, so that signal dispositions, heaps and file descriptors do not mix.
+//! Measured processes. They run this binary again, so that signal dispositions, heaps and file descriptors do not mix.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ impl Process {
             .stdout(Stdio::piped())
             .spawn()?;
         let (Some(input), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
-            unreachable!("both were asked for")
+            unreachable!("both are piped")
         };
         Ok((Self(child), input, out))
     }
@@ -31,7 +31,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both only fail for a process that is reaped already.
+        // Both calls fail only if the process is already reaped.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -41,7 +41,7 @@ impl Drop for Process {
 pub(crate) struct Child {
     process: Process,
     out: ChildStdout,
-    /// Its end tells the child that we are gone.
+    /// When this closes, the child knows that this process has ended.
     input: ChildStdin,
 }
 
@@ -53,7 +53,7 @@ impl Child {
         Self::spawn(command)
     }
 
-    /// Starts any program that ends when its input does.
+    /// Starts any program that ends when its input ends.
     pub(crate) fn spawn(command: Command) -> Result<Self> {
         let (process, input, out) = Process::piped(command)?;
         Ok(Self {
@@ -63,7 +63,7 @@ impl Child {
         })
     }
 
-    /// Returns its process id. It stays valid, since nobody but the drop reaps it.
+    /// Returns the process id. It stays valid, because only the drop reaps the process.
     pub(crate) fn id(&self) -> u32 {
         self.process.0.id()
     }
@@ -77,11 +77,11 @@ impl Child {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Fills `buffer` from its output; `false` if that takes longer than `limit`.
+    /// Fills `buffer` from the child's output; `false` if that takes longer than `limit`.
     ///
     /// # Errors
     ///
-    /// Fails when the child ends before.
+    /// Fails when the child ends first.
     pub(crate) fn read_exact(&mut self, buffer: &mut [u8], limit: Duration) -> Result<bool> {
         let deadline = Instant::now() + limit;
         let mut filled = 0;
@@ -101,7 +101,7 @@ impl Child {
     ///
     /// # Errors
     ///
-    /// Fails when the child ends before, or `limit` does.
+    /// Fails when the child ends first, or after `limit`.
     pub(crate) fn read_line(&mut self, limit: Duration) -> Result<String> {
         let deadline = Instant::now() + limit;
         let mut line = Vec::new();
@@ -109,11 +109,11 @@ impl Child {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if !self.read_exact(&mut byte, left)? {
-                return Err(format!("the measured process said nothing for {limit:?}").into());
+                return Err(format!("the measured process printed nothing for {limit:?}").into());
             }
             match byte[0] {
                 b'\n' => return Ok(String::from_utf8(line)?),
-                _ if line.len() == 4096 => return Err("the measured process says too much".into()),
+                _ if line.len() == 4096 => return Err("the line has more than 4 KiB".into()),
                 byte => line.push(byte),
             }
         }
@@ -123,16 +123,16 @@ impl Child {
     ///
     /// # Errors
     ///
-    /// Fails as [`Child::read_line`] does, and when the line is something else.
+    /// Fails as [`Child::read_line`] does, and when the line has another format.
     pub(crate) fn read_figures<const N: usize>(&mut self, limit: Duration) -> Result<[f64; N]> {
         let line = self.read_line(limit)?;
         let figures: std::result::Result<Vec<f64>, _> = line.split(' ').map(str::parse).collect();
         figures?
             .try_into()
-            .map_err(|_| format!("{N} figures were expected, not \"{line}\"").into())
+            .map_err(|_| format!("expected {N} figures, got \"{line}\"").into())
     }
 
-    /// Waits until its output ends, which its death brings about, and reaps it; `false` if `limit` comes first.
+    /// Waits until the child's output ends, which its death causes, and reaps it; `false` after `limit`.
     pub(crate) fn gone_within(&mut self, limit: Duration) -> Result<bool> {
         let deadline = Instant::now() + limit;
         let mut rest = [0; 512];
@@ -146,7 +146,7 @@ impl Child {
     }
 }
 
-/// Waits until `from` has something to read, or has ended; `false` if `deadline` comes first.
+/// Waits until `from` has something to read, or has ended; `false` after `deadline`.
 pub(crate) fn readable_by(from: &impl AsFd, deadline: Instant) -> Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -165,7 +165,7 @@ pub(crate) fn park() -> ! {
     }
 }
 
-/// Ends this measured process when the one that started it is gone, whatever state its other threads are in.
+/// Ends this measured process when its parent has ended, whatever state its other threads are in.
 pub(crate) fn end_with_parent() {
     std::thread::spawn(|| {
         let mut byte = [0];
@@ -174,13 +174,13 @@ pub(crate) fn end_with_parent() {
     });
 }
 
-/// Returns nanoseconds of the clock that all processes of the machine share.
+/// Returns the nanoseconds of the clock that all processes of the machine share.
 pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Lets `time` pass, for other processes to settle. No process waits for another like this: that is what pipes are for.
+/// Sleeps for `time`, so that other processes settle. To wait for another process, use a pipe instead.
 pub(crate) fn pause(time: Duration) {
     let end = Instant::now() + time;
     loop {
@@ -192,14 +192,14 @@ pub(crate) fn pause(time: Duration) {
     }
 }
 
-/// A runtime on the calling thread alone.
+/// Makes a runtime on the calling thread only.
 pub(crate) fn one_thread() -> Result<Runtime> {
     Ok(runtime::Builder::new_current_thread()
         .enable_all()
         .build()?)
 }
 
-/// As many worker threads as there are cores.
+/// Makes a runtime with as many worker threads as there are cores.
 pub(crate) fn workers() -> Result<Runtime> {
     Ok(runtime::Builder::new_multi_thread().enable_all().build()?)
 }

@@ -1,32 +1,32 @@
-//! The machine that the figures are from, and how noisy it was.
+//! The machine of the figures, and its noise.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-/// What the report tells of the machine.
+/// The facts about the machine in the report.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Machine {
     date: String,
     kernel: String,
-    /// Of what the benches write to.
+    /// The file system to which the benches write.
     file_system: String,
     processor: String,
     cores: usize,
     memory_mib: Option<u64>,
-    /// 1, 5 and 15 minutes, before and after the run.
+    /// The load averages of 1, 5 and 15 minutes, before and after the run.
     load_before: String,
     load_after: String,
     profile: &'static str,
-    /// What was measured, where git tells.
+    /// The revision that was measured, if git is available.
     revision: String,
-    /// The programs of others that were measured, with their versions.
+    /// The measured programs of others, with their versions.
     pub(crate) peers: Vec<String>,
 }
 
 impl Machine {
-    /// Looks at it before a run that writes below `out`.
+    /// Collects the facts before a run that writes below `out`.
     pub(crate) fn before(out: &Path) -> Self {
         let uname = rustix::system::uname();
         Self {
@@ -55,17 +55,17 @@ impl Machine {
         }
     }
 
-    /// Looks at it again.
+    /// Adds the load after the run.
     pub(crate) fn after(&mut self) {
         self.load_after = load();
     }
 
-    /// The day of the run, in UTC.
+    /// Returns the day of the run, in UTC.
     pub(crate) fn date(&self) -> &str {
         &self.date
     }
 
-    /// What figures of different days must have in common to be compared.
+    /// Returns the properties that machines must have in common for figures of different days to be comparable.
     pub(crate) fn kind(&self) -> String {
         let (os, processor) = (std::env::consts::OS, std::env::consts::ARCH);
         format!("{os} {processor}, {} cores", self.cores)
@@ -89,7 +89,7 @@ impl Machine {
             ),
             format!("peers: {}", self.peers.join(", ")),
             format!(
-                "load average {} before, {} after; what is near the number of cores is noise, so trust the ratios of pairs",
+                "load average {} before, {} after; near the number of cores the times are noise, so trust the ratios of pairs",
                 self.load_before, self.load_after
             ),
         ]
@@ -105,7 +105,7 @@ fn revision() -> Option<String> {
     Some(told.trim().to_owned()).filter(|told| !told.is_empty())
 }
 
-/// Names what the benches write to.
+/// Names the file system to which the benches write.
 #[cfg(target_os = "linux")]
 fn file_system(dir: &Path) -> String {
     match rustix::fs::statfs(dir).map(|found| found.f_type) {

@@ -1,4 +1,4 @@
-//! Code that all benches share, and that imports none of them: what a bench is, rounds, child processes, statistics, output.
+//! Code that all benches share and that imports none of them: definitions, rounds, child processes, statistics, output.
 
 mod bench;
 mod child;

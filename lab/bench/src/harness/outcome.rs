@@ -1,4 +1,4 @@
-//! What a bench found, and how that stands to its targets.
+//! The results of a bench, compared with its targets.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use serde::Serialize;
 
 use super::stats::{self, Sample, Summary};
 
-/// What a contender is in its series.
+/// The role of a contender in its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
     Ours,
     /// Another way to do the same work.
     Peer,
-    /// What no way can beat by much.
+    /// The lowest possible cost, which no way can beat by much.
     Floor,
 }
 
-/// One way of doing the work, and how long it took, or how much it needed.
+/// One way to do the work, with its times or other figures.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
@@ -26,7 +26,7 @@ pub(crate) struct Contender {
     pub(crate) samples: Vec<Sample>,
     /// Rounds in which it did not end within its limit.
     pub(crate) lost: usize,
-    /// Why it was not measured any further.
+    /// The reason why it was not measured any further.
     pub(crate) failed: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Contender {
         }
     }
 
-    /// Makes a contender of values that were kept beside the samples of a round.
+    /// Makes a contender of the values that were measured beside the samples.
     pub(crate) fn of(name: &'static str, role: Role, samples: Vec<Sample>) -> Self {
         Self {
             samples,
@@ -72,10 +72,10 @@ impl Contender {
 /// Contenders that did the same work in turn.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Series {
-    /// What is measured; series of one quantity differ in size.
+    /// The measured quantity; series of one quantity differ in size.
     pub(crate) quantity: &'static str,
     pub(crate) unit: &'static str,
-    /// How much work it is, and how that is said.
+    /// The amount of work, and its label.
     pub(crate) size: Option<(f64, &'static str)>,
     pub(crate) contenders: Vec<Contender>,
 }
@@ -99,7 +99,7 @@ impl Series {
         self
     }
 
-    /// Adds what the same contenders did in further rounds.
+    /// Adds the samples of the same contenders in further rounds.
     pub(crate) fn absorb(&mut self, later: Vec<Contender>) {
         for later in later {
             match self
@@ -130,7 +130,7 @@ impl Series {
         Some(self.get(name)?.summary()?.median)
     }
 
-    /// Returns `statistic` of one contender over that of another.
+    /// Returns the ratio of `statistic` of two contenders.
     pub(crate) fn ratio(
         &self,
         name: &str,
@@ -173,7 +173,7 @@ pub(crate) fn join(all: &mut Vec<Series>, later: Series) {
     }
 }
 
-/// On which side of its limit a figure must lie.
+/// The side of the limit on which a figure must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Bound {
@@ -181,7 +181,7 @@ pub(crate) enum Bound {
     AtLeast,
 }
 
-/// Whose figures a target is about, and in which series.
+/// The series and the contender of a target.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct About {
     /// The series' title.
@@ -232,11 +232,11 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A target that was just judged, or could not be.
+/// A target that was just judged, or that could not be judged.
 pub(crate) struct Judged<'a>(Option<&'a mut Verdict>);
 
 impl Judged<'_> {
-    /// Names the series and the contender that the target is about.
+    /// Sets the series and the contender of the target.
     pub(crate) fn about(self, series: impl Into<String>, contender: &'static str) {
         if let Some(verdict) = self.0 {
             let series = series.into();
@@ -245,16 +245,16 @@ impl Judged<'_> {
     }
 }
 
-/// All that one bench found.
+/// The results of one bench.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) series: Vec<Series>,
     pub(crate) verdicts: Vec<Verdict>,
-    /// Peers that are not here, and targets that could not be judged, with the reason.
+    /// Missing peers, and targets that could not be judged, with the reason.
     pub(crate) skipped: Vec<String>,
-    /// What one must know to read the figures.
+    /// Explanations that a reader of the figures needs.
     pub(crate) notes: Vec<String>,
 }
 
@@ -270,7 +270,7 @@ impl Outcome {
         }
     }
 
-    /// Names what is left out, once.
+    /// Adds a skipped part with its reason, once.
     pub(crate) fn skip(&mut self, what: &str, why: &dyn fmt::Display) {
         let line = format!("{what}: {why}");
         if !self.skipped.contains(&line) {
@@ -316,7 +316,7 @@ impl Outcome {
         unit: &'static str,
     ) -> Judged<'_> {
         let Some(measured) = measured else {
-            self.skip(&format!("target \"{what}\""), &"nothing to judge it by");
+            self.skip(&format!("target \"{what}\""), &"there is no figure for it");
             return Judged(None);
         };
         let hit = match bound {
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(outcome.skipped.len(), 1);
         assert!(
             outcome.verdicts.iter().all(|it| it.about.is_none()),
-            "what was not judged names nobody"
+            "a target that was not judged has no contender"
         );
         assert_eq!(
             outcome.verdicts[1].to_string(),

@@ -1,13 +1,13 @@
-//! One line on stderr that says what is being measured.
+//! One line on stderr that shows the current measurement.
 
 use std::cell::Cell;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// How often the line is drawn at most; drawing takes processor time from what is measured.
+/// The shortest time between two updates of the line; an update takes processor time from the measurement.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Shows progress where somebody looks; elsewhere a line for each part.
+/// Shows progress on a terminal; elsewhere, prints a line for each part.
 #[derive(Debug)]
 pub(crate) struct Progress {
     part: String,
@@ -40,7 +40,7 @@ impl Progress {
     pub(crate) fn show(&self, step: impl FnOnce() -> String) {
         if self.live && self.drawn.get().is_none_or(|drawn| drawn.elapsed() > EVERY) {
             eprint!("\r\x1b[K{}: {}", self.part, step());
-            drop(std::io::stderr().flush()); // nobody needs this line
+            drop(std::io::stderr().flush()); // this line is not important
             self.drawn.set(Some(Instant::now()));
         }
     }

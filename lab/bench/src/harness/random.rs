@@ -1,6 +1,6 @@
 //! Numbers that look random and are the same in every run (SplitMix64).
 
-/// A pinned row of numbers.
+/// A pinned sequence of numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -16,7 +16,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below `limit`; a hair less often the high ones, which does not matter here.
+    /// Returns a number below `limit`. High numbers are slightly less frequent, which does not matter here.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
@@ -29,7 +29,7 @@ mod tests {
     #[test]
     fn the_row_is_pinned() {
         let mut random = Random::seeded(1_234_567);
-        // From the reference implementation.
+        // These numbers are from the reference implementation.
         assert_eq!(random.next(), 6_457_827_717_110_365_317);
         assert_eq!(random.next(), 3_203_168_211_198_807_973);
         assert!((0..1000).all(|_| random.below(7) < 7));

@@ -7,7 +7,7 @@ use super::outcome::{Contender, Outcome, Role, Series, Verdict};
 use super::stats::{figure, paired_ratio};
 use super::{Machine, Result};
 
-/// The columns of a series, and those of a series that has one figure for each contender.
+/// The columns of a series, and those of a series with one figure for each contender.
 const HEAD: &[&str] = &[
     "", "n", "min", "p10", "median", "p99", "max", "× base", "lost",
 ];
@@ -163,7 +163,7 @@ fn targets(outcomes: &[Outcome]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Says how many targets were hit.
+/// Returns how many targets were hit.
 fn score(outcomes: &[Outcome]) -> String {
     let verdicts = || outcomes.iter().flat_map(|outcome| &outcome.verdicts);
     let hit = verdicts().filter(|verdict| verdict.hit).count();
@@ -198,7 +198,7 @@ fn watched(outcome: &Outcome, series: &Series) -> Vec<String> {
         median(series, name),
         over.map_or_else(String::new, |over| format!("{} ×", figure(over))),
         String::new(),
-        "watched".to_owned(),
+        "no target".to_owned(),
         growth(outcome, series.quantity, name),
     ]
 }

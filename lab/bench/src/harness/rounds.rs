@@ -1,4 +1,4 @@
-//! Contenders take turns, so that what disturbs the machine disturbs all of them.
+//! Contenders take turns, so that a disturbance of the machine affects all of them.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::{Contender, Progress, Result, Role, Sample};
 pub(crate) struct Turn<'a> {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
-    /// Time after which it is not asked any more, so that a slow peer does not hold up the rest.
+    /// Time after which this contender gets no more turns, so that a slow peer does not delay the others.
     pub(crate) budget: Duration,
     take: Box<dyn FnMut(usize) -> Result<Taken> + 'a>,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Turn<'a> {
 type Taken = (Option<f64>, Option<f64>);
 
 impl<'a> Turn<'a> {
-    /// Makes a contender; `take` is given the round, and answers with a sample, or `None` if its limit came first.
+    /// Makes a contender; `take` gets the round, and returns a sample, or `None` after its limit.
     pub(crate) fn new(
         name: &'static str,
         role: Role,
@@ -47,13 +47,13 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Lets each take one sample a round.
+/// Lets each contender take one sample a round.
 ///
-/// Who begins moves on from round to round and every other round goes backwards, so that nobody always follows the same one.
+/// The first contender changes from round to round, and every other round goes backwards, so that no contender always follows the same one.
 ///
 /// # Errors
 ///
-/// Fails when ours or a floor does; a peer that fails is left out from then on and says why.
+/// Fails when ours or a floor does; a peer that fails gets no more turns, and its contender has the reason.
 pub(crate) fn in_turn(
     rounds: Range<usize>,
     turns: Vec<Turn<'_>>,
@@ -62,7 +62,7 @@ pub(crate) fn in_turn(
     Ok(in_turn_beside(rounds, turns, progress)?.0)
 }
 
-/// Lets each take one sample a round, as [`in_turn`] does, and also returns the figures beside the samples.
+/// Lets each contender take one sample a round, as [`in_turn`] does, and also returns the figures beside the samples.
 ///
 /// # Errors
 ///

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What is told of a row of samples.
+/// The statistics of a list of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Summary {
     pub(crate) count: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Sample {
     pub(crate) value: f64,
 }
 
-/// Sums up `samples`, of which none is NaN; `None` if there are none.
+/// Summarises `samples`, which contain no NaN; returns `None` if there are none.
 pub(crate) fn summarise(samples: &[Sample]) -> Option<Summary> {
     let sorted = sorted(samples.iter().map(|sample| sample.value));
     Some(Summary {
@@ -33,18 +33,18 @@ pub(crate) fn summarise(samples: &[Sample]) -> Option<Summary> {
     })
 }
 
-/// Returns the quantile `q`, from 0 to 1, of ascending values, linear between the two nearest.
+/// Returns the quantile `q`, from 0 to 1, of ascending values, with linear interpolation between the two nearest ones.
 fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = q.clamp(0.0, 1.0) * last as f64;
     let (below, above) = (sorted[at as usize], sorted[at.ceil() as usize]);
-    // Clamped, since rounding may lead a hair's breadth out of the interval.
+    // Clamped, because rounding may lead slightly outside the interval.
     Some((below + (above - below) * at.fract()).clamp(below, above))
 }
 
 /// Returns the median of `ours / other` over the rounds that have a sample of both.
 ///
-/// The two were measured one right after the other, so what disturbs the machine for longer than a round cancels out.
+/// The two samples of a round follow each other at once, so a disturbance that is longer than a round cancels out.
 pub(crate) fn paired_ratio(ours: &[Sample], other: &[Sample]) -> Option<f64> {
     let mut other = other.to_vec();
     other.sort_by_key(|sample| sample.round);
@@ -69,7 +69,7 @@ pub(crate) fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let mean_y = logs.iter().map(|(_, y)| y).sum::<f64>() / count;
     let spread: f64 = logs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
     let along: f64 = logs.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
-    // False too where there is no point at all.
+    // This is also false if there is no point at all.
     (spread > 0.0).then(|| along / spread)
 }
 
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn only_samples_of_one_round_are_pairs() {
-        // The machine is ten times slower from the third round on; the ratio does not see it.
+        // The machine is ten times slower from the third round on, but the ratio stays the same.
         let ours = samples(&[2.0, 2.0, 20.0, 20.0, 20.0]);
         let mut floor = samples(&[1.0, 1.0, 10.0, 10.0, 10.0]);
         floor.reverse();

@@ -1,4 +1,4 @@
-//! The floors: what is new, in one write and one sync, of bytes that were made before.
+//! The floors: one write and one sync of the new data, as bytes that were encoded before.
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -11,10 +11,10 @@ use super::keeper::{Keeper, cbor};
 use crate::harness::Result;
 use crate::transcript::Delta;
 
-/// Room for the saves of a run.
+/// Reserved room for the saves of a run.
 const ROOM: usize = 16 << 20;
 
-/// To the end of a file that grows.
+/// Appends to the end of a file that grows.
 pub(crate) struct Append(File);
 
 impl Append {
@@ -38,7 +38,7 @@ impl Keeper for Append {
     }
 }
 
-/// Over zeros that were written and synced before, so that a sync has no size and no blocks to record.
+/// Overwrites zeros that were written and synced before, so that a sync has no size and no blocks to record.
 pub(crate) struct Overwrite {
     file: File,
     end: u64,

@@ -1,4 +1,4 @@
-//! What each way to keep a transcript can do.
+//! The interface of the ways to save a transcript.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::transcript::Delta;
 
 /// One way, with a store of its own.
 pub(crate) trait Keeper {
-    /// Adds `delta`, durably as far as this way goes, and says how long that took.
+    /// Adds `delta`, as durably as this way does, and returns the time that this took.
     fn save(&mut self, delta: &Delta) -> Result<Duration>;
 
-    /// The process that does the work.
+    /// Returns the id of the process that does the work.
     fn process(&self) -> u32 {
         std::process::id()
     }

@@ -1,4 +1,4 @@
-//! Ways to keep a transcript on disk, which take turns in the benches of the store.
+//! Ways to save a transcript on disk, which take turns in the store benches.
 
 mod floor;
 mod keeper;
@@ -21,7 +21,7 @@ use python::Python;
 use rows::Rows;
 use whole::Whole;
 
-/// How a way is called, and how it begins: in an empty directory, with this transcript.
+/// The name of a way, and its start: in an empty directory, with this transcript.
 pub(crate) struct Way {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
@@ -72,7 +72,7 @@ pub(crate) const ROWS: Way = Way {
 #[cfg(not(feature = "sqlite"))]
 const NO_SQLITE: &str = "built without the feature `sqlite`";
 
-/// Returns the number of events that a resume from SQLite's rows finds.
+/// Returns the number of events that a resume from SQLite's rows loads.
 pub(crate) fn load_rows(dir: &Path) -> Result<usize> {
     #[cfg(feature = "sqlite")]
     return Rows::load(dir);

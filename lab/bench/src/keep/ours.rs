@@ -9,7 +9,7 @@ use super::keeper::Keeper;
 use crate::harness::Result;
 use crate::transcript::{Delta, Event, Head};
 
-/// Base transcripts are written in saves of this many deltas, for their making is not measured.
+/// Number of deltas in each save of the base transcript. Its saves are not measured.
 const BATCH: usize = 64;
 
 pub(crate) struct Ours(Writer<Head, Event>);
@@ -30,20 +30,18 @@ impl Ours {
         Ok(Self(writer))
     }
 
-    /// Returns the number of events that a resume finds.
+    /// Returns the number of events that a resume loads.
     pub(crate) fn load(dir: &Path) -> Result<usize> {
         let loaded = reader::load::<Head, Event>(dir.join("store"))?;
         Ok(std::hint::black_box(loaded).events.len())
     }
 
-    /// Seals the state and returns the file of the phase.
+    /// Saves a phase and returns its file.
     pub(crate) fn seal(&mut self, head: &Head) -> Result<PathBuf> {
         self.0.save_phase("sealed", head, Meta::default())?;
         let sealed = fs_err::read_dir(self.0.path())?.filter_map(|entry| Some(entry.ok()?.path()));
         let mut sealed = sealed.filter(|path| path.extension().is_some_and(|it| it == "ckpt"));
-        sealed
-            .next()
-            .ok_or_else(|| "there is no file of a phase".into())
+        sealed.next().ok_or_else(|| "there is no phase file".into())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Peers in Python: a script reads one delta a line and says how many nanoseconds its save took.
+//! Peers in Python: a script reads one delta from each line and prints the nanoseconds of its save.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -9,9 +9,9 @@ use crate::harness::Result;
 use crate::peers::{self, Script};
 use crate::transcript::Delta;
 
-/// The whole state as compressed JSON, renamed over the last one.
+/// The whole state as compressed JSON, renamed over the previous file.
 pub(super) const JSON_GZIP: &str = include_str!("../../peers/json_gzip.py");
-/// The transcript as one channel, the common use.
+/// The transcript as one channel, which is the common use.
 pub(super) const LANGGRAPH: &str = include_str!("../../peers/langgraph.py");
 
 pub(crate) struct Python(Script);

@@ -1,4 +1,4 @@
-//! SQLite with a row for each message, each save durable before it returns.
+//! SQLite with a row for each message; each save is durable before it returns.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Returns the number of events that a resume finds.
+    /// Returns the number of events that a resume loads.
     pub(crate) fn load(dir: &Path) -> Result<usize> {
         let rows = Connection::open(dir.join("rows.db"))?;
         let head = rows.query_row("SELECT body FROM head", [], |row| {

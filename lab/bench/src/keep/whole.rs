@@ -1,4 +1,4 @@
-//! The whole state as CBOR, to a temporary file that takes the place of the last one.
+//! The whole state as CBOR, in a temporary file that replaces the previous one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

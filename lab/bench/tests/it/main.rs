@@ -1,4 +1,4 @@
-//! Runs each bench at its smallest size. The tests show that it runs, not how fast.
+//! Runs each bench at its smallest size. The tests show that it runs, not how fast it is.
 #![cfg(unix)]
 
 use std::path::Path;
@@ -21,7 +21,7 @@ fn every_bench_prints_tables_and_writes_json() {
     let benches = figures["benches"].as_array().unwrap();
     let printed = String::from_utf8(ended.stdout).unwrap();
     assert!(printed.contains("\n== all targets\n"), "{printed}");
-    // A build of the tests alone makes no `rlm`; then its benches say so.
+    // A build of only the tests makes no `rlm`; the benches that need it then report a skip.
     let rlm = Path::new(env!("CARGO_BIN_EXE_rlm-bench")).with_file_name("rlm");
     for bench in benches {
         let id = bench["id"].as_str().unwrap();
@@ -29,7 +29,7 @@ fn every_bench_prints_tables_and_writes_json() {
         let mut measured = 0;
         for series in bench["series"].as_array().unwrap() {
             for contender in series["contenders"].as_array().unwrap() {
-                // What is the quickest for some trees does not end all of them.
+                // The fastest way for some process trees does not end all of them.
                 let may_be_lost = contender["role"] == "floor" && contender["lost"] != 0;
                 let is_measured = contender["role"] != "peer" && !may_be_lost;
                 if is_measured {
@@ -62,5 +62,5 @@ fn only_benches_that_exist_are_run() {
         .unwrap();
     assert_eq!(ended.status.code(), Some(2));
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.contains("there are b1, b2"), "{said}");
+    assert!(said.contains("the benches are b1, b2"), "{said}");
 }
