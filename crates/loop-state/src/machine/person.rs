@@ -37,7 +37,7 @@ impl Machine {
                 self.steer_added(text, now && is_interruptible, step, at)
             }
             Request::Interrupt if !is_interruptible => vec![refuse(
-                "this agent can't be interrupted during its turn; stop the run or redo the iteration",
+                "this agent can't be interrupted during its turn; stop the run or restart the iteration",
             )],
             Request::Interrupt => self.interrupt_requested(&step),
             Request::Pause {
