@@ -1,4 +1,4 @@
-//! `survivors-agent`: the program that stands in for the agent. See `rlm_tests::agent`.
+//! `survivors-agent`: the scripted agent. See `rlm_tests::agent`.
 
 fn main() -> std::process::ExitCode {
     rlm_tests::agent::main_impl()

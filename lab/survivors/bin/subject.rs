@@ -1,7 +1,7 @@
-//! `survivors-subject`: `rlm`, or what becomes of it without its mechanism. `SURVIVORS_SUBJECT` says which.
+//! `survivors-subject`: `rlm`, or `rlm` without its guard. `SURVIVORS_SUBJECT` selects the variant.
 //!
-//! *not set*: `rlm` as it is. `unguarded`: `rlm` in a process that cannot have a guard. `killpg`: a loop around its first argument that is stopped
-//! by SIGTERM and then does what most programs do, which is to end the agent's process group.
+//! *not set*: the unchanged `rlm`. `unguarded`: `rlm` in a process that can't have a guard. `killpg`: a loop around its first argument that SIGTERM
+//! stops, and that then, like most programs, kills the agent's process group.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 fn main() -> ExitCode {
     match std::env::var("SURVIVORS_SUBJECT").as_deref() {
         Ok("unguarded") => {
-            // A second thread is what a guard refuses to start from.
+            // A guard refuses to start from a process with a second thread.
             std::thread::spawn(|| {
                 loop {
                     std::thread::park();
@@ -28,7 +28,7 @@ fn killpg() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("a runtime can be had");
+        .expect("the runtime can be built");
     runtime.block_on(async {
         let mut asked = signal(SignalKind::terminate()).expect("SIGTERM can be handled");
         let program = std::env::args_os().nth(1).expect("the agent's program");

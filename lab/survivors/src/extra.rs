@@ -1,4 +1,4 @@
-//! What some ways add to a run: a filter of git, a child without an environment, or a child that became root.
+//! The files and processes that some ways add to a run: a filter of git, a child without an environment, or a child that became root.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use rlm_tests::{MARK_VARIABLE, Sandbox};
 
 use crate::Way;
 
-/// The user and the group of [`Way::SetuidChild`], which is `nobody` almost everywhere.
+/// The user and the group of [`Way::SetuidChild`], which is `nobody` on almost all systems.
 const USER: u32 = 65534;
-/// Sets the user and the group of a program; each has an argument of its own.
+/// Sets the user and the group of a program; each word is its own argument.
 const SET_USER: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
 const LIFE: &str = "exec sleep 600";
-/// Changes a file of the repository without a change of its size, so that git has to read it.
+/// Changes a file of the repository but not its size, so that git has to read it.
 const CHANGE: &str = r#"cd "$(git rev-parse --show-toplevel)" && echo 'README.md filter=d' >>.gitattributes
 tr a-z b-za <README.md >x; cat x >README.md; rm x; exit 0"#;
 
-/// The files of what a way adds, beside the repository.
+/// The files that a way adds beside the repository.
 pub(crate) struct Extra {
     way: Way,
     folder: PathBuf,
@@ -32,7 +32,7 @@ impl Extra {
             folder: sandbox.path().join("extra"),
             mark: sandbox.survivors().mark().to_owned(),
         };
-        fs::create_dir_all(&this.folder).expect("a folder can be made");
+        fs::create_dir_all(&this.folder).expect("a directory can be made");
         let filter = format!("{}echo $$ >>{}\n{LIFE}\n", this.cleared(), this.pids_file());
         fs::write(this.folder.join("filter"), filter).expect("a file can be written");
         this
@@ -42,7 +42,7 @@ impl Extra {
         self.folder.join("pids").display().to_string()
     }
 
-    /// A shell line that starts a process in a session of its own. Its environment holds nothing but the mark of this harness.
+    /// Returns a shell line that starts a process in its own session. The process's environment has only the mark of this harness.
     fn cleared(&self) -> String {
         let (mark, pids) = (&self.mark, self.pids_file());
         format!(
@@ -50,11 +50,11 @@ impl Extra {
         )
     }
 
-    /// The lines of a shell that the agent's program runs before it becomes the agent.
+    /// Returns the shell lines that the agent's program runs before it becomes the agent.
     pub(crate) fn before_agent(&self) -> String {
         let folder = self.folder.display();
         match self.way {
-            // Its first turn ends at once. git reads the changed file between two turns, if the tool runs git at all.
+            // The first turn ends at once. If the tool runs git at all, git reads the changed file between two turns.
             Way::GitFilter => format!(
                 "if mkdir {folder}/is-set 2>/dev/null; then\ngit config filter.d.clean 'sh {folder}/filter'\n{CHANGE}\nfi\n"
             ),
@@ -67,7 +67,7 @@ impl Extra {
         }
     }
 
-    /// Returns how many processes this way adds.
+    /// Returns the number of processes that this way adds.
     pub(crate) fn count(&self) -> usize {
         match self.way {
             Way::GitFilter => 2,
@@ -82,7 +82,7 @@ impl Extra {
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Returns the words before the tool's command: those that change the user.
+    /// Returns the words before the tool's command; they change the user.
     pub(crate) fn before_tool(&self) -> Vec<&'static str> {
         match self.way {
             Way::SetuidChild => [&["setpriv"], &SET_USER[..]].concat(),
@@ -90,10 +90,10 @@ impl Extra {
         }
     }
 
-    /// Gives everything in the sandbox to the other user.
+    /// Changes the owner of everything in the sandbox to the other user.
     ///
     /// # Errors
-    /// Why this way can't be shown on this machine.
+    /// The reason why this way can't be shown on this machine.
     pub(crate) fn hand_over(&self, sandbox: &Sandbox, programs: &[&Path]) -> Result<(), String> {
         if self.way != Way::SetuidChild {
             return Ok(());
@@ -107,7 +107,7 @@ impl Extra {
             .output();
         let found = found.map_err(|error| error.to_string())?.stdout;
         let setpriv = String::from_utf8_lossy(&found).trim().to_owned();
-        fs::copy(&setpriv, &becomes_root).map_err(|_| "there is no setpriv here")?;
+        fs::copy(&setpriv, &becomes_root).map_err(|_| "setpriv is not installed")?;
         give(sandbox.path())
             .and_then(|()| chown(&becomes_root, Some(0), Some(0)))
             .and_then(|()| fs::set_permissions(&becomes_root, PermissionsExt::from_mode(0o4755)))
@@ -132,7 +132,7 @@ impl Extra {
     }
 }
 
-/// Gives a folder and all below it to the other user; links are not followed.
+/// Changes the owner of a directory and everything in it to the other user; links are not followed.
 fn give(path: &Path) -> std::io::Result<()> {
     std::os::unix::fs::lchown(path, Some(USER), Some(USER))?;
     if fs::symlink_metadata(path)?.is_dir() {
@@ -143,7 +143,7 @@ fn give(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether `text` holds this pid as a number of its own.
+/// Returns whether `text` contains this pid as a separate number.
 pub(crate) fn names(text: &str, pid: i32) -> bool {
     let numbers = text.split(|character: char| !character.is_ascii_digit());
     numbers.into_iter().any(|number| number == pid.to_string())

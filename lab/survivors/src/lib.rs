@@ -1,28 +1,28 @@
-//! Scores a program that runs an agent in a loop: what is still alive after it was stopped?
+//! Scores a program that runs an agent in a loop: which processes are still alive after it was stopped?
 //!
-//! The program behind `cargo xtask survivors`. It takes any command that starts an agent, stops it in eight ways ([`Way`]) and counts, by kind
-//! ([`Role`]), the processes that outlived the stop. `README.md` says how to score a tool of your own.
+//! This is the program behind `cargo xtask survivors`. It takes any command that starts an agent, stops it in eight ways ([`Way`]) and counts, by
+//! kind ([`Role`]), the processes that survived the stop. `README.md` describes how to score your own tool.
 //!
-//! Not a test of what a loop saves or resumes, nor of what the agent is sent.
+//! It does not test the state that a loop saves or resumes, nor the messages to the agent.
 //!
 //! # Theory of operation
 //!
-//! Each [`run`](Plan::run) has a `Sandbox` of `rlm-tests`: a repository, a home and a random mark that every process started there carries in its
-//! environment. The agent is scripted: it starts a child of each kind, says so in files, and works for ten minutes. Only when all of them were
-//! seen alive is the tool stopped, so that a run can't be clean because nothing was there. Then `/proc` is scanned for the mark until nothing is
-//! left or patience ends. The harness is a child subreaper: what lost its parent comes to it, is counted as long as it lives, and reaped when it
-//! is dead. What a tool leaves is ended in the end, by pid, start time and mark.
+//! Each [`run`](Plan::run) has a `Sandbox` of `rlm-tests`: a repository, a home and a random mark. Every process that is started there has the mark
+//! in its environment. The agent is scripted: it starts a child of each kind, records them in files, and works for ten minutes. The harness stops the
+//! tool only after it has seen all of them alive, so that a run is never clean merely because there was no process. Then it scans `/proc` for the
+//! mark until no process is left or the time limit ends. The harness is a child subreaper: it becomes the parent of all orphans, counts them as long
+//! as they live, and reaps them when they are dead. At the end it kills all survivors, by pid, start time and mark.
 //!
-//! A run in which the agent did not come to work, or the tool did not go, is a verdict of its own ([`Verdict`]) and never a zero.
+//! A run in which the agent did not begin to work, or the tool did not end, has its own result ([`Verdict`]) and is never a zero.
 //!
 //! # Modules in reading order
 //!
-//! `way` (the eight ways to stop), `plan` (what is tried how often), `run` (one run, from the start of the tool to the last process), `extra` (the
-//! environment and arguments of a tool), `score` (what came of all runs), `table` (how it is printed), `progress` (a line a run).
+//! `way` (the eight ways to stop), `plan` (the stops and their number), `run` (one run, from the start of the tool to the end of the last process),
+//! `extra` (the files and processes that some ways add), `score` (the results of all runs), `table` (the output), `progress` (a line for each run).
 //!
 //! # Platform
 //!
-//! Linux (`/proc`, `PR_SET_CHILD_SUBREAPER`); git, bash and `/bin/sh` are needed.
+//! Linux (`/proc`, `PR_SET_CHILD_SUBREAPER`); it needs git, bash and `/bin/sh`.
 
 mod extra;
 mod plan;

@@ -1,8 +1,8 @@
-//! `survivors`: stops a loop runner in eight ways, and prints what it left alive. Run by `cargo xtask survivors`; see `README.md`.
+//! `survivors`: stops a loop runner in eight ways, and prints the survivors. Run by `cargo xtask survivors`; see `README.md`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program for maintainers, whose output is its purpose"
+    reason = "a program for maintainers that prints its results"
 )]
 
 mod progress;
@@ -19,35 +19,35 @@ use rlm_survivors::{Moment, Plan, Run, Score, Way};
 
 use crate::progress::Progress;
 
-/// Stops a loop runner in eight ways, and counts what it leaves alive.
+/// Stop a loop runner in eight ways, and count the survivors
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask survivors")]
 struct Arguments {
-    /// The loop runner, a command for bash with {agent} in place of the agent's program [default: rlm].
+    /// The loop runner: a command for bash with {agent} in place of the agent's program [default: rlm]
     #[arg(long, value_name = "CMD")]
     tool: Option<String>,
-    /// Calls the agent's program so, for a tool that finds its agent on the PATH.
+    /// Name of the agent's program, for a tool that finds its agent on the PATH
     #[arg(long, value_name = "NAME")]
     agent_name: Option<String>,
-    /// Stops it so often in each way.
+    /// Number of stops in each way
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     runs: u16,
-    /// Two stops in each way; ends within 40 s.
+    /// Two stops in each way; done within 60 s
     #[arg(long, conflicts_with = "runs")]
     quick: bool,
-    /// What the loop is at when it is stopped; `gate` and `sleep` are for rlm.
+    /// When to stop the loop; `gate` and `sleep` work only for rlm
     #[arg(long, value_enum, default_value_t = Moment::Turn)]
     moment: Moment,
-    /// Stops it only in this way; may be given again [default: all of them].
+    /// Stop only in this way; repeatable [default: all ways]
     #[arg(long, value_enum, value_name = "WAY")]
     way: Vec<Way>,
-    /// The agent and its children ignore SIGINT, SIGTERM and SIGHUP.
+    /// Make the agent and its children ignore SIGINT, SIGTERM and SIGHUP
     #[arg(long)]
     stubborn: bool,
-    /// Runs so many at the same time; they mostly wait.
+    /// Number of stops at the same time; they mostly wait
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=32))]
     jobs: u8,
-    /// Also writes the score as JSON.
+    /// Also write the score as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -70,14 +70,14 @@ fn main() -> ExitCode {
         signal_hook::consts::SIGTERM,
         signal_hook::consts::SIGHUP,
     ] {
-        // Heard by every run, which then ends what it started: this program, too, leaves nothing alive.
+        // Every run sees this flag and kills the processes that it started, so that this program has no survivors either.
         if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&given_up)) {
             eprintln!("error: cannot handle signals: {error}");
             return ExitCode::from(2);
         }
     }
     println!(
-        "{}\n{} stops in each way, patience {} s. Cells: stops that left such a process / stops; times from the stop: p50 / max\n",
+        "{}\n{} stops in each way, time limit {} s. Cells: stops with such a survivor / stops; times from the stop: p50 / max\n",
         plan.command,
         plan.runs,
         plan.patience.as_secs()
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     if given_up.load(Ordering::Relaxed) {
-        println!("interrupted: all that was started is ended");
+        println!("interrupted: all started processes were killed");
         return ExitCode::from(130);
     }
     if score.is_clean() {
@@ -110,19 +110,19 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     let command = match &arguments.tool {
         Some(_) if matches!(arguments.moment, Moment::Gate | Moment::Sleep) => {
             return Err(
-                "--moment gate and sleep are for rlm: write it so into the command of --tool"
+                "--moment gate and sleep are for rlm only; write the moment into the command of --tool instead"
                     .into(),
             );
         }
         Some(tool) if !Plan::names_agent(tool) && arguments.agent_name.is_none() => {
-            return Err("--tool needs {agent} where the agent's program belongs, or --agent-name with the name by which it finds it".into());
+            return Err("--tool needs {agent} in place of the agent's program, or --agent-name with the name by which the tool finds it".into());
         }
         Some(tool) => tool.clone(),
         None => Plan::ours(&beside("rlm")?, arguments.moment),
     };
     let name = arguments.agent_name.as_deref().unwrap_or("agent");
     if name.is_empty() || Path::new(name).file_name() != Some(name.as_ref()) {
-        return Err("--agent-name is a name, not a path".into());
+        return Err("--agent-name must be a name, not a path".into());
     }
     let is_plain = arguments.way.iter().all(|way| Way::PLAIN.contains(way));
     let ways = match arguments.moment {
@@ -153,14 +153,14 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     })
 }
 
-/// A program that was built beside this one.
+/// Returns the path of a program that was built beside this one.
 fn beside(name: &str) -> Result<PathBuf, String> {
     let me = std::env::current_exe().map_err(|error| error.to_string())?;
     let path = me.with_file_name(name);
     match path.exists() {
         true => Ok(path),
         false => Err(format!(
-            "{} is not there: build it, or start this by `cargo xtask survivors`",
+            "{} does not exist: build it, or run `cargo xtask survivors`",
             path.display()
         )),
     }

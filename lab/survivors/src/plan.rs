@@ -1,54 +1,54 @@
-//! What is scored, when it is stopped, and how long is waited.
+//! The stops to try, their moments, and the time limits.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::Way;
 
-/// Where the agent's program is put in a command.
+/// The place of the agent's program in a command.
 const PLACE: &str = "{agent}";
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// What the loop is at when it is stopped.
+/// The moment at which the loop is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Moment {
-    /// The agent works, with a child of each kind alive.
+    /// The agent works, and a child of each kind is alive.
     Turn,
-    /// It has just been started: somewhere in the first 300 ms. Nothing is known to be alive.
+    /// The tool has just been started, at most 300 ms ago. It is unknown which processes are alive.
     Start,
-    /// The agent's program runs as a gate of `rlm`.
+    /// The agent's program runs as a required check of `rlm`.
     Gate,
-    /// The agent has left its children behind, and `rlm` sleeps before the next iteration.
+    /// The agent has ended, its children are alive, and `rlm` sleeps before the next iteration.
     Sleep,
 }
 
-/// How a tool is scored.
+/// The parameters of scoring a tool.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// A command for bash, with `{agent}` where the agent's program belongs.
+    /// A command for bash, with `{agent}` in place of the agent's program.
     pub command: String,
-    /// What the agent's program is called; it is also found by that name on the `PATH`.
+    /// The name of the agent's program; a tool can also find it under this name on the `PATH`.
     pub agent_name: String,
-    /// The program that stands in for the agent.
+    /// The scripted agent.
     pub agent: PathBuf,
-    /// When the tool is stopped.
+    /// The moment at which the tool is stopped.
     pub moment: Moment,
     /// Whether the agent and its children ignore SIGINT, SIGTERM and SIGHUP.
     pub stubborn: bool,
-    /// In which ways the tool is stopped.
+    /// The ways in which the tool is stopped.
     pub ways: Vec<Way>,
-    /// How often for each way.
+    /// The number of stops in each way.
     pub runs: usize,
-    /// How long the agent may take to come to work.
+    /// The time limit until the agent works.
     pub ready: Duration,
-    /// How long after a stop something may be alive.
+    /// The time limit after a stop, until which processes may be alive.
     pub patience: Duration,
 }
 
 impl Plan {
-    /// Makes one for a tool and the agent's program beside it; twenty runs, half a minute to come to work.
+    /// Makes a plan for a tool and a scripted agent: twenty runs, and half a minute for the agent to begin to work.
     ///
-    /// The patience is 12 s: the ten that container engines give a program, and time for a busy machine.
+    /// `patience` is 12 s: the ten that container engines give a program, and time for a busy machine.
     #[must_use]
     pub fn new(command: String, agent: PathBuf) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Plan {
         }
     }
 
-    /// Two runs for each way, and no more than eight seconds to come to work.
+    /// Returns the plan with two runs for each way, and eight seconds for the agent to begin to work.
     #[must_use]
     pub fn quick(self) -> Self {
         Self {
@@ -74,13 +74,13 @@ impl Plan {
         }
     }
 
-    /// Whether the agent's program is anywhere in `command`.
+    /// Returns whether `command` contains the place of the agent's program.
     #[must_use]
     pub fn names_agent(command: &str) -> bool {
         command.contains(PLACE)
     }
 
-    /// How `rlm` is started to be stopped at a moment.
+    /// Returns the command that starts `rlm` for a stop at this moment.
     #[must_use]
     pub fn ours(rlm: &Path, moment: Moment) -> String {
         let rlm = quoted(rlm);
@@ -92,7 +92,7 @@ impl Plan {
         }
     }
 
-    /// The agent's script: a child of each kind, then work without end.
+    /// Returns the agent's script: a child of each kind, then endless work.
     pub(crate) fn script(&self) -> String {
         let deaf = if self.stubborn {
             "ignore INT TERM HUP"
@@ -112,14 +112,14 @@ impl Plan {
         self.command.replace(PLACE, &quoted(program))
     }
 
-    /// All runs, so ordered that no way has the quiet moments of the machine for itself.
+    /// Returns all runs, with the ways interleaved, so that a quiet moment of the machine does not favour one way.
     #[must_use]
     pub fn all(&self) -> Vec<(Way, usize)> {
         let ways = |number| self.ways.iter().map(move |way| (*way, number));
         (0..self.runs).flat_map(ways).collect()
     }
 
-    /// How long after its start run `number` is stopped that does not wait for an agent.
+    /// Returns the time from the start to the stop of run `number`, for a run that does not wait for the agent.
     pub(crate) fn early(&self, number: usize) -> Duration {
         let step = u32::try_from(number % self.runs.max(1)).unwrap_or(0);
         let runs = u32::try_from(self.runs.max(1)).unwrap_or(u32::MAX);
@@ -127,7 +127,7 @@ impl Plan {
     }
 }
 
-/// As one word of a shell; left alone where nothing has to be quoted, so that it can stand in somebody's quotes.
+/// Quotes a path as one word of a shell. Without special characters it is unchanged, so that it also works inside quotes.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |character: char| character.is_ascii_alphanumeric() || "/._-+".contains(character);

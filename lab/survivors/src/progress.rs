@@ -1,10 +1,10 @@
-//! One line on stderr that says how far it is, where somebody looks.
+//! A line on stderr with the progress, if stderr is a terminal.
 
 use std::io::{IsTerminal, Write};
 
 use rlm_survivors::{Run, Verdict};
 
-/// Drops its line when it is dropped.
+/// The progress line. Dropping it removes the line.
 #[derive(Debug)]
 pub(crate) struct Progress {
     all: usize,
@@ -29,7 +29,7 @@ impl Progress {
                 self.all,
                 done - clean
             );
-            drop(std::io::stderr().flush()); // nobody needs this line
+            drop(std::io::stderr().flush()); // this line is not important
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One run: starts the tool, sees its tree alive, stops it, and sees what is left.
+//! One run: starts the tool, sees its process tree alive, stops it, and checks for survivors.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,14 +14,14 @@ use crate::extra::{self, Extra};
 use crate::{Moment, Plan, Run, Way};
 
 const KINDS: [Kind; 4] = [Kind::Plain, Kind::Setsid, Kind::Daemon, Kind::Holder];
-/// What `rlm` says when it begins to sleep.
+/// The text that `rlm` prints when it begins to sleep.
 const SLEEPS: &str = "next iteration";
-/// Runs its argument as a command; a tool that prints without end ends at 256 MiB, not with the disk.
+/// Runs its argument as a command; a tool with endless output ends at 256 MiB, before the disk is full.
 const BOUNDED: &str = r#"ulimit -f 262144; exec bash -c "$0""#;
-/// How much of an output is shown, in lines.
+/// The number of shown output lines.
 const TAIL: usize = 4;
 
-/// What a process was to the tool.
+/// The relation of a process to the tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -29,18 +29,18 @@ pub enum Role {
     Plain,
     /// A child of the agent in a session of its own.
     Setsid,
-    /// A double-forked daemon: a session of its own, and its parent is gone.
+    /// A double-forked daemon: it has its own session, and its parent is gone.
     Daemon,
     /// A grandchild whose parent is gone and that keeps the agent's stdout and stderr open.
     Holder,
     /// The agent itself.
     Agent,
-    /// Anything else that carries the mark: helpers of the tool, a shell between it and the agent.
+    /// Any other process with the mark: helpers of the tool, a shell between it and the agent.
     Other,
 }
 
 impl Role {
-    /// All of them, in the order of the table.
+    /// All roles, in the order of the table.
     pub const ALL: [Self; 6] = [
         Self::Plain,
         Self::Setsid,
@@ -50,7 +50,7 @@ impl Role {
         Self::Other,
     ];
 
-    /// Its word in the table.
+    /// Returns the role's word in the table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -75,40 +75,40 @@ impl From<Kind> for Role {
     }
 }
 
-/// A process that outlived the stop.
+/// A process that survived the stop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Survivor {
-    /// What it was to the tool.
+    /// Its relation to the tool.
     pub role: Role,
-    /// Its process id, while it lived.
+    /// Its process id while it was alive.
     pub pid: i32,
-    /// Its command name, never its command line, which may hold secrets.
+    /// Its command name, but not its command line, which may contain secrets.
     pub name: String,
-    /// Whether it was dead and nobody had asked.
+    /// Whether it is a zombie: dead, but not reaped.
     pub zombie: bool,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
 pub enum Verdict {
-    /// The tool is gone; what is left is listed, and that may be nothing.
+    /// The tool ended. The survivors are listed, if there are any.
     Ended {
         /// `0`, `130`, `SIGINT` …
         status: String,
         /// From the stop (the last press) to the end of the tool.
         tool_gone: Duration,
-        /// From the stop to the end of the last process; none if some are left.
+        /// From the stop to the end of the last process; `None` if there are survivors.
         all_gone: Option<Duration>,
-        /// What was alive when patience ended.
+        /// The processes that were alive at the time limit.
         left: Vec<Survivor>,
     },
-    /// The tool was still there when patience ended.
+    /// The tool was still alive at the time limit.
     Ignored {
-        /// What was alive then, the tool itself among it.
+        /// The processes that were alive then, including the tool.
         left: Vec<Survivor>,
     },
-    /// The tool could not end what is left, named it by pid and failed.
+    /// The tool could not end the processes that are left. It named each by pid, and failed.
     Named {
         /// The exit code, never 0.
         status: String,
@@ -122,20 +122,20 @@ pub enum Verdict {
         /// The reason.
         why: String,
     },
-    /// The agent did not come to work, so that there was nothing to stop.
+    /// The agent did not begin to work, so there was no process to stop.
     NeverReady {
-        /// What is known about it.
+        /// The details.
         why: String,
     },
 }
 
 impl Plan {
-    /// Starts the tool, stops it in one way, and says what was left. Blocks for no longer than the plan's times together.
+    /// Starts the tool, stops it in one way, and returns the survivors. Blocks at most for the sum of the plan's time limits.
     ///
-    /// None if `given_up` became true: then everything was ended at once.
+    /// Returns `None` if `given_up` became true; all processes are then killed at once.
     ///
     /// # Panics
-    /// When a sandbox cannot be made, or something in it cannot be ended.
+    /// When a sandbox can't be made, or one of its processes can't be killed.
     pub fn run(&self, way: Way, number: usize, given_up: &AtomicBool) -> Option<Run> {
         let stage = Stage::new(self, way);
         let program = std::env::current_exe().unwrap_or_default();
@@ -152,7 +152,7 @@ impl Plan {
     }
 }
 
-/// The sandbox of a run; dropping it ends whatever is left.
+/// The sandbox of a run; dropping it kills all remaining processes.
 struct Stage {
     extra: Extra,
     agent: FakeAgent,
@@ -166,8 +166,8 @@ impl Stage {
         let extra = Extra::new(way, &sandbox);
         let agent = sandbox.fake_agent(&plan.agent, &plan.script());
         let program = sandbox.path().join("bin").join(&plan.agent_name);
-        // Whatever arguments a tool gives to an agent, this one knows what to do. Written by another process, because a program that a fork of
-        // this one has open for writing cannot be executed.
+        // The program ignores the arguments that the tool passes to an agent. Another process writes the file, because a program that is open for
+        // writing in a fork of this process can't be executed.
         let words = agent.argv().into_iter().map(|word| {
             let word = word.to_string_lossy().replace('\'', r"'\''");
             format!(" '{word}'")
@@ -188,7 +188,7 @@ impl Stage {
         }
     }
 
-    /// Starts the tool, stops it, and sees what is left.
+    /// Starts the tool, stops it, and checks for survivors.
     fn stopped(&self, plan: &Plan, way: Way, number: usize, given_up: &AtomicBool) -> Verdict {
         let (mut tool, terminal) = self.start(plan, way);
         if let Err(verdict) = self.until_ready(plan, number, &mut tool, terminal.as_ref(), given_up)
@@ -202,11 +202,11 @@ impl Stage {
         }
         let terminal = way.stop(&mut tool, terminal);
         let verdict = self.watch(plan, way, tool, given_up);
-        drop(terminal); // not before: closing it would be one more way of stopping
+        drop(terminal); // not earlier, because closing it would also be a stop
         verdict
     }
 
-    /// Kills the parent of the agent, if that is not the tool itself.
+    /// Kills the parent of the agent, unless the tool itself is the parent.
     fn kill_guard(&self, tool: &Running) -> Result<(), String> {
         let starts = self.agent.starts();
         let parent = starts.last().map_or(0, |start| start.ppid);
@@ -220,7 +220,7 @@ impl Stage {
     fn start(&self, plan: &Plan, way: Way) -> (Running, Option<Terminal>) {
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".into());
         let first = self.program.with_file_name("");
-        // Bash, because it becomes a simple command instead of waiting for it: so the signals reach the tool and not a shell before it.
+        // Bash replaces itself by a simple command instead of waiting for it. So the signals reach the tool, not a shell in front of it.
         let mut words = self.extra.before_tool();
         words.push("bash");
         let tool: Rlm<'_> = self
@@ -252,7 +252,7 @@ impl Stage {
         };
         let begun = Instant::now();
         let found = poll_until(plan.ready, || {
-            // Asked first: what it did before its end counts.
+            // This comes first, because actions of the tool before its end count.
             let over = tool.has_ended() || given_up.load(Ordering::Relaxed);
             let is_it = match plan.moment {
                 Moment::Turn | Moment::Gate if self.extra.count() > 0 => self.extra_alive(),
@@ -269,9 +269,9 @@ impl Stage {
                 });
             }
             Some(true) => return Ok(()),
-            Some(false) => "it ended before its agent had come to work".to_owned(),
+            Some(false) => "the tool ended before its agent began to work".to_owned(),
             None => format!(
-                "its agent had not come to work after {} s",
+                "the agent did not begin to work within {} s",
                 plan.ready.as_secs()
             ),
         };
@@ -285,7 +285,8 @@ impl Stage {
         Err(Verdict::NeverReady { why })
     }
 
-    /// Whether what the way adds is alive. A filter comes before the agent's second turn; a tool without git reaches that turn without it.
+    /// Returns whether the processes that the way adds are alive. A filter runs before the agent's second turn; a tool without git reaches that turn
+    /// without a filter.
     fn extra_alive(&self) -> bool {
         let extra = self.extra.pids();
         if extra.len() < self.extra.count() {
@@ -299,7 +300,7 @@ impl Stage {
     fn all_kinds_alive(&self) -> bool {
         let children = self.agent.children();
         if children.len() < KINDS.len() {
-            return false; // a scan is dear
+            return false; // a scan is expensive
         }
         let alive = self.sandbox.survivors().scan();
         KINDS.iter().all(|kind| {
@@ -311,7 +312,7 @@ impl Stage {
         })
     }
 
-    /// Waits until tool and tree are gone, or patience is.
+    /// Waits until the tool and its process tree are gone, or until the time limit.
     fn watch(&self, plan: &Plan, way: Way, mut tool: Running, given_up: &AtomicBool) -> Verdict {
         let cannot_end = match way {
             Way::SetuidChild => self.extra.pids(),
@@ -324,7 +325,7 @@ impl Stage {
                 tool_gone = Some(stopped.elapsed());
             }
             left = self.sandbox.survivors().scan();
-            // Twice in a row: an orphan has no mark for the moment in which it becomes another program.
+            // The scan must be empty twice in a row: an orphan has no mark at the moment of its `exec`.
             let before = empty.take();
             if tool_gone.is_some() && left.is_empty() {
                 empty = before.or_else(|| Some(stopped.elapsed()));
@@ -379,7 +380,7 @@ impl Stage {
     }
 }
 
-/// The exit code, or the name of the signal of death.
+/// Returns the exit code, or the name of the signal that ended the process.
 fn status(ended: &Ended) -> String {
     match (ended.code(), ended.signal()) {
         (Some(code), _) => code.to_string(),

@@ -1,4 +1,4 @@
-//! Adds runs up, a row for each way. Pure.
+//! Sums up the runs, with one row for each way. This module does no I/O.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use serde_json::{Value, json};
 
 use crate::{Plan, Role, Survivor, Verdict, Way};
 
-/// A kill leaves nothing behind that lives longer: what `rlm` promises, and what a row is compared with.
+/// The time limit that `rlm` promises for the end of all processes after a kill; the table compares the row with it.
 pub(crate) const KILL_BOUND: Duration = Duration::from_secs(2);
 
-/// One stop and what came of it.
+/// One stop and its result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// How the tool was stopped.
+    /// The way in which the tool was stopped.
     pub way: Way,
-    /// Which run of that way it was, from 0.
+    /// The number of the run in that way, from 0.
     pub number: usize,
     /// The result.
     pub verdict: Verdict,
 }
 
-/// Median and maximum of a time.
+/// The median and the maximum of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spread {
-    /// Half of them took no longer.
+    /// The median.
     pub p50: Duration,
-    /// All of them.
+    /// The maximum.
     pub max: Duration,
 }
 
@@ -70,59 +70,59 @@ impl Row {
         })
     }
 
-    /// The runs whose tool ended: those of which it can be said what they left.
+    /// Returns the number of runs whose tool ended, so that the survivors can be counted.
     #[must_use]
     pub fn judged(&self) -> usize {
         self.ended().count()
     }
 
-    /// The judged runs in which a process of this role was left.
+    /// Returns the number of judged runs with a survivor of this role.
     #[must_use]
     pub fn survived(&self, role: Role) -> usize {
         let has = |left: &[Survivor]| left.iter().any(|survivor| survivor.role == role);
         self.ended().filter(|(.., left)| has(left)).count()
     }
 
-    /// The runs whose tool did not go.
+    /// Returns the number of runs whose tool did not end.
     #[must_use]
     pub fn ignored(&self) -> usize {
         let ignored = |run: &&Run| matches!(run.verdict, Verdict::Ignored { .. });
         self.runs.iter().filter(ignored).count()
     }
 
-    /// The runs whose tool named all that it could not end.
+    /// Returns the number of runs whose tool named all processes that it could not end.
     #[must_use]
     pub fn named(&self) -> usize {
         let named = |run: &&Run| matches!(run.verdict, Verdict::Named { .. });
         self.runs.iter().filter(named).count()
     }
 
-    /// The runs that can't be shown with this tool or on this machine.
+    /// Returns the number of runs that can't be shown with this tool or on this machine.
     #[must_use]
     pub fn skipped(&self) -> usize {
         let skipped = |run: &&Run| matches!(run.verdict, Verdict::Skipped { .. });
         self.runs.iter().filter(skipped).count()
     }
 
-    /// The runs whose agent did not come to work.
+    /// Returns the number of runs whose agent did not begin to work.
     #[must_use]
     pub fn never_ready(&self) -> usize {
         self.runs.len() - self.judged() - self.ignored() - self.skipped()
     }
 
-    /// How long the tool took to go.
+    /// Returns the time from the stop to the end of the tool.
     #[must_use]
     pub fn tool_gone(&self) -> Option<Spread> {
         Spread::of(self.ended().map(|(_, tool_gone, ..)| tool_gone))
     }
 
-    /// How long the last process took to go, in the runs that left none.
+    /// Returns the time from the stop to the end of the last process, in the runs without survivors.
     #[must_use]
     pub fn all_gone(&self) -> Option<Spread> {
         Spread::of(self.ended().filter_map(|(_, _, all_gone, _)| all_gone))
     }
 
-    /// How the tool ended, and how often so.
+    /// Returns the exit statuses of the tool, with their numbers.
     #[must_use]
     pub fn statuses(&self) -> BTreeMap<&str, usize> {
         let mut statuses = BTreeMap::new();
@@ -132,7 +132,7 @@ impl Row {
         statuses
     }
 
-    /// Whether each run ended, and left nothing.
+    /// Returns whether each run ended without survivors.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         !self.runs.is_empty()
@@ -161,7 +161,7 @@ impl Row {
     }
 }
 
-/// Times in seconds, as everywhere in the file.
+/// Returns a verdict as JSON, with times in seconds, as everywhere in the file.
 fn told(verdict: &Verdict) -> Value {
     let mut value = serde_json::to_value(verdict).unwrap_or_default();
     if let Verdict::Named { tool_gone, .. } = verdict {
@@ -179,10 +179,10 @@ fn told(verdict: &Verdict) -> Value {
     value
 }
 
-/// What a tool scored.
+/// The score of a tool.
 #[derive(Debug, Clone)]
 pub struct Score {
-    /// A row for each way that was tried.
+    /// A row for each tried way.
     pub rows: Vec<Row>,
 }
 
@@ -200,13 +200,13 @@ impl Score {
         }
     }
 
-    /// Whether all zeros were found, in each way, and nothing else.
+    /// Returns whether every run of every way is clean.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.rows.iter().all(Row::is_clean)
     }
 
-    /// The score as a file for other programs; times are in seconds.
+    /// Returns the score as JSON for other programs; times are in seconds.
     #[must_use]
     pub fn json(&self, plan: &Plan) -> Value {
         json!({

@@ -1,4 +1,4 @@
-//! The score as text. Pure.
+//! The score as text. This module does no I/O.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::score::KILL_BOUND;
 use crate::{Role, Row, Score, Spread, Survivor, Verdict, Way};
 
-/// Survivors that are named of one run.
+/// Number of survivors that the table names for one run.
 const NAMED: usize = 8;
 
 impl Score {
-    /// The table, an example of each thing that went wrong, and a sentence of what it means.
+    /// Returns the table, an example of each failure, and a summary.
     #[must_use]
     pub fn table(&self, coloured: bool) -> String {
         let mut text = format!("{:<16}", "");
@@ -42,13 +42,10 @@ impl Score {
         };
         let survived = |row: &Row| Role::ALL.iter().any(|role| row.survived(*role) > 0);
         let told = [
-            ("Processes outlived", of(&survived)),
+            ("There are survivors after", of(&survived)),
+            ("The tool did not stop after", of(&|row| row.ignored() > 0)),
             (
-                "The tool itself went on after",
-                of(&|row| row.ignored() > 0),
-            ),
-            (
-                "There was not always something to judge for",
+                "Some stops could not be judged",
                 of(&|row| row.never_ready() > 0 || row.runs.is_empty()),
             ),
         ];
@@ -62,15 +59,15 @@ impl Score {
         let judged = runs - skipped;
         let but = match named {
             0 => String::new(),
-            _ => format!(" but what the tool named ({named})"),
+            _ => format!(", except those that the tool named ({named}),"),
         };
         let not_shown = match skipped {
             0 => String::new(),
-            _ => format!(" {skipped} could not be shown here."),
+            _ => format!(" {skipped} stops could not be shown here."),
         };
         match told.as_slice() {
             [] => format!(
-                "Stop means stop: nothing{but} outlived it in {judged} of {judged} stops.{not_shown}"
+                "Stop means stop: no process{but} survived in {judged} of {judged} stops.{not_shown}"
             ),
             told => format!("Not clean. {}.", told.join(". ")),
         }
@@ -105,7 +102,7 @@ fn line(text: &mut String, row: &Row, coloured: bool) {
     text.push('\n');
 }
 
-/// What went wrong with one way, by the first run that shows it.
+/// Adds an example of each failure of one way, from the first run that shows it.
 fn examples(text: &mut String, row: &Row) {
     let name = row.way.name();
     let mut first = |tell: &dyn Fn(&Verdict) -> Option<String>| {
@@ -116,7 +113,7 @@ fn examples(text: &mut String, row: &Row) {
     };
     first(&|verdict| match verdict {
         Verdict::Ended { left, .. } if !left.is_empty() => {
-            Some(format!("left alive: {}", named(left)))
+            Some(format!("survivors: {}", named(left)))
         }
         _ => None,
     });
@@ -126,7 +123,7 @@ fn examples(text: &mut String, row: &Row) {
     });
     first(&|verdict| match verdict {
         Verdict::Named { left, status, .. } => Some(format!(
-            "named by the tool, which ended with {status}: {}",
+            "named by the tool, which exited with {status}: {}",
             named(left)
         )),
         _ => None,
@@ -143,7 +140,7 @@ fn examples(text: &mut String, row: &Row) {
 
 fn named(left: &[Survivor]) -> String {
     if left.is_empty() {
-        return "nobody".into();
+        return "none".into();
     }
     let shown = left.iter().take(NAMED).map(|survivor| {
         let zombie = if survivor.zombie { ", a zombie" } else { "" };
@@ -157,7 +154,7 @@ fn named(left: &[Survivor]) -> String {
     text
 }
 
-/// A kill is judged by patience like the rest, on however busy a machine; the bound is for the reader.
+/// The row of a kill has the same time limit as the others, because the machine may be busy. This note compares it with the promise.
 fn kill_note(text: &mut String, rows: &[Row]) {
     let row = rows.iter().find(|row| row.way == Way::Kill);
     if let Some(spread) = row.and_then(Row::all_gone) {
@@ -168,7 +165,7 @@ fn kill_note(text: &mut String, rows: &[Row]) {
             "within"
         };
         *text += &format!(
-            "kill -9: the last process went after {max} s, {than} the bound of {bound} s.\n"
+            "kill -9: the last process ended after {max} s, {than} the limit of {bound} s.\n"
         );
     }
 }
@@ -181,7 +178,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.2}", time.as_secs_f64())
 }
 
-/// Padded before, so that escape sequences don't count as width.
+/// The cell must already be padded, because escape sequences would count as width.
 fn painted(cell: String, good: bool, bad: bool, coloured: bool) -> String {
     match (coloured, good, bad) {
         (true, _, true) => format!("\x1b[31m{cell}\x1b[0m"),

@@ -5,33 +5,33 @@ use std::time::Duration;
 use rlm_tests::{Running, Terminal, poll_until};
 use rustix::process::Signal;
 
-/// Between two presses of a person in a hurry; shorter ones may be taken for one press.
+/// The time between two presses; with a shorter time, a tool may see both as one press.
 const BETWEEN_PRESSES: Duration = Duration::from_millis(100);
 
-/// One way of stopping a tool.
+/// One way to stop a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Way {
-    /// One Ctrl-C typed at its terminal.
+    /// One Ctrl-C, typed at its terminal.
     OnePress,
-    /// Three, a tenth of a second apart; fewer if it goes before.
+    /// Three of them, 100 ms apart; fewer if the tool ends before.
     ThreePresses,
-    /// SIGTERM to the tool alone, which has no terminal: a supervisor, CI, cron.
+    /// SIGTERM to the tool alone. The tool has no terminal, as under a supervisor, CI or cron.
     Term,
     /// Its terminal is closed, which sends SIGHUP.
     HangUp,
-    /// SIGKILL to the tool alone, which has no terminal: nothing in it can react.
+    /// SIGKILL to the tool alone, which has no terminal and can't react.
     Kill,
-    /// SIGTERM while git, which the tool started, runs a filter of the repository that has left a daemon behind.
+    /// SIGTERM while git, started by the tool, runs a filter of the repository that has started a daemon.
     GitFilter,
-    /// SIGKILL to the process between the tool and its agent, then SIGTERM to the tool. The agent has a child without an environment in a session of
-    /// its own.
+    /// SIGKILL to the process between the tool and its agent, then SIGTERM to the tool. The agent has a child without an environment in its own
+    /// session.
     KilledGuard,
-    /// SIGTERM to a tool of an ordinary user, whose agent has a child that became root: only root can end it.
+    /// SIGTERM to a tool of an ordinary user, whose agent has a child that became root, so that only root can end it.
     SetuidChild,
 }
 
 impl Way {
-    /// All of them, in the order of the table.
+    /// All ways, in the order of the table.
     pub const ALL: [Self; 8] = [
         Self::OnePress,
         Self::ThreePresses,
@@ -42,7 +42,7 @@ impl Way {
         Self::KilledGuard,
         Self::SetuidChild,
     ];
-    /// Those that differ only in what stops the tool.
+    /// The ways that differ only in the signal or the terminal.
     pub const PLAIN: [Self; 5] = [
         Self::OnePress,
         Self::ThreePresses,
@@ -51,7 +51,7 @@ impl Way {
         Self::Kill,
     ];
 
-    /// What people call it.
+    /// Returns the name in the table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -70,13 +70,13 @@ impl Way {
         matches!(self, Self::OnePress | Self::ThreePresses | Self::HangUp)
     }
 
-    /// Stops `tool`; the terminal is given back unless it was closed.
+    /// Stops `tool`; returns the terminal unless it was closed.
     pub(crate) fn stop(self, tool: &mut Running, terminal: Option<Terminal>) -> Option<Terminal> {
         let presses = match self {
             Self::OnePress => 1,
             Self::ThreePresses => 3,
             Self::HangUp => return None,
-            // A tool that has ended by itself while its agent works is scored by what it left.
+            // If a tool has already ended while its agent works, its survivors count.
             Self::Term | Self::GitFilter | Self::KilledGuard | Self::SetuidChild => {
                 let _sent = tool.signal_unless_reaped(Signal::TERM);
                 0

@@ -1,4 +1,4 @@
-//! Loops that do not stop: the score must be red for each, else its zeros say nothing.
+//! Loops that do not stop. The score must be red for each of them; otherwise its zeros would mean nothing.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use rlm_survivors::{Role, Verdict, Way};
 
 use crate::{SUBJECT, plan, stopped};
 
-/// What is alive then is alive for ten minutes.
+/// A process that is alive at this time would be alive for ten minutes.
 const PATIENCE: Duration = Duration::from_secs(1);
 const SHELL_LOOP: &str = "while :; do {agent}; done";
 
-/// The roles of what was left, each once.
+/// Returns the roles of the survivors, each once.
 fn left(command: &str, way: Way) -> Vec<Role> {
     match stopped(&plan(command, PATIENCE), way) {
         Verdict::Ended { left, .. } => {

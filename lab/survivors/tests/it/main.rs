@@ -1,8 +1,5 @@
-//! The controls of the score, and the score of `rlm` in one stop of each way.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
+//! The controls of the score, and the score of `rlm` with one stop in each way.
+#![expect(clippy::unwrap_used, reason = "a failing helper fails its test")]
 
 mod controls;
 mod ours;
@@ -14,13 +11,13 @@ use std::time::Duration;
 
 use rlm_survivors::{Plan, Verdict, Way};
 
-/// How long may pass on a machine that is busy with other tests.
+/// Time limit on a machine that is busy with other tests.
 const LONG: Duration = Duration::from_secs(60);
 const AGENT: &str = env!("CARGO_BIN_EXE_survivors-agent");
 const SUBJECT: &str = env!("CARGO_BIN_EXE_survivors-subject");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_survivors");
 
-/// A plan that waits `patience` for what does not go.
+/// Returns a plan that waits `patience` for survivors.
 fn plan(command: &str, patience: Duration) -> Plan {
     Plan {
         ready: LONG,
@@ -31,5 +28,5 @@ fn plan(command: &str, patience: Duration) -> Plan {
 
 fn stopped(plan: &Plan, way: Way) -> Verdict {
     let run = plan.run(way, 0, &AtomicBool::new(false));
-    run.expect("nobody gave it up").verdict
+    run.expect("the run was not given up").verdict
 }

@@ -1,4 +1,4 @@
-//! The program: what it prints, its exit codes, and that it leaves nothing alive itself.
+//! The program: its output, its exit codes, and no survivors of its own.
 
 use rlm_tests::{Ended, Sandbox, wait_for};
 use rustix::process::Signal;
@@ -18,7 +18,7 @@ fn a_score_that_cannot_be_had_is_red_and_in_the_file() {
     let ended = run(&sandbox, &[&words[..], &[file.to_str().unwrap()]].concat()).expect_code(1);
     let stdout = &ended.stdout;
     assert!(
-        stdout.contains("Not clean. There was not always something to judge"),
+        stdout.contains("Not clean. Some stops could not be judged"),
         "{ended}"
     );
     assert!(
@@ -64,7 +64,7 @@ fn interrupted_it_leaves_nothing_alive() {
         "while :; do {agent}; done",
     ];
     let tool = sandbox.rlm(PROGRAM).args(words).spawn();
-    wait_for("what the first stops leave", LONG, || {
+    wait_for("survivors of the first stops", LONG, || {
         let alive = sandbox.survivors().scan();
         let agents = alive
             .iter()
@@ -74,7 +74,7 @@ fn interrupted_it_leaves_nothing_alive() {
     tool.signal(Signal::TERM);
     let ended = tool.wait(LONG).expect_code(130);
     assert!(
-        ended.stdout.contains("all that was started is ended"),
+        ended.stdout.contains("all started processes were killed"),
         "{ended}"
     );
     assert_eq!(sandbox.survivors().scan(), []);

@@ -1,4 +1,4 @@
-//! What is shown of scores that were made up.
+//! The output for made-up scores.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn every_kind_of_failure() {
         Way::Term => vec![
             ended("SIGTERM", 1, None, &[Role::Other; 10]),
             Verdict::NeverReady {
-                why: "it said nothing".into(),
+                why: "the tool printed nothing".into(),
             },
         ],
         Way::HangUp => vec![],
