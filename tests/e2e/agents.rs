@@ -367,10 +367,7 @@ fn every_agent_goes_on_in_its_session_after_a_crash() {
         scene.wait_until_recorded("ready");
         crash(running);
         let ended = scene.talking(&["resume"]).run(LONG).expect_code(0);
-        assert!(
-            ended.stdout.contains(", in its session "),
-            "{agent}: {ended}"
-        );
+        assert!(ended.stdout.contains(", in session "), "{agent}: {ended}");
         assert!(ended.stdout.contains(PROMPT), "{agent} remembers: {ended}");
         let told = scene.told();
         assert!(

@@ -43,7 +43,7 @@ fn s20c_s20d_s20e_s20f_s20g_s20h_s20j_only_ended_runs_are_removed_unless_all_is_
     let (scene, live) = project();
     let all = ["damaged", "done", "live", "stopped"];
     let told = quick(scene.rlm(&["clean", "--yes"])).expect_code(0).stdout;
-    assert!(told.contains("removed 0 runs, 0 kB; kept"), "{told}");
+    assert!(told.contains("deleted 0 runs, 0 kB; kept"), "{told}");
     let planned = clean(&scene, &["--days", "0", "--dry-run"]);
     assert_eq!(action(&planned, "done"), ("would_remove", None));
     assert_eq!(action(&planned, "stopped"), ("kept", Some("resumable")));
@@ -59,7 +59,7 @@ fn s20c_s20d_s20e_s20f_s20g_s20h_s20j_only_ended_runs_are_removed_unless_all_is_
         &[
             "damaged: damaged",
             "rlm clean damaged",
-            "removed 1 run, ",
+            "deleted 1 run, ",
             "1 live, 1 that can be resumed",
         ],
     );
@@ -85,7 +85,7 @@ fn s20b_s20d_s20e_the_newest_are_kept_and_a_person_is_asked() {
         .rlm(&["clean", "--days", "0", "--keep", "1"])
         .spawn_on_terminal();
     terminal.sees("delete them? This can't be undone [y/N]", LONG);
-    terminal.sees("would remove 2 runs", LONG);
+    terminal.sees("would delete 2 runs", LONG);
     terminal.send("\n");
     running.wait(LONG).expect_code(0);
     assert_eq!(left(&scene), ["a", "b", "c"]);
@@ -95,7 +95,7 @@ fn s20b_s20d_s20e_the_newest_are_kept_and_a_person_is_asked() {
     terminal.sees("[y/N]", LONG);
     terminal.send("y\n");
     running.wait(LONG).expect_code(0);
-    terminal.sees("removed 2 runs", LONG);
+    terminal.sees("deleted 2 runs", LONG);
     assert_eq!(left(&scene), ["c"]);
     quick(scene.rlm(&["clean", "c", "--yes"])).expect_code(0);
     assert_eq!(left(&scene), Vec::<String>::new());
@@ -124,7 +124,7 @@ fn s20k_a_work_tree_stays_and_is_named() {
     expect_in_order(
         &told,
         &[
-            "the tree and the branch stay of w",
+            "kept: worktree and branch of w",
             "git worktree remove",
             ".rlm/worktrees/w",
             "git branch -D rlm/w",

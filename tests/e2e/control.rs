@@ -134,7 +134,7 @@ fn c75a_c75b_c75c_a_pause_from_another_shell_comes_at_the_boundary_and_says_why(
         told
     };
     because("then the tests", "0");
-    says(&mut running, "a pause is wanted: then the tests");
+    says(&mut running, "pause requested: then the tests");
     // Once more is no mistake, and follows the one that was taken.
     let again = scene.rlm(&["pause"]).spawn();
     wait_for("the second wish to be told", LONG, || {

@@ -58,7 +58,7 @@ fn s14a_s14b_a_crash_loses_no_complete_iteration() {
     expect_in_order(
         &ended.stdout,
         &[
-            "at iteration 3, which was cut in attempt 1",
+            "at iteration 3, unfinished in attempt 1",
             "iteration 3, attempt 2",
             "turn 4",
             "done",

@@ -137,7 +137,7 @@ fn s22d_uncommitted_files_are_never_committed() {
     let own = ["--once", "--commit", "--worktree", "w1"];
     let ended = scene.run(&own).run(LONG).expect_code(0);
     assert!(
-        ended.stdout.contains("not in it: 1 changed file"),
+        ended.stdout.contains("excludes your 1 uncommitted file"),
         "{ended}"
     );
     let files = scene.sandbox.git(&["ls-tree", "--name-only", "rlm/w1"]);
@@ -310,7 +310,7 @@ fn what_does_not_belong_into_a_commit_is_left_out_and_named() {
     let ended = scene.run(&run).run(LONG).expect_code(0);
     expect_in_order(
         &ended.stdout,
-        &["not in it:", "big (60 MiB)", "inner/ (a repository"],
+        &["left out:", "big (60 MiB)", "inner/ (a repository"],
     );
     let files = scene.sandbox.git(&["ls-tree", "--name-only", "HEAD"]);
     assert_eq!(files, "README.md\na [b]\nwork");
@@ -458,7 +458,7 @@ fn what_is_edited_inside_a_submodule_is_named() {
     scene.sandbox.git(&["commit", "-q", "-m", "part"]);
     let run = ["--once", "--commit"];
     let ended = scene.run(&run).run(LONG).expect_code(0);
-    let words = ["iteration 1 committed", "not in it: sub (edited"];
+    let words = ["iteration 1 committed", "left out: sub (edited"];
     expect_in_order(&ended.stdout, &words);
 }
 

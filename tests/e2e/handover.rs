@@ -28,12 +28,12 @@ fn another_agent_goes_on_without_the_session_and_says_so_everywhere() {
         &ended.stdout,
         &[
             "resuming run",
-            "codex goes on for claude, whose conversation",
+            "codex continues the work of claude",
             &first,
-            "does not get",
+            "it gets",
         ],
     );
-    assert!(!ended.stdout.contains("in its session"), "{ended}");
+    assert!(!ended.stdout.contains("in session"), "{ended}");
     let messages = scene.agent.messages();
     let [_, second, third] = &messages[..] else {
         panic!("{messages:?}")
@@ -96,7 +96,7 @@ fn a_change_that_fails_leaves_the_run_as_it_was() {
     }
     assert_eq!(scene.status()["agent"], before["agent"]);
     let ended = scene.talking(&["resume"]).run(LONG).expect_code(0);
-    assert!(ended.stdout.contains("in its session"), "{ended}");
+    assert!(ended.stdout.contains("in session"), "{ended}");
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn x126c_time_that_a_run_stood_still_does_not_count_as_its_silence() {
     terminal.send("fg\r");
     terminal.sees("planned", LONG);
     assert!(
-        !terminal.scrolled().contains("ending the turn"),
+        !terminal.scrolled().contains("stopping the agent"),
         "{}",
         terminal.scrolled()
     );

@@ -285,7 +285,7 @@ fn limits_follow_the_file_after_a_resume_too() {
     says(&mut running, "turn 2");
     say("sleep = '1h'\nmax-duration = '2h'\n");
     fs_err::write(scene.file("go2"), "").unwrap();
-    says(&mut running, "from now on time limit");
+    says(&mut running, "changed: time limit");
     says(&mut running, "turn 3");
     // An agent could write that as well.
     say("sleep = '1h'\nmax-duration = '3h'\n");

@@ -27,8 +27,8 @@ fn x108a_a_turn_that_passes_max_cost_is_interrupted_and_not_awaited() {
     let run = scene.claude(&["--once", "--max-cost", "0.02"]);
     let ended = run.run(LONG).expect_code(4);
     let words = [
-        "0.02 USD as the agent reckons it",
-        "ending the turn: 0.02 of 0.02 USD used",
+        "0.02 USD, as the agent reports",
+        "0.02 of 0.02 USD used; stopping the agent",
         "budget: 0.02 of 0.02 USD used; ",
         "--max-cost MORE",
     ];
@@ -112,7 +112,7 @@ fn x108a_every_agent_is_held_to_its_budget_within_its_turn() {
         let more = format!("{option} MORE");
         expect_in_order(
             &ended.stdout,
-            &["ready", "ending the turn: ", says, "budget: ", &more],
+            &["ready", says, "; stopping the agent", "budget: ", &more],
         );
         assert!(!ended.stdout.contains("never"), "{agent}: {ended}");
         scene.expect_nothing_alive();

@@ -285,7 +285,10 @@ fn x112a_x112c_x112g_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not
         .rlm(&["clean", "--days", "0", "--yes"])
         .run(LONG)
         .expect_code(0);
-    assert!(kept.stdout.contains("kept 1 that were moved"), "{kept}");
+    assert!(
+        kept.stdout.contains("kept 1 that were transferred"),
+        "{kept}"
+    );
     scene.rlm(&["ps"]).run(LONG).expect_code(0);
 
     git_there(&scene, "other", &["config", "user.name", "A. Tester"]);

@@ -244,7 +244,7 @@ fn x120e_a_person_can_close_the_menu_and_answer_from_another_terminal() {
     let ps = scene.rlm(&["ps"]).run(LONG).expect_code(0);
     expect_in_order(
         &ps.stdout,
-        &["PHASE", " build ", "it waits for your review"],
+        &["PHASE", " build ", "it waits for your approval"],
     );
     scene.rlm(&["steer", "with tabs"]).run(LONG).expect_code(0);
     pipeline.wait_for([2, 0, 0]);
@@ -276,13 +276,16 @@ fn s23a_s23b_a_batch_asks_after_n_iterations_and_full_never() {
     terminal.send("c");
     running.wait(LONG).expect_code(0);
     assert_eq!(pipeline.counts(), [1, 2, 1]);
-    assert_eq!(terminal.scrolled().matches("the batch is over").count(), 1);
+    assert_eq!(
+        terminal.scrolled().matches("the batch is finished").count(),
+        1
+    );
 
     let pipeline = Pipeline::plain();
     let full = pipeline.run(&["--autonomy", "full"]);
     let (running, terminal) = full.spawn_on_terminal();
     running.wait(LONG).expect_code(0);
-    assert!(!terminal.scrolled().contains("your word"));
+    assert!(!terminal.scrolled().contains("review it"));
 }
 
 #[test]
@@ -293,13 +296,13 @@ fn s23e_without_a_terminal_nothing_waits_for_an_answer() {
             .run(&["--autonomy", autonomy])
             .run(LONG)
             .expect_code(0);
-        assert!(!ended.stdout.contains("your word"), "{}", ended.stdout);
+        assert!(!ended.stdout.contains("review it"), "{}", ended.stdout);
         assert_eq!(pipeline.counts(), [1, 2, 1]);
     }
     let pipeline = Pipeline::plain();
     let (running, terminal) = pipeline.run(&["--no-input"]).spawn_on_terminal();
     running.wait(LONG).expect_code(0);
-    assert!(!terminal.scrolled().contains("waits for your word"));
+    assert!(!terminal.scrolled().contains("waits for your approval"));
     let refused = pipeline
         .run(&["--autonomy", "batch:0"])
         .run(LONG)
@@ -337,10 +340,10 @@ fn what_a_file_says_reaches_the_phases_to_come_and_raises_no_bound() {
         &ended.stdout,
         &[
             "warning: ignored the changed setting `iterations: 3`",
-            "phase plan: from now on check timeout: 420s",
-            "phase build: from now on iterations: 1",
-            "phase build: from now on check timeout: 420s",
-            "phase check: from now on check timeout: 420s",
+            "phase plan: changed: check timeout: 420s",
+            "phase build: changed: iterations: 1",
+            "phase build: changed: check timeout: 420s",
+            "phase check: changed: check timeout: 420s",
             "phase build",
         ],
     );

@@ -47,7 +47,7 @@ fn s13a_s13b_a_cut_iteration_runs_again_and_a_complete_one_does_not() {
         format!("rlm resume {run}: iteration 3 again, it is unfinished")
     );
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
-    let why = format!("resuming run {run} at iteration 3, which was cut in attempt 1");
+    let why = format!("resuming run {run} at iteration 3, unfinished in attempt 1");
     expect_in_order(
         &ended.stdout,
         &[
@@ -110,8 +110,7 @@ fn s13c_s13d_from_goes_back_and_never_beyond() {
         .rlm(&["resume", &run, "--from", "2"])
         .run(LONG)
         .expect_code(0);
-    let why =
-        format!("resuming run {run} at iteration 2, discarding what was recorded from there on");
+    let why = format!("resuming run {run} at iteration 2, discarding what was recorded since");
     expect_in_order(
         &ended.stdout,
         &[
@@ -430,8 +429,8 @@ fn a_dry_resume_says_what_would_come_and_changes_nothing() {
         &told,
         &[
             "dry run: nothing is changed",
-            "at iteration 2, which was cut in attempt 1",
-            "what comes first",
+            "at iteration 2, unfinished in attempt 1",
+            "first steps",
             "iteration 2, attempt 2",
             "max_iterations",
             "prompt of phase main, iteration 2",

@@ -149,7 +149,7 @@ fn x110a_x110b_x110d_a_run_that_a_person_stopped_waits_for_a_person() {
     says(&mut running, "ready");
     let resumed = stop(running, Signal::TERM);
     let words = [
-        "resuming run nightly at iteration 1, which was cut in attempt 1",
+        "resuming run nightly at iteration 1, unfinished in attempt 1",
         "iteration 1, attempt 2",
         "ready",
     ];

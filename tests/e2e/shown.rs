@@ -446,9 +446,9 @@ fn w18_a_dry_resume_says_what_of_the_next_prompt_cant_be_known() {
     expect_in_order(
         &told.stdout,
         &[
-            "what comes first",
+            "first steps",
             "the check runs: test -e done",
-            "the prompt below is the one if the check fails",
+            "the prompt below assumes that the check fails",
             "prompt of phase main, iteration 2",
             "attempt 1 of iteration 2 did not finish because the run was stopped",
             PROMPT,

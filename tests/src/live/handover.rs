@@ -37,9 +37,7 @@ fn handed_over(rlm: &Path, agent: &Path) -> String {
     let resume = variables.fold(resume, |rlm, (name, value)| rlm.env(name, value));
     let ended = resume.run(RUN).expect_code(0);
     assert!(
-        ended
-            .stdout
-            .contains("claude goes on for codex, whose conversation"),
+        ended.stdout.contains("claude continues the work of codex"),
         "{ended}"
     );
     let requests = scene.requests();

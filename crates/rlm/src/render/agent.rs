@@ -1,4 +1,4 @@
-//! What an agent did: words for people, JSON for programs.
+//! The actions of an agent, as text for people and JSON for programs.
 
 use agent_duplex::{Event, ToolOutcome};
 use rlm_terminal::background;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::render::event::whole;
 
-/// The most characters of what a tool returned that are shown.
+/// The maximum number of characters that are shown of a tool's result.
 const RESULT: usize = 160;
 
-/// One event as lines for the screen; empty when there is nothing to show. Streamed text is not shown here: its message says it again.
+/// Returns one event as lines; empty if there is nothing to show. Streamed text is left out, because a message repeats it.
 pub(crate) fn text(event: &Event) -> String {
     match event {
         Event::Message { text, partial } => {
@@ -74,12 +74,12 @@ pub(crate) fn text(event: &Event) -> String {
             status,
             error,
         } => {
-            let status = status.map_or("no answer".into(), |status| status.to_string());
+            let status = status.map_or("no response".into(), |status| status.to_string());
             let mut text = format!(
                 "the service failed ({status}, {}); the agent tries again",
                 plain(error)
             );
-            // Not every agent says when, or how often.
+            // Not every agent reports a delay or a number of attempts.
             if !delay.is_zero() {
                 text.push_str(&format!(" in {}", show(whole(*delay))));
             }
@@ -104,7 +104,8 @@ pub(crate) fn text(event: &Event) -> String {
     }
 }
 
-/// Returns the first and the last lines of a text that are not empty, and between them how many there are more. An empty text is one empty line.
+/// Returns the first and the last lines of a text, without empty lines, and between them the number of other lines. An empty text gives one empty
+/// line.
 fn ends(text: &str, head: usize, tail: usize) -> Vec<String> {
     let short = |line: &&str| plain(line.trim_end()).chars().take(RESULT).collect();
     let lines: Vec<&str> = text
@@ -113,7 +114,7 @@ fn ends(text: &str, head: usize, tail: usize) -> Vec<String> {
         .collect();
     let more = lines.len().saturating_sub(head + tail);
     let mut shown: Vec<String> = match more {
-        // One line is as short as to say that there is one.
+        // One line takes as much space as a note about one more line.
         0 | 1 if tail > 0 => lines.iter().map(short).collect(),
         _ => {
             let mut shown: Vec<String> = lines.iter().take(head).map(short).collect();
@@ -134,7 +135,7 @@ fn ends(text: &str, head: usize, tail: usize) -> Vec<String> {
     shown
 }
 
-/// One event for programs; `None` for what says nothing to them.
+/// Returns one event as JSON; `None` for an event that programs don't get.
 pub(crate) fn json(event: &Event) -> Option<Value> {
     Some(match event {
         Event::TextDelta(text) => json!({"event": "text", "text": text}),

@@ -1,4 +1,4 @@
-//! The banner: five lines that say what a run will do before it does it.
+//! The banner: lines that describe a run before it starts.
 
 use agent_drivers::{AgentConfig, AgentOptions};
 use agent_duplex::Permissions;
@@ -15,47 +15,47 @@ use crate::render::programs::{self, visible};
 use crate::render::{Change, Phases};
 use crate::saved;
 
-/// The column in which the text of the five lines begins, behind what it is about.
+/// The column in which the text of each banner line begins, after its label.
 pub(crate) const TEXT_AT: usize = 8;
 
-/// What a run starts, as its beginning shows it.
+/// The programs and changes that the banner shows.
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
-    /// All of it.
+    /// All programs of the run.
     pub(crate) all: Vec<Program>,
-    /// What people are shown of it before the run begins: of a new run what they have not typed themselves.
+    /// The programs that people see before the run begins; for a new run, only those that they did not type themselves.
     pub(crate) shown: Vec<Program>,
-    /// What of the saved settings was replaced.
+    /// The saved settings that a resume replaces.
     pub(crate) changes: Vec<Change>,
 }
 
-/// How a run begins for this process.
+/// The way in which a run begins in this process.
 #[derive(Debug)]
 pub(crate) enum Beginning {
-    /// It is new; these others could be resumed instead.
+    /// A new run.
     New {
-        /// Their names.
+        /// The runs that could be resumed instead.
         others: Vec<RunId>,
-        /// How many files have changes that are not in the run's own working tree.
+        /// The number of files with changes that the worktree doesn't have.
         left_behind: usize,
         starts: Starts,
     },
-    /// It was saved at this iteration.
+    /// A saved run that continues.
     Again {
-        /// Its number.
+        /// The iteration at which it continues.
         at: u32,
-        /// Whether the iterations from there on are discarded.
+        /// Whether that iteration and all later ones are discarded.
         discarded: bool,
-        /// Whether it was cut.
+        /// Whether its last attempt is unfinished.
         cut: bool,
-        /// The agent that it had, if it goes on with another one.
+        /// The previous agent, if another one continues.
         before: Option<AgentConfig>,
         starts: Starts,
     },
 }
 
 impl Beginning {
-    /// Makes that of a new run in the project's own tree.
+    /// Creates the beginning of a new run in the project's own working tree.
     pub(crate) fn new(others: Vec<RunId>) -> Self {
         let left_behind = 0;
         Self::New {
@@ -72,9 +72,9 @@ impl Beginning {
     }
 }
 
-/// The lines before the first iteration, the banner's five last.
+/// Returns the lines before the first iteration, with the banner last.
 ///
-/// With a `person` who can press keys they say which, and for a run `in_background` how it is reached.
+/// With a `person` who can press keys, the banner names the keys; for a run `in_background` it names the command that stops the run.
 pub(crate) fn lines(
     beginning: &Beginning,
     project: &Project,
@@ -104,10 +104,10 @@ pub(crate) fn lines(
             starts,
         } => {
             let why = match (discarded, cut) {
-                (true, _) => "discarding what was recorded from there on".to_owned(),
-                (_, true) => format!("which was cut in attempt {}", head.machine.attempt),
+                (true, _) => "discarding what was recorded since".to_owned(),
+                (_, true) => format!("unfinished in attempt {}", head.machine.attempt),
                 _ if head.machine.is_judging() => {
-                    "whose turn is over: its gates and the check are next".to_owned()
+                    "whose turn ended: the required checks and the check are next".to_owned()
                 }
                 _ => {
                     let complete = head.machine.iterations_complete() as usize;
@@ -117,7 +117,7 @@ pub(crate) fn lines(
             let session = head.machine.session.as_ref();
             let goes_on = present(head).session == SessionPolicy::Continue;
             let session = session.filter(|_| goes_on && before.is_none());
-            let session = session.map_or_else(String::new, |id| format!(", in its session {id}"));
+            let session = session.map_or_else(String::new, |id| format!(", in session {id}"));
             lines.push(format!(
                 "resuming run {}{} at iteration {at}, {why}{session}",
                 head.run,
@@ -135,8 +135,8 @@ pub(crate) fn lines(
         let left = match beginning {
             Beginning::New { left_behind: 0, .. } | Beginning::Again { .. } => String::new(),
             Beginning::New { left_behind, .. } => format!(
-                "; not in it: {} here not committed",
-                count(*left_behind, "changed file", "changed files")
+                "; excludes your {}",
+                count(*left_behind, "uncommitted file", "uncommitted files")
             ),
         };
         lines.push(format!(
@@ -151,16 +151,16 @@ pub(crate) fn lines(
     let turn = turns
         .collect::<Option<Vec<_>>>()
         .and_then(|it| it.into_iter().max());
-    let turn = turn.map_or("any time".into(), show);
+    let turn = turn.map_or("unlimited time".into(), show);
     let total = head
         .settings
         .limits
         .max_duration
-        .map_or(String::new(), |d| format!(", {} in all", show(d)));
+        .map_or(String::new(), |d| format!(", {} in total", show(d)));
     let run = &head.run;
     lines.extend(ends(head, person));
     lines.extend([
-        format!("spends  up to {turn} a turn{total}; {}", money(head)),
+        format!("limits  {turn} per turn{total}; {}", money(head)),
         format!(
             "agent   {}: {}, in {}",
             visible(&agents::name(&phase.agent)),
@@ -169,7 +169,7 @@ pub(crate) fn lines(
         ),
         match person {
             true => format!(
-                "keys    Ctrl-C: menu, Enter: say something, /help; closing the terminal saves and stops: {} resume",
+                "keys    Ctrl-C: menu, Enter: message the agent, /help; closing the terminal saves and stops; to continue: {} resume",
                 rlm()
             ),
             false if in_background => format!(
@@ -186,12 +186,12 @@ pub(crate) fn lines(
     lines.iter().map(|line| plain(line)).collect()
 }
 
-/// Returns the settings of the phase at which the run stands.
+/// Returns the settings of the current phase.
 fn present(head: &RunHead) -> &PhaseSettings {
     &head.settings.phases[head.machine.phase as usize]
 }
 
-/// Says what ends the run, and before that each of several phases.
+/// Returns the stop conditions of the run, and of each of several phases.
 fn ends(head: &RunHead, person: bool) -> Vec<String> {
     let phases = &head.settings.phases;
     if let [only] = phases.as_slice() {
@@ -216,19 +216,19 @@ fn ends(head: &RunHead, person: bool) -> Vec<String> {
     each.chain([last]).collect()
 }
 
-/// Says where a person is asked.
+/// Returns where the run asks a person.
 fn asks(head: &RunHead, person: bool) -> String {
     match head.settings.rules().autonomy {
         _ if !person => String::new(),
         Autonomy::Checkpoint if head.settings.phases.len() > 1 => {
-            "; your word is asked between two phases".into()
+            "; you review each phase before the next one".into()
         }
-        Autonomy::Batch(size) => format!("; your word is asked after each {size} iterations"),
+        Autonomy::Batch(size) => format!("; you review the work after each {size} iterations"),
         _ => String::new(),
     }
 }
 
-/// Says what ends a phase.
+/// Returns the stop condition of a phase.
 fn end(phase: &PhaseSettings) -> String {
     let count = phase.limits.max_iterations.map(|n| match n {
         1 => "1 iteration".to_owned(),
@@ -241,13 +241,13 @@ fn end(phase: &PhaseSettings) -> String {
             "when the agent says {promise} and `{until}` passes; at the latest after {count}"
         ),
         (None, Some(promise)) => format!(
-            "when the agent says {promise}, which nothing checks; at the latest after {count}"
+            "when the agent says {promise} (there is no check); at the latest after {count}"
         ),
         (None, None) => format!("after {count}"),
     }
 }
 
-/// Says what the run may spend.
+/// Returns the budgets of the run.
 fn money(head: &RunHead) -> String {
     let (rules, used) = (head.settings.rules(), head.machine.usage);
     let (cost, tokens) = (rules.limits.max_cost_microusd, rules.limits.max_tokens);
@@ -255,51 +255,51 @@ fn money(head: &RunHead) -> String {
         && let Some(left) = rlm_text::money::left(&rules, used)
     {
         return match cost {
-            Some(_) => format!("{left}, as the agent reckons it"),
+            Some(_) => format!("{left}, as the agent reports"),
             None => left,
         };
     }
-    let cost = cost.map(|max| format!("{} as the agent reckons it", rlm_text::money::dollars(max)));
+    let cost = cost.map(|max| format!("{}, as the agent reports", rlm_text::money::dollars(max)));
     let tokens = tokens.map(|max| format!("{max} tokens"));
     let limits: Vec<String> = [cost, tokens].into_iter().flatten().collect();
     match limits.is_empty() {
-        true => "money is not limited here".into(),
+        true => "no cost limit".into(),
         false => limits.join(", "),
     }
 }
 
-/// Says what is lost when another agent goes on.
+/// Returns what the new agent doesn't get from the previous one.
 fn handover(before: &AgentConfig, head: &RunHead) -> String {
     let session = head.machine.session.as_ref();
-    let session = session.map_or_else(String::new, |id| format!(" (session {id})"));
+    let session = session.map_or_else(String::new, |id| format!(" {id}"));
     format!(
-        "{} goes on for {}, whose conversation{session} it does not get: it has the prompt, the files, and all that you said and is not done",
+        "{} continues the work of {} without its session{session}: it gets the prompt, the files, and your messages that are not handled yet",
         agents::name(&present(head).agent),
         agents::name(before),
     )
 }
 
-/// Says what the agent may do.
+/// Returns what the agent may do.
 pub(crate) fn may(phase: &PhaseSettings) -> &'static str {
     match (&phase.agent.options, phase.permissions) {
-        (AgentOptions::Command, _) => "may do what its own flags allow",
+        (AgentOptions::Command, _) => "may do what its own options allow",
         (AgentOptions::Codex(_), Permissions::Ask) => "asks you for every command and every edit",
         (AgentOptions::Codex(_), Permissions::Edits) => {
-            "may edit files and run commands in its sandbox; the rest is denied"
+            "may edit files and run commands in its sandbox; everything else is denied"
         }
         (AgentOptions::Codex(_), Permissions::Deny) => {
-            "may run commands that only read, in its sandbox; the rest is denied"
+            "may run commands that only read, in its sandbox; everything else is denied"
         }
-        (_, Permissions::Ask) => "asks you for what its own settings don't allow",
+        (_, Permissions::Ask) => "asks you for everything that its own settings don't allow",
         (_, Permissions::Edits) => {
-            "may edit files; what else its own settings don't allow is denied"
+            "may edit files; everything else that its own settings don't allow is denied"
         }
         (_, Permissions::All) => "MAY DO EVERYTHING (--permissions all)",
         (_, Permissions::Deny) => "may do only what its own settings allow",
     }
 }
 
-/// The same for programs.
+/// Returns the beginning as JSON.
 pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> Value {
     let (event, at, before) = match beginning {
         Beginning::New { .. } => ("run_started", 1, None),
@@ -328,7 +328,7 @@ pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> 
     value
 }
 
-/// The settings with times in milliseconds, as everywhere in our JSON.
+/// Returns the settings, with times in milliseconds, as in all JSON of `rlm`.
 pub(super) fn settings(head: &RunHead) -> Value {
     let mut value = saved::phase_json(present(head));
     if let (Some(value), Value::Object(more)) =

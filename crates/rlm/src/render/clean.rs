@@ -1,4 +1,4 @@
-//! What `rlm clean` removes and keeps.
+//! The output of `rlm clean`.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
@@ -16,25 +16,25 @@ use crate::hint::quoted;
 use crate::render::git::remove_branch;
 use crate::render::lines;
 
-/// A run, and what becomes of it.
+/// A run, and the plan for it.
 #[derive(Debug)]
 pub(crate) struct Cleaning {
     pub(crate) run: RunId,
     pub(crate) state: RunState,
-    /// How it ended, or why it can't be read.
+    /// The stop reason, or the reason why the state can't be read.
     pub(crate) why: Option<String>,
-    /// How long nothing has happened to it.
+    /// The time since the last change.
     pub(crate) age: Duration,
-    /// What removing it frees.
+    /// The number of bytes that a deletion frees.
     pub(crate) bytes: u64,
-    /// Whether it is about its transcripts only.
+    /// Whether only its transcripts are deleted.
     pub(crate) transcripts: bool,
-    /// When something happened to it last.
+    /// The time of the last change.
     pub(crate) last: Option<SystemTime>,
-    /// Its own working tree, if that is still there.
+    /// Its own worktree, if that still exists.
     pub(crate) tree: Option<Worktree>,
     pub(crate) fate: Fate,
-    /// Whether that is what would become of it.
+    /// Whether the deletion is planned, not done yet.
     pub(crate) is_planned: bool,
 }
 
@@ -69,7 +69,7 @@ impl Serialize for Cleaning {
     }
 }
 
-/// Says what was removed, or would be, and what stays.
+/// Returns a text of what was deleted, or would be, and what stays.
 pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
     let mut text = String::new();
     let is_planned = plan.iter().any(|it| it.is_planned);
@@ -86,7 +86,7 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
             Fate::Failed(why) => {
                 text += &format!(
                     "{} {}: {}\n",
-                    styled(BAD, "not removed:"),
+                    styled(BAD, "not deleted:"),
                     it.run,
                     plain(why)
                 );
@@ -94,7 +94,7 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
             Fate::Kept(KeepReason::Damaged) => {
                 let why = it.why.as_deref().unwrap_or("it can't be read");
                 text += &format!(
-                    "{} {}, {}: {}; to remove it: rlm clean {}\n",
+                    "{} {}, {}: {}; to delete it: rlm clean {}\n",
                     styled(MIND, "damaged:"),
                     it.run,
                     size(it.bytes),
@@ -110,23 +110,23 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
             let path = plain(&quoted(&tree.path.to_string_lossy()));
             let branch = remove_branch(&plain(&quoted(&tree.branch)));
             text += &format!(
-                "{} of {}: git worktree remove {path}{branch}\n",
-                styled(MIND, "the tree and the branch stay"),
+                "{} worktree and branch of {}; to remove them: git worktree remove {path}{branch}\n",
+                styled(MIND, "kept:"),
                 it.run
             );
         }
     }
     let verb = if is_planned {
-        "would remove"
+        "would delete"
     } else {
-        "removed"
+        "deleted"
     };
     let of = match plan.iter().any(|it| it.transcripts) {
         true => "the transcripts of ",
         false => "",
     };
     let runs = format!("{of}{}", count(runs, "run", "runs"));
-    write!(text, "{verb} {runs}, {}", size(bytes)).expect("a string takes what is written");
+    write!(text, "{verb} {runs}, {}", size(bytes)).expect("writing to a string never fails");
     let kept = |why| {
         let kept = plan.iter().filter(|it| it.fate == Fate::Kept(why));
         kept.count()
@@ -135,12 +135,12 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
         (kept(KeepReason::Live), "live"),
         (
             kept(KeepReason::Resumable),
-            "that can be resumed (--all removes those too)",
+            "that can be resumed (--all deletes those too)",
         ),
         (kept(KeepReason::Damaged), "damaged"),
-        (kept(KeepReason::Moved), "that were moved"),
-        (kept(KeepReason::Bare), "without any"),
-        (kept(KeepReason::Young), "too young"),
+        (kept(KeepReason::Moved), "that were transferred"),
+        (kept(KeepReason::Bare), "without transcripts"),
+        (kept(KeepReason::Young), "too recent"),
         (kept(KeepReason::Newest), "of the newest"),
     ];
     let kept = kept.iter().filter(|(runs, _)| *runs > 0);

@@ -1,4 +1,4 @@
-//! Settings and where they come from.
+//! The settings and their sources.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,25 +12,25 @@ use serde_json::{Value, json};
 use super::programs::{self, visible};
 use crate::config::{self, Group, Layers, Origin, Row};
 
-/// How long a value may be before what stands behind it moves to the right.
+/// The maximum width of a value before the next column moves to the right.
 const WIDE: usize = 40;
 
-/// What counts, as a file that says it, or with where each value comes from.
+/// The effective settings, as TOML or with the source of each value.
 #[derive(Debug)]
 pub(crate) struct Configuration {
     groups: Vec<Group>,
-    /// The files that were looked for, and whether they are there.
+    /// The files that were searched, and whether they exist.
     files: Vec<(PathBuf, bool)>,
-    /// Where the project's file lies.
+    /// The directory of the project's file.
     root: PathBuf,
     home: Option<PathBuf>,
     explain: bool,
-    /// All that such a run would start; empty where that is shown apart.
+    /// All programs that such a run starts; empty if they are shown elsewhere.
     programs: Vec<Program>,
 }
 
 impl Configuration {
-    /// Shows what counts by these layers, with `words` as those behind `--`.
+    /// Returns the effective settings of these layers; `words` is the command after `--`.
     pub(crate) fn of(
         layers: &Layers,
         words: &[OsString],
@@ -48,7 +48,7 @@ impl Configuration {
         }
     }
 
-    /// Shows also what such a run would start.
+    /// Adds the programs that such a run starts.
     pub(crate) fn with_programs(self, programs: Vec<Program>) -> Self {
         Self { programs, ..self }
     }
@@ -98,7 +98,7 @@ impl Configuration {
                 write!(
                     f,
                     "  {}",
-                    styled(DIM, format!("over {}", plain(&over.join(", "))))
+                    styled(DIM, format!("overrides {}", plain(&over.join(", "))))
                 )?;
             }
             writeln!(f)?;
@@ -113,7 +113,7 @@ impl Configuration {
         }
     }
 
-    /// Returns the same for programs.
+    /// Returns the settings as JSON.
     pub(crate) fn json(&self) -> Value {
         let origin = |origin: &Origin| match origin {
             Origin::Flag(name) => json!({"kind": "option", "name": name}),
@@ -125,7 +125,7 @@ impl Configuration {
             Origin::Default => json!({"kind": "default"}),
         };
         let value = |value: &toml::Value| {
-            serde_json::to_value(value).expect("a value of TOML is one of JSON")
+            serde_json::to_value(value).expect("a TOML value converts to JSON")
         };
         let settings = self.groups.iter().flat_map(|group| {
             group.rows.iter().map(move |row| {
@@ -180,7 +180,7 @@ impl fmt::Display for Configuration {
             }
         }
         if !self.programs.is_empty() {
-            writeln!(f, "\n{}", styled(DIM, "# what a run starts:"))?;
+            writeln!(f, "\n{}", styled(DIM, "# programs that a run starts:"))?;
         }
         for line in programs::lines(&self.programs) {
             writeln!(f, "{}", styled(DIM, format!("# {line}")))?;
@@ -189,7 +189,7 @@ impl fmt::Display for Configuration {
             writeln!(f)?;
             for (path, read) in &self.files {
                 let place = plain(&self.place(path));
-                let read = if *read { "read" } else { "not there" };
+                let read = if *read { "read" } else { "doesn't exist" };
                 writeln!(f, "{}", styled(DIM, format!("{place}: {read}")))?;
             }
         }

@@ -1,4 +1,4 @@
-//! What a run would do, for `rlm run --dry-run`.
+//! The output of a dry run.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::render::event;
 use crate::render::programs::{self, visible};
 use crate::render::{Configuration, Redo};
 
-/// A run that does not begin.
+/// A run that doesn't start.
 #[derive(Debug, Serialize)]
 pub(crate) struct DryRun {
     event: &'static str,
@@ -24,19 +24,19 @@ pub(crate) struct DryRun {
     #[serde(skip)]
     banner: Vec<String>,
     settings: Value,
-    /// All that it would start.
+    /// All programs that it would start.
     programs: Vec<Program>,
-    /// The same settings, as `rlm config show` has it.
+    /// The settings, as `rlm config show` prints them.
     #[serde(skip)]
     said: Option<Configuration>,
-    /// The save from which it would go on.
+    /// The save from which it would continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     save: Option<u64>,
-    /// What would come first, in words.
+    /// The first steps, as text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     next: Vec<String>,
     prompts: Vec<Prompt>,
-    /// What the prompt assumes, or why there is none.
+    /// The assumption of the prompt, or the reason why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<String>,
     #[serde(skip)]
@@ -78,7 +78,7 @@ impl DryRun {
         }
     }
 
-    /// A run that would be taken up again.
+    /// Creates the dry run of a resume.
     pub(crate) fn again(
         project: &Project,
         would: &Resumption,
@@ -96,7 +96,11 @@ impl DryRun {
         let mut next: Vec<String> = asked.into_iter().chain(notices).collect();
         if let Some(gate) = would.gate {
             let text = &phase(would.phase).gates[gate as usize];
-            next.push(format!("gate {} runs: {}", gate + 1, visible(text)));
+            next.push(format!(
+                "required check {} runs: {}",
+                gate + 1,
+                visible(text)
+            ));
         }
         if let (true, Some(text)) = (would.check, &phase(would.phase).until) {
             next.push(format!("the check runs: {}", visible(text)));
@@ -106,7 +110,7 @@ impl DryRun {
         let unknown = would.unknown.as_deref();
         let unknown = match (&would.prompt, unknown) {
             (Some(_), Some(assumed)) => Some(format!(
-                "the prompt below is the one if {assumed}; what that prints is known only when it has run"
+                "the prompt below assumes that {assumed}; its output is not known before it runs"
             )),
             (None, Some(why)) => Some(format!("no next prompt: {why}")),
             (_, None) => None,
@@ -136,9 +140,9 @@ impl DryRun {
 impl fmt::Display for DryRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let title = match self.save {
-            None => "dry run: nothing is made and nothing is started".to_owned(),
+            None => "dry run: nothing is created or started".to_owned(),
             Some(save) => {
-                format!("dry run: nothing is changed and nothing is started; from save {save}")
+                format!("dry run: nothing is changed or started; from save {save}")
             }
         };
         writeln!(f, "{}", styled(BOLD, title))?;
@@ -146,12 +150,12 @@ impl fmt::Display for DryRun {
             writeln!(f, "{}", styled(DIM, line))?;
         }
         if !self.next.is_empty() {
-            writeln!(f, "\n{}", styled(BOLD, "what comes first"))?;
+            writeln!(f, "\n{}", styled(BOLD, "first steps"))?;
         }
         for line in &self.next {
             writeln!(f, "{line}")?;
         }
-        writeln!(f, "\n{}", styled(BOLD, "what it starts"))?;
+        writeln!(f, "\n{}", styled(BOLD, "programs"))?;
         for line in programs::lines(&self.programs) {
             writeln!(f, "{line}")?;
         }
@@ -174,7 +178,7 @@ impl fmt::Display for DryRun {
     }
 }
 
-/// Shows settings that are saved, those of the present phase first; those of the others are in the banner.
+/// Writes the saved settings of the current phase and of the run; the banner has those of the other phases.
 fn show(f: &mut fmt::Formatter<'_>, settings: &Value) -> fmt::Result {
     for (key, value) in settings.as_object().into_iter().flatten() {
         let is_nothing = value.is_null() || key == "phases";

@@ -1,4 +1,4 @@
-//! News as text for people and as JSON for programs.
+//! Run events as text for people and JSON for programs.
 
 #[cfg(test)]
 mod tests;
@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 use crate::render::warning;
 use crate::render::{agent, git};
 
-/// How many lines of a failed command's output are shown; the next prompt and the transcript have more.
+/// The number of lines that are shown of a failed command's output; the next prompt and the transcript have more.
 const TAIL_LINES: usize = 8;
 
-/// News as lines for the screen; empty when there is nothing to show.
+/// Returns a run event as lines; empty if there is nothing to show.
 pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
     match news {
         News::Run(notice) => notice_text(notice, zone),
@@ -42,16 +42,14 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
             format!("{} {}", styled(MIND, "┆"), line(&l.bytes, l.omitted))
         }
         News::Agent(event) => agent::text(event),
-        News::GoesOn => "interrupted; the agent goes on with what you said before".into(),
+        News::GoesOn => "interrupted; the agent continues with your earlier messages".into(),
         News::Said { text, .. } => said(text),
         News::NextPrompt(id) => {
-            format!(
-                "steer {id}: the agent can't take it now; it comes after this turn or with the next prompt"
-            )
+            format!("steer {id}: queued; sent after this turn")
         }
         News::InPrompt(id) => format!("steer {id}: sent with the prompt"),
-        News::Rejected(why) => format!("{} {why}", styled(MIND, "no:")),
-        News::PauseReason(reason) => format!("a pause is wanted: {}", plain(reason)),
+        News::Rejected(why) => format!("{} {why}", styled(MIND, "rejected:")),
+        News::PauseReason(reason) => format!("pause requested: {}", plain(reason)),
         News::CommandStarted { command, text } => {
             styled(DIM, format!("{}: {}", name(*command), plain(text)))
         }
@@ -67,7 +65,7 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
         } => git::committed(*iteration, commit, left_out),
         News::EndingTurn { why, budget } => {
             format!(
-                "ending the turn: {}; it has {}",
+                "{}; stopping the agent (up to {})",
                 plain(why),
                 show(whole(*budget))
             )
@@ -75,13 +73,13 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
         News::Silent { silent, of } => styled(
             MIND,
             format!(
-                "the agent has said nothing for {} of {}",
+                "no output from the agent for {} (limit {})",
                 show(whole(*silent)),
                 show(*of)
             ),
         ),
         News::Holding { tasks, patience } => format!(
-            "the turn is over; waiting for {}, as long as something comes of it within {}",
+            "the turn ended; waiting for {}, up to {} without progress",
             rlm_terminal::background(*tasks),
             show(*patience)
         ),
@@ -117,12 +115,12 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
     }
 }
 
-/// Says that a run is being stopped, and what that waits for.
+/// Returns the text for a stop, and for the subject of its wait.
 fn stopping(budget: Duration, awaited: Option<Awaited>) -> String {
     match awaited {
         None => "stopping: state saved".into(),
         Some(awaited) if budget.is_zero() => {
-            format!("stopping: state saved; ending {awaited} at once")
+            format!("stopping: state saved; ending {awaited} immediately")
         }
         Some(awaited) => format!(
             "stopping: state saved; waiting for {awaited}, up to {}",
@@ -131,7 +129,7 @@ fn stopping(budget: Duration, awaited: Option<Awaited>) -> String {
     }
 }
 
-/// Says how a gate or the check ended, with the last `tail` lines of its output if it did not pass.
+/// Returns how a required check or the check ended, with the last `tail` lines of its output if it failed.
 pub(super) fn command_text(
     command: Command,
     result: &CheckResult,
@@ -187,7 +185,7 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
             )
         }
         Notice::PhaseEnded { name, usage } => {
-            format!("phase {} done{}", plain(name), spent(*usage))
+            format!("phase {} finished{}", plain(name), spent(*usage))
         }
         Notice::Sleeping { until } => {
             styled(DIM, format!("next iteration at {}", clock(*until, zone)))
@@ -197,7 +195,7 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
             let (what, until) = (what.unwrap_or_default(), clock(*until, zone));
             match why {
                 Wait::Limit => format!(
-                    "{} until {until}, which is no failure{what}; /skip tries now (elsewhere: rlm resume)",
+                    "{} until {until}{what}; not a failure; /skip tries now (elsewhere: rlm resume)",
                     styled(MIND, "waiting")
                 ),
                 _ => format!("{} again at {until}{what}", styled(MIND, "trying")),
@@ -206,17 +204,17 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
         Notice::Review(of) => styled(
             BOLD,
             format!(
-                "the {of} is over and waits for your word: Ctrl-C opens the menu (elsewhere: rlm resume, or rlm steer TEXT to have it revised)"
+                "the {of} is finished; review it: Ctrl-C opens the menu (elsewhere: rlm resume, or to revise it: rlm steer TEXT)"
             ),
         ),
         Notice::Reviewed(verdict) => match verdict {
-            Verdict::Revise(_) => "it is to be revised".into(),
+            Verdict::Revise(_) => "revising".into(),
             Verdict::StartOver => "starting over".into(),
             Verdict::Exit => "stopping here".into(),
-            _ => "going on".into(),
+            _ => "continuing".into(),
         },
-        Notice::RuleSet(change) => format!("from now on {change}"),
-        Notice::PhaseRuleSet { phase, change } => format!("phase {phase}: from now on {change}"),
+        Notice::RuleSet(change) => format!("changed: {change}"),
+        Notice::PhaseRuleSet { phase, change } => format!("phase {phase}: changed: {change}"),
         Notice::Steer { id, state } => match state {
             SteerState::Recorded => format!("steer {id}: recorded"),
             SteerState::Delivered => format!("steer {id}: delivered to the agent"),
@@ -227,26 +225,26 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
             styled(MIND, "warning:")
         ),
         Notice::SessionLost => format!(
-            "{} the session to go on with does not exist any more; a fresh one gets the prompt",
+            "{} the session no longer exists; a fresh one gets the prompt",
             styled(MIND, "warning:")
         ),
         Notice::Interrupted => styled(
             BOLD,
-            "interrupted: the session waits; say something, /continue, or Ctrl-C (elsewhere: rlm steer, rlm resume)",
+            "interrupted; the session waits: send a message, /continue, or Ctrl-C (elsewhere: rlm steer, rlm resume)",
         ),
         Notice::Pausing => "will pause when the iteration is complete".into(),
-        Notice::Paused => styled(BOLD, "paused; /continue goes on (elsewhere: rlm resume)"),
-        Notice::Continued => "going on".into(),
-        Notice::Again(Again::Iteration) => "ending what runs, to do the iteration again".into(),
-        Notice::Again(Again::Phase) => "ending what runs, to start over".into(),
+        Notice::Paused => styled(BOLD, "paused; /continue resumes (elsewhere: rlm resume)"),
+        Notice::Continued => "continuing".into(),
+        Notice::Again(Again::Iteration) => "stopping the agent to run the iteration again".into(),
+        Notice::Again(Again::Phase) => "stopping the agent to start over".into(),
         Notice::Fresh => "the next attempt gets a fresh session".into(),
         Notice::StoppingLater => "will stop when the iteration is complete".into(),
-        // The end has a line of its own when everything is over.
+        // The end of the run has its own line.
         _ => String::new(),
     }
 }
 
-/// What was used, behind what it was used for.
+/// Returns the usage in parentheses.
 fn spent(usage: Usage) -> String {
     money::used(usage).map_or_else(String::new, |used| format!(" ({used})"))
 }
@@ -263,7 +261,7 @@ fn names(processes: &[ProcessName]) -> String {
     names.join(", ")
 }
 
-/// Whole seconds, rounded up.
+/// Rounds up to whole seconds.
 pub(crate) fn whole(time: Duration) -> Duration {
     let seconds = time.as_millis().div_ceil(1000);
     Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
@@ -278,7 +276,7 @@ fn clock(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
 }
 
-/// News as one JSON object; `None` for what has an event of its own elsewhere.
+/// Returns a run event as JSON; `None` for an event that is reported elsewhere.
 pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
     let mut value = match news {
         News::Run(notice) => notice_json(notice)?,
@@ -416,7 +414,7 @@ fn notice_json(notice: &Notice) -> Option<Value> {
         Notice::Again(again) => json!({"event": "again", "what": again}),
         Notice::Fresh => json!({"event": "fresh_session"}),
         Notice::StoppingLater => json!({"event": "stopping_later"}),
-        // The end of the run has an event of its own when everything is over.
+        // The end of the run has its own event.
         _ => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! The commits of a run, and what becomes of a working tree that it had to itself.
+//! The commits of a run, and the commands for its own worktree.
 
 use std::fmt;
 
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 
 use crate::hint::quoted;
 
-/// How many digits of a commit's name are shown.
+/// The number of digits that are shown of a commit.
 const SHORT: usize = 12;
 
-/// Says that the work of an iteration is committed, and what of it is not.
+/// Returns the line about the commit of an iteration, with the files that it leaves out.
 pub(crate) fn committed(iteration: u32, commit: &str, left_out: &[String]) -> String {
     let short: String = commit.chars().take(SHORT).collect();
     let mut text = format!("iteration {iteration} committed: {}", plain(&short));
     if !left_out.is_empty() {
         let out = plain(&left_out.join(", "));
-        text.push_str(&format!("; {} {out}", styled(MIND, "not in it:")));
+        text.push_str(&format!("; {} {out}", styled(MIND, "left out:")));
     }
     text
 }
@@ -28,7 +28,7 @@ pub(crate) fn committed_json(iteration: u32, commit: &str, left_out: &[String]) 
     json!({"event": "committed", "iteration": iteration, "commit": commit, "left_out": left_out})
 }
 
-/// A run's own working tree, and how it stands.
+/// A run's own worktree, and its git status.
 #[derive(Debug)]
 pub(crate) struct OwnTree {
     tree: Worktree,
@@ -36,7 +36,7 @@ pub(crate) struct OwnTree {
 }
 
 impl OwnTree {
-    /// Asks git, for some seconds at most.
+    /// Reads the status with git, which takes some seconds at most.
     pub(crate) fn of(project: &Project, tree: Worktree) -> Self {
         let state = project.worktree_state(&tree);
         Self { tree, state }
@@ -70,7 +70,7 @@ impl fmt::Display for OwnTree {
             write!(f, ", and {files} not committed in {path}")?;
         }
         if commits > 0 {
-            write!(f, "\n  take it:   git merge {branch}")?;
+            write!(f, "\n  merge it:  git merge {branch}")?;
         }
         let force = if changed > 0 { "--force " } else { "" };
         let branch = remove_branch(branch);
@@ -81,7 +81,7 @@ impl fmt::Display for OwnTree {
     }
 }
 
-/// Adds how a run's own branch is removed, quoted as it is: one that the run came to is somebody else's.
+/// Returns the end of the command that removes a run's own branch; `branch` is already quoted. Any other branch belongs to somebody else.
 pub(crate) fn remove_branch(branch: &str) -> String {
     let is_own = branch.trim_start_matches('\'').starts_with("rlm/");
     match is_own {
@@ -98,7 +98,7 @@ mod tests {
     fn a_commit_is_told_with_what_is_not_in_it() {
         let said = committed(3, "0123456789abcdef", &["big\u{1b}[2J.bin (60 MiB)".into()]);
         let said = anstream::adapter::strip_str(&said).to_string();
-        insta::assert_snapshot!(said, @r"iteration 3 committed: 0123456789ab; not in it: big\u{1b}[2J.bin (60 MiB)");
+        insta::assert_snapshot!(said, @r"iteration 3 committed: 0123456789ab; left out: big\u{1b}[2J.bin (60 MiB)");
     }
 
     #[test]
@@ -132,10 +132,10 @@ mod tests {
         let ends = [state(3, 0), state(1, 2), state(0, 1), None].map(end);
         insta::assert_snapshot!(ends.join("\n"), @r"
         branch rlm/r1 has 3 commits
-          take it:   git merge rlm/r1
+          merge it:  git merge rlm/r1
           remove it: git worktree remove /p/.rlm/worktrees/r1 && git branch -D rlm/r1
         branch rlm/r1 has 1 commit, and 2 files are not committed in /p/.rlm/worktrees/r1
-          take it:   git merge rlm/r1
+          merge it:  git merge rlm/r1
           remove it: git worktree remove --force /p/.rlm/worktrees/r1 && git branch -D rlm/r1
         branch rlm/r1 has 0 commits, and 1 file is not committed in /p/.rlm/worktrees/r1
           remove it: git worktree remove --force /p/.rlm/worktrees/r1 && git branch -D rlm/r1

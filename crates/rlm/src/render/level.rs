@@ -1,4 +1,4 @@
-//! How much people see of a run; programs see everything.
+//! How much of a run people see; programs see everything.
 
 use agent_duplex::{Event, ToolOutcome};
 use loop_runner::News;
@@ -8,23 +8,23 @@ use rlm_text::escape::{plain, safe};
 
 use crate::render::event;
 
-/// The most lines of one tool's result that are shown to whoever wants to see more.
+/// The maximum number of lines that `-v` shows of one tool's result.
 const RESULT_LINES: usize = 100;
 
-/// What of a run is shown.
+/// How much of a run is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// The iterations, what goes wrong, what waits for a person, the end.
+    /// The iterations, the failures, the questions to a person, and the end.
     Quiet,
-    /// What is said and done, in short.
+    /// Messages and actions, shortened.
     #[default]
     Normal,
-    /// The same in full.
+    /// Messages and actions in full.
     Verbose,
 }
 
 impl Level {
-    /// Returns what `-q` and `-v` ask for.
+    /// Returns the level for `-q` and `-v`.
     pub(crate) fn wished(quiet: bool, verbose: bool) -> Self {
         match (quiet, verbose) {
             (true, _) => Self::Quiet,
@@ -33,7 +33,7 @@ impl Level {
         }
     }
 
-    /// Returns what this level shows in the place of the ordinary lines; `None` where they are right. Empty is nothing.
+    /// Returns the text that this level shows instead of the ordinary lines; `None` to keep those. An empty text shows nothing.
     pub(crate) fn instead(self, news: &News) -> Option<String> {
         match self {
             Self::Quiet if !is_needed(news) => Some(String::new()),
@@ -43,7 +43,7 @@ impl Level {
     }
 }
 
-/// Whether also somebody who wants quiet has to see it.
+/// Returns whether `-q` shows this event too.
 fn is_needed(news: &News) -> bool {
     match news {
         News::Run(notice) => !matches!(

@@ -1,4 +1,4 @@
-//! What several displays share: single lines, how a state looks, ages and sizes.
+//! Shared parts of the output: single lines, the style of a state, ages and sizes.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,24 +11,24 @@ use rlm_text::escape::plain;
 use crate::exit::Failure;
 use crate::ulimits;
 
-/// A line that warns.
+/// Returns a warning line.
 pub(crate) fn warning(text: &str) -> String {
     let text = ulimits::explained(text);
     format!("{} {}", styled(MIND, "warning:"), plain(&text))
 }
 
-/// The one line of a command that could not do what it was asked to.
+/// Returns the error line of a failed command.
 pub(crate) fn failure(failure: &Failure) -> String {
     let message = ulimits::explained(&failure.message);
     format!("{} {}", styled(BAD, "rlm:"), plain(&message))
 }
 
-/// A record of a transcript, as `rlm logs` prints it.
+/// Returns a record of a transcript, as `rlm logs` prints it.
 pub(crate) fn record(record: &Record) -> String {
     let text = rlm_text::escape::safe(&record.text);
     match record.kind.as_str() {
         "stdout" | "message" => text,
-        // The line behind what is shown.
+        // The protocol line behind a record that is shown.
         "raw" => String::new(),
         kind => text
             .lines()
@@ -39,7 +39,7 @@ pub(crate) fn record(record: &Record) -> String {
     }
 }
 
-/// Text that was streamed and cut off.
+/// Returns streamed text that no message completed.
 pub(crate) fn streamed(text: &str) -> String {
     format!(
         "{} {}",
@@ -48,14 +48,14 @@ pub(crate) fn streamed(text: &str) -> String {
     )
 }
 
-/// One JSON object on one line.
+/// Returns one JSON object on one line.
 pub(crate) fn json_line(value: &impl serde::Serialize) -> String {
     rlm_text::escape::json_escaped(
-        serde_json::to_string(value).expect("what is rendered is plain data"),
+        serde_json::to_string(value).expect("the value converts to JSON"),
     )
 }
 
-/// Returns how the state of a run looks: what works is green, what waits for a person yellow, what broke red.
+/// Returns the style of a state: green for a running run, yellow for one that waits for a person, red for a broken one.
 pub(crate) fn of_state(state: RunState) -> Style {
     match state {
         RunState::Running => GOOD,
@@ -66,12 +66,12 @@ pub(crate) fn of_state(state: RunState) -> Style {
     }
 }
 
-/// Returns the word for the state of a run, as its JSON has it.
+/// Returns the name of a state, as in JSON.
 pub(crate) fn state(state: RunState) -> String {
     format!("{state:?}").to_lowercase()
 }
 
-/// How long ago something was, in whole seconds; what lies in the future of this clock is new.
+/// Returns the age in whole seconds; a time in the future has the age zero.
 pub(super) fn age(at: Timestamp, now: jiff::Timestamp) -> u64 {
     let now = Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
     now.since(at).as_secs()

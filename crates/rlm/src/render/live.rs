@@ -257,7 +257,7 @@ impl Live {
                     now.push(format!("waits for {}", background(tasks)));
                 }
                 if let Some(of) = &standing.review {
-                    now.push(format!("the {of} is finished: it waits for your review"));
+                    now.push(format!("the {of} is finished: it waits for your approval"));
                 }
                 if standing.steers_waiting > 0 {
                     let steers = count(standing.steers_waiting, "steer", "steers");

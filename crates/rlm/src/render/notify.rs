@@ -140,7 +140,7 @@ fn words(occasion: Occasion, head: &Head, iteration: u32, reason: Option<&str>) 
         Occasion::Limit => "waits for a rate limit or an outage".into(),
         Occasion::Retry => "tries again".into(),
         Occasion::Paused => "is paused".into(),
-        Occasion::Review => "waits for your review".into(),
+        Occasion::Review => "waits for your approval".into(),
         Occasion::Question => "the agent asks".into(),
         Occasion::Ended => return reason.unwrap_or("ended").into(),
     };

@@ -52,7 +52,7 @@ pub(super) fn lost(scene: &Scene) -> String {
     };
     fs::remove_dir_all(scene.sandbox.home().join(store)).unwrap();
     let ended = scene.rlm(&["resume"]).run(ACP_RUN).expect_code(0);
-    let says = "the session to go on with does not exist any more; a fresh one gets the prompt";
+    let says = "the session no longer exists; a fresh one gets the prompt";
     assert!(ended.stdout.contains(says), "{ended}");
     let requests = scene.requests();
     let last = &requests[requests.len() - 1];
@@ -76,7 +76,7 @@ pub(super) fn handed_over(scene: &Scene) -> String {
     let variables = other.variables(&folder, &scene.model).into_iter();
     let resume = variables.fold(resume, |rlm, (name, value)| rlm.env(name, value));
     let ended = resume.run(ACP_RUN).expect_code(0);
-    let line = { ended.stdout.lines() }.find(|line| line.contains("whose conversation"));
+    let line = { ended.stdout.lines() }.find(|line| line.contains("without its session"));
     let line = line.unwrap_or_else(|| panic!("{ended}"));
     let requests = scene.requests();
     let last = &requests[requests.len() - 1];

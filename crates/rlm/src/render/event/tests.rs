@@ -1,4 +1,4 @@
-//! News of many kinds, as people and as programs get them.
+//! Run events of many kinds, as people and as programs see them.
 
 use super::*;
 use agent_duplex::Line;
