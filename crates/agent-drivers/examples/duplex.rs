@@ -1,8 +1,8 @@
 //! A conversation with Claude Code: a person types lines, and the program prints the events of the agent.
 //!
 //! `cargo run -p agent-drivers --example duplex -- claude --model=sonnet` starts the program `claude` that is on the `PATH`.
-//! The program sends each line to the agent at once, also during a turn. After a permission request a line is the answer. An empty line interrupts the turn.
-//! Ctrl-D waits for the open answers and ends everything. Ctrl-C ends everything at once: the guard kills the process tree.
+//! The program sends each line to the agent immediately, also during a turn. After a permission request a line is the answer. An empty line
+//! interrupts the turn. Ctrl-D waits for the open answers and ends everything. Ctrl-C ends everything immediately: the guard kills the process tree.
 #![expect(clippy::print_stdout, reason = "a program for a terminal")]
 
 use std::cell::{Cell, RefCell};
@@ -94,7 +94,7 @@ async fn say(
             conversation.answer(&ask.id, decision).await
         }
         (None, "") => {
-            drop(conversation.interrupt(Queued::Keep)); // returns at once; `hear` reads the end of the turn
+            drop(conversation.interrupt(Queued::Keep)); // returns immediately; `hear` reads the end of the turn
             Ok(())
         }
         (None, _) => conversation.send(Input::new(line)).map(drop),

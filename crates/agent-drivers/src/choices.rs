@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The options of one conversation that all drivers share. The agent's own options are separate.
 ///
-/// `Debug` shows only the number of arguments, because they may be secret.
+/// `Debug` shows only the number of arguments, because they can be secret.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Choices {

@@ -88,7 +88,7 @@ impl Driver for CommandDriver {
 #[derive(Debug)]
 struct CommandConnection {
     driver: CommandDriver,
-    /// The first input starts the program, because its arguments may contain the prompt.
+    /// The first input starts the program, because its arguments can contain the prompt.
     turn: Option<Turn>,
     /// Whether no further program starts.
     closed: bool,

@@ -39,7 +39,7 @@ pub enum AgentOptions {
     Claude(Box<ClaudeOptions>),
     /// Codex.
     Codex(Box<CodexOptions>),
-    /// An agent that speaks the Agent Client Protocol.
+    /// An agent that implements the Agent Client Protocol.
     Acp {
         /// The preset of the agent.
         preset: AcpPreset,
@@ -91,7 +91,7 @@ impl AgentConfig {
         self.name() == other.name() && (!unknown(self) || self.program == other.program)
     }
 
-    /// Returns the names of the set options that may restrict the agent, and that no other agent understands.
+    /// Returns the names of the set options that can restrict the agent, and that no other agent understands.
     #[must_use]
     pub fn restrictions(&self) -> Vec<&'static str> {
         match &self.options {
@@ -113,7 +113,7 @@ impl AgentConfig {
         }
     }
 
-    /// Returns the options that may start programs or hold secrets.
+    /// Returns the options that can start programs or hold secrets.
     #[must_use]
     pub fn handed_on(&self) -> HandedOn<'_> {
         match &self.options {
@@ -141,7 +141,7 @@ impl AgentConfig {
         }
     }
 
-    /// Replaces the values of variables and settings, which may be secret, by `…`.
+    /// Replaces the values of variables and settings, which can be secret, by `…`.
     pub fn hide_values(&mut self) {
         match &mut self.options {
             AgentOptions::Command => {}
@@ -200,7 +200,7 @@ impl AgentConfig {
     }
 }
 
-/// Serialises arguments as text if they are valid UTF-8, so that people can read saved settings, and else as bytes.
+/// The serialised form of arguments: text if they are valid UTF-8, so that people can read saved settings, and else bytes.
 mod words {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;

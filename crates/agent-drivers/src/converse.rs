@@ -65,7 +65,7 @@ impl Change {
         let (done, answer) = oneshot::channel();
         if let Some(older) = self.0.replace(done) {
             let what = "a newer change replaced this one before the agent answered";
-            // The caller may have dropped its future.
+            // Perhaps the caller has dropped its future.
             let _nobody = older.send(Err(Error::refused(what)));
         }
         Box::pin(async move {
@@ -81,7 +81,7 @@ impl Change {
         })
     }
 
-    /// Sends the answer to the waiting caller once no request is pending. If the caller waits no longer, drops the change, and takes its `answer`
+    /// Sends the answer to the waiting caller once no request is pending. If the caller no longer waits, drops the change, and takes its `answer`
     /// too.
     pub(crate) fn tell(
         &mut self,

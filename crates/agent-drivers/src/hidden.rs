@@ -1,4 +1,4 @@
-//! Values that may be secret: output shows only their names.
+//! Values that can be secret: output shows only their names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,7 +49,7 @@ where
     }
 }
 
-/// The options of an agent that may start programs or hold secrets, so that a caller can show or check them.
+/// The options of an agent that can start programs or hold secrets, so that a caller can show or check them.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct HandedOn<'a> {
@@ -63,7 +63,7 @@ pub struct HandedOn<'a> {
     pub hooks: Option<String>,
 }
 
-/// Shows only names: values may be secret.
+/// Shows only names: values can be secret.
 impl fmt::Debug for HandedOn<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let env = self.env.map(|env| env.keys().collect::<Vec<_>>());

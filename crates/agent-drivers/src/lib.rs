@@ -16,7 +16,7 @@
 struct ReadmeDoctests;
 
 // The modules in reading order; each uses those above it:
-// - hidden               values that may be secret
+// - hidden               values that can be secret
 // - section              the keys of an agent's section in a configuration file
 // - times                the times in which a driver ends a turn or its agent
 // - duplex               translations from types of `agent-subprocess` to types of `agent-duplex`

@@ -1,6 +1,6 @@
 //! MCP servers that drivers give to their agents: a program to start or a URL, by name and in order.
 //!
-//! The texts may contain `${VARIABLE}` and `${VARIABLE:-default}`. A driver expands them only when it starts an agent, so that the saved state of a
+//! The texts can contain `${VARIABLE}` and `${VARIABLE:-default}`. A driver expands them only when it starts an agent, so that the saved state of a
 //! run names secrets but does not contain them. [`Debug`](std::fmt::Debug) shows no value: it shows the number of arguments, the names of variables
 //! and headers, and the host of a URL.
 //!
@@ -134,8 +134,8 @@ impl McpServers {
             .map(Self)
     }
 
-    /// Returns these servers without their values, so that they can be shown: `…` replaces each argument, each value of a variable or header, and the
-    /// part of a URL after its host.
+    /// Returns these servers without their values, so that they can be shown: `…` replaces each argument, each value of a variable or header, and
+    /// the part of a URL after its host.
     #[must_use]
     pub fn without_values(mut self) -> Self {
         self.0
@@ -163,7 +163,7 @@ impl McpServers {
     }
 }
 
-/// Removes the value from serde's error about a wrong type: the value may be a secret in the wrong place.
+/// Removes the value from serde's error about a wrong type: the value can be a secret in the wrong place.
 #[must_use]
 pub fn without_value(message: &str) -> String {
     const MARKS: [&str; 2] = ["invalid type: ", "invalid value: "];

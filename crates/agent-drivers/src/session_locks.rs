@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The number of lock files in the directory from which unused ones are removed.
+/// If the directory has more lock files than this, the unused ones are removed.
 const FILES: usize = 256;
 /// The number of tries if the file is replaced while it is being locked.
 const TRIES: u32 = 16;
@@ -75,7 +75,7 @@ struct Lock {
 #[derive(Debug)]
 pub(crate) struct Lease {
     lock: Arc<Lock>,
-    /// Whether the session was given back; another lease may have it now.
+    /// Whether the session was given back; another lease can have it now.
     is_idle: bool,
 }
 
@@ -285,7 +285,7 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Whether the open file is still the one at `path`; the lock of a removed file excludes nobody.
+/// Whether the open file is still the one at `path`; the lock of a removed file has no effect.
 fn is_at(file: &File, path: &Path) -> bool {
     let ids = (file.metadata(), std::fs::symlink_metadata(path));
     matches!(ids, (Ok(ours), Ok(there)) if (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
@@ -319,8 +319,8 @@ fn refused(session: &str, file: &mut File) -> Refusal {
     Refusal::Held { by, passing }
 }
 
-/// Whether only leftovers of this process can hold a lock. That is true if the process is gone, even if it is a zombie or its pid is reused. It is
-/// also true for this process itself, which has all its locks in `known`.
+/// Whether only leftovers of `process` can hold a lock. That is true if `process` is gone, even if it is a zombie or its pid is reused. It is also
+/// true for the current process, which has all its locks in `known`.
 fn is_past(process: ProcessId) -> bool {
     #[cfg(target_os = "linux")]
     let is_alive = process.is_alive();

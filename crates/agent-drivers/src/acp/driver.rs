@@ -131,7 +131,7 @@ impl AcpDriver {
             let what = format!("the working directory has no absolute path: {e}; use another one");
             Error::start(what, Some(e.into()))
         })?;
-        // Agents may use either path.
+        // An agent can use either path.
         let real = std::fs::canonicalize(&cwd).unwrap_or_else(|_| cwd.clone());
         let texts = [cwd, real].map(|path| path.into_os_string().into_string());
         let [Ok(cwd), Ok(real)] = texts else {

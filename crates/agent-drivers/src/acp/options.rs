@@ -9,7 +9,7 @@ use std::fmt;
 
 /// The options of an agent that implements the Agent Client Protocol, besides its model and its permissions.
 ///
-/// A run saves all values, also those that may be secret. `Debug` shows neither those nor prompts. An unknown option is an error.
+/// A run saves all values, also those that can be secret. `Debug` shows neither those nor prompts. An unknown option is an error.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct AcpOptions {
@@ -39,7 +39,7 @@ impl AcpOptions {
         ENV_ALLOW,
     ];
 
-    /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or may be secret.
+    /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or can be secret.
     pub(crate) fn handed_on(&self) -> HandedOn<'_> {
         let Self {
             env,
@@ -64,7 +64,7 @@ impl fmt::Debug for AcpOptions {
 }
 
 impl AcpOptions {
-    /// Returns the names of the set options that may restrict the agent.
+    /// Returns the names of the set options that can restrict the agent.
     pub(crate) fn restrictions(&self) -> Vec<&'static str> {
         // OpenCode and Gemini CLI have variables that restrict them.
         let env = ["env"].into_iter();

@@ -188,7 +188,7 @@ impl Session {
         }
     }
 
-    /// Whether the end of a turn is still to come.
+    /// Whether the end of a turn is expected.
     pub(super) fn owes_turn(&self) -> bool {
         self.turn.is_some()
     }
@@ -305,7 +305,7 @@ impl Session {
         heard.events.push(Event::TurnCompleted(end));
     }
 
-    /// Handles the end of the process: returns the open ends of the turn and its requests, and the exit.
+    /// Handles the end of the process: withdraws open permission requests, and ends the open turn, or reports the exit if there is none.
     pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
         let mut heard = Heard::default();
         if self.turn.is_none() {

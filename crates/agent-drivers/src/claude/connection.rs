@@ -13,7 +13,7 @@ use std::future::ready;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// The time to wait for the first output of an agent, which may be failing to start.
+/// The time to wait for the first output of an agent that perhaps fails to start.
 const FIRST_WORD: Duration = Duration::from_secs(3);
 
 /// The state that a connection has besides the process.

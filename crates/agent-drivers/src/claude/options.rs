@@ -22,8 +22,8 @@ const COMMANDS: [&str; 6] = [
 
 /// The options of Claude Code besides its model and its permissions.
 ///
-/// A run saves all values, also those that may be secret. `Debug` shows neither those nor prompts. An unknown option is an error, because a newer
-/// version may use it to forbid something.
+/// A run saves all values, also those that can be secret. `Debug` shows neither those nor prompts. An unknown option is an error, because a newer
+/// version can use it to forbid something.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ClaudeOptions {
@@ -165,20 +165,20 @@ impl ClaudeOptions {
         self.settings.hide();
     }
 
-    /// Returns the names of the set options that may restrict the agent.
+    /// Returns the names of the set options that can restrict the agent.
     pub(crate) fn restrictions(&self) -> Vec<&'static str> {
         let chosen = [
             ("tools", self.tools.is_some()),
             ("disallowed-tools", !self.disallowed_tools.is_empty()),
             ("settings", !self.settings.is_empty()),
-            // A hook may enforce a restriction.
+            // A hook can enforce a restriction.
             ("hooks", self.hooks),
         ];
         let chosen = chosen.into_iter().filter(|(_, chosen)| *chosen);
         chosen.map(|(name, _)| name).collect()
     }
 
-    /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or may be secret.
+    /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or can be secret.
     pub(crate) fn handed_on(&self) -> HandedOn<'_> {
         let Self {
             setting_sources,

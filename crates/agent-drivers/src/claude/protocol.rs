@@ -28,7 +28,7 @@ use turn::Turn;
 use usage::Totals;
 use uuid::Uuid;
 
-/// The largest number of open permission requests. Further requests are denied.
+/// The largest number of open permission requests. Further requests are refused.
 const ASKS: usize = 64;
 /// The largest total size of the inputs of open permission requests, in bytes.
 const ASKED: usize = 64 << 20;
@@ -109,7 +109,7 @@ pub(super) struct Session {
     answered: VecDeque<String>,
     /// Whether an interrupt was requested, and whether it drops queued messages.
     interrupt: Option<bool>,
-    /// Whether a turn ended by itself before the agent acknowledged its interrupt, so that the interrupt may hit the next turn.
+    /// Whether a turn ended by itself before the agent acknowledged its interrupt, so that the interrupt can hit the next turn.
     stray: bool,
     totals: Totals,
     /// Whether the agent answers usage queries within a turn, the number of model calls between two queries, and the number of calls since the last
@@ -167,7 +167,7 @@ impl Session {
         }
     }
 
-    /// Whether the end of a turn is still to come, also of a turn that has not begun.
+    /// Whether the end of a turn is expected, also of a turn that has not begun.
     pub(super) fn owes_turn(&self) -> bool {
         self.turn.is_some() || !self.waiting.is_empty()
     }
@@ -268,7 +268,8 @@ impl Session {
         }
     }
 
-    /// Reports the number of background tasks. An expected own turn counts as one until it begins, so that the agent doesn't look idle before it.
+    /// Reports the number of background tasks. A turn that the agent is about to begin by itself counts as one, so that the agent doesn't look idle
+    /// before it.
     fn tell_background(&mut self, events: &mut Vec<Event>) {
         let tasks = self.background.max(u32::from(self.owes_look));
         if std::mem::replace(&mut self.told_background, tasks) != tasks {
@@ -396,7 +397,7 @@ impl Session {
         }
     }
 
-    /// Handles the end of the process: returns the open ends of the turn and its requests, and the exit.
+    /// Handles the end of the process: withdraws open permission requests, and ends the open turn, or reports the exit if there is none.
     pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
         let mut events = Vec::new();
         if self.given_up {

@@ -1,8 +1,8 @@
 //! Finds the commands that an interrupted turn left running.
 //!
 //! The agent starts each command as the leader of its own session, with the conversation's id in its environment. It starts MCP servers in its own
-//! session, without the id. So a process is part of a command if it is outside of the agent's session, if it or an ancestor has the id or has the
-//! agent as its parent, and if it is younger than the turn.
+//! session, without the id. So a process belongs to a command if it is outside of the agent's session, and its highest ancestor there has the id or
+//! has the agent as its parent, and is younger than the turn.
 
 use agent_subprocess::ProcessStat;
 use rustix::time::{ClockId, clock_gettime};

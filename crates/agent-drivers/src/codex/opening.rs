@@ -18,7 +18,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// Composes the request. It contains the values that may be secret, because every user can read the arguments of a process.
+    /// Composes the request. It contains the values that can be secret, because every user can read the arguments of a process.
     pub(super) fn compose(
         options: &CodexOptions,
         choices: &Choices,

@@ -13,8 +13,8 @@ const COMMANDS: [&str; 2] = ["notify", "mcp_servers"];
 
 /// The options of Codex besides its model and its permissions.
 ///
-/// A run saves all values, also those that may be secret. `Debug` shows neither those nor prompts. An unknown option is an error, because a newer
-/// version may use it to forbid something.
+/// A run saves all values, also those that can be secret. `Debug` shows neither those nor prompts. An unknown option is an error, because a newer
+/// version can use it to forbid something.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct CodexOptions {
@@ -83,13 +83,13 @@ impl CodexOptions {
         self.config.hide();
     }
 
-    /// Returns the names of the set options that may restrict the agent.
+    /// Returns the names of the set options that can restrict the agent.
     pub(crate) fn restrictions(&self) -> Vec<&'static str> {
         let config = ["config"].into_iter();
         config.filter(|_| !self.config.is_empty()).collect()
     }
 
-    /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or may be secret.
+    /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or can be secret.
     pub(crate) fn handed_on(&self) -> HandedOn<'_> {
         let Self {
             config,

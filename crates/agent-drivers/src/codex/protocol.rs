@@ -43,7 +43,7 @@ enum Request {
     Start(Uuid),
     /// Sends a message into the turn with this id.
     Steer(Uuid, String),
-    /// Sends the explanation of a denial, whose answer doesn't matter.
+    /// Sends the explanation of a denial; the driver ignores the answer.
     Word,
     Interrupt,
 }
@@ -143,7 +143,7 @@ impl Session {
         }
     }
 
-    /// Whether the end of a turn is still to come, also of a turn that has not begun.
+    /// Whether the end of a turn is expected, also of a turn that has not begun.
     pub(super) fn owes_turn(&self) -> bool {
         self.turn.is_some() || !self.waiting.is_empty()
     }
@@ -270,7 +270,7 @@ impl Session {
             return;
         }
         if self.turn.is_some() {
-            let warning = "a turn began before the one before it had ended";
+            let warning = "a turn began before the previous one ended";
             heard.events.push(Event::Warning(warning.to_owned()));
             self.end(EndReason::ProtocolError.into(), heard);
         }
@@ -329,7 +329,7 @@ impl Session {
         let words: String = parts.map(|part| text(&part["text"])).collect();
         let is_it = |message: &Waiting| match named {
             Some(id) => message.id == id,
-            // Older versions don't return our ids of messages.
+            // Older versions don't return the driver's ids of messages.
             None => message.stage == Stage::Steering && message.text == words,
         };
         let taken = self.waiting.iter().position(is_it);
@@ -418,7 +418,7 @@ impl Session {
                 .any(|p| matches!(p, Request::Steer(m, _) if *m == id))
         };
         for message in &mut self.waiting {
-            // The agent forgets the messages that it accepted for this turn but didn't read. If the agent may still refuse a message, its answer
+            // The agent forgets the messages that it accepted for this turn but didn't read. If the agent can still refuse a message, its answer
             // decides.
             if message.stage == Stage::Steering && !asked(message.id) {
                 message.stage = Stage::Held;
@@ -427,7 +427,7 @@ impl Session {
         heard.events.push(Event::TurnCompleted(end));
     }
 
-    /// Handles the end of the process: returns the open ends of the turn and its requests, and the exit.
+    /// Handles the end of the process: withdraws open permission requests, and ends the open turn, or reports the exit if there is none.
     pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
         let mut heard = Heard::default();
         let interrupted = self.leaving || self.interrupt.is_some();

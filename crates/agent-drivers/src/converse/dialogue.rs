@@ -131,7 +131,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         pushed.is_ok()
     }
 
-    /// Applies the outcome of one of our messages: queues its events and writes its lines; returns `false` if a line is lost.
+    /// Applies the outcome of one of the driver's messages: queues its events and writes its lines; returns `false` if a line is lost.
     fn follow(&mut self, heard: super::Heard) -> bool {
         self.keep_events(heard.events);
         heard.lines.into_iter().all(|line| self.push(line))

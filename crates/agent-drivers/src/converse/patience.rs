@@ -38,7 +38,7 @@ impl Patience {
         self.until
     }
 
-    /// Whether too much was read since the time limit.
+    /// Whether too much was read after the time limit.
     pub(crate) fn is_exhausted(self) -> bool {
         self.slack == 0
     }
@@ -161,7 +161,7 @@ impl Leaving {
         self.all[self.step].0
     }
 
-    /// Whether the time of the current method is left.
+    /// Whether the time of the current method is not over.
     pub(crate) fn is_waiting(&self) -> bool {
         Instant::now() < self.until
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub(super) struct Choices {
     modes: Vec<String>,
     mode: String,
-    /// Whether the last mode before the current one may allow everything.
+    /// Whether the last mode before the current one allows everything.
     was_free: bool,
     has_models: bool,
     model: String,
@@ -90,7 +90,7 @@ impl Choices {
         changed
     }
 
-    /// Stores the requested and accepted model, which the answer may name differently; returns `true` if the model changed.
+    /// Stores the requested and accepted model, which the answer can name differently; returns `true` if the model changed.
     pub(super) fn model_taken(&mut self, asked: String, answer: &Value) -> bool {
         let before = std::mem::replace(&mut self.model, asked);
         self.take_options(answer);
@@ -141,7 +141,7 @@ impl Choices {
         }
     }
 
-    /// Records that the last requested mode may not be set; `late` means that the agent may still set it.
+    /// Records that it is unknown whether the last requested mode is set; `late` means that the agent can still set it.
     pub(super) fn mode_is_unknown(&mut self, late: bool) {
         let option = self.mode_option.as_mut().map(|option| &mut option.value);
         for mode in [Some(&mut self.mode), option].into_iter().flatten() {

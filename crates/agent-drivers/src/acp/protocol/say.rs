@@ -25,7 +25,7 @@ impl Session {
         Event::TurnStarted { inputs }
     }
 
-    /// Requests an interrupt, and cancels open permission requests. Does nothing if that was done already, or nothing runs.
+    /// Requests an interrupt, and cancels open permission requests. Does nothing if that was done already, or no turn runs.
     pub(in crate::acp) fn interrupt(&mut self) -> Heard {
         let mut heard = Heard::default();
         if self.owes_turn() && !std::mem::replace(&mut self.interrupting, true) {
@@ -47,7 +47,7 @@ impl Session {
         can.then(|| self.choose(Request::Close, "session/close", json!({})))
     }
 
-    /// Whether the agent has still to answer the request to close its session.
+    /// Whether the request to close the session has no answer yet.
     pub(in crate::acp) fn is_closing(&self) -> bool {
         self.pending
             .values()

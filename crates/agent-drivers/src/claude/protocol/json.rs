@@ -309,7 +309,7 @@ mod tests {
         })
     }
 
-    /// Makes text that is almost an object: a name, a number or an escape may be wrong. About half of the texts are objects; hardly any random text
+    /// Makes text that is almost an object: a name, a number or an escape can be wrong. About half of the texts are objects; hardly any random text
     /// would be.
     fn almost_an_object() -> impl Strategy<Value = String> {
         let field = r#" ?"[a-c ]{0,2}(\\[nu"])?" ?: ?(-?[01]{1,2}(\.0)?|"[a-c ]{0,3}"|\{\}|\[ ?\]|true|null) ?"#;

@@ -89,7 +89,7 @@ impl Session {
         change.answer
     }
 
-    /// Requests the end of all background tasks with an id; the result may be empty.
+    /// Requests the end of all background tasks with an id; the result can be empty.
     pub(in crate::claude) fn stop_tasks(&mut self) -> Vec<u8> {
         let tasks = std::mem::take(&mut self.tasks).into_iter();
         let lines = tasks.map(|id| {
@@ -99,7 +99,7 @@ impl Session {
         lines.collect::<Vec<_>>().concat()
     }
 
-    /// Requests an interrupt in one or more lines; returns `None` if it was already requested, or nothing runs.
+    /// Requests an interrupt in one or more lines; returns `None` if it was already requested, or no turn runs.
     pub(in crate::claude) fn interrupt(&mut self, drop_queued: bool) -> Option<Vec<u8>> {
         let dropping = self.interrupt.unwrap_or(false);
         if !self.owes_turn() || (self.interrupt.is_some() && (dropping || !drop_queued)) {

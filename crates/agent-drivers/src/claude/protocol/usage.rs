@@ -54,7 +54,7 @@ impl Totals {
 
     /// Returns the usage since the last totals.
     ///
-    /// The first total of a resumed session may include the usage of earlier processes, or lack it if they were killed. If the earlier usage is
+    /// The first total of a resumed session includes the usage of earlier processes, or lacks it if they were killed. If the earlier usage is
     /// unknown and the agent reports the difference itself, that difference is used, even if it is empty.
     pub(super) fn advance(&mut self, result: &Object<'_>) -> Usage {
         let models = result.fields("modelUsage").unwrap_or_default();

@@ -98,7 +98,7 @@ impl Session {
         heard
     }
 
-    /// Requests an interrupt. Does nothing if it was already requested, or nothing runs. A requested turn that has not begun is interrupted when it
+    /// Requests an interrupt. Does nothing if it was already requested, or no turn runs. A requested turn that has not begun is interrupted when it
     /// begins.
     pub(in crate::codex) fn interrupt(&mut self, drop_queued: bool) -> Heard {
         let mut heard = Heard::default();

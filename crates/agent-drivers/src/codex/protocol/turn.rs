@@ -32,7 +32,7 @@ pub(super) struct Turn {
     pub(super) failure: Value,
     /// Whether the end of a compaction was reported.
     pub(super) compacted: bool,
-    /// The number of interrupt requests, and whether the agent answered that nothing runs.
+    /// The number of interrupt requests, and whether the agent answered that no turn runs.
     pub(super) interrupts: u32,
     pub(super) interrupt_refused: bool,
 }
@@ -68,7 +68,7 @@ impl Turn {
         let delta = || text(&params["delta"]).to_owned();
         match method {
             "item/started" if item["type"] == "agentMessage" => {
-                // If one of our messages cut a text off, its complete form never comes.
+                // If a message of the driver cuts a text off, the complete text never comes.
                 self.cut_text(Some(text(&item["id"])), events);
                 self.half.0 = text(&item["id"]).to_owned();
             }

@@ -137,7 +137,7 @@ on_end() { echo end >> order; while :; do sleep 0.1; done; }"#;
         rest(&mut *connection).await,
         [Event::Exited(ExitStatus::Signal(libc::SIGKILL))]
     );
-    // The guard may exit a moment later, when it has seen that no process is left.
+    // The guard exits a moment later, when it has seen that no process is left.
     connection.stop(Duration::from_secs(4)).await;
     scene.nobody_is_left();
 }

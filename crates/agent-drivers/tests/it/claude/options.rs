@@ -163,7 +163,7 @@ async fn p31b_p32c_x118b_x118c_no_secret_is_in_a_word_or_in_what_is_printed() {
         shown.iter().all(|text| !text.contains("s3cret")),
         "{shown:#?}"
     );
-    // The variables of the context belong to the caller and may be secret too.
+    // The variables of the context belong to the caller and can be secret too.
     assert!(!shown[1].contains("hello"), "{}", shown[1]);
     drop(connection.stop(DEADLINE).await);
 
@@ -292,7 +292,7 @@ fn held(error: &Error) -> &SessionHeld {
         .unwrap()
 }
 
-/// Opens a connection as a conversation does: the guard of the previous agent may be about to release the session.
+/// Opens a connection as a conversation does: the guard of the previous agent is perhaps about to release the session.
 async fn open_released(driver: &ClaudeDriver, session: &str) -> Box<dyn Connection> {
     let begun = std::time::Instant::now();
     loop {

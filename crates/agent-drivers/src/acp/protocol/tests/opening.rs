@@ -1,4 +1,4 @@
-//! Tests of opening a session, with everything that an agent may lack, refuse or leave unanswered.
+//! Tests of opening a session, with everything that an agent can lack, refuse or leave unanswered.
 
 use super::*;
 use crate::mcp::McpServer;

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// A line that the agent may write at any time, or a call of the driver.
+/// A line that the agent can write at any time, or a call of the driver.
 #[derive(Clone, Debug)]
 enum Step {
     Line(String),

@@ -164,7 +164,7 @@ fn x124f_what_a_denial_says_goes_before_it_as_a_word() {
     let text = "The call was not allowed. the user is away";
     assert_eq!(word["params"]["input"][0]["text"], text);
     assert_eq!(answer["result"]["decision"], "decline");
-    // The agent may take or refuse it, but it is not a message of the client.
+    // The agent can take or refuse it, but it is not a message of the client.
     let heard = refuse(&mut session, &word["id"]);
     assert!(heard.events.is_empty() && heard.lines.is_empty());
     let item =

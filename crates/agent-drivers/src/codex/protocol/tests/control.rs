@@ -66,7 +66,7 @@ fn p21a_p21b_an_interrupt_before_a_turn_runs_reaches_it() {
     ok(&mut session, &id(&heard), json!({"turn": {"id": "a"}}));
     let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
     assert_eq!(methods(&heard), ["turn/interrupt"]);
-    // The agent may report a turn before it accepts its interrupt.
+    // The agent can report a turn before it accepts its interrupt.
     refuse(&mut session, &id(&heard));
     let item = json!({"turnId": "a", "item": {"type": "agentMessage", "id": "m"}});
     let heard = tell(&mut session, "item/started", item);
