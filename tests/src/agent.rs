@@ -1,51 +1,51 @@
-//! A scripted agent that is a real process: the program behind `fake-agent`, and the reader of what it records.
+//! A scripted agent that is a real process: the program `fake-agent`, and the reader of its records.
 //!
-//! `fake-agent --record DIR [--script FILE | LINE…]`, or with `FAKE_AGENT_RECORD` and `FAKE_AGENT_SCRIPT`. It notes how it was started
-//! ([`Start`]), reads stdin to its end, performs its script and leaves with 0. A script is a list of lines; `@2`, `@2..` and `@2..4` in front of
-//! one limit it to those starts, counted over the record folder:
+//! The command line is `fake-agent --record DIR [--script FILE | LINE…]`; the variables `FAKE_AGENT_RECORD` and `FAKE_AGENT_SCRIPT` are an
+//! alternative. The agent records its start ([`Start`]), reads stdin to its end, performs its script and exits with 0. A script is a list of lines.
+//! The prefix `@2`, `@2..` or `@2..4` limits a line to these starts, which are counted in the record directory:
 //!
-//! | line | does |
+//! | line | action |
 //! |---|---|
-//! | `print TEXT`, `warn TEXT`, `part TEXT` | a line on stdout, on stderr, text without line end on stdout |
-//! | `echo` | prints what came on stdin |
-//! | `flood SIZE [stderr] [unbroken]` | `64K`, `5M`, `1G` of lines, or of one line |
-//! | `garbage` | escape sequences and invalid UTF-8 |
+//! | `print TEXT`, `warn TEXT`, `part TEXT` | prints a line on stdout, a line on stderr, or a text without line end on stdout |
+//! | `echo` | prints the content of stdin |
+//! | `flood SIZE [stderr] [unbroken]` | prints `64K`, `5M` or `1G` of lines, or one line of that size |
+//! | `garbage` | prints escape sequences and invalid UTF-8 |
 //! | `write FILE TEXT`, `append FILE TEXT`, `touch FILE` | |
-//! | `delay MS`, `await FILE`, `hang` | waits; the last two at most ten minutes |
-//! | `exit CODE`, `die SIGNAL` | ends at once |
+//! | `delay MS`, `await FILE`, `hang` | waits; the last two for at most ten minutes |
+//! | `exit CODE`, `die SIGNAL` | ends immediately |
 //! | `close stdin\|stdout\|stderr` | |
-//! | `child plain\|setsid\|daemon\|holder [ignore SIGNAL…]` | starts a child that lives ten minutes, and waits until it is ready ([`Kind`]) |
+//! | `child plain\|setsid\|daemon\|holder [ignore SIGNAL…]` | starts a child that lives for ten minutes, and waits until it is ready ([`Kind`]) |
 //! | `ignore SIGNAL…`, `no-stdin` | settings, in force before the start is recorded |
 //!
-//! Started with `--input-format stream-json` it speaks that protocol instead, as the real CLI does (2.1.329 was recorded): options that this does
-//! not know end it, and a line on stdin that is not exactly one JSON object ends it with 99. The script is then one of a whole conversation:
+//! With `--input-format stream-json` it speaks that protocol, as the real CLI does (2.1.329 was recorded). An unknown option ends it, and a line on
+//! stdin that is not exactly one JSON object ends it with 99. The script then describes a whole conversation:
 //!
-//! | line | does |
+//! | line | action |
 //! |---|---|
-//! | `turn`, `turn ..` | what follows belongs to the next turn, or to all from there on; a turn without a script says `Done.` |
-//! | `say [MS] TEXT` | writes an answer, a delta a word, with MS between them; `echo` says what it was sent, `recall` all it was told in this session |
-//! | `big SIZE` | an answer in one line of that size |
-//! | `tool NAME SUMMARY` … `tool-end [TEXT]` | what stands between them happens while the tool runs |
-//! | `run COMMAND` | a Bash tool that is really run, in a session of its own |
-//! | `ask TOOL SUMMARY` | asks whether it may, unless its permission mode says; a Bash command that it may is really run |
-//! | `expect-steer` | waits until a message came that no turn has taken |
-//! | `retry STATUS TIMES [MS]` | so many failures of the service; after ten it gives up |
+//! | `turn`, `turn ..` | the lines below belong to the next turn, or to all turns from there on; a turn without a script prints `Done.` |
+//! | `say [MS] TEXT` | writes a text, one delta per word, with MS between them; `echo` repeats the message, `recall` all messages of this session |
+//! | `big SIZE` | writes a text in one line of that size |
+//! | `tool NAME SUMMARY` … `tool-end [TEXT]` | the lines between them run during the tool |
+//! | `run COMMAND` | a Bash tool that really runs, in its own session |
+//! | `ask TOOL SUMMARY` | sends a permission request unless the permission mode decides; a permitted Bash command really runs |
+//! | `expect-steer` | waits for a message that no turn has taken |
+//! | `retry STATUS TIMES [MS]` | reports this number of service failures; after ten it gives up |
 //! | `not-logged-in` | fails like the CLI without an account |
-//! | `noise TEXT`, `event JSON`, `unknown-event` | a line that is no JSON, one that is, one of a type that nobody knows |
-//! | `deaf WORD…` | a setting: it does not hear that control request (`interrupt`, `end_session`…), or the end of stdin (`eof`) |
+//! | `noise TEXT`, `event JSON`, `unknown-event` | writes a line that is not JSON, one that is, or one of an unknown type |
+//! | `deaf WORD…` | a setting: it ignores that control request (`interrupt`, `end_session`…), or the end of stdin (`eof`) |
 //! | `refuse TEXT`, `unknown-session` | settings: it does not start, or not with `--resume` |
-//! | `number-asks` | a setting: the ids of its questions repeat from one process to the next |
+//! | `number-asks` | a setting: the ids of its permission requests repeat in the next process |
 //!
-//! Started with `app-server` as its first word it is Codex, with `acp` or `--acp` an agent that speaks the Agent Client Protocol; both play of such a script
-//! `turn`, `say`, `echo`, `recall`, `run`, `ask`, `expect-steer`, `hang`, `unknown-session` and what needs no conversation, and `retry 429 SECONDS` is a limit
-//! that is over then.
+//! With `app-server` as the first argument it is Codex; with `acp` or `--acp` it speaks the Agent Client Protocol. Both support `turn`, `say`,
+//! `echo`, `recall`, `run`, `ask`, `expect-steer`, `hang`, `unknown-session` and the lines that need no conversation. For them `retry 429 SECONDS` is
+//! a rate limit of that duration.
 //!
-//! What waits when a tool ends is folded into the turn, what waits when a turn ends begins one together, and so on: as the CLI does it. SIGINT is an
-//! interrupt and an orderly end, SIGTERM ends it with 143. Sessions lie in the record folder ([`Memory`]); what it was told is in [`Message`],
-//! [`Control`] and [`Answer`].
+//! As in the CLI, messages that are queued at the end of a tool join the turn, and messages that are queued at the end of a turn begin the next one
+//! together. SIGINT is an interrupt and an orderly end; SIGTERM ends it with 143. The record directory also has the sessions ([`Memory`]) and the
+//! received [`Message`]s, [`Control`]s and [`Answer`]s.
 //!
-//! In a text `\n \t \r \e \\ \xNN` are bytes, `{start}` is the number of the start and `{NAME}` a variable of the environment.
-//! Signals that can be caught are logged ([`Received`]) before they act.
+//! In a text `\n \t \r \e \\ \xNN` are bytes, `{start}` is the number of the start, and `{NAME}` is an environment variable. Signals that can be
+//! caught are logged ([`Received`]) before they act.
 
 mod children;
 mod duplex;
@@ -70,16 +70,16 @@ pub use script::Kind;
 
 use crate::{Rlm, Sandbox};
 
-/// The exit code after a mistake in the arguments or the script, so that no test takes it for a scripted end.
+/// The exit code after an error in the arguments or the script. Scripted ends don't use it, so no test takes an error for one.
 const BROKEN: u8 = 99;
 
 #[derive(Debug, Parser)]
 #[command(name = "fake-agent", about = "A scripted agent that is a real process")]
 struct Arguments {
-    /// The folder for the records; made if it is not there.
+    /// The directory for the records, created if missing.
     #[arg(long)]
     record: PathBuf,
-    /// The file with the script, else the arguments are its lines.
+    /// The file with the script; without it the arguments are its lines.
     #[arg(long)]
     script: Option<PathBuf>,
     #[command(flatten)]
@@ -136,14 +136,14 @@ fn broken(error: &dyn std::fmt::Display) -> ExitCode {
 }
 
 impl Sandbox {
-    /// Makes a fake agent whose files lie beside the repository; `program` is `env!("CARGO_BIN_EXE_fake-agent")`.
+    /// Creates a fake agent whose files are beside the repository; `program` is `env!("CARGO_BIN_EXE_fake-agent")`.
     #[must_use]
     pub fn fake_agent(&self, program: impl Into<PathBuf>, script: &str) -> FakeAgent {
         FakeAgent::new(program, self.path().join("agent"), script)
     }
 }
 
-/// A fake agent as a test sees it: how to start it, and what it recorded.
+/// A fake agent as a test uses it: its command line and its records.
 #[derive(Debug)]
 pub struct FakeAgent {
     program: PathBuf,
@@ -151,11 +151,11 @@ pub struct FakeAgent {
 }
 
 impl FakeAgent {
-    /// Writes `script` into `folder` (made if needed); `program` is `env!("CARGO_BIN_EXE_fake-agent")`.
+    /// Writes `script` into `folder` (created if needed); `program` is `env!("CARGO_BIN_EXE_fake-agent")`.
     ///
     /// # Panics
     ///
-    /// When the script cannot be written.
+    /// If the script can't be written.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>, folder: impl Into<PathBuf>, script: &str) -> Self {
         let this = Self {
@@ -167,16 +167,16 @@ impl FakeAgent {
         this
     }
 
-    /// Replaces the script; the next start reads it.
+    /// Replaces the script for the next start.
     ///
     /// # Panics
     ///
-    /// When the script cannot be written.
+    /// If the script can't be written.
     pub fn set_script(&self, script: &str) {
         fs_err::write(self.folder.join("script"), script).unwrap();
     }
 
-    /// The command line that starts it.
+    /// Returns the command line that starts it.
     #[must_use]
     pub fn argv(&self) -> Vec<OsString> {
         let script = self.folder.join("script");
@@ -194,53 +194,53 @@ impl FakeAgent {
         sandbox.rlm(&self.program).args(&self.argv()[1..])
     }
 
-    /// All starts so far; their number is the start count.
+    /// Returns all starts so far.
     ///
     /// # Panics
     ///
-    /// When a record cannot be read; likewise the other two.
+    /// If a record can't be read. The methods for children and signals panic in the same case.
     #[must_use]
     pub fn starts(&self) -> Vec<Start> {
         record::read_all(&self.record(), "start-")
     }
 
-    /// The children that became ready so far.
+    /// Returns the children that are ready so far.
     #[must_use]
     pub fn children(&self) -> Vec<Child> {
         record::read_all(&self.record(), "child-")
     }
 
-    /// The signals that it and its children received so far, oldest first.
+    /// Returns the signals that the agent and its children received so far, oldest first.
     #[must_use]
     pub fn signals(&self) -> Vec<Received> {
         record::read_signals(&self.record())
     }
 
-    /// The messages that it got in conversations, oldest first, and what became of them.
+    /// Returns the messages that the agent got in conversations, oldest first, each with its state.
     #[must_use]
     pub fn messages(&self) -> Vec<Message> {
         heard::messages(&self.record())
     }
 
-    /// The control requests that it got, oldest first.
+    /// Returns the control requests that the agent got, oldest first.
     #[must_use]
     pub fn controls(&self) -> Vec<Control> {
         heard::controls(&self.record())
     }
 
-    /// The answers that it got to its questions, oldest first.
+    /// Returns the answers that the agent got to its permission requests, oldest first.
     #[must_use]
     pub fn answers(&self) -> Vec<Answer> {
         heard::answers(&self.record())
     }
 
-    /// What it remembers of a session.
+    /// Returns the stored entries of a session.
     #[must_use]
     pub fn session(&self, id: &str) -> Vec<Memory> {
         duplex::session::memories(&self.record(), id)
     }
 
-    /// The variables by which it finds its script and its records when its command line is not the test's to say.
+    /// Returns the variables with the paths of its script and its records, for tests that don't choose its command line.
     #[must_use]
     pub fn variables(&self) -> [(&'static str, PathBuf); 2] {
         [
@@ -249,13 +249,13 @@ impl FakeAgent {
         ]
     }
 
-    /// The program itself.
+    /// Returns the path of the program.
     #[must_use]
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// The folder in which everything of this agent lies.
+    /// Returns the directory with all files of this agent.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -1,33 +1,30 @@
 //! The harness of the end-to-end tests, a scripted agent and a scripted model server.
 //!
-//! For tests of this workspace that run the `rlm` binary as a user would: in a real git repository, with real child processes, real signals
-//! and, where it matters, a pseudo-terminal. Not for unit tests of a crate, and not published.
+//! For tests of this workspace that run the `rlm` binary as a user would: in a real git repository, with real child processes, real signals and, if
+//! needed, a pseudo-terminal. Not for unit tests of a crate, and not published.
 //!
 //! # Theory of operation
 //!
-//! A [`Sandbox`] is a temporary folder with a repository, a home of its own and a random mark. Every process started through it carries the
-//! mark in its environment ([`MARK_VARIABLE`]), so that [`Survivors`] finds all that is left of a test, and nothing else, whoever its parent
-//! is by now. The harness is a child subreaper and plays init for its test: what it inherited is reaped when it is dead. Nothing waits
-//! blindly: [`wait_for`] polls until a deadline and then says what it was waiting for.
+//! A [`Sandbox`] is a temporary directory with a repository, its own home and a random marker. Every process started through it has the marker in its
+//! environment ([`MARK_VARIABLE`]), so that [`Survivors`] finds exactly the remaining processes of a test, whatever their parents. The harness is a
+//! child subreaper and acts as init for its test: it reaps the processes that it adopts. Every wait has a deadline: [`wait_for`] polls until then,
+//! and names the awaited value in its panic.
 //!
-//! The [`agent`] is a program that does what a script tells it, and records how it was started and which signals it got. The [`model`]
-//! answers as the Anthropic Messages API does, so that a real agent CLI can be driven without an account or a network.
+//! The [`agent`] is a program that follows a script, and records its starts and its signals. The [`model`] answers like the Anthropic Messages API,
+//! so that a real agent CLI can run without an account or a network.
 //!
 //! # Platform
 //!
 //! Scans, reaping and the records' descriptors need Linux (`/proc`, `PR_SET_CHILD_SUBREAPER`).
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a harness: its panics are the failures of tests"
-)]
+#![expect(clippy::unwrap_used, reason = "in a harness, a panic is a failed test")]
 
-// The modules in reading order; each takes from those above it:
-//   wait, effort, os, schema      polls with a deadline, how much is tried, what happens before exec, the schema of events
-//   survivors, pty                what is left of a test; a pseudo-terminal
-//   sandbox, rlm                  the place of a test, and a program in it
+// The modules in reading order. Each uses only those above it:
+//   wait, effort, os, schema      polls with a deadline, the effort of a test, the steps before exec, the schemas of events
+//   survivors, pty                the live processes of a test; a pseudo-terminal
+//   sandbox, rlm                  the environment of a test, and a program in it
 //   agent, model                  the scripted agent and the scripted model server
-//   picture, story                the picture of the README, and a run as it is told
+//   picture, story                the picture of the README, and the text of a run
 //   live                          real agent CLIs against the scripted model
 pub mod agent;
 mod effort;

@@ -1,12 +1,15 @@
-//! The live checks: `rlm` around real, unmodified agent CLIs that talk to the scripted model.
+//! The live checks: `rlm` with real, unmodified agent CLIs that talk to the scripted model.
 //!
-//! They show what a scripted agent cannot: that the loop works with what people run. The CLIs are installed from the npm registry into
-//! `target/agents` at pinned versions, and then started with a scrubbed environment, a home of its own and, where `unshare` allows it, a
-//! network that has nothing but loopback. Without npm or a registry the checks are skipped, by name and with the reason.
+//! They show what a scripted agent can't: that the loop works with the agents that users run. The CLIs are installed from the npm registry into
+//! `target/agents` at pinned versions. They start with a clean environment, their own home and, if `unshare` allows it, a network with only loopback.
+//! Without npm or a registry the checks are skipped, by name and with the reason.
 //!
-//! Words on the command line choose the checks whose names hold one of them, or whose agent's program is one of them; `--quick` makes
-//! one check an agent. Each line on stdout that begins with `ok: `, `failed: ` or `skipped: ` is a verdict; the others are remarks.
-#![expect(clippy::print_stdout, reason = "a program whose output is its purpose")]
+//! Words on the command line select the checks whose names contain one of them, or whose agent's program is one of them; `--quick` selects one check
+//! per agent. Each line on stdout that begins with `ok: `, `failed: ` or `skipped: ` is a verdict; the others are remarks.
+#![expect(
+    clippy::print_stdout,
+    reason = "the output is the purpose of this program"
+)]
 
 mod acp;
 mod cage;
@@ -39,33 +42,33 @@ use std::time::Instant;
 use self::command_line::{QUICK, asked};
 use self::scene::Check;
 
-/// How many checks run at once: each waits for its agent most of the time, and has a sandbox and a model of its own.
+/// The number of parallel checks: each mostly waits for its agent, and has its own sandbox and model.
 const AT_ONCE: usize = 2;
 
-/// The check of each agent that is made with [`QUICK`]: together they show a stop, a word, a crash and a failure of the
-/// service. OpenCode takes ten seconds to start, so its check starts it once.
+/// The check of each agent that runs with [`QUICK`]. Together they cover a stop, a steer, a crash and a failure of the service. OpenCode takes ten
+/// seconds to start, so its check starts it once.
 const QUICK_CHECKS: [&str; 5] = [
-    "kill -9, then a resume that knows what was said",
-    "codex: an interrupt in its tool, with a child in a session of its own",
-    "gemini: an interrupt in its tool, then a word",
+    "kill -9, then a resume that knows the conversation",
+    "codex: an interrupt in its tool, with a child in its own session",
+    "gemini: an interrupt in its tool, then a message",
     "opencode: 429 once",
-    "claude-agent-acp: an interrupt in its tool, then a word",
+    "claude-agent-acp: an interrupt in its tool, then a message",
 ];
 
-/// Returns the agent CLIs that are checked, by their programs, and the version of each.
+/// Returns the checked agent CLIs by their programs, with the version of each.
 #[must_use]
 pub fn versions() -> Vec<(&'static str, &'static str)> {
     install::versions()
 }
 
-/// Runs the live checks: the whole of `main`.
+/// Runs the live checks: the whole `main`.
 #[must_use]
 pub fn main_impl() -> ExitCode {
     agent_subprocess::guard::run_if_guard();
     let (words, quick) = asked();
     let unknown: Vec<_> = { words.iter() }.filter(|word| is_unknown(word)).collect();
     for word in &unknown {
-        println!("failed: no check has `{word}` in its name, and no agent's program is called so");
+        println!("failed: no check and no agent matches `{word}`");
     }
     if !unknown.is_empty() {
         return ExitCode::FAILURE;
@@ -79,7 +82,7 @@ pub fn main_impl() -> ExitCode {
         .collect();
     if wanted.is_empty() {
         println!(
-            "failed: {QUICK} leaves out each check of these: {}",
+            "failed: {QUICK} has no check for these: {}",
             words.join(" ")
         );
         return ExitCode::FAILURE;
@@ -90,8 +93,8 @@ pub fn main_impl() -> ExitCode {
     };
     match cage::enter() {
         cage::Cage::Left(code) => return code,
-        cage::Cage::Inside => println!("the network is loopback alone"),
-        cage::Cage::None(reason) => println!("the network is not cut off: {reason}"),
+        cage::Cage::Inside => println!("the network has only loopback"),
+        cage::Cage::None(reason) => println!("the network is not isolated: {reason}"),
     }
     let rlm = beside_this("rlm-under-test");
     let waiting = Mutex::new(checks.into_iter());
@@ -107,11 +110,11 @@ pub fn main_impl() -> ExitCode {
                 return;
             };
             let begun = Instant::now();
-            // On a thread with its name, because the message of a panic goes to stderr as it happens and says that.
+            // The thread has the name of the check, because the panic message on stderr contains the name of its thread.
             let found = thread::scope(|scope| {
                 let named = thread::Builder::new().name(name.to_owned());
                 let run = named.spawn_scoped(scope, || check(rlm, &agent));
-                run.expect("a thread can be started").join()
+                run.expect("a thread can start").join()
             });
             let took = begun.elapsed().as_secs_f64();
             match found {
@@ -141,14 +144,15 @@ fn chooses(word: &str, agent: &str, name: &str) -> bool {
     word == agent || name.contains(word)
 }
 
-/// Whether a word chooses nothing, so that who misspelt it is not told that all is well.
+/// Whether a word selects nothing. Without this error, a misspelt word would look like success.
 fn is_unknown(word: &str) -> bool {
     !all()
         .iter()
         .any(|(agent, name, _)| chooses(word, agent, name))
 }
 
-/// Installs the agents of these checks and finds their folders. What has no agent here is skipped, and that is told outside of the cage.
+/// Installs the agents of these checks and finds their directories. A check without its agent is skipped. Only the process outside of the isolation
+/// reports the skip.
 fn present(
     wanted: Vec<(&'static str, &'static str, Check)>,
 ) -> Vec<(&'static str, Check, PathBuf)> {
@@ -166,9 +170,9 @@ fn present(
     checks
 }
 
-/// The checks, each with the program of its agent.
+/// Returns the checks, each with the program of its agent.
 fn all() -> Vec<(&'static str, &'static str, Check)> {
-    // What takes longest first.
+    // The longest checks come first.
     let claude = [
         work::CHECKS.as_slice(),
         &checks::CHECKS,
@@ -189,7 +193,7 @@ fn all() -> Vec<(&'static str, &'static str, Check)> {
         .collect()
 }
 
-/// A program of this package, by its name.
+/// Returns the path of a program of this package.
 fn beside_this(name: &str) -> PathBuf {
     std::env::current_exe()
         .expect("a running program has a path")

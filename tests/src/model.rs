@@ -1,30 +1,30 @@
-//! A scripted model server on loopback: the program behind `fake-model`, and the same server on threads of a test ([`FakeModel`]).
+//! A scripted model server on loopback: the program `fake-model`, and the same server on threads of a test ([`FakeModel`]).
 //!
-//! It speaks enough of the protocols of model services, streamed and plain, for a real agent CLI to work a turn: Anthropic's Messages API
-//! (`POST /v1/messages`, `…/count_tokens`, `GET /v1/models`), OpenAI's Responses API (`POST /v1/responses`) and chat completions
-//! (`POST /v1/chat/completions`), and Google's generateContent (`POST /v1beta/models/…`). What it answers is a script of directives, taken
-//! from the user's own message or else from the default:
+//! It supports the protocols of model services, streamed and plain, as far as a real agent CLI needs them for a turn: Anthropic's Messages API (`POST
+//! /v1/messages`, `…/count_tokens`, `GET /v1/models`), OpenAI's Responses API (`POST /v1/responses`) and chat completions (`POST
+//! /v1/chat/completions`), and Google's generateContent (`POST /v1beta/models/…`). A script of directives decides its replies. The script is in the
+//! user's message; if it isn't, the default script applies:
 //!
-//! | directive | the reply |
+//! | directive | reply |
 //! |---|---|
 //! | `[[text T]]` | a text |
 //! | `[[big BYTES]]` | a text of that size |
-//! | `[[steered]]` | what the person said while the model worked on this turn |
+//! | `[[steered]]` | the user's text that arrived while the model worked on this turn |
 //! | `[[recall]]` | the first message of the conversation |
 //! | `[[sh CMD]]` | a call of the client's shell tool |
 //! | `[[tool NAME {JSON}]]` | a call of the named tool |
-//! | `[[slow MS SEC]]` | a token every MS milliseconds for SEC seconds |
+//! | `[[slow MS SEC]]` | one token every MS milliseconds for SEC seconds |
 //! | `[[hang SEC]]` | headers, then silence |
-//! | `[[stall N SEC]]` | so many tokens, then silence |
-//! | `[[status CODE RETRY N]]` | N requests fail with CODE, `retry-after: RETRY` (`-` for none), then the next directive is due |
-//! | `[[drop TOKENS N]]` | N requests break off after that many tokens, then the next directive is due |
+//! | `[[stall N SEC]]` | N tokens, then silence |
+//! | `[[status CODE RETRY N]]` | N requests fail with CODE, `retry-after: RETRY` (`-` for none), then the next directive applies |
+//! | `[[drop TOKENS N]]` | N requests are cut off after that many tokens, then the next directive applies |
 //!
-//! After the last one it says `All done.` Which one is due follows from the request alone (how many replies stand after the last message of
-//! the user), so it survives restarts and resumed sessions; only the failures of `status` and `drop` are counted here. A request that offers
-//! no tools is a side request (titles, summaries) and gets `ok`.
+//! After the last directive the reply is `All done.` The request alone decides which directive applies (by the number of replies after the last
+//! message of the user), so the script survives restarts and resumed sessions. The server counts only the failures of `status` and `drop`. A request
+//! without tools is a side request (titles, summaries) and gets `ok`.
 //!
-//! The same address is an MCP server too, at `/mcp`; so is `fake-model --tools` on its stdin and stdout. Its one tool says the word that stands
-//! in the request's `Authorization`, or in `FAKE_TOOLS_WORD`: who hears it knows that secrets arrived.
+//! The same address is also an MCP server, at `/mcp`; so is `fake-model --tools` on its stdin and stdout. Its one tool returns the word in the
+//! request's `Authorization`, or in `FAKE_TOOLS_WORD`: a client that gets the word has passed its secret.
 
 mod dialect;
 mod http;
@@ -50,16 +50,16 @@ pub use server::{FakeModel, Options, Outcome, Request};
     about = "A scripted model server on loopback; ends when its stdin closes"
 )]
 struct Arguments {
-    /// The port; 0 is any. The port taken is the first line on stdout.
+    /// Port; 0 is any. The first line on stdout names the chosen port
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// The script for messages without directives.
+    /// Script for messages without directives
     #[arg(long, default_value = "")]
     default: String,
-    /// A file that gets one JSON object a line: each request, and how its reply ended.
+    /// File that gets one JSON object per line: each request, and how its reply ended
     #[arg(long)]
     log: Option<PathBuf>,
-    /// Be an MCP server on stdin and stdout instead.
+    /// Run as an MCP server on stdin and stdout instead
     #[arg(long)]
     tools: bool,
 }

@@ -1,7 +1,7 @@
-//! The one module with unsafe code: what has to happen in the child between fork and exec.
+//! The only module with unsafe code: the steps in the child between fork and exec.
 #![expect(
     unsafe_code,
-    reason = "a session, and its controlling terminal, can only be taken in the child, before exec"
+    reason = "only the child, before exec, can create its session and take a controlling terminal"
 )]
 
 use std::os::unix::process::CommandExt;

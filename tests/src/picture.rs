@@ -1,8 +1,8 @@
-//! The picture in the README: `rlm demo` as a person sees it, recorded in a real pseudo-terminal, and drawn as an animated SVG.
+//! The picture in the README: `rlm demo` on the screen, recorded in a real pseudo-terminal, and drawn as an animated SVG.
 //!
-//! The person's keys are real, and so are the shell, the signals, the agent's process and the check; only the agent is scripted, which is what
-//! `rlm demo` is. What differs from one recording to the next (times, names of runs, pids, hashes) is replaced, so that an unchanged program gives the
-//! same file byte for byte, and a test can tell when the picture is no longer true.
+//! The keys, the shell, the signals, the agent's process and the check are real; only the agent is scripted, as always in `rlm demo`. Variable parts
+//! (times, run ids, pids, hashes) are replaced, so that an unchanged program gives the same file byte for byte, and a test can detect an outdated
+//! picture.
 
 mod screen;
 mod svg;
@@ -19,41 +19,41 @@ use crate::wait::poll_until;
 use crate::{Sandbox, Terminal};
 use screen::Screen;
 
-/// Where the picture stands in this repository.
+/// The path of the picture in this repository.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rlm.svg");
 const ROWS: u16 = 25;
 const COLUMNS: u16 = 92;
-/// Of the terminal that is looked at. What is printed moves the cursor from where it stands only, so that nothing has to leave it at its top: how far a
-/// small one had been scrolled depends on what was drawn meanwhile.
+/// The rows of the recorded terminal. The output moves the cursor only relative to its position, so nothing must scroll off the top: the scroll
+/// offset of a small terminal depends on the intermediate output.
 const TALL: u16 = 400;
-/// For what comes within a few seconds.
+/// The limit for output that appears within a few seconds.
 const LONG: Duration = Duration::from_secs(40);
-/// The agent's time between two words. It thinks for four of them before a step: long enough for a key to come in time, also on a busy machine.
+/// The agent's time between two words. It thinks for four of them before a step, so that a key arrives in time, also on a busy machine.
 const PACE: &str = "60ms";
 
-/// The person's own word for what is to be seen.
+/// The message of the person.
 const STEER: &str = "explain it in a comment";
 
-/// What happens next in the recording.
+/// The next step of the recording.
 enum Step {
-    /// The person types.
+    /// Type a text.
     Type(String),
-    /// Waits for a screen and takes it.
+    /// Wait for a screen and record it.
     Look(Look),
 }
 
-/// How the last line of a screen begins, what stands in it, and how it ends: with all of that it is drawn completely.
+/// The start, a part and the end of the last line of a screen: with all three the screen is drawn completely.
 type Last = [&'static str; 3];
 
-/// A screen, and how it is shown.
+/// A screen, and how the picture shows it.
 struct Look {
-    /// Stands somewhere on it.
+    /// A text on the screen.
     has: &'static str,
     last: Last,
     caption: &'static str,
-    /// How long it stays in the picture, in milliseconds.
+    /// The time in the picture, in milliseconds.
     shown: u32,
-    /// The times of the status line, which are the picture's and not the machine's: of what is going on, and of all.
+    /// The seconds to show in the status line instead of the real ones: of the current step, and of the run.
     clock: [u32; 2],
 }
 
@@ -88,15 +88,15 @@ fn keys(keys: impl Into<String>) -> Step {
     Step::Type(keys.into())
 }
 
-/// The story, chapter by chapter; `place` is where the demo is.
+/// Returns the steps, chapter by chapter; `place` is the directory of the demo.
 fn story(place: &Path) -> Vec<Step> {
     let start = "rlm demo: no account, no network. Only the agent is scripted.";
-    let steer = "Enter: a word to the agent, in the middle of its turn.";
-    let check = "The agent says it is done. The loop's own check has the last word.";
-    let ctrl_c = "Ctrl-C asks first. The agent works on meanwhile.";
-    let stopped = "Stop means stop: saved, and of all that was started 0 are left.";
-    let resumed = "Resume means resume: the iteration that was cut is made again, and says so.";
-    let done = "Done means evidence: the check passed, and nothing is left running.";
+    let steer = "Enter: message the agent during its turn.";
+    let check = "The agent says it is done. The loop's own check decides.";
+    let ctrl_c = "Ctrl-C opens a menu. The agent continues.";
+    let stopped = "Stop means stop: state saved, all processes ended.";
+    let resumed = "Resume means resume: the unfinished iteration runs again.";
+    let done = "Done means evidence: the check passed, all processes ended.";
     let resume = format!("rlm -C {} resume", place.display());
     vec![
         look("$", SHELL, start, 600, [0, 0]),
@@ -136,11 +136,11 @@ fn story(place: &Path) -> Vec<Step> {
     ]
 }
 
-/// Plays the story with this `rlm`, and draws it.
+/// Plays the steps with this `rlm`, and draws them.
 ///
 /// # Panics
 ///
-/// When the story does not happen; the screen is in the message.
+/// If the expected screens don't appear; the message contains the screen.
 #[must_use]
 pub fn picture(rlm: &Path) -> String {
     svg::draw(&record(rlm), COLUMNS, ROWS)
@@ -148,12 +148,12 @@ pub fn picture(rlm: &Path) -> String {
 
 fn record(rlm: &Path) -> Vec<Frame> {
     let sandbox = Sandbox::new();
-    // As long a path as the demo chooses by itself, so that lines break where they do for everybody.
+    // The path has the length of the demo's default path, so that lines wrap at the same places.
     let place = tempfile::Builder::new()
         .prefix("rlm-demo-")
         .rand_bytes(8)
         .tempdir_in("/tmp");
-    let place: TempDir = place.expect("a temporary folder");
+    let place: TempDir = place.expect("a temporary directory");
     let profile = sandbox.path().join("profile");
     let (program, there) = (rlm.display(), place.path().display());
     let function = format!(
@@ -177,7 +177,7 @@ fn record(rlm: &Path) -> Vec<Frame> {
     frames
 }
 
-/// The screen as it was when so much of what is printed had come: the same for everybody who looks, however late.
+/// The screen after a prefix of the output: the same for each recording, however late it reads.
 struct Replay {
     screen: vt100::Parser,
     read: usize,
@@ -192,7 +192,7 @@ impl Replay {
         }
     }
 
-    /// Goes on to the first screen that is as wished.
+    /// Advances to the first screen that matches.
     fn find(&mut self, terminal: &Terminal, look: &Look) -> Frame {
         let found = poll_until(LONG, || {
             let printed = terminal.bytes();
@@ -202,7 +202,7 @@ impl Replay {
             while let Some(byte) = printed.get(self.read) {
                 self.screen.process(&[*byte]);
                 self.read += 1;
-                // What is drawn in one go ends before something that moves the cursor.
+                // Output that is drawn together ends before a cursor movement.
                 let is_drawn = printed
                     .get(self.read)
                     .is_none_or(|next| b"\x1b\r\n".contains(next));
@@ -214,7 +214,7 @@ impl Replay {
         });
         assert!(
             found.is_some(),
-            "{:?} was not to be seen:\n{}",
+            "{:?} did not appear:\n{}",
             look.has,
             self.screen.screen().contents()
         );
@@ -241,11 +241,11 @@ impl Look {
     }
 }
 
-/// Writes the picture to where the README has it.
+/// Writes the picture to its path in the repository.
 ///
 /// # Panics
 ///
-/// As [`picture`], and when the file can't be written.
+/// As [`picture`], and if the file can't be written.
 #[must_use]
 pub fn main_impl() -> ExitCode {
     let this = std::env::current_exe().expect("a running program has a path");

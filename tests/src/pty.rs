@@ -1,4 +1,4 @@
-//! A pseudo-terminal with a person at it: types bytes and reads the screen.
+//! A pseudo-terminal with a simulated person, who types bytes and reads the screen.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,11 +15,11 @@ use rustix::termios::{Termios, Winsize, tcgetattr, tcgetpgrp, tcsetwinsize};
 
 use crate::wait::poll_until;
 
-/// Kept of what was printed; what comes later is read and forgotten, so that the program is never held up.
+/// The maximum number of bytes stored of the output. Later output is read and dropped, so that the program never blocks.
 const KEPT: usize = 16 << 20;
-/// Read in one look at most: more than a line holds, so that a program that prints without end does not hold up who looks.
+/// The maximum number of blocks per read: more than the terminal buffers, so that endless output can't block the caller.
 const BLOCKS: usize = 64;
-/// Rows that have left the screen and are kept.
+/// The number of scrolled-off rows to store.
 const SCROLLED: usize = 10_000;
 
 /// The person's side of a pseudo-terminal. Dropping it hangs up.
@@ -28,26 +28,26 @@ const SCROLLED: usize = 10_000;
 pub struct Terminal {
     ours: File,
     printed: Arc<Mutex<Printed>>,
-    /// Closed to end the reader, whose descriptor would keep the line open.
+    /// Closing it ends the reader, whose descriptor would keep the terminal open.
     end: Option<OwnedFd>,
     reader: Option<JoinHandle<()>>,
 }
 
-/// What came, and what a person sees of it.
+/// The output so far, and the resulting screen.
 struct Printed {
     bytes: Vec<u8>,
     screen: vt100::Parser,
 }
 
 impl Printed {
-    /// Takes what the line holds, and tells whether a process still has the other side.
+    /// Reads the buffered output. Returns whether a process still has the other side.
     ///
-    /// Whoever looks calls it too: what a process had written before it ended is then seen, however late the reader's turn comes.
+    /// The methods of [`Terminal`] also call it, so that they see everything that a process wrote before its end, even if the reader thread is slow.
     fn catch_up(&mut self, mut line: &File) -> bool {
         let mut block = [0; 8192];
         for _ in 0..BLOCKS {
             let mut fds = [PollFd::new(line, PollFlags::IN)];
-            // Only who holds the lock reads: what is there now is there for the read too, and it can't block.
+            // Only the holder of the lock reads: the available bytes can't disappear before the read, so it can't block.
             match poll(&mut fds, Some(&Timespec::default())) {
                 Ok(0) => return true,
                 Ok(_) => {}
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Printed {
 }
 
 impl Terminal {
-    /// Opens a pair; the second is for the child alone.
+    /// Opens a pair. The second descriptor is for the child only.
     pub(crate) fn open((rows, columns): (u16, u16)) -> io::Result<(Self, OwnedFd)> {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&ours)?;
@@ -123,7 +123,7 @@ impl Terminal {
     ///
     /// # Panics
     ///
-    /// When the terminal is gone.
+    /// If the terminal is gone.
     #[track_caller]
     pub fn send(&self, bytes: impl AsRef<[u8]>) {
         (&self.ours)
@@ -131,11 +131,11 @@ impl Terminal {
             .expect("the terminal should be open");
     }
 
-    /// Types a lot, as a paste does: the program has to read on for it to arrive.
+    /// Types a long text, as a paste does: it arrives only if the program continues to read.
     ///
     /// # Panics
     ///
-    /// When the terminal has not taken all of it after `deadline`.
+    /// If the terminal has not accepted all of it after `deadline`.
     #[track_caller]
     pub fn paste(&self, bytes: impl Into<Vec<u8>>, deadline: Duration) {
         let (bytes, ours) = (bytes.into(), self.ours.try_clone());
@@ -143,14 +143,14 @@ impl Terminal {
         let written = poll_until(deadline, || writer.is_finished().then_some(()));
         assert!(
             written.is_some(),
-            "not all was read within {deadline:?}:\n{}",
+            "the program did not read everything within {deadline:?}:\n{}",
             self.scrolled()
         );
         let result = writer.join().expect("a writer does not panic");
         result.expect("the terminal should be open");
     }
 
-    /// All bytes printed so far, escape sequences included.
+    /// Returns all bytes printed so far, including escape sequences.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         self.printed().bytes.clone()
@@ -166,13 +166,13 @@ impl Terminal {
         self.printed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a person sees now: the rows of the screen, without what is empty at their ends and at the bottom.
+    /// Returns the visible screen: its rows, without trailing spaces and without empty rows at the bottom.
     #[must_use]
     pub fn screen(&self) -> String {
         self.printed().screen.screen().contents()
     }
 
-    /// The same, with what has left the screen at its top.
+    /// Returns the visible screen and the rows that scrolled off its top.
     #[must_use]
     pub fn scrolled(&self) -> String {
         let mut printed = self.printed();
@@ -189,28 +189,28 @@ impl Terminal {
         lines.join("\n")
     }
 
-    /// Where the cursor stands: row and column, from 0.
+    /// Returns the position of the cursor: row and column, from 0.
     #[must_use]
     pub fn cursor(&self) -> (u16, u16) {
         self.printed().screen.screen().cursor_position()
     }
 
-    /// Waits until the screen is as wished.
+    /// Waits until the screen satisfies `is_it`.
     ///
     /// # Panics
     ///
-    /// When it is not after `deadline`; the screen is in the message.
+    /// If it doesn't after `deadline`; the message contains the screen.
     #[track_caller]
     pub fn wait_screen(&self, what: &str, deadline: Duration, is_it: impl Fn(&str) -> bool) {
         let found = poll_until(deadline, || is_it(&self.screen()).then_some(()));
         assert!(
             found.is_some(),
-            "{what} was not to be seen within {deadline:?}:\n{}",
+            "timed out after {deadline:?} waiting for {what} on the screen:\n{}",
             self.scrolled()
         );
     }
 
-    /// Waits until `text` stands on the screen.
+    /// Waits until the screen contains `text`.
     ///
     /// # Panics
     ///
@@ -220,7 +220,7 @@ impl Terminal {
         self.wait_screen(text, deadline, |screen| screen.contains(text));
     }
 
-    /// Waits until `text` stands nowhere on the screen.
+    /// Waits until the screen no longer contains `text`.
     ///
     /// # Panics
     ///
@@ -231,11 +231,11 @@ impl Terminal {
         self.wait_screen(&what, deadline, |screen| !screen.contains(text));
     }
 
-    /// Makes it another size, as a person does who drags a window's corner; what runs in the foreground gets SIGWINCH.
+    /// Changes its size, as a person does by dragging the corner of a window. The foreground processes get SIGWINCH.
     ///
     /// # Panics
     ///
-    /// When the terminal is gone.
+    /// If the terminal is gone.
     pub fn resize(&self, rows: u16, columns: u16) {
         let mut printed = self.printed();
         printed
@@ -245,7 +245,7 @@ impl Terminal {
         tcsetwinsize(&self.ours, size(rows, columns)).expect("the terminal should be open");
     }
 
-    /// The process group that has it in the foreground.
+    /// Returns the process group in the foreground.
     #[must_use]
     pub fn foreground(&self) -> Option<i32> {
         tcgetpgrp(&self.ours)
@@ -253,17 +253,17 @@ impl Terminal {
             .map(|pid| pid.as_raw_nonzero().get())
     }
 
-    /// All text printed so far.
+    /// Returns all text printed so far.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes()).into_owned()
     }
 
-    /// Waits until `needle` stands in what was printed after the first `from` bytes, and gives the position behind it.
+    /// Waits until `needle` is in the output after the first `from` bytes, and returns the position after it.
     ///
     /// # Panics
     ///
-    /// When that has not happened after `deadline`; the text is in the message.
+    /// If it isn't after `deadline`; the message contains the text.
     #[track_caller]
     pub fn wait_text(&self, needle: &str, from: usize, deadline: Duration) -> usize {
         let found = poll_until(deadline, || {
@@ -282,17 +282,17 @@ impl Terminal {
         })
     }
 
-    /// Reads nothing that is printed until the guard is dropped, as a terminal whose line is stuck.
+    /// Stops reading until the guard is dropped, like a terminal with a blocked line.
     #[must_use]
     pub fn stall(&self) -> impl Drop + '_ {
         self.locked()
     }
 
-    /// The settings of the terminal.
+    /// Returns the settings of the terminal.
     ///
     /// # Panics
     ///
-    /// When the terminal is gone.
+    /// If the terminal is gone.
     #[must_use]
     pub fn settings(&self) -> Termios {
         tcgetattr(&self.ours).expect("the terminal should be open")

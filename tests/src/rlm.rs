@@ -1,4 +1,4 @@
-//! Starts a program as a user would and sees how it ends: the exit code and the signal of death.
+//! Starts a program as a user would, and observes its end: the exit code or the signal.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -17,10 +17,10 @@ use crate::schema;
 use crate::survivors::{disown, owned_spawn};
 use crate::wait::poll_until;
 
-/// Numbers the files that outputs go to.
+/// The number of the next output file.
 static OUTPUTS: AtomicUsize = AtomicUsize::new(0);
 
-/// A program about to be started in a [`Sandbox`]: in its repository, with its environment and no other.
+/// A program to start in a [`Sandbox`]: in its repository, with only the environment of the sandbox.
 #[derive(Debug)]
 #[must_use]
 pub struct Rlm<'a> {
@@ -57,35 +57,35 @@ impl<'a> Rlm<'a> {
         self
     }
 
-    /// Starts in another folder than the repository.
+    /// Sets the working directory, which is the repository by default.
     pub fn dir(mut self, folder: impl AsRef<Path>) -> Self {
         self.command.current_dir(folder);
         self
     }
 
-    /// Gives it something on stdin, which is otherwise empty.
+    /// Sets the content of stdin, which is empty by default.
     pub fn input(mut self, text: impl Into<Vec<u8>>) -> Self {
         self.input = Some(text.into());
         self
     }
 
-    /// Gives its terminal so many rows and columns; 40 and 120 are usual.
+    /// Sets the rows and columns of its terminal; the default is 40 and 120.
     pub fn size(mut self, rows: u16, columns: u16) -> Self {
         self.size = (rows, columns);
         self
     }
 
-    /// Starts it in a session of its own, as cron and supervisors do: what it sends to its process group does not reach the harness.
+    /// Starts it in its own session, as cron and supervisors do: signals to its process group don't reach the harness.
     pub fn own_session(mut self) -> Self {
         crate::os::own_session(&mut self.command);
         self
     }
 
-    /// Starts it without a terminal; stdout and stderr go to files, so that no reader can hold it up and no survivor the test.
+    /// Starts it without a terminal. stdout and stderr go to files, so that a slow reader can't block it and a survivor can't block the test.
     ///
     /// # Panics
     ///
-    /// When it cannot be started.
+    /// If it can't start.
     #[track_caller]
     pub fn spawn(mut self) -> Running {
         let arguments = self.command.get_args().map(Into::into).collect();
@@ -116,16 +116,16 @@ impl<'a> Rlm<'a> {
     ///
     /// # Panics
     ///
-    /// When there is no pseudo-terminal or it cannot be started; when `input` was given: what a person types goes through the [`Terminal`].
+    /// If no pseudo-terminal is available, or the program can't start; if `input` was set: typed text goes through the [`Terminal`].
     #[track_caller]
     pub fn spawn_on_terminal(mut self) -> (Running, Terminal) {
         assert!(self.input.is_none(), "type into the terminal instead");
         let (terminal, side) = Terminal::open(self.size).expect("a pseudo-terminal");
-        let copy = || Stdio::from(side.try_clone().expect("a descriptor can be copied"));
+        let copy = || Stdio::from(side.try_clone().expect("the descriptor can be duplicated"));
         self.command.stdin(copy()).stdout(copy()).stderr(copy());
         crate::os::take_terminal(&mut self.command);
         let child = owned_spawn(&mut self.command);
-        drop((self.command, side)); // the terminal ends when the last process that has it ends, not with us
+        drop((self.command, side)); // our copy would keep the terminal open after its last process
         (
             Running {
                 child,
@@ -141,14 +141,14 @@ impl<'a> Rlm<'a> {
     ///
     /// # Panics
     ///
-    /// When it cannot be started or has not ended after `deadline`.
+    /// If it can't start, or has not ended after `deadline`.
     #[track_caller]
     pub fn run(self, deadline: Duration) -> Ended {
         self.spawn().wait(deadline)
     }
 }
 
-/// A started program. Dropping it kills it, and only it.
+/// A running program. Dropping it kills this process only.
 #[derive(Debug)]
 #[must_use]
 pub struct Running {
@@ -159,55 +159,55 @@ pub struct Running {
 }
 
 impl Running {
-    /// The process id.
+    /// Returns the process id.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.child.id().cast_signed()
     }
 
-    /// Sends a signal to this process alone.
+    /// Sends a signal to this process only.
     ///
     /// # Panics
     ///
-    /// When it is not there any more.
+    /// If the process has been reaped.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         assert!(
             self.signal_unless_reaped(signal),
-            "the process should still be there"
+            "the process should still exist"
         );
     }
 
-    /// The same, unless it is known to have ended; tells whether that was not so.
+    /// Sends a signal unless the process has been reaped. Returns whether it was sent.
     pub fn signal_unless_reaped(&self, signal: Signal) -> bool {
         let pid = Pid::from_child(&self.child);
-        // Only while nobody has waited for it is the number this process's, and only its handle waits for it.
+        // Until somebody waits for the process, no other process gets its pid, and only its handle waits for it.
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(pid), look).is_ok() && kill_process(pid, signal).is_ok()
     }
 
-    /// What it printed on stdout so far; empty on a terminal.
+    /// Returns the stdout so far; empty on a terminal.
     #[must_use]
     pub fn stdout(&self) -> String {
         read(&self.out)
     }
 
-    /// What it printed on stderr so far; empty on a terminal.
+    /// Returns the stderr so far; empty on a terminal.
     #[must_use]
     pub fn stderr(&self) -> String {
         read(&self.err)
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     ///
     /// # Panics
     ///
-    /// When the system cannot say.
+    /// If the state of the child can't be read.
     #[must_use]
     pub fn has_ended(&mut self) -> bool {
         self.child
             .try_wait()
-            .expect("a child can be asked")
+            .expect("the state of a child can be read")
             .is_some()
     }
 
@@ -215,7 +215,7 @@ impl Running {
     ///
     /// # Panics
     ///
-    /// When `deadline` has passed or it has ended without one; what it printed is in the message.
+    /// If `deadline` has passed or it has ended without the value; the message contains its output.
     #[track_caller]
     pub fn until<T>(
         &mut self,
@@ -224,7 +224,7 @@ impl Running {
         mut poll: impl FnMut(&Self) -> Option<T>,
     ) -> T {
         let found = poll_until(deadline, || {
-            // Asked first: what it did before its end counts.
+            // Checks for the end before the poll, so that its last actions count.
             let ended = self.has_ended();
             poll(self).map(Ok).or_else(|| ended.then_some(Err(())))
         });
@@ -241,11 +241,13 @@ impl Running {
     ///
     /// # Panics
     ///
-    /// When it has not ended after `deadline`; what it printed is in the message. When it printed JSON that is not as `docs/schema` says.
+    /// If it has not ended after `deadline`; the message contains its output. If it printed JSON that does not match `docs/schema`.
     #[track_caller]
     pub fn wait(mut self, deadline: Duration) -> Ended {
         let status = poll_until(deadline, || {
-            self.child.try_wait().expect("a child can be asked")
+            self.child
+                .try_wait()
+                .expect("the state of a child can be read")
         });
         let (stdout, stderr) = (self.stdout(), self.stderr());
         schema::expect(self.arguments.iter().map(OsString::as_os_str), &stdout);
@@ -256,7 +258,7 @@ impl Running {
                 stderr,
             },
             None => panic!(
-                "pid {} still runs after {deadline:?}\nstdout: {stdout}\nstderr: {stderr}",
+                "pid {} is still running after {deadline:?}\nstdout: {stdout}\nstderr: {stderr}",
                 self.pid()
             ),
         }
@@ -265,48 +267,48 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only if it was waited for already.
+        // Both fail only if the process was already reaped.
         let _killed = self.child.kill();
         let _status = self.child.wait();
         disown(self.pid());
     }
 }
 
-/// How a program ended and what it had printed.
+/// The end of a program, with its output.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Ended {
     status: ExitStatus,
-    /// All of stdout; empty on a terminal.
+    /// The whole stdout; empty on a terminal.
     pub stdout: String,
-    /// All of stderr; empty on a terminal.
+    /// The whole stderr; empty on a terminal.
     pub stderr: String,
 }
 
 impl Ended {
-    /// The exit code, `None` after a death by signal.
+    /// Returns the exit code; `None` after a death by signal.
     #[must_use]
     pub fn code(&self) -> Option<i32> {
         self.status.code()
     }
 
-    /// The number of the signal that it died of.
+    /// Returns the number of the signal that ended it.
     #[must_use]
     pub fn signal(&self) -> Option<i32> {
         self.status.signal()
     }
 
-    /// Whether it left a core file when it died.
+    /// Returns whether it left a core file.
     #[must_use]
     pub fn core_dumped(&self) -> bool {
         self.status.core_dumped()
     }
 
-    /// Checks the exit code and gives the rest on.
+    /// Checks the exit code, and returns `self`.
     ///
     /// # Panics
     ///
-    /// When it ended otherwise; what it printed is in the message.
+    /// If it ended differently; the message contains its output.
     #[track_caller]
     pub fn expect_code(self, code: i32) -> Self {
         assert!(
@@ -316,11 +318,11 @@ impl Ended {
         self
     }
 
-    /// Checks the signal of death and gives the rest on.
+    /// Checks the signal that ended it, and returns `self`.
     ///
     /// # Panics
     ///
-    /// When it ended otherwise; what it printed is in the message.
+    /// If it ended differently; the message contains its output.
     #[track_caller]
     pub fn expect_signal(self, signal: Signal) -> Self {
         assert!(

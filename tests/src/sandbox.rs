@@ -1,4 +1,4 @@
-//! A place of its own for one test: folders, a repository, a mark, and an end for whatever carries the mark.
+//! The environment of one test: directories, a repository, a marker, and the end of every process with the marker.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -14,30 +14,33 @@ use crate::wait::poll_until;
 
 const END: Duration = Duration::from_secs(10);
 
-/// A temporary folder with a git repository of one commit, a home, and a random mark.
+/// A temporary directory with a git repository of one commit, a home, and a random marker.
 ///
-/// Dropping it ends every process that carries its mark, then removes the folder; also when the test panics.
+/// Dropping it ends every process with its marker, then removes the directory; also if the test panics.
 #[derive(Debug)]
 #[must_use]
 pub struct Sandbox {
     folder: TempDir,
-    /// Where programs are looked for.
+    /// The search path for programs.
     search_path: String,
     survivors: Survivors,
 }
 
 impl Sandbox {
-    /// Makes one, and makes this process a child subreaper.
+    /// Creates a sandbox, and makes this process a child subreaper.
     ///
     /// # Panics
     ///
-    /// When a folder cannot be made or git fails.
-    #[expect(clippy::new_without_default, reason = "it makes folders and runs git")]
+    /// If a directory can't be created or git fails.
+    #[expect(
+        clippy::new_without_default,
+        reason = "it creates directories and runs git"
+    )]
     pub fn new() -> Self {
         let folder = tempfile::Builder::new()
             .prefix("rlm-test-")
             .tempdir()
-            .expect("a temporary folder");
+            .expect("a temporary directory");
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".into());
         let this = Self {
             search_path: without_agents(&path, &folder.path().join("path")),
@@ -54,25 +57,25 @@ impl Sandbox {
         this
     }
 
-    /// The folder that holds all the others.
+    /// Returns the directory that contains all others.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The repository: the working directory of what is started here.
+    /// Returns the repository, which is the default working directory of programs started here.
     #[must_use]
     pub fn repo(&self) -> PathBuf {
         self.path().join("repo")
     }
 
-    /// The home folder.
+    /// Returns the home directory.
     #[must_use]
     pub fn home(&self) -> PathBuf {
         self.path().join("home")
     }
 
-    /// What finds the processes of this sandbox.
+    /// Returns the scanner for the processes of this sandbox.
     #[must_use]
     pub fn survivors(&self) -> &Survivors {
         &self.survivors
@@ -89,11 +92,11 @@ impl Sandbox {
         shell.env("PS1", "$ ").env("HISTFILE", "/dev/null")
     }
 
-    /// Runs git in the repository and gives what it printed, trimmed.
+    /// Runs git in the repository and returns its output, trimmed.
     ///
     /// # Panics
     ///
-    /// When git fails.
+    /// If git fails.
     #[track_caller]
     pub fn git(&self, arguments: &[&str]) -> String {
         let identity = [
@@ -118,7 +121,7 @@ impl Sandbox {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// The whole environment of what is started here.
+    /// Returns the whole environment of programs started here.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         let path = |part: &str| self.path().join(part).display().to_string();
@@ -142,7 +145,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // Rounds, because what is being ended may be starting more.
+        // Several rounds, because a dying process may still start others.
         let empty = poll_until(END, || {
             let left = self.survivors.scan();
             for process in &left {
@@ -151,16 +154,16 @@ impl Drop for Sandbox {
             left.is_empty().then_some(())
         });
         if empty.is_none() && !std::thread::panicking() {
-            panic!("could not end {:?}", self.survivors.scan());
+            panic!("can't end {:?}", self.survivors.scan());
         }
     }
 }
 
-/// The agents that may be installed here.
+/// The agents that may be installed on this machine.
 const AGENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
-/// A search path without a real agent: no test may start one by finding it, and pay for it. A folder that has one is replaced by one below `place` of
-/// links to everything else in it.
+/// Returns a search path without a real agent, so that no test can find, start and pay for one. Replaces each directory with an agent by a directory
+/// below `place` with links to all its other files.
 fn without_agents(path: &str, place: &Path) -> String {
     let folders = path.split(':').enumerate().map(|(number, folder)| {
         let has_agent = AGENTS.map(|agent| Path::new(folder).join(agent).exists());

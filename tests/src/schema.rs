@@ -1,12 +1,12 @@
-//! The schemas of what `rlm … --json` prints, in `docs/schema`: whatever a test makes it print is held against them.
+//! The schemas of `rlm … --json`, in `docs/schema`, which every JSON output in a test must match.
 //!
-//! They are JSON Schema (2020-12), of which they use little; a word that is not understood here is a panic, so that nothing is let pass unread.
+//! They use a small part of JSON Schema (2020-12). An unknown keyword is a panic, so that no rule is ignored.
 
 use std::ffi::OsStr;
 
 use serde_json::{Map, Value};
 
-/// The most lines of one output that are looked at.
+/// The maximum number of lines of one output to check.
 const LINES: usize = 5000;
 
 macro_rules! schemas {
@@ -15,7 +15,7 @@ macro_rules! schemas {
     };
 }
 
-/// Every schema, by the name of its file.
+/// All schemas, by the names of their files.
 pub const SCHEMAS: [(&str, &str); 15] = schemas![
     "checkpoints-export",
     "checkpoints-import",
@@ -34,11 +34,11 @@ pub const SCHEMAS: [(&str, &str); 15] = schemas![
     "status"
 ];
 
-/// Returns the schema of this name.
+/// Returns the schema with this name.
 ///
 /// # Panics
 ///
-/// When there is none, or it is no JSON.
+/// If no such schema exists, or it is not JSON.
 #[must_use]
 pub fn named(name: &str) -> Value {
     let found = SCHEMAS.iter().find(|(it, _)| *it == name);
@@ -46,11 +46,11 @@ pub fn named(name: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{name}.json: {e}"))
 }
 
-/// Holds each whole line of an output against the schema of the command whose arguments these are, if it is one that prints JSON.
+/// Checks each complete line of an output against the schema of the command with these arguments, if the command prints JSON.
 ///
 /// # Panics
 ///
-/// When a line is not as its schema says.
+/// If a line does not match its schema.
 #[track_caller]
 pub(crate) fn expect<'a>(arguments: impl Iterator<Item = &'a OsStr>, output: &str) {
     let Some(names) = of_command(arguments) else {
@@ -65,12 +65,15 @@ pub(crate) fn expect<'a>(arguments: impl Iterator<Item = &'a OsStr>, output: &st
         let errors = schemas.iter().map(|schema| check(schema, &value).err());
         let errors: Option<Vec<String>> = errors.collect();
         if let Some(errors) = errors {
-            panic!("not as docs/schema says, {}: {line}", errors.join("; or "));
+            panic!(
+                "doesn't match docs/schema, {}: {line}",
+                errors.join("; or ")
+            );
         }
     }
 }
 
-/// Names the schemas that hold for what a command prints.
+/// Returns the names of the schemas for the output of a command.
 fn of_command<'a>(arguments: impl Iterator<Item = &'a OsStr>) -> Option<&'static [&'static str]> {
     let words = arguments.map(|word| word.to_str().unwrap_or_default());
     let words: Vec<&str> = words.take_while(|word| *word != "--").collect();
@@ -101,15 +104,15 @@ fn of_command<'a>(arguments: impl Iterator<Item = &'a OsStr>) -> Option<&'static
     })
 }
 
-/// Tells whether a value is as a schema says, or where it is not.
+/// Checks a value against a schema.
 ///
 /// # Errors
 ///
-/// The first place in the value that is not, and why.
+/// The first place in the value that does not match, with the reason.
 ///
 /// # Panics
 ///
-/// When the schema uses a word that is not understood here.
+/// If the schema uses an unknown keyword.
 pub fn check(schema: &Value, value: &Value) -> Result<(), String> {
     at(schema, schema, value, "")
 }
@@ -127,7 +130,7 @@ fn at(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(), St
             "title" | "description" | "$defs" | "required" => {}
             "$ref" => {
                 let name = rule.as_str().and_then(|name| name.strip_prefix("#/$defs/"));
-                let name = name.unwrap_or_else(|| panic!("a reference to elsewhere: {rule}"));
+                let name = name.unwrap_or_else(|| panic!("an external reference: {rule}"));
                 at(root, &root["$defs"][name], value, place)?;
             }
             "type" if !is_of(rule, value) => return fail(format!("{value} is no {rule}")),
@@ -141,7 +144,7 @@ fn at(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(), St
                     return fail(format!("{value} is below {rule}"));
                 }
             }
-            // The one pattern there is: a point in time.
+            // The only supported pattern: a point in time.
             "pattern" => {
                 let digits = |c: char| if c.is_ascii_digit() { '0' } else { c };
                 let form: String = value
@@ -165,7 +168,7 @@ fn at(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(), St
                 }
             }
             "anyOf" => any(root, rule, value, place)?,
-            other => panic!("{other} is not understood here"),
+            other => panic!("unknown keyword {other}"),
         }
     }
     Ok(())
@@ -187,7 +190,7 @@ fn properties(
         match schema.get("properties").and_then(|known| known.get(name)) {
             Some(rule) => at(root, rule, value, &format!("{place}.{name}"))?,
             None if schema.get("additionalProperties") == Some(&Value::Bool(false)) => {
-                return Err(format!("{place}.{name} is not known"));
+                return Err(format!("{place}.{name} is unknown"));
             }
             None => {}
         }
@@ -195,7 +198,7 @@ fn properties(
     Ok(())
 }
 
-/// Of several forms one must fit; the one whose first field names the value says what is wrong.
+/// Checks that one of several forms matches. If none does, the form whose first field has the value's name gives the error.
 fn any(root: &Value, forms: &Value, value: &Value, place: &str) -> Result<(), String> {
     let forms = forms.as_array().expect("anyOf is a list");
     let errors = forms.iter().map(|form| at(root, form, value, place).err());
@@ -210,7 +213,7 @@ fn any(root: &Value, forms: &Value, value: &Value, place: &str) -> Result<(), St
     };
     let near = forms.iter().position(is_named);
     Err(near.map_or_else(
-        || format!("{place} has none of {} forms", forms.len()),
+        || format!("{place} matches none of {} forms", forms.len()),
         |near| errors[near].clone(),
     ))
 }
@@ -224,7 +227,7 @@ fn is_of(kinds: &Value, value: &Value) -> bool {
         "null" => value.is_null(),
         "array" => value.is_array(),
         "object" => value.is_object(),
-        other => panic!("there is no type {other}"),
+        other => panic!("unknown type {other}"),
     };
     match kinds {
         Value::String(kind) => is(kind),

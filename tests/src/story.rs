@@ -1,8 +1,8 @@
-//! A story of commands and screens as text that can be kept: times, ids and numbers of processes replaced.
+//! A sequence of commands and screens as stable text: times, ids and process ids are replaced.
 
 use std::fmt::Write as _;
 
-/// What was typed and what was shown, in order.
+/// The typed commands and their output, in order.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Story {
@@ -10,7 +10,7 @@ pub struct Story {
 }
 
 impl Story {
-    /// Adds a command and what it showed.
+    /// Adds a command and its output.
     pub fn tells(&mut self, command: &[&str], shown: &str) {
         let quoted = command.iter().map(|word| match word.contains(' ') {
             true => format!("'{word}'"),
@@ -18,10 +18,11 @@ impl Story {
         });
         let quoted: Vec<String> = quoted.collect();
         let shown = shown.trim_end();
-        writeln!(self.told, "$ rlm {}\n{shown}\n", quoted.join(" ")).expect("a string takes all");
+        writeln!(self.told, "$ rlm {}\n{shown}\n", quoted.join(" "))
+            .expect("writing to a string can't fail");
     }
 
-    /// Returns all of it without what differs from one evening to the next; `names` are texts and what stands for them.
+    /// Returns the text without its variable parts; `names` are other texts to replace.
     #[must_use]
     pub fn stable(&self, names: &[(&str, &str)]) -> String {
         let named = |text: String, (name, stands): &(&str, &str)| text.replace(name, stands);
@@ -30,18 +31,18 @@ impl Story {
     }
 }
 
-/// Tells whether a story is as it was kept; in a line of what was kept `…` stands for anything.
+/// Compares a story with the recorded one, in which `…` matches any text within a line.
 ///
 /// # Errors
 ///
-/// The first line that is another one.
+/// The first line that differs.
 pub fn fits(kept: &str, told: &str) -> Result<(), String> {
     let (mut kept, mut told) = (kept.trim_end().lines(), told.trim_end().lines());
     loop {
         match (kept.next(), told.next()) {
             (None, None) => return Ok(()),
             (Some(kept), Some(told)) if is_like(kept, told) => {}
-            (kept, told) => return Err(format!("{told:?} in the place of {kept:?}")),
+            (kept, told) => return Err(format!("expected {kept:?}, found {told:?}")),
         }
     }
 }
@@ -62,7 +63,7 @@ fn is_like(kept: &str, told: &str) -> bool {
     told.ends_with(rest)
 }
 
-/// Replaces times, spans, ids and the numbers of processes.
+/// Replaces times, durations, ids and process ids.
 fn stable(line: &str) -> String {
     let is_part = |c: char| c.is_alphanumeric() || ".:-".contains(c);
     let (mut out, mut rest) = (String::new(), line);
@@ -88,7 +89,7 @@ fn stable(line: &str) -> String {
         rest = behind;
     }
     match out.starts_with("RUN  ") {
-        // The columns are as wide as what is not the same each time.
+        // The column width depends on the replaced values.
         true => {
             let columns = out.split("  ").filter(|text| !text.trim().is_empty());
             columns.map(str::trim).collect::<Vec<_>>().join("  ")

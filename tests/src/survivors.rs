@@ -1,5 +1,5 @@
-//! Finds what a test started and what is still there, by the mark in the environment, whoever the parent is by now; and starts children that are not
-//! taken for orphans.
+//! Finds the live processes of a test by the marker in their environment, whatever their parents. Also starts children that a scan must not reap as
+//! orphans.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::process::{self, Child, Command, Output, Stdio};
@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use uuid::Uuid;
 
-/// The variable that carries the mark of a `Sandbox` in the environment of every process started in it.
+/// The variable with the marker of a `Sandbox` in the environment of every process started in it.
 pub const MARK_VARIABLE: &str = "RLM_TEST_MARK";
 
-/// Children whose handle someone holds: never reaped as orphans.
+/// The children whose handle a test holds. A scan never reaps them.
 static OWNED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// One process of a test.
@@ -20,66 +20,66 @@ static OWNED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 pub struct Process {
     /// The process id.
     pub pid: i32,
-    /// The parent's.
+    /// The process id of the parent.
     pub ppid: i32,
-    /// The session's; 0 if its leader lives outside the pid namespace, as in a container without an init.
+    /// The session id; 0 if the session leader is outside of the pid namespace, as in a container without an init.
     pub sid: i32,
-    /// The command name, 15 bytes at most.
+    /// The command name, at most 15 bytes.
     pub name: String,
-    /// `R`, `S`, `T` … as the kernel names it; `Z` is a zombie.
+    /// The kernel's letter: `R`, `S`, `T` …; `Z` is a zombie.
     pub state: char,
-    /// Ticks from boot to its start: with the pid it names a process for good.
+    /// Clock ticks from boot to its start. Together with the pid it identifies a process.
     pub started: u64,
 }
 
 impl Process {
-    /// Whether it is dead and its parent has not asked yet.
+    /// Whether it is dead and its parent has not reaped it.
     #[must_use]
     pub fn is_zombie(&self) -> bool {
         self.state == 'Z'
     }
 
-    /// Ends it, if it is still the same process.
+    /// Kills it, if it is still the same process.
     pub(crate) fn kill(&self) {
         let same = stat(self.pid).is_some_and(|now| now.started == self.started);
         if same && let Some(pid) = Pid::from_raw(self.pid) {
-            // It may have gone in between, which is as good.
+            // An error means that the process has exited, which is fine.
             let _gone = kill_process(pid, Signal::KILL);
         }
     }
 }
 
-/// Scans for the processes that carry one mark.
+/// Scans for the processes with one marker.
 #[derive(Debug)]
 pub struct Survivors {
     mark: String,
-    /// The start times by pid of those seen before. A zombie has no environment left, a process in the middle of an exec has none for a
-    /// moment, and one may clear its own: they are known because they were seen before, or by their parent or session.
+    /// The start times of the known processes by pid. A zombie has no environment, a process during exec has none for a moment, and a process may
+    /// clear its own. They are recognised by this map, or by their parent or session.
     seen: Mutex<HashMap<i32, u64>>,
 }
 
 impl Survivors {
-    /// Draws a new mark; from now on orphans below this process come to it.
+    /// Creates a new marker. From now on this process adopts the orphans below it.
     pub(crate) fn new() -> Self {
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-            .expect("a process may always become a subreaper");
+            .expect("a process can always become a subreaper");
         Self {
             mark: Uuid::new_v4().to_string(),
             seen: Mutex::default(),
         }
     }
 
-    /// The value of [`MARK_VARIABLE`].
+    /// Returns the value of [`MARK_VARIABLE`].
     #[must_use]
     pub fn mark(&self) -> &str {
         &self.mark
     }
 
-    /// Lists the processes of this test that exist now, in the order of their pids.
+    /// Lists the current processes of this test, ordered by pid.
     ///
-    /// Zombies are listed while their parent is one of the test's processes. Those whose parent is gone come to this process and are reaped
-    /// first, as init would do it; a child whose handle a test holds is left to the handle.
+    /// A zombie is listed while its parent is a process of the test. This process adopts zombies whose parent is gone and reaps them first, as init
+    /// would. It leaves a child whose handle a test holds to the handle.
     #[must_use]
     pub fn scan(&self) -> Vec<Process> {
         let all: HashMap<i32, Process> = pids()
@@ -127,7 +127,7 @@ impl Survivors {
     }
 }
 
-/// Spawns under the lock, so that no scan takes a child that ends at once for an orphan.
+/// Spawns under the lock, so that no scan treats a short-lived child as an orphan.
 pub(crate) fn owned_spawn(command: &mut Command) -> Child {
     let mut owned = OWNED.lock().unwrap_or_else(PoisonError::into_inner);
     let child = command
@@ -143,12 +143,12 @@ pub(crate) fn owned_output(command: &mut Command) -> Output {
     let pid = child.id().cast_signed();
     let output = child
         .wait_with_output()
-        .expect("a child's output can be read");
+        .expect("the output of a child can be read");
     disown(pid);
     output
 }
 
-/// Leaves a child to whoever finds it: its handle has seen its end.
+/// Removes a child from the owned ones: its handle has reaped it.
 pub(crate) fn disown(pid: i32) {
     OWNED
         .lock()
@@ -156,13 +156,13 @@ pub(crate) fn disown(pid: i32) {
         .remove(&pid);
 }
 
-/// Reaps an orphan; leaves alone what a handle of this process will ask for.
+/// Reaps an orphan. Skips a process that a handle of this process will reap.
 fn reap(pid: i32) -> bool {
     let owned = OWNED.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(pid) = Pid::from_raw(pid).filter(|_| !owned.contains(&pid)) else {
         return false;
     };
-    // A dead process is not ready to be reaped before its last thread is dead.
+    // A process can only be reaped after its last thread has died.
     matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(Some(_)))
 }
 
@@ -174,7 +174,7 @@ fn pids() -> impl Iterator<Item = i32> {
 pub(crate) fn stat(pid: i32) -> Option<Process> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // The name stands in brackets and may itself hold any character.
+    // The name is in parentheses and may itself contain any character.
     let (head, tail) = text.rsplit_once(')')?;
     let fields: Vec<&str> = tail.split_whitespace().collect();
     Some(Process {

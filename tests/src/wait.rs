@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Polls until `poll` gives a value, or `deadline` (counted from now) has passed: then `None`.
+/// Polls until `poll` returns a value, or `deadline` (from now) has passed: then returns `None`.
 pub fn poll_until<T>(deadline: Duration, mut poll: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + deadline;
     let mut pause = FIRST_PAUSE;
@@ -24,17 +24,17 @@ pub fn poll_until<T>(deadline: Duration, mut poll: impl FnMut() -> Option<T>) ->
     }
 }
 
-/// Polls until `poll` gives a value.
+/// Polls until `poll` returns a value.
 ///
-/// `what` is shown when the deadline passes; it is rendered only then, so it may look at the world.
+/// The error names the awaited value by `what`, which is formatted only after the deadline, so it can inspect the state of the system.
 ///
 /// # Panics
 ///
-/// When `deadline` has passed without a value.
+/// If `deadline` has passed without a value.
 #[track_caller]
 pub fn wait_for<T>(what: impl Display, deadline: Duration, poll: impl FnMut() -> Option<T>) -> T {
     match poll_until(deadline, poll) {
         Some(value) => value,
-        None => panic!("waited {deadline:?} in vain for {what}"),
+        None => panic!("timed out after {deadline:?} waiting for {what}"),
     }
 }

@@ -1,6 +1,6 @@
-//! The children of a fake agent: the same program again, in another role.
+//! The children of a fake agent: the same program in another role.
 //!
-//! They are executed, not forked, so that no unsafe code is needed; they do nothing but wait, and leave by themselves.
+//! They are executed, not forked, so that no unsafe code is needed. They only wait, and exit by themselves.
 
 use std::io;
 use std::path::Path;
@@ -13,31 +13,31 @@ use super::script::Kind;
 use super::signals;
 use crate::wait::wait_for;
 
-/// Whatever a test forgets is gone after this time.
+/// The lifetime of a child. It ends children that a test forgets.
 pub(super) const LIFE: Duration = Duration::from_secs(600);
 const READY: Duration = Duration::from_secs(20);
 
-/// What a child is told about itself.
+/// The arguments of a child.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Role {
-    /// Be a child of this kind instead of an agent.
+    /// Run as a child of this kind instead of an agent
     #[arg(long, hide = true)]
     kind: Option<Kind>,
-    /// Start that child's child, then leave.
+    /// Start the child of that child, then exit
     #[arg(long, hide = true)]
     launch: bool,
-    /// The start it belongs to.
+    /// Number of the agent's start
     #[arg(long, hide = true, default_value_t = 0)]
     start: u32,
-    /// Its number within that start.
+    /// Number of the child within that start
     #[arg(long, hide = true, default_value_t = 0)]
     number: usize,
-    /// Signals it ignores, by number.
+    /// Signals to ignore, by number
     #[arg(long, hide = true, value_delimiter = ',')]
     ignoring: Vec<i32>,
 }
 
-/// Starts a child and returns when it says that it is what it shall be.
+/// Starts a child, and returns when it reports that it is ready.
 pub(super) fn start(
     record: &Path,
     start: u32,
@@ -66,7 +66,7 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Lives as a child, if this process was started as one.
+/// Runs as a child, if this process was started as one.
 pub(super) fn live(record: &Path, role: &Role) -> Option<io::Result<()>> {
     let kind = role.kind?;
     Some(live_as(kind, record, role))
@@ -77,7 +77,7 @@ fn live_as(kind: Kind, record: &Path, role: &Role) -> io::Result<()> {
         rustix::process::setsid()?;
     }
     if role.launch {
-        // Not waited for: becoming an orphan is the point.
+        // No `wait` follows: the child must become an orphan.
         drop(spawn(
             record,
             &Role {
@@ -98,7 +98,7 @@ fn live_as(kind: Kind, record: &Path, role: &Role) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the end of its life.
+/// Waits until the end of its lifetime.
 pub(super) fn linger() {
     let end = Instant::now() + LIFE;
     while Instant::now() < end {

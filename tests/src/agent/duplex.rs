@@ -1,4 +1,4 @@
-//! A fake agent in a conversation: speaks stream-json on stdin and stdout as the real CLI of that name does (2.1.329), and plays its script.
+//! A fake agent in a conversation: it speaks stream-json on stdin and stdout as the real Claude Code CLI does (2.1.329), and plays its script.
 
 pub(super) mod input;
 mod options;
@@ -35,12 +35,12 @@ use super::{children, perform};
 
 const TICK: Duration = Duration::from_millis(5);
 
-/// Whether this program was started for a conversation.
+/// Returns whether this program was started for a conversation.
 pub(super) fn is_meant(argv: &[String]) -> bool {
     options::are_for_a_conversation(argv)
 }
 
-/// Plays the agent until it is told to go.
+/// Plays the agent until its end is requested.
 pub(super) fn run(argv: &[String]) -> io::Result<ExitCode> {
     let options = match Options::parse(&argv[1..]) {
         Ok(options) => options,
@@ -110,7 +110,7 @@ pub(super) fn run(argv: &[String]) -> io::Result<ExitCode> {
     agent.converse().map(ExitCode::from)
 }
 
-/// Ends like the CLI when it cannot begin: a line on stderr and nothing on stdout.
+/// Ends like the CLI if it can't begin: a line on stderr and nothing on stdout.
 fn refuse(why: &str) -> ExitCode {
     let _unheard = writeln!(io::stderr(), "{why}");
     ExitCode::FAILURE
@@ -127,7 +127,8 @@ fn unknown_session(id: &str) -> ExitCode {
     refuse(&error)
 }
 
-/// SIGINT is an interrupt and an end, the others end at once with an exit code, and with the tool that runs.
+/// Handles a signal: SIGINT is an interrupt and an orderly end; the others end the process immediately with an exit code, together with the running
+/// tool.
 fn obey(signal: i32, to: &Sender<Input>, tool: &AtomicI32) {
     match signal {
         sig::SIGINT => drop(to.send(Input::Interrupt)),
@@ -147,11 +148,11 @@ fn end_group(group: i32) {
     }
 }
 
-/// Why an action did not come to its own end.
+/// The reason why an action ended early.
 #[derive(Debug)]
 enum Stop {
     Interrupted,
-    /// Ends the process as it stands.
+    /// Exit immediately.
     Exit(u8),
     /// The service failed for good.
     Failed {
@@ -178,26 +179,26 @@ struct Agent {
     wire: Wire,
     session: Session,
     mode: String,
-    /// Millionths of a dollar, of all processes of the session that ended in order.
+    /// The cost in millionths of a dollar, of all processes of the session that ended in order.
     cost: u64,
     inputs: Receiver<Input>,
-    /// Keeps the channel open when stdin has ended.
+    /// Keeps the channel open after the end of stdin.
     _sender: Sender<Input>,
-    /// Messages that no turn has taken yet, by their places in `known`.
+    /// Messages that no turn has taken yet, by their index in `known`.
     queue: VecDeque<usize>,
     /// All messages of this process.
     known: Vec<Message>,
     turns: u32,
     turn: Option<Turn>,
     interrupted: bool,
-    /// It was told to go; `Some(true)`: by a signal, after which it exits with 0.
+    /// Whether its end was requested; `Some(true)`: by a signal, after which it exits with 0.
     ending: Option<bool>,
-    /// Stdin has ended.
+    /// Whether stdin has ended.
     ended: bool,
-    /// The last turn failed.
+    /// Whether the last turn failed.
     failed: bool,
     children: usize,
-    /// The process group of the tool that runs, or 0.
+    /// The process group of the running tool, or 0.
     tool: Arc<AtomicI32>,
 }
 
@@ -211,7 +212,7 @@ impl Agent {
             match self.wait(far, busy) {
                 Ok(_) | Err(Stop::Interrupted) => {}
                 Err(Stop::Broken(error)) => return Err(error),
-                Err(other) => unreachable!("nothing else comes from outside: {other:?}"),
+                Err(other) => unreachable!("unexpected input: {other:?}"),
             }
             let by_signal = self.ending == Some(true);
             if self.ending.is_some() || self.queue.is_empty() {
@@ -224,7 +225,7 @@ impl Agent {
         }
     }
 
-    /// What the CLI saves only when it ends in order.
+    /// Stores the data that the CLI saves only at an orderly end.
     fn session_ends(&mut self) -> io::Result<()> {
         if self.session.is_used() {
             self.session.remember(Memory::Cost(self.cost))?;
@@ -232,7 +233,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes in what comes until `done`, or until `end`: then `false`.
+    /// Handles input until `done`, or until `end`: then returns `false`.
     fn wait(
         &mut self,
         end: Instant,
@@ -324,7 +325,7 @@ impl Agent {
         let text =
             text.filter(|text| is_uuid && !text.is_empty() && line["message"]["role"] == "user");
         let Some(text) = text else {
-            let why = format!("no message that the CLI would take: {line}");
+            let why = format!("the CLI would not accept this message: {line}");
             return Err(io::Error::other(why));
         };
         let message = Message {
@@ -389,7 +390,7 @@ impl Agent {
     }
 
     fn interrupt(&mut self, id: &str, forget_queue: bool) -> io::Result<()> {
-        // One that comes before the turn of a waiting message is kept for it.
+        // An interrupt before the turn of a queued message applies to that turn.
         self.interrupted |= self.turn.is_some() || (!forget_queue && !self.queue.is_empty());
         if let Some(ask) = self.turn.as_mut().and_then(|turn| turn.ask.take()) {
             self.wire
@@ -413,7 +414,7 @@ impl Agent {
         Ok(())
     }
 
-    /// `None` for what no client may answer.
+    /// Returns `None` for a response that no client may send.
     fn hear_answer(&mut self, response: &Value) -> Option<io::Result<()>> {
         let id = response["request_id"].as_str()?;
         let verdict = &response["response"];

@@ -1,4 +1,4 @@
-//! What a conversation leaves behind for the test: all that the fake agent was told, in the order in which it heard it.
+//! The record of a conversation for the test: everything that the fake agent received, in order.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,26 +19,26 @@ pub struct Message {
     pub pid: i32,
     /// The session.
     pub session: String,
-    /// The id that the message was sent with; may be empty.
+    /// The id of the message; may be empty.
     pub id: String,
-    /// What it says.
+    /// The text.
     pub text: String,
     /// Milliseconds since the epoch.
     pub at_ms: u64,
-    /// What became of it; `None` while it waits.
+    /// The state of the message; `None` while it waits.
     #[serde(default)]
     pub taken: Option<Taken>,
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Taken {
     /// It began a turn, alone or with others: the number of the turn within the process, from 1.
     Began(u32),
-    /// It was folded into that turn while it ran.
+    /// It joined that turn while it ran.
     Folded(u32),
-    /// It was thrown away because somebody said so.
+    /// It was cancelled on request.
     Cancelled,
 }
 
@@ -50,25 +50,25 @@ pub struct Control {
     pub start: u32,
     /// Its kind: `initialize`, `interrupt`, …
     pub subtype: String,
-    /// All of it.
+    /// The whole request.
     pub request: Value,
     /// Milliseconds since the epoch.
     pub at_ms: u64,
 }
 
-/// One answer to a question of a fake agent's.
+/// One answer to a permission request of a fake agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Answer {
-    /// The number of the start that asked.
+    /// The number of the start that sent the request.
     pub start: u32,
-    /// The question's id.
+    /// The id of the request.
     pub ask: String,
-    /// What was asked about, as the script names it; empty when nothing was asked under that id (any more).
+    /// The summary of the request in the script; empty if no request with that id is open.
     pub summary: String,
     /// `allow` or `deny`.
     pub behavior: String,
-    /// What it was told with it.
+    /// The message of the answer.
     pub message: String,
     /// Milliseconds since the epoch.
     pub at_ms: u64,
@@ -79,7 +79,7 @@ pub struct Answer {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Heard {
     Message(Message),
-    /// Start, place among the messages of that start, and what became of it.
+    /// The start, the index among the messages of that start, and the outcome.
     Taken(u32, usize, Taken),
     Control(Control),
     Answer(Answer),
@@ -95,7 +95,7 @@ pub(super) fn log(dir: &Path, heard: &Heard) -> io::Result<()> {
 
 fn read(dir: &Path) -> Vec<Heard> {
     let text = fs::read_to_string(dir.join(LOG)).unwrap_or_default();
-    let end = text.rfind('\n').map_or(0, |at| at + 1); // a line in the making is not read
+    let end = text.rfind('\n').map_or(0, |at| at + 1); // skip an incomplete last line
     text[..end]
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())

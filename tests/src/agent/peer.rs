@@ -1,5 +1,5 @@
-//! A fake agent at the other end of JSON lines: Codex's app server (0.169.0 was recorded), or the Agent Client Protocol. It plays the same scripts as the
-//! one in a conversation, as far as the tests of several agents need them.
+//! A fake agent with a JSON lines protocol: Codex's app server (0.169.0 was recorded), or the Agent Client Protocol. It plays the scripts of the
+//! stream-json agent, as far as the tests of several agents need them.
 
 mod said;
 
@@ -25,7 +25,7 @@ use super::{children, perform};
 
 const TICK: Duration = Duration::from_millis(5);
 
-/// Which of the two protocols.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speaks {
     Codex,
@@ -33,7 +33,7 @@ pub(super) enum Speaks {
 }
 
 impl Speaks {
-    /// What the program was started for; `None` for anything else.
+    /// Returns the protocol for which the program was started; `None` otherwise.
     pub(super) fn of(argv: &[String]) -> Option<Self> {
         match argv.get(1)?.as_str() {
             "app-server" => Some(Self::Codex),
@@ -84,7 +84,7 @@ pub(super) fn run(speaks: Speaks) -> io::Result<()> {
     Ok(())
 }
 
-/// Why a turn did not come to its own end.
+/// The reason why a turn ended early.
 enum Stop {
     Interrupted,
     Limited(Duration),
@@ -104,15 +104,15 @@ struct Peer {
     plan: Plan,
     dir: PathBuf,
     inputs: Receiver<Input>,
-    /// Keeps the channel open when stdin has ended.
+    /// Keeps the channel open after the end of stdin.
     _sender: Sender<Input>,
     session: Session,
-    /// How many messages this process got.
+    /// The number of messages of this process.
     known: usize,
     prompts: VecDeque<String>,
-    /// Messages that came into the turn and that no script has looked at.
+    /// Messages that joined the turn and that no script line has consumed.
     steers: usize,
-    /// Whether commands may be run; `None` if that has to be asked.
+    /// Whether commands are permitted; `None` if each needs a permission request.
     may_run: Option<bool>,
     turns: u32,
     interrupted: bool,
@@ -192,7 +192,7 @@ impl Peer {
         self.session.remember(Memory::Agent(text.into()))
     }
 
-    /// Takes in what comes until `done`.
+    /// Handles input until `done`.
     fn wait(&mut self, mut done: impl FnMut(&mut Self) -> io::Result<bool>) -> Result<(), Stop> {
         let far = Instant::now() + children::LIFE;
         while Instant::now() < far {
@@ -212,7 +212,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Runs a command in a session of its own.
+    /// Runs a command in its own session.
     fn shell(&mut self, line: &str) -> Result<(), Stop> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", line]).stdin(Stdio::null());
@@ -335,7 +335,7 @@ impl Peer {
         self.wire.opened(id, &session, params)
     }
 
-    /// Notes a message, and what becomes of it.
+    /// Records a message and its outcome.
     fn message(&mut self, params: &Value, taken: Taken) -> io::Result<String> {
         let parts = params["input"].as_array().or(params["prompt"].as_array());
         let texts = parts.into_iter().flatten();

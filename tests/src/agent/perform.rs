@@ -1,4 +1,4 @@
-//! Does what a plan says, one action after the other.
+//! Performs the actions of a plan, one after another.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(super) fn run(dir: &Path, script: &str) -> io::Result<ExitCode> {
         start.complete(dir, &stdin)?;
     }
     if plan.turns.len() > 1 {
-        return Err(io::Error::other("one turn is all that a command has"));
+        return Err(io::Error::other("a command has only one turn"));
     }
     for (number, action) in plan.turns[0].iter().enumerate() {
         match action {
@@ -44,10 +44,11 @@ pub(super) fn run(dir: &Path, script: &str) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Records the start and reads what is to be done in it.
+/// Records the start and reads its actions.
 pub(super) fn begin(dir: &Path, script: &str) -> io::Result<(Start, Plan, signals::Watch)> {
     let mut start = Start::prepare()?;
-    // Who sees the record may rely on `ignore`, but only the record tells which lines count: so signals are held back meanwhile.
+    // A test that sees the record relies on `ignore`. But the start number in the record decides which script lines apply, so signals are held back
+    // until then.
     let watch = signals::catch()?;
     start.claim(dir)?;
     let mut plan = Plan::parse(script, start.start).map_err(io::Error::other)?;
@@ -56,7 +57,7 @@ pub(super) fn begin(dir: &Path, script: &str) -> io::Result<(Start, Plan, signal
     Ok((start, plan, watch))
 }
 
-/// Does what needs nobody else.
+/// Performs an action that needs no other process.
 pub(super) fn perform(action: &Action) -> io::Result<()> {
     match action {
         Action::Delay(time) => {
@@ -87,7 +88,7 @@ pub(super) fn perform(action: &Action) -> io::Result<()> {
         Action::Hang => children::linger(),
         Action::Die(signal) => die(*signal)?,
         Action::Close(stream) => {
-            // The null device in its place: the reader sees the end, and nothing else opened later gets the number.
+            // The null device takes its place: the reader sees the end of the stream, and no file opened later gets this descriptor number.
             let null = fs::OpenOptions::new()
                 .read(true)
                 .write(true)
@@ -99,9 +100,7 @@ pub(super) fn perform(action: &Action) -> io::Result<()> {
             }
         }
         other => {
-            return Err(io::Error::other(format!(
-                "{other:?} is for a conversation, or for who knows more"
-            )));
+            return Err(io::Error::other(format!("{other:?} is for a conversation")));
         }
     }
     Ok(())
@@ -116,7 +115,7 @@ fn die(signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Lines of 64 bytes, or one line without an end.
+/// Prints lines of 64 bytes, or one line without an end.
 fn flood(to: Stream, bytes: u64, unbroken: bool) -> io::Result<()> {
     let line = format!("{:x<63}{}", "flood ", if unbroken { 'x' } else { '\n' });
     let block = line.repeat(1024).into_bytes();

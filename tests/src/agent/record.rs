@@ -1,4 +1,4 @@
-//! What a fake agent leaves behind for the test: one file a start, one a child, and a log of signals.
+//! The records of a fake agent for the test: one file per start, one per child, and a log of signals.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,13 +18,13 @@ use crate::survivors::stat;
 pub struct Start {
     /// The number of this start, from 1.
     pub start: u32,
-    /// The arguments, the program's name included.
+    /// The arguments, including the program's name.
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: BTreeMap<String, String>,
     /// The working directory.
     pub cwd: String,
-    /// All that was read from stdin; `None` until its end was seen.
+    /// The whole stdin; `None` until its end.
     pub stdin: Option<String>,
     /// The process id.
     pub pid: i32,
@@ -32,23 +32,23 @@ pub struct Start {
     pub sid: i32,
     /// The parent at the start.
     pub ppid: i32,
-    /// Open descriptors and what they are, as `/proc/self/fd` names it.
+    /// Open descriptors with their targets in `/proc/self/fd`.
     pub fds: BTreeMap<i32, String>,
-    /// Names of the signals that were ignored when it was started, PIPE left out.
+    /// Names of the signals that were ignored at the start, without PIPE.
     pub ignored: Vec<String>,
     /// Milliseconds since the epoch.
     pub at_ms: u64,
 }
 
-/// One child that a fake agent started; written by the child when it is ready.
+/// One child that a fake agent started. The child writes it when it is ready.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Child {
-    /// The number of the start it belongs to.
+    /// The number of the agent's start.
     pub start: u32,
     /// The process id.
     pub pid: i32,
-    /// What kind of child it is.
+    /// The kind of the child.
     pub kind: Kind,
 }
 
@@ -56,9 +56,9 @@ pub struct Child {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Received {
-    /// The number of the start it belongs to.
+    /// The number of the agent's start.
     pub start: u32,
-    /// Who received it.
+    /// The process id of the receiver.
     pub pid: i32,
     /// Its name, without `SIG`.
     pub signal: String,
@@ -67,7 +67,7 @@ pub struct Received {
 }
 
 impl Start {
-    /// Looks at this process; call it before anything is opened.
+    /// Records the state of this process. Must run before any file is opened.
     pub(super) fn prepare() -> io::Result<Self> {
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         let me = stat(process::id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
@@ -95,7 +95,7 @@ impl Start {
         loop {
             self.start += 1;
             fs::write(&temporary, serde_json::to_vec_pretty(self)?)?;
-            // A link fails if the name is taken, so that two agents at once get two numbers and no reader sees half a record.
+            // A link fails if the name exists, so two parallel agents get two numbers, and no reader sees an incomplete record.
             match fs::hard_link(&temporary, self.path(dir)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 other => {
@@ -106,7 +106,7 @@ impl Start {
         }
     }
 
-    /// Writes the record again, now with what came on stdin.
+    /// Writes the record again, with the content of stdin.
     pub(super) fn complete(&mut self, dir: &Path, stdin: &[u8]) -> io::Result<()> {
         self.stdin = Some(String::from_utf8_lossy(stdin).into_owned());
         write_whole(&self.path(dir), self)
@@ -165,7 +165,7 @@ pub(super) fn read_all<T: DeserializeOwned>(dir: &Path, prefix: &str) -> Vec<T> 
 /// Reads the log of signals, oldest first.
 pub(super) fn read_signals(dir: &Path) -> Vec<Received> {
     let text = fs::read_to_string(dir.join("signals.ndjson")).unwrap_or_default();
-    let end = text.rfind('\n').map_or(0, |at| at + 1); // a line in the making is not read
+    let end = text.rfind('\n').map_or(0, |at| at + 1); // skip an incomplete last line
     text[..end]
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -201,7 +201,7 @@ fn ignored_signals() -> Vec<String> {
     let mask = mask
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or(0);
-    // PIPE is left out: Rust's own start-up code ignores it in every program.
+    // PIPE is excluded: Rust's runtime ignores it in every program.
     let ignored = |known: &&(&str, i32)| known.0 != "PIPE" && mask >> (known.1 - 1) & 1 == 1;
     SIGNALS
         .iter()

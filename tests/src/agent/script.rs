@@ -1,4 +1,4 @@
-//! The little language in which a fake agent is told what to do: one action a line.
+//! The script language of a fake agent: one action per line.
 
 use std::env;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use signal_hook::consts as sig;
 
-/// Signals by the names that scripts and records use.
+/// The names of signals in scripts and records.
 pub(super) const SIGNALS: [(&str, i32); 14] = [
     ("HUP", sig::SIGHUP),
     ("INT", sig::SIGINT),
@@ -32,19 +32,19 @@ pub(super) enum Stream {
     Stderr,
 }
 
-/// How a child of the fake agent is related to it.
+/// The relation of a child to the fake agent.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, clap::ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// An ordinary child in the agent's own session and group.
+    /// An ordinary child in the agent's session and group.
     Plain,
-    /// A child in a session of its own, as agents start their shell tools.
+    /// A child in its own session, as agents start their shell tools.
     Setsid,
-    /// A double-forked daemon: a session of its own, and its parent is gone.
+    /// A double-forked daemon: it has its own session, and its parent is gone.
     Daemon,
-    /// A grandchild whose parent is gone and that keeps the agent's stdout and stderr open.
+    /// A grandchild whose parent is gone, and that keeps the agent's stdout and stderr open.
     Holder,
 }
 
@@ -76,14 +76,14 @@ pub(super) enum Action {
         kind: Kind,
         ignore: Vec<i32>,
     },
-    /// The rest is for conversations alone.
+    /// This action and those below are only for conversations.
     Say {
         pause: Duration,
         text: String,
     },
-    /// So many bytes in one line.
+    /// This number of bytes in one line.
     Big(u64),
-    /// Says all that it was ever told in this session.
+    /// Prints everything that the session ever received.
     Recall,
     Tool {
         name: String,
@@ -105,27 +105,27 @@ pub(super) enum Action {
     Event(Value),
 }
 
-/// What one start of the agent is to do.
+/// The actions of one start of the agent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// At least one.
+    /// Has at least one element.
     pub(super) turns: Vec<Vec<Action>>,
-    /// The last of them is also done in all later turns.
+    /// Whether the last turn repeats for all later turns.
     pub(super) goes_on: bool,
-    /// What it does not hear in a conversation.
+    /// The messages that it ignores in a conversation.
     pub(super) deaf: Vec<String>,
     pub(super) unknown_session: bool,
-    /// Its questions have numbers, from 1 in each process.
+    /// Whether its permission requests have numbers as ids, from 1 in each process.
     pub(super) numbers_asks: bool,
-    /// It does not start at all, and says this.
+    /// If set, it does not start, and prints this text.
     pub(super) refusal: Option<String>,
-    /// In force before the start is recorded, wherever the line stands.
+    /// Signals to ignore before the start is recorded, whatever the position of the line.
     pub(super) ignore: Vec<i32>,
     pub(super) reads_stdin: bool,
 }
 
 impl Plan {
-    /// Reads the lines of `text` that are meant for start number `start`.
+    /// Parses the lines of `text` that apply to start number `start`.
     pub(super) fn parse(text: &str, start: u32) -> Result<Self, String> {
         let mut plan = Self {
             reads_stdin: true,
@@ -309,7 +309,7 @@ impl Plan {
     }
 }
 
-/// `3`, `2..` and `2..4` (both ends included); `None` when it is none of these.
+/// Parses `3`, `2..` and `2..4` (both ends included); returns `None` for anything else.
 fn selects(starts: &str, start: u32) -> Option<bool> {
     let Some((from, to)) = starts.split_once("..") else {
         return Some(starts.parse::<u32>().ok()? == start);
@@ -326,7 +326,7 @@ fn number(text: &str) -> Result<u64, String> {
     text.trim().parse().map_err(|_| "needs a number".into())
 }
 
-/// `10`, `64K`, `5M`, `1G`: bytes.
+/// Parses a size in bytes: `10`, `64K`, `5M`, `1G`.
 fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(['K', 'M', 'G']);
     let shift = match &text[digits.len()..] {
@@ -351,7 +351,8 @@ fn signals(names: &str) -> Result<Vec<i32>, String> {
     names.split_whitespace().map(signal).collect()
 }
 
-/// Resolves `\n`, `\t`, `\r`, `\e`, `\\`, `\xNN`, `{start}` and `{VARIABLE}`.
+/// Resolves `
+/// `, `\t`, `\r`, `\e`, `\\`, `\xNN`, `{start}` and `{VARIABLE}`.
 fn unescape(text: &str, start: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Logs every signal that a fake agent gets, then does what the signal would have done.
+//! Logs every signal that a fake agent gets, then performs the signal's default action.
 
 use std::path::PathBuf;
 use std::{io, thread};
@@ -22,12 +22,12 @@ const WATCHED: [i32; 9] = [
     sig::SIGTSTP,
 ];
 
-/// Signals that are caught, and wait until it is known what to do about them.
+/// Signals that are caught and held until the actions for them are known.
 pub(super) struct Watch(SignalsInfo<WithRawSiginfo>);
 
 /// Catches signals from now on.
 pub(super) fn catch() -> io::Result<Watch> {
-    // Raw information, because the plain iterator folds equal signals that come close together into one.
+    // Raw information, because the plain iterator merges equal signals in quick succession.
     SignalsInfo::new(WATCHED).map(Watch)
 }
 
@@ -39,7 +39,7 @@ impl Watch {
         });
     }
 
-    /// The same, but `act` obeys.
+    /// Logs every signal, and passes it to `act`.
     pub(super) fn hand(
         self,
         dir: PathBuf,
@@ -51,7 +51,7 @@ impl Watch {
         thread::spawn(move || {
             for info in &mut signals {
                 let signal = info.si_signo;
-                // A record that cannot be written must not keep the signal from acting.
+                // A failure to write the record must not block the signal's action.
                 let _logged = record::log_signal(&dir, start, signal);
                 if !ignored.contains(&signal) {
                     act(signal);

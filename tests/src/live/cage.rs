@@ -1,27 +1,27 @@
-//! A network namespace with loopback alone, so that no agent can talk to anyone.
+//! A network namespace with only loopback, so that no agent can reach the internet.
 
 use std::process::{Command, ExitCode, Stdio};
 
-/// Set inside.
+/// The variable that marks a process inside.
 const VARIABLE: &str = "RLM_TEST_CAGED";
-/// As root, and as a user who becomes root in a namespace of his own.
+/// As root, and as a user who becomes root in a new namespace.
 const WAYS: [&[&str]; 2] = [&["-n"], &["-r", "-n"]];
 
 pub(super) enum Cage {
-    /// This process is in the cage.
+    /// This process is inside.
     Inside,
-    /// Another one was in the cage and has done the work.
+    /// Another process was inside and has done the work.
     Left(ExitCode),
-    /// There is no cage here, and why.
+    /// Isolation is not available, with the reason.
     None(String),
 }
 
-/// Tells whether this process is in the cage.
+/// Returns whether this process is inside.
 pub(super) fn is_inside() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// Starts this program again inside, if that can be had.
+/// Starts this program again inside, if possible.
 pub(super) fn enter() -> Cage {
     if is_inside() {
         return Cage::Inside;

@@ -1,4 +1,4 @@
-//! What is shown with real Claude Code as a loop runs it: a whole run, and one that is killed and resumed.
+//! Checks of real Claude Code in a loop: a whole run, and a run that is killed and resumed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::scene::{BOUND, Check, RUN};
 use crate::model::FakeModel;
 use crate::{Rlm, Sandbox, poll_until};
 
-/// By name. A check panics, or says what it found.
+/// The checks by name. A check panics, or returns its findings.
 pub(super) const CHECKS: [(&str, Check); 2] = [
     ("three iterations of claude", three_iterations),
     (
@@ -30,7 +30,7 @@ const AGENT: [&str; 6] = [
     "--dangerously-skip-permissions",
 ];
 const UNTIL: &str = "test $(wc -l < progress.txt) -ge 3";
-/// The tool tells which attempt it belongs to, so that what was counted can be read from the work itself.
+/// The tool writes its attempt, so that the result shows which attempts counted.
 const LINE: &str = "echo $RLM_ITERATION $RLM_ATTEMPT >> progress.txt";
 
 fn three_iterations(rlm: &Path, agent: &Path) -> String {
@@ -48,7 +48,7 @@ fn three_iterations(rlm: &Path, agent: &Path) -> String {
 
 fn killed_and_resumed(rlm: &Path, agent: &Path) -> String {
     let (sandbox, model) = (Sandbox::new(), FakeModel::start(""));
-    // The first attempt of the second iteration hangs in its tool; the work tree remembers that it did.
+    // The first attempt of the second iteration hangs in its tool. A file in the working tree records that.
     let tool = format!(
         "if [ -s progress.txt ] && [ ! -e cut ]; then echo $RLM_ATTEMPT > cut; sleep 600; fi; {LINE}"
     );
@@ -83,7 +83,7 @@ fn killed_and_resumed(rlm: &Path, agent: &Path) -> String {
     });
     let gone = gone.unwrap_or_else(|| {
         panic!(
-            "of {before} processes are left: {:?}",
+            "alive, of {before} processes: {:?}",
             sandbox.survivors().scan()
         )
     });
@@ -99,7 +99,7 @@ fn killed_and_resumed(rlm: &Path, agent: &Path) -> String {
     assert_ne!(
         attempts[1],
         cut.trim(),
-        "the cut iteration is done again under a new attempt"
+        "the unfinished iteration runs again as a new attempt"
     );
     assert_eq!(sessions(&model), 4, "{:?}", model.requests());
     format!(
@@ -125,7 +125,7 @@ fn run<'a>(sandbox: &'a Sandbox, rlm: &Path, agent: &Path, model: &FakeModel) ->
         .args(AGENT)
 }
 
-/// `rlm` with an environment in which `claude` is found and talks to the scripted model only.
+/// Prepares `rlm` with an environment in which `claude` is found and talks only to the scripted model.
 fn command<'a>(sandbox: &'a Sandbox, rlm: &Path, agent: &Path, model: &FakeModel) -> Rlm<'a> {
     let variables = Real::Claude.variables(agent, model).into_iter();
     variables.fold(sandbox.rlm(rlm), |rlm, (name, value)| rlm.env(name, value))
@@ -143,7 +143,7 @@ fn column(sandbox: &Sandbox, number: usize) -> Vec<String> {
         .collect()
 }
 
-/// How many conversations the model had that offered it tools.
+/// Returns the number of conversations that offered tools to the model.
 fn sessions(model: &FakeModel) -> usize {
     let requests = model.requests();
     let sessions: BTreeSet<&str> = requests

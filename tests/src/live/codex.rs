@@ -1,4 +1,4 @@
-//! What is shown with real Codex.
+//! Checks of real Codex.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,22 +11,22 @@ use super::scene::{BOUND, Check, RUN, Scene, Took, expect, say};
 use crate::model::Outcome;
 use crate::{poll_until, wait_for};
 
-/// By the program of the agent and by name.
+/// The checks by the program of the agent, and by name.
 pub(super) const CHECKS: [(&str, &str, Check); 13] = [
     ("codex", "codex: three iterations", three_iterations),
     (
         "codex",
-        "codex: an interrupt in its text, then a word",
+        "codex: an interrupt in its text, then a message",
         interrupted,
     ),
     (
         "codex",
-        "codex: an interrupt in its tool, with a child in a session of its own",
+        "codex: an interrupt in its tool, with a child in its own session",
         interrupted_in_a_tool,
     ),
     (
         "codex",
-        "codex: an interrupt in its text, beside a command that goes on",
+        "codex: an interrupt in its text, with a command that continues",
         interrupted_beside,
     ),
     ("codex", "codex: a steer into its running tool", steered),
@@ -36,24 +36,24 @@ pub(super) const CHECKS: [(&str, &str, Check); 13] = [
         "codex: kill -9 of rlm in its tool, then a resume",
         resumed,
     ),
-    ("codex", "codex: two that go on with one session", held),
+    ("codex", "codex: two runs that resume one session", held),
     (
         "codex",
-        "codex: a question, answered by a person and by nobody",
+        "codex: a permission request, answered by a person and unattended",
         asked,
     ),
     (
         "codex",
-        "codex: 429, 500 and a stream that breaks off",
+        "codex: 429, 500 and a stream that is cut off",
         recovered,
     ),
-    ("codex", "codex: 401: nobody is logged in", not_logged_in),
+    ("codex", "codex: 401: not logged in", not_logged_in),
     ("codex", "codex: a stream that falls silent", silent),
     ("codex", "codex: an MCP server that is a program", server),
 ];
 
 const ALL: [&str; 3] = ["--once", "--permissions", "all"];
-/// A tool that goes on after SIGINT and SIGTERM, with a child in its own session and one in another.
+/// A tool that ignores SIGINT and SIGTERM, with one child in its own session and one in another.
 const STUBBORN: &str =
     "trap '' INT TERM; setsid sleep 611 & sleep 611 & touch begun; sleep 611; wait";
 
@@ -96,7 +96,9 @@ fn interrupted(rlm: &Path, agent: &Path) -> String {
     expect(&requests[1], &["Write slowly.", note, "Now briefly."]);
     let shown = terminal.scrolled();
     assert_eq!(shown.matches("agent runs (pid").count(), 1, "{shown}");
-    format!("it waited after {took}; the next request holds prompt and note, in the same process")
+    format!(
+        "the run waited after {took}; the next request has prompt and note, in the same process"
+    )
 }
 
 fn interrupted_in_a_tool(rlm: &Path, agent: &Path) -> String {
@@ -121,14 +123,14 @@ fn interrupted_in_a_tool(rlm: &Path, agent: &Path) -> String {
     let shown = terminal.scrolled();
     let line = shown.lines().find(|line| line.contains("ended commands"));
     format!(
-        "the tool was gone after {gone}; of {count} processes {left} went on; {:?}",
+        "the tool ended after {gone}; {left} of {count} processes continued; {:?}",
         line.unwrap_or_default().trim()
     )
 }
 
 fn interrupted_beside(rlm: &Path, agent: &Path) -> String {
     let scene = scene(rlm, agent);
-    // What has not ended after that time goes on while the model does.
+    // After this time Codex lets the command continue in parallel with the model.
     let call = serde_json::json!({"cmd": "trap '' INT TERM; touch begun; sleep 614", "yield_time_ms": 250});
     let prompt = format!("Work. [[tool exec_command {call}]] [[slow 50 60]]");
     let (running, terminal) = scene.watched(&prompt, &ALL);
@@ -145,7 +147,7 @@ fn interrupted_beside(rlm: &Path, agent: &Path) -> String {
     let shown = terminal.scrolled();
     let line = shown.lines().find(|line| line.contains("ended commands"));
     format!(
-        "it was gone after {gone}: {:?}",
+        "the command ended after {gone}: {:?}",
         line.unwrap_or_default().trim()
     )
 }
@@ -183,16 +185,16 @@ fn steered_in_text(rlm: &Path, agent: &Path) -> String {
     expect(&requests[1], &["Write slowly.", "Stop that."]);
     let shown = terminal.scrolled();
     assert!(shown.contains("I turned."), "{shown}");
-    format!("its request came after {took}, and its stream was cut")
+    format!("its request came after {took}, and the stream was interrupted")
 }
 
-/// A run that was killed in the middle of its only turn, in a session that goes on.
+/// Leaves a run that was killed during its only turn, in a session that continues.
 fn cut(scene: &Scene, tool: &str) -> Took {
     let prompt = format!("Remember blue. [[sh touch begun; {tool}]] [[text never]]");
     let mut running = { scene.run(&prompt, &ALL).args(["--session", "continue"]) }.spawn();
     scene.wait_for_file("begun");
-    // It tells of a command when that has begun.
-    running.until("the tool to be told", RUN, |running| {
+    // Codex reports a command when it has started.
+    running.until("the report of the tool", RUN, |running| {
         running.stdout().contains("shell:").then_some(())
     });
     running.signal(Signal::KILL);
@@ -216,7 +218,9 @@ fn resumed(rlm: &Path, agent: &Path) -> String {
     assert_eq!(told.count(), 1, "{:#?}", requests[1].items);
     assert_eq!(requests[0].session, requests[1].session);
     scene.expect_nothing_alive();
-    format!("nothing was left after {gone}; one session, the cut call in it, the prompt sent once")
+    format!(
+        "all processes ended after {gone}; one session with the unfinished call; the prompt was sent once"
+    )
 }
 
 fn held(rlm: &Path, agent: &Path) -> String {
@@ -253,7 +257,7 @@ fn asked(rlm: &Path, agent: &Path) -> String {
     let one = scene(rlm, agent);
     let (running, terminal) = one.watched(prompt, &ask);
     terminal.sees("allow?", RUN);
-    // A key that comes before a person could have read the question is no answer to it.
+    // rlm ignores keys that come before a person can read the prompt.
     assert!(poll_until(Duration::from_millis(1500), || None::<()>).is_none());
     terminal.send("y");
     running.wait(RUN).expect_code(0);
@@ -263,7 +267,7 @@ fn asked(rlm: &Path, agent: &Path) -> String {
     let ended = none.run(prompt, &ask).run(RUN).expect_code(0);
     assert!(!none.file("permitted").exists());
     assert!(ended.stdout.contains("denied:"), "{ended}");
-    // Its answers have no place for a reason, which goes before them as a word.
+    // Codex's answers have no field for a reason, so the driver sends the reason first, as a message.
     expect(
         &none.requests()[1],
         &[
@@ -272,7 +276,7 @@ fn asked(rlm: &Path, agent: &Path) -> String {
             "no person is attached",
         ],
     );
-    "allowed by a key; denied with a word to the model when nobody is there".into()
+    "allowed by a key; denied with a message to the model if unattended".into()
 }
 
 fn recovered(rlm: &Path, agent: &Path) -> String {
@@ -285,7 +289,7 @@ fn recovered(rlm: &Path, agent: &Path) -> String {
     let requests = scene.requests();
     assert_eq!(requests.len(), 5, "{requests:#?}");
     let told = ended.stdout.matches("tries again").count();
-    format!("four failures, of which codex tells {told}, then it went well")
+    format!("four failures, {told} of them reported by codex, then success")
 }
 
 fn not_logged_in(rlm: &Path, agent: &Path) -> String {
@@ -300,7 +304,7 @@ fn not_logged_in(rlm: &Path, agent: &Path) -> String {
     scene.expect_nothing_alive();
     let count = scene.requests().len();
     format!(
-        "exit code {:?} after {took} and {count} requests, with the mend",
+        "exit code {:?} after {took} and {count} requests, with the hint",
         ended.code()
     )
 }

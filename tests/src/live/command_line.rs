@@ -1,8 +1,8 @@
-//! What the command line of the live checks asks for.
+//! The command line of the live checks.
 
-/// The option for one check an agent.
+/// The option for one check per agent.
 pub(super) const QUICK: &str = "--quick";
-/// What the command line asks for: the words that choose the checks, and whether one check an agent is enough.
+/// Returns the words that select the checks, and whether to run only one check per agent.
 pub(super) fn asked() -> (Vec<String>, bool) {
     let (options, words): (Vec<_>, Vec<_>) =
         { std::env::args().skip(1) }.partition(|word| word == QUICK);

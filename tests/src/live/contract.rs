@@ -1,4 +1,4 @@
-//! The driver contract, played with the real CLIs.
+//! The driver contract with the real CLIs.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
@@ -16,25 +16,25 @@ use super::real::{Real, of_every_agent};
 use super::scene::{Check, Scene, Took, claude_saved};
 use crate::poll_until;
 
-/// By the program of the agent and by name.
+/// The checks by the program of the agent, and by name.
 pub(super) const CHECKS: [(&str, &str, Check); 5] =
     of_every_agent!("the driver contract: ", "", column);
 
-/// A turn of a slow CLI on a loaded machine, with the pauses of its retries.
+/// The limit of a turn of a slow CLI on a loaded machine, including the pauses of its retries.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Column = (&'static str, Vec<(Scenario, Cell)>);
 
-/// What was played so far.
+/// The results so far.
 static PLAYED: Mutex<Vec<Column>> = Mutex::new(Vec::new());
 
-/// The table of all that was played, if anything was.
+/// Returns the table of all results, if there are any.
 pub(super) fn table() -> Option<String> {
     let played = PLAYED.lock().unwrap_or_else(PoisonError::into_inner);
     (!played.is_empty()).then(|| contract::table(&played))
 }
 
-/// What is played with an agent whose start takes seconds, when nobody asks for more.
+/// The scenarios by default of an agent whose start takes seconds.
 const SHORT: [Scenario; 8] = [
     Scenario::Tool,
     Scenario::Steer,
@@ -46,7 +46,7 @@ const SHORT: [Scenario; 8] = [
     Scenario::Stop,
 ];
 
-/// All scenarios where words choose the checks, so that a run of all checks takes minutes and not more.
+/// Returns all scenarios if words select the checks. Otherwise returns fewer for slow agents, so that a run of all checks takes only minutes.
 fn scenarios(real: Real) -> &'static [Scenario] {
     match real {
         Real::Gemini | Real::Opencode | Real::ClaudeAcp if asked().0.is_empty() => &SHORT,
@@ -54,7 +54,7 @@ fn scenarios(real: Real) -> &'static [Scenario] {
     }
 }
 
-/// Plays the scenarios with one agent, each in a place of its own.
+/// Runs the scenarios with one agent, each in its own sandbox.
 fn column(real: Real, rlm: &Path, agent: &Path) -> String {
     let (mut cells, mut longest) = (Vec::new(), (Duration::ZERO, Scenario::Turn));
     for scenario in scenarios(real).iter().copied() {
@@ -115,7 +115,7 @@ impl Stage for Live<'_> {
             Deed::Tool => "Work. [[sh true]] [[text It is done.]]".to_owned(),
             Deed::Ask => "Work. [[sh touch asked]] [[text It is done.]]".to_owned(),
             Deed::ToolFor { name, time } => {
-                // What is run by a link has its name.
+                // A program that runs through a link has the name of the link.
                 let tool = self.scene.sandbox.path().join("tmp").join(name);
                 if !tool.is_symlink() {
                     symlink("/bin/sleep", &tool).map_err(|error| error.to_string())?;
@@ -127,14 +127,14 @@ impl Stage for Live<'_> {
             Deed::LimitOnce(word) => format!("Try. [[status 429 1 1]] [[text {word}]]"),
             Deed::Limit => format!("Try. {} [[text never]]", self.scene.real.limit()?),
             Deed::Flood(bytes) => format!("Write. [[big {bytes}]]"),
-            Deed::CutLine => Err("it writes whole lines, whatever its model says")?,
-            deed => Err(format!("nobody told it how to do {deed:?}"))?,
+            Deed::CutLine => Err("it writes whole lines for any model output")?,
+            deed => Err(format!("no implementation of {deed:?}"))?,
         })
     }
 
     fn kill(&self, pid: u32) -> Result<(), String> {
         let Scene { real, sandbox, .. } = &self.scene;
-        // Claude saves what it was told a moment after it began to answer; with less nobody could go on.
+        // Claude saves its messages a moment after it began to answer. Without that, the session can't be resumed.
         if *real == Real::Claude {
             poll_until(PATIENCE, || {
                 claude_saved(sandbox, r#""type":"user""#).then_some(())

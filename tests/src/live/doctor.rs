@@ -1,4 +1,4 @@
-//! What `rlm doctor` says of the real CLIs: their versions, and whether they are logged in.
+//! Checks of `rlm doctor` with the real CLIs: their versions, and whether they are logged in.
 
 use std::path::Path;
 
@@ -9,9 +9,8 @@ use super::scene::{RUN, Scene};
 use super::{Check, install};
 use crate::{Ended, Rlm};
 
-/// By the program of the agent and by name.
-pub(super) const CHECKS: [(&str, &str, Check); 5] =
-    of_every_agent!("", ": what rlm doctor says", examined);
+/// The checks by the program of the agent, and by name.
+pub(super) const CHECKS: [(&str, &str, Check); 5] = of_every_agent!("", ": rlm doctor", examined);
 
 fn examined(real: Real, rlm: &Path, agent: &Path) -> String {
     let scene = Scene::of(real, rlm, agent, "");
@@ -24,7 +23,7 @@ fn examined(real: Real, rlm: &Path, agent: &Path) -> String {
         scene.expect_nothing_alive();
         found(real, &ended.expect_code(code))
     };
-    // It counts what is stored and what is in variables it knows, and a service of one's own is neither.
+    // OpenCode counts stored keys and keys in known variables. A custom service is neither.
     let counts = real == Real::Opencode;
     let with = ask(scene.rlm(&[]), 0);
     let expected = if counts { "unknown" } else { "yes" };
@@ -36,14 +35,14 @@ fn examined(real: Real, rlm: &Path, agent: &Path) -> String {
     let without = ask(bare, i32::from(!counts));
     let expected = if counts { "unknown" } else { "no" };
     assert_eq!(without.0, expected, "{}", without.1);
-    assert!(scene.model.requests().is_empty(), "a model was asked");
+    assert!(scene.model.requests().is_empty(), "the model got a request");
     format!(
-        "login is {} with a key and {} without; the model was not asked",
+        "login is {} with a key and {} without; the model got no request",
         with.0, without.0
     )
 }
 
-/// Returns whether the agent is logged in, and all that was said of it.
+/// Returns the login state of the agent, and everything printed about it.
 fn found(real: Real, ended: &Ended) -> (String, String) {
     let said: Value = serde_json::from_str(&ended.stdout).unwrap();
     let agent = &said["agents"][0];

@@ -1,4 +1,4 @@
-//! What `rlm` has no command for: the driver without it.
+//! Checks without a command of `rlm`: the driver alone.
 
 use std::path::Path;
 

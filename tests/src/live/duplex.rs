@@ -1,4 +1,4 @@
-//! What is shown with real Claude Code in a conversation.
+//! Checks of real Claude Code in a conversation.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,18 +10,21 @@ use super::scene::{BOUND, Check, RUN, Scene, claude_saved, expect, say};
 use crate::model::{Outcome, Request};
 use crate::{poll_until, wait_for};
 
-/// By name.
+/// The checks by name.
 pub(super) const CHECKS: [(&str, Check); 6] = [
     ("a steer into claude's running tool", steered),
     (
-        "an interrupt, then a word in the same process and session",
+        "an interrupt, then a message in the same process and session",
         interrupted,
     ),
     (
-        "a question of claude's, answered by a person and by nobody",
+        "a permission request of claude's, answered by a person and unattended",
         asked,
     ),
-    ("kill -9, then a resume that knows what was said", resumed),
+    (
+        "kill -9, then a resume that knows the conversation",
+        resumed,
+    ),
     ("429 and 529, recovered", recovered),
     ("a line of 1.5 MB", long_line),
 ];
@@ -91,7 +94,7 @@ fn interrupted(rlm: &Path, agent: &Path) -> String {
         .filter(|line| line.contains("text_delta"))
         .count();
     assert_eq!(late, 0, "{:#?}", &lines[acknowledged..end]);
-    "the next request holds prompt, partial text and marker; no delta after the acknowledgement"
+    "the next request has prompt, partial text and marker; no delta after the acknowledgement"
         .into()
 }
 
@@ -100,7 +103,7 @@ fn asked(rlm: &Path, agent: &Path) -> String {
     let prompt = "Do it. [[sh touch permitted]] [[text ok]]";
     let (running, terminal) = scene.watched(prompt, &["--once", "--permissions", "ask"]);
     terminal.sees("allow? Bash: touch permitted", RUN);
-    // A key that comes before a person could have read the question is no answer to it.
+    // rlm ignores keys that come before a person can read the prompt.
     assert!(poll_until(Duration::from_millis(1500), || None::<()>).is_none());
     terminal.send("y");
     running.wait(RUN).expect_code(0);
@@ -117,7 +120,7 @@ fn asked(rlm: &Path, agent: &Path) -> String {
         &scene.requests()[1],
         &["touch permitted", "no person is attached"],
     );
-    "allowed by a key; denied with a word to the model when nobody is there".into()
+    "allowed by a key; denied with a message to the model if unattended".into()
 }
 
 fn resumed(rlm: &Path, agent: &Path) -> String {
@@ -157,7 +160,7 @@ fn resumed(rlm: &Path, agent: &Path) -> String {
         Some(rest.to_owned())
     };
     assert_eq!(session(first), session(last));
-    "one session, the cut call in it, the prompt sent once".into()
+    "one session with the unfinished call; the prompt was sent once".into()
 }
 
 fn recovered(rlm: &Path, agent: &Path) -> String {

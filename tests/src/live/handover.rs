@@ -1,4 +1,4 @@
-//! What is shown with a run that goes from one real CLI to another.
+//! Checks of a run that continues with another real CLI.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::install::present;
 use super::real::Real;
 use super::scene::{Check, RUN, Scene, expect};
 
-/// By the program of the agent that begins and by name.
+/// The checks by the program of the first agent, and by name.
 pub(super) const CHECKS: [(&str, &str, Check); 1] = [(
     "codex",
     "a run that Codex begins and Claude Code ends",
@@ -18,7 +18,7 @@ pub(super) const CHECKS: [(&str, &str, Check); 1] = [(
 fn handed_over(rlm: &Path, agent: &Path) -> String {
     let claude = match present("claude") {
         Ok(claude) => claude,
-        Err(reason) => return format!("not shown, without Claude Code: {reason}"),
+        Err(reason) => return format!("not checked without Claude Code: {reason}"),
     };
     let scene = Scene::of(Real::Codex, rlm, agent, "");
     Real::Claude.prepare(&scene.sandbox, &scene.model);
@@ -47,6 +47,6 @@ fn handed_over(rlm: &Path, agent: &Path) -> String {
     assert_ne!(requests[0].session, told.session);
     assert!(ended.stdout.contains("It is done."), "{ended}");
     scene.expect_nothing_alive();
-    "a session of its own, the prompt and whose work it is; nothing of the one before was left"
+    "its own session, with the prompt and the name of the previous agent; no process of that agent was left"
         .into()
 }

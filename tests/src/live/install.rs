@@ -10,7 +10,7 @@ use crate::wait::poll_until;
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// An agent CLI: the program, the package that has it at its pinned version, and where it lies in there.
+/// An agent CLI: the program, the package with its pinned version, and the program's location in the package.
 struct Package {
     program: &'static str,
     name: &'static str,
@@ -18,9 +18,9 @@ struct Package {
     place: Place,
 }
 
-/// No script of a package is run: native binaries lie ready in the package of their platform.
+/// The location of a program. No script of a package runs: the package of each platform contains native binaries.
 enum Place {
-    /// As `node_modules/SCOPE/PREFIX…/PATH/PROGRAM`, where a `*` in the path is any one folder.
+    /// At `node_modules/SCOPE/PREFIX…/PATH/PROGRAM`, where a `*` in the path is any one directory.
     Native {
         scope: &'static str,
         prefix: &'static str,
@@ -82,20 +82,20 @@ pub(super) fn versions() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// The folder in which this agent's program lies; the reason why it is not there was told before.
+/// Returns the directory of this agent's program. The caller has already reported why it is missing.
 pub(super) fn present(program: &str) -> Result<PathBuf, String> {
     agent(program, false)
 }
 
-/// Gives the folder in which the agent's program lies, and installs it there if `install` says so; or why there is none.
+/// Returns the directory of the agent's program, and installs it there if `install` is set. The error is the reason why it is missing.
 pub(super) fn agent(program: &str, install: bool) -> Result<PathBuf, String> {
     let package = { PACKAGES.iter() }.find(|package| package.program == program);
-    let package = package.ok_or_else(|| format!("no package of {program} is known"))?;
+    let package = package.ok_or_else(|| format!("unknown package of {program}"))?;
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = this
         .ancestors()
         .nth(2)
-        .ok_or("this program lies in no target folder")?;
+        .ok_or("this program is in no target directory")?;
     let Package { name, version, .. } = package;
     let short = name.rsplit('/').next().unwrap_or(name);
     let home = target.join("agents").join(format!("{short}-{version}"));
@@ -106,7 +106,7 @@ pub(super) fn agent(program: &str, install: bool) -> Result<PathBuf, String> {
         return Err(format!("{name}@{version} is not installed"));
     }
     println!("installing {name}@{version}");
-    // Beside its place first, so that an install that was cut short is not taken for one.
+    // Installed beside its final path first, so that an interrupted install doesn't look complete.
     let beside = target
         .join("agents")
         .join(format!(".installing-{program}-{}", std::process::id()));
@@ -121,7 +121,7 @@ pub(super) fn agent(program: &str, install: bool) -> Result<PathBuf, String> {
         let _beside = fs::remove_dir_all(&beside);
     }
     installed.and_then(|()| {
-        { package.folder(&home) }.ok_or_else(|| format!("the installed {program} is gone"))
+        { package.folder(&home) }.ok_or_else(|| format!("the installed {program} is missing"))
     })
 }
 
@@ -157,7 +157,7 @@ fn npm(folder: &Path, package: &str) -> Result<(), String> {
         .stderr(err);
     let mut child = command
         .spawn()
-        .map_err(|error| format!("npm cannot be started: {error}"))?;
+        .map_err(|error| format!("can't start npm: {error}"))?;
     let ended = poll_until(PATIENCE, || child.try_wait().transpose());
     match ended {
         Some(Ok(status)) if status.success() => Ok(()),
@@ -167,7 +167,7 @@ fn npm(folder: &Path, package: &str) -> Result<(), String> {
                 .lines()
                 .find(|line| line.contains("npm error"))
                 .unwrap_or("no error was printed");
-            Err(format!("npm install ended with {status}: {line}"))
+            Err(format!("npm install exited with {status}: {line}"))
         }
         Some(Err(error)) => Err(error.to_string()),
         None => {
@@ -179,7 +179,7 @@ fn npm(folder: &Path, package: &str) -> Result<(), String> {
 }
 
 impl Package {
-    /// The folder of the program in an install.
+    /// Returns the directory of the program in an install.
     fn folder(&self, home: &Path) -> Option<PathBuf> {
         let modules = home.join("node_modules");
         let found = match self.place {
@@ -205,7 +205,7 @@ impl Package {
     }
 }
 
-/// What lies in a folder under a name that begins so, in an order that does not change.
+/// Returns the entries of a directory with this prefix, in a stable order.
 fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let named = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default();
@@ -213,7 +213,7 @@ fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     };
     let listed = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut entries: Vec<_> = listed.map(|entry| entry.path()).filter(named).collect();
-    // The longest name first: the build for any processor, where there is one.
+    // The longest name comes first: the build for any processor, if there is one.
     entries.sort_by_key(|path| (std::cmp::Reverse(path.as_os_str().len()), path.clone()));
     entries
 }

@@ -1,4 +1,4 @@
-//! What the project says of the agent, as the model's request shows it: tools, prompts, hooks, MCP servers, the model.
+//! Checks of the project's settings for the agent, as the model's request shows them: tools, prompts, hooks, MCP servers, the model.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use fs_err as fs;
 
 use super::scene::{Check, RUN, Scene, expect};
 
-/// By name.
+/// The checks by name.
 pub(super) const CHECKS: [(&str, Check); 6] = [
     (
-        "claude's tools and variables restricted, its prompt added to",
+        "claude's tools and variables restricted, its system prompt extended",
         restricted,
     ),
-    ("what claude may do, by --permissions", permissions),
-    ("a hook of the project's", hooks),
+    ("claude's permissions, by --permissions", permissions),
+    ("a hook of the project", hooks),
     ("an MCP server that is a program", program),
     ("an MCP server over HTTP", over_http),
     (
@@ -42,7 +42,7 @@ fn restricted(rlm: &Path, agent: &Path) -> String {
     assert_eq!(variables, [true, false]);
     let mut tools = less.offered;
     tools.sort();
-    // That one stands for tools that are looked up when they are wanted.
+    // The placeholder stands for tools that Claude loads on demand.
     tools.retain(|tool| tool != "DeferredToolPlaceholder");
     assert_eq!(tools, ["Bash", "Read"]);
     assert!(less.system.contains("Say ahoy."), "{}", less.system);
@@ -67,7 +67,7 @@ fn permissions(rlm: &Path, agent: &Path) -> String {
     assert_eq!(done("all"), ([true, true], false));
     assert_eq!(done("edits"), ([true, false], true));
     assert_eq!(done("deny"), ([false, false], true));
-    "all: a file and a command; edits: a file; deny: neither, and it is said".into()
+    "all: a file and a command; edits: a file; deny: neither, with a report".into()
 }
 
 fn hooks(rlm: &Path, agent: &Path) -> String {
@@ -87,15 +87,15 @@ fn hooks(rlm: &Path, agent: &Path) -> String {
     assert_eq!(hooked(""), [false; 3]);
     let wanted = hooked("[claude]\nhooks = true\n");
     assert_eq!(wanted, [true; 3]);
-    "three do not run, and all run when they are wanted".into()
+    "three do not run by default, and all run if enabled".into()
 }
 
-/// What the servers say that got it.
+/// The word that the servers return.
 const WORD: &str = "s3cret-word";
 const SETTINGS: &str = "[mcp-servers.tracker]\n";
 const PROMPT: &str = "Ask it. [[tool mcp__tracker__recall {}]] [[sh touch begun; while ! test -e go; do sleep 0.05; done]] [[text It is done.]]";
 
-/// Runs with that server until its word has come to the model, and looks for it where it must not be.
+/// Runs with that server until the model got its word, and searches for the word in wrong places.
 fn recalled(scene: &Scene, server: &str) -> String {
     scene.settings(&format!("{SETTINGS}{server}\n"));
     let run = scene.run(PROMPT, &["--once", "--permissions", "all"]);
@@ -106,7 +106,7 @@ fn recalled(scene: &Scene, server: &str) -> String {
     let files = held();
     assert!(
         !files.is_empty(),
-        "the private file is there while claude is"
+        "the private file exists while claude runs"
     );
     fs::write(scene.file("go"), "").unwrap();
     let ended = running.wait(RUN).expect_code(0);
@@ -116,7 +116,7 @@ fn recalled(scene: &Scene, server: &str) -> String {
         "{left:?}"
     );
     let requests = scene.requests();
-    // Those of servers are named, and looked up when they are wanted.
+    // Claude lists the tools of servers by name, and loads them on demand.
     let tool = "mcp__tracker__recall";
     let mut notes = requests[0]
         .items
@@ -129,11 +129,11 @@ fn recalled(scene: &Scene, server: &str) -> String {
     scene.expect_nothing_alive();
     assert!(ended.stdout.contains("It is done."), "{ended}");
     format!(
-        "offered, called, its secret arrived; in no command line of {count} processes, its file is gone"
+        "offered, called, with its secret; in no command line of {count} processes, its file is gone"
     )
 }
 
-/// The files below a directory in which the word stands.
+/// Returns the files below a directory that contain the word.
 fn holding(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries

@@ -1,4 +1,4 @@
-//! The agents: how each is chosen, told of the scripted model, and driven.
+//! The real agents: how `rlm` selects each, its settings for the scripted model, and its driver.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::Sandbox;
 use crate::model::FakeModel;
 
-/// An agent CLI and the way in which it is spoken to.
+/// An agent CLI with its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Real {
     Claude,
@@ -23,7 +23,7 @@ pub(super) enum Real {
     ClaudeAcp,
 }
 
-/// A check of each agent: by the agent's program, by a name around that program, and what is told which agent it is.
+/// Defines a check for each agent: the agent's program, a name with that program in it, and a function that gets the agent.
 macro_rules! of_every_agent {
     ($before:literal, $after:literal, $check:path) => {
         of_every_agent! {
@@ -52,7 +52,7 @@ impl Real {
         }
     }
 
-    /// What chooses it for a run of `rlm`.
+    /// Returns the arguments that select it for a run of `rlm`.
     pub(super) fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Claude => &["--agent", "claude"],
@@ -63,7 +63,7 @@ impl Real {
         }
     }
 
-    /// What it needs to be found and to talk to the scripted model only.
+    /// Returns the variables that it needs to be found and to talk only to the scripted model.
     pub(super) fn variables(self, agent: &Path, model: &FakeModel) -> Vec<(&'static str, String)> {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut all = vec![("PATH", format!("{}:{path}", agent.display()))];
@@ -75,7 +75,7 @@ impl Real {
                 ("DISABLE_TELEMETRY", "1".into()),
                 ("DISABLE_ERROR_REPORTING", "1".into()),
                 ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".into()),
-                ("IS_SANDBOX", "1".into()), // it refuses to skip permissions as root otherwise
+                ("IS_SANDBOX", "1".into()), // otherwise it refuses to skip permissions as root
             ]),
             Self::Codex => all.push(("SCRIPTED_KEY", "test-key".into())),
             Self::Gemini => all.extend([
@@ -106,7 +106,7 @@ impl Real {
         all
     }
 
-    /// Writes the settings without which it asks for a person.
+    /// Writes the settings without which it would wait for a person.
     pub(super) fn prepare(self, sandbox: &Sandbox, model: &FakeModel) {
         if self == Self::Codex {
             let folder = sandbox.home().join(".codex");
@@ -115,7 +115,7 @@ impl Real {
                 "[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}/v1\"\nenv_key = \"SCRIPTED_KEY\"\nwire_api = \"responses\"\n",
                 model.url()
             );
-            // Its own models are offered their tools in a way of their own; one that it does not know gets them in the request.
+            // Codex offers its tools differently to its own models. An unknown model gets them in the request.
             let chosen = "model = \"gpt-fake\"\nmodel_provider = \"scripted\"\n";
             fs::write(folder.join("config.toml"), format!("{chosen}{provider}")).unwrap();
         }
@@ -127,7 +127,7 @@ impl Real {
         }
     }
 
-    /// The driver that `rlm` would take.
+    /// Returns the driver that `rlm` would use.
     pub(super) fn driver(
         self,
         agent: &Path,
@@ -145,13 +145,13 @@ impl Real {
         }
     }
 
-    /// A model's script that makes it give up for a limit of the rate; or why it does not.
+    /// Returns a script that makes it give up because of a rate limit, or the reason why none exists.
     pub(super) fn limit(self) -> Result<&'static str, &'static str> {
         match self {
-            // It waits for as long as it is told.
+            // Codex waits for the reported time.
             Self::Codex => Ok("[[status 429 - 1000]]"),
             Self::Claude | Self::ClaudeAcp | Self::Gemini => Ok("[[status 429 600 1000]]"),
-            Self::Opencode => Err("it waits as long as it is told, and tries again for ever"),
+            Self::Opencode => Err("it waits for the reported time and retries endlessly"),
         }
     }
 }

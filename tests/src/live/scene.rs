@@ -1,4 +1,4 @@
-//! A run of one prompt by the real CLI, and what is around it.
+//! A run of one prompt by the real CLI, and its environment.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use super::real::Real;
 use crate::model::{FakeModel, Request};
 use crate::{Process, Rlm, Running, Sandbox, Terminal, wait_for};
 
-/// A check panics, or says what it found.
+/// A check, which panics, or returns its findings.
 pub(super) type Check = fn(&Path, &Path) -> String;
 
-/// A whole run: some seconds, on a loaded machine.
+/// The limit of a whole run: some seconds, on a loaded machine.
 pub(super) const RUN: Duration = Duration::from_secs(120);
-/// The same by an agent of the Agent Client Protocol: OpenCode alone takes half a minute to start on a loaded machine.
+/// The limit of a run with an agent of the Agent Client Protocol: OpenCode alone takes half a minute to start on a loaded machine.
 pub(super) const ACP_RUN: Duration = Duration::from_secs(360);
-/// What may live on after `kill -9`, and ten times that before it counts as living.
+/// The lifetime of processes after `kill -9`; a check fails after ten times that.
 pub(super) const BOUND: Duration = Duration::from_secs(2);
 
-/// How long something took, shown in milliseconds.
+/// A duration, shown in milliseconds.
 #[derive(Clone, Copy)]
 pub(super) struct Took(pub(super) Duration);
 
@@ -36,7 +36,7 @@ impl fmt::Display for Took {
     }
 }
 
-/// Returns whether a file of Claude's sessions has this text. Claude saves a moment after it acts: a session that is killed before that knows nothing of it.
+/// Returns whether a file of Claude's sessions contains this text. Claude saves a moment after it acts, and a session killed before that is empty.
 pub(super) fn claude_saved(sandbox: &Sandbox, text: &str) -> bool {
     fn below(folder: &Path, text: &str) -> bool {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -61,12 +61,12 @@ impl<'a> Scene<'a> {
         Self::answering(rlm, agent, "")
     }
 
-    /// With a script for what is said without one.
+    /// Creates a scene with a script for messages without directives.
     pub(super) fn answering(rlm: &'a Path, agent: &'a Path, default: &str) -> Self {
         Self::of(Real::Claude, rlm, agent, default)
     }
 
-    /// With this agent, and a script for what is said without one.
+    /// Creates a scene with this agent, and a script for messages without directives.
     pub(super) fn of(real: Real, rlm: &'a Path, agent: &'a Path, default: &str) -> Self {
         let (sandbox, model) = (Sandbox::new(), FakeModel::start(default));
         real.prepare(&sandbox, &model);
@@ -83,18 +83,18 @@ impl<'a> Scene<'a> {
         self.program(self.rlm).args(arguments)
     }
 
-    /// Another program in the same environment.
+    /// Prepares another program in the same environment.
     pub(super) fn program(&self, program: &Path) -> Rlm<'_> {
         self.with_model(self.sandbox.rlm(program))
     }
 
-    /// Adds what the agent needs to be found and to talk to the scripted model only.
+    /// Adds the variables that the agent needs to be found and to talk only to the scripted model.
     fn with_model<'b>(&self, rlm: Rlm<'b>) -> Rlm<'b> {
         let variables = self.real.variables(self.agent, &self.model).into_iter();
         variables.fold(rlm, |rlm, (name, value)| rlm.env(name, value))
     }
 
-    /// All variables of that environment.
+    /// Returns all variables of that environment.
     pub(super) fn environment(&self) -> Vec<(String, String)> {
         let more = self.real.variables(self.agent, &self.model).into_iter();
         let mut all = self.sandbox.environment();
@@ -102,7 +102,7 @@ impl<'a> Scene<'a> {
         all
     }
 
-    /// A shell with job control, for a terminal.
+    /// Prepares a shell with job control, for a terminal.
     pub(super) fn shell(&self) -> Rlm<'_> {
         self.with_model(self.sandbox.shell())
     }
@@ -121,12 +121,12 @@ impl<'a> Scene<'a> {
         fs::write(self.file("rlm.toml"), toml).unwrap();
     }
 
-    /// What stands in the repository under `name`.
+    /// Returns the path of `name` in the repository.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.sandbox.repo().join(name)
     }
 
-    /// Copies the repository with all that `rlm` knows of its runs.
+    /// Copies the repository with its state directory.
     pub(super) fn copy(&self) -> PathBuf {
         let copy = self.sandbox.path().join("copy");
         let mut cp = std::process::Command::new("cp");
@@ -141,19 +141,19 @@ impl<'a> Scene<'a> {
         wait_for(format_args!("file {name}"), RUN, there);
     }
 
-    /// All processes of this scene.
+    /// Returns all processes of this scene.
     pub(super) fn alive(&self) -> Vec<Process> {
         self.sandbox.survivors().scan()
     }
 
-    /// Those with this name.
+    /// Returns the processes with this name.
     pub(super) fn named(&self, name: &str) -> Vec<Process> {
         let mut alive = self.alive();
         alive.retain(|process| process.name == name && !process.is_zombie());
         alive
     }
 
-    /// Waits until there is no process with this name any more, and tells how long that took.
+    /// Waits until no process with this name exists, and returns the time since `since`.
     #[track_caller]
     pub(super) fn gone(&self, name: &str, since: Instant) -> Took {
         let what = format_args!("the end of {name} in {:?}", self.alive());
@@ -163,7 +163,7 @@ impl<'a> Scene<'a> {
         Took(since.elapsed())
     }
 
-    /// Looks for a secret in the command lines of all processes, and tells how many there are.
+    /// Searches for a secret in the command lines of all processes, and returns the number of processes.
     #[track_caller]
     pub(super) fn expect_hidden(&self, secret: &str) -> usize {
         let alive = self.alive();
@@ -181,28 +181,28 @@ impl<'a> Scene<'a> {
         assert!(alive.is_empty(), "{alive:?}");
     }
 
-    /// The requests of the agent's own work, without titles and summaries.
+    /// Returns the requests of the agent's own work, without titles and summaries.
     pub(super) fn requests(&self) -> Vec<Request> {
         let mut requests = self.model.requests();
         requests.retain(|request| request.tools > 0);
         requests
     }
 
-    /// Waits until there are so many of them.
+    /// Waits until there are `count` of them.
     #[track_caller]
     pub(super) fn until_requests(&self, count: usize) {
         let what = format_args!("request {count}");
         wait_for(what, RUN, || (self.requests().len() >= count).then_some(()));
     }
 
-    /// The lines that the CLI wrote, in their order.
+    /// Returns the lines that the CLI wrote, in order.
     pub(super) fn transcript(&self) -> Vec<String> {
         let logs = self.rlm(&["logs", "--json"]).run(RUN).expect_code(0);
         logs.stdout.lines().map(str::to_owned).collect()
     }
 }
 
-/// Whether the conversation that the model was sent holds these in this order.
+/// Returns whether the conversation in the request contains these texts in this order.
 pub(super) fn holds(request: &Request, words: &[&str]) -> bool {
     let mut items = request.items.iter();
     words

@@ -1,4 +1,4 @@
-//! A model service that is silent, refuses, fails or hangs up; limits; and an input that ends.
+//! Checks of a model service that is silent, refuses, fails or disconnects; of rate limits; and of an input that ends.
 
 use std::path::Path;
 use std::time::Instant;
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use super::scene::{Check, RUN, Scene, Took, expect};
 
-/// By name.
+/// The checks by name.
 pub(super) const CHECKS: [(&str, Check); 9] = [
     ("a stream that falls silent", silent),
-    ("401: nobody is logged in", not_logged_in),
-    ("a limit that holds for long", limit),
-    ("a stream that breaks off, and a 500", retried),
+    ("401: not logged in", not_logged_in),
+    ("a long rate limit", limit),
+    ("a stream that is cut off, and a 500", retried),
     ("a service that cannot be reached", unreachable),
     ("more requests than a turn may make", limited),
-    ("what is spent, within its turn", spent),
-    ("what is spent, in a session with a past", spent_again),
+    ("usage within a turn", spent),
+    ("usage in a resumed session", spent_again),
     ("an input that ends in the middle of a turn", closed),
 ];
 
@@ -49,10 +49,10 @@ fn not_logged_in(rlm: &Path, agent: &Path) -> String {
     assert!(shown.contains(mend), "{ended}");
     assert!(ended.code() != Some(0), "{ended}");
     let count = scene.requests().len();
-    assert!(count < 10, "claude itself would make 11 requests: {count}");
+    assert!(count < 10, "claude alone would make 11 requests: {count}");
     scene.expect_nothing_alive();
     format!(
-        "exit code {:?} after {took} and {count} requests, with the mend",
+        "exit code {:?} after {took} and {count} requests, with the hint",
         ended.code()
     )
 }
@@ -61,7 +61,7 @@ fn limit(rlm: &Path, agent: &Path) -> String {
     let scene = Scene::new(rlm, agent);
     let begun = Instant::now();
     let prompt = "Try. [[status 429 600 1000]] [[text never]]";
-    // By default the run waits for the end of a limit.
+    // By default the run waits until a rate limit ends.
     let limits = ["--once", "--wait-on-limit", "0"];
     let ended = scene.run(prompt, &limits).run(RUN);
     let took = Took::since(begun);
@@ -99,7 +99,7 @@ fn unreachable(rlm: &Path, agent: &Path) -> String {
     let scene = Scene::new(rlm, agent);
     let limits = ["--once", "--max-failures", "1"];
     let run = scene.run("Try.", &limits);
-    // Nobody listens on the port of discarded bytes.
+    // Port 9 (discard) has no server.
     let run = run.env("ANTHROPIC_BASE_URL", "http://127.0.0.1:9");
     let begun = Instant::now();
     let ended = run.env("CLAUDE_CODE_MAX_RETRIES", "2").run(RUN);
@@ -137,7 +137,7 @@ fn spent(rlm: &Path, agent: &Path) -> String {
     format!("{took} and {count} request: {ending:?}")
 }
 
-/// What an earlier process of the session has used is not counted again, by whatever it is known.
+/// rlm does not count the usage of an earlier process of the session again, by any source.
 fn spent_again(rlm: &Path, agent: &Path) -> String {
     let used = |scene: &Scene<'_>| {
         let status = scene.rlm(&["status", "--json"]).run(RUN).expect_code(0);
@@ -155,7 +155,7 @@ fn spent_again(rlm: &Path, agent: &Path) -> String {
     let (once, first) = run(&["-n", "1"]);
     let (twice, both) = run(&["-n", "2", "--session", "continue"]);
     assert_eq!((first, both), (2, 4));
-    // The second two read a little more than the first two, and not them as well.
+    // The second pair of turns reads a little more input than the first, not the sum of both.
     let share = (twice.0 / once.0, twice.1 / once.1);
     assert!(
         share.0 > 1.9 && share.0 < 2.4 && share.1 > 1.9 && share.1 < 2.4,
@@ -189,5 +189,5 @@ fn closed(rlm: &Path, agent: &Path) -> String {
     );
     assert!(scene.file("made").exists());
     expect(&scene.requests()[1], &["Work.", "touch made"]);
-    "the turn came to its end, tool and text, then claude left with 0".into()
+    "the turn ended with tool and text, then claude exited with 0".into()
 }

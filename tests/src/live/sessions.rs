@@ -1,4 +1,4 @@
-//! Sessions of claude's: taken twice, lost, held; and a word at once.
+//! Checks of Claude's sessions: used twice, lost, locked; and of messages that interrupt a turn.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,13 +11,13 @@ use super::scene::{BOUND, Check, RUN, Scene, Took, expect};
 use crate::model::Outcome;
 use crate::{Ended, wait_for};
 
-/// By name.
+/// The checks by name.
 pub(super) const CHECKS: [(&str, Check); 5] = [
-    ("a word at once while claude's text streams", at_once),
-    ("a word at once while claude's tool runs", at_once_in_a_tool),
-    ("a session that does not exist any more", lost),
+    ("a steer --now while claude's text streams", at_once),
+    ("a steer --now while claude's tool runs", at_once_in_a_tool),
+    ("a session that no longer exists", lost),
     ("a session id that was used before", used),
-    ("two that go on with one session", held),
+    ("two runs that resume one session", held),
 ];
 
 fn at_once(rlm: &Path, agent: &Path) -> String {
@@ -41,7 +41,7 @@ fn at_once(rlm: &Path, agent: &Path) -> String {
     assert_eq!(shown.matches("agent runs (pid").count(), 1, "{shown}");
     let steps: Vec<&str> = told.stdout.lines().collect();
     format!(
-        "its request came {took} after the command began, which said {steps:?}; prompt and partial text are in it"
+        "its request came {took} after the start of the command, which printed {steps:?}; it has prompt and partial text"
     )
 }
 
@@ -51,7 +51,7 @@ fn at_once_in_a_tool(rlm: &Path, agent: &Path) -> String {
     let arguments = ["--once", "--permissions", "all"];
     let running = scene.run(prompt, &arguments).spawn();
     scene.wait_for_file("begun");
-    // Said before, it is no more lost than what is said at once.
+    // A steer sent earlier must not get lost either.
     scene
         .rlm(&["steer", "Use tabs.", "--wait", "0"])
         .run(RUN)
@@ -69,11 +69,11 @@ fn at_once_in_a_tool(rlm: &Path, agent: &Path) -> String {
     expect(last, &["Work.", "touch begun", "Use tabs.", "Stop that."]);
     assert!(ended.stdout.contains("I turned."), "{ended}");
     format!(
-        "its request came after {took}, the tool was gone after {gone}; what was said before is in it too"
+        "its request came after {took}, the tool was gone after {gone}; the earlier message is in it too"
     )
 }
 
-/// A run that was killed in the middle of its only turn, in a session that goes on.
+/// Leaves a run that was killed during its only turn, in a session that continues.
 fn cut(scene: &Scene, tool: &str) {
     let prompt = format!("Remember blue. [[sh touch begun; {tool}]] [[text It is done.]]");
     let arguments = ["--once", "--permissions", "all", "--session", "continue"];
@@ -98,12 +98,12 @@ fn lost(rlm: &Path, agent: &Path) -> String {
     let last = &requests[requests.len() - 1];
     expect(last, &["Remember blue.", "touch begun"]);
     assert_ne!(requests[0].session, last.session);
-    "it is said, and a fresh one got the prompt".into()
+    "rlm reports it, and a fresh session got the prompt".into()
 }
 
 fn used(rlm: &Path, agent: &Path) -> String {
     let scene = Scene::new(rlm, agent);
-    // Whatever id is chosen, it is this one.
+    // The wrapper replaces every chosen id by this one.
     let wrapper = scene.file("wrapper");
     let id = "11111111-2222-4333-8444-555555555555";
     let script = format!(

@@ -1,4 +1,4 @@
-//! Interrupts, signals and deaths: what of the agent's tree is left, and what is known afterwards.
+//! Checks of interrupts, signals and deaths: the survivors of the agent's process tree, and the saved state.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,10 +9,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::scene::{BOUND, Check, RUN, Scene, Took, expect, say};
 use crate::{Process, Running, wait_for};
 
-/// By name.
+/// The checks by name.
 pub(super) const CHECKS: [(&str, Check); 9] = [
     (
-        "an interrupt while claude's tool runs, then a word",
+        "an interrupt while claude's tool runs, then a message",
         interrupted_in_a_tool,
     ),
     ("SIGTERM to rlm while claude's text streams", ended_in_text),
@@ -23,14 +23,14 @@ pub(super) const CHECKS: [(&str, Check); 9] = [
         guard_killed,
     ),
     ("kill -9 of rlm while claude's text streams", killed_in_text),
-    ("a process that claude's tool left behind", leftover),
+    ("a leftover of claude's tool", leftover),
     ("^Z and fg while claude's text streams", suspended),
     ("signals that rlm's parent ignores", ignored),
 ];
 
-/// A tool that goes on after SIGINT, with a child in the same session.
+/// A tool that ignores SIGINT, with a child in the same session.
 const TOOL: &str = "trap '' INT; touch begun; sleep 601 & sleep 601; wait";
-/// One that nothing but SIGKILL ends.
+/// A tool that only SIGKILL ends.
 const STUBBORN: &str = "trap '' INT TERM; touch begun; sleep 601 & sleep 601; wait";
 
 fn interrupted_in_a_tool(rlm: &Path, agent: &Path) -> String {
@@ -58,7 +58,7 @@ fn interrupted_in_a_tool(rlm: &Path, agent: &Path) -> String {
     let shown = terminal.scrolled();
     assert_eq!(shown.matches("agent runs (pid").count(), 1, "{shown}");
     format!(
-        "the tool was gone after {gone}, the run waited after {waits}; of {count} processes {left} went on"
+        "the tool ended after {gone}, the run waited after {waits}; {left} of {count} processes continued"
     )
 }
 
@@ -69,7 +69,7 @@ fn ended_in_text(rlm: &Path, agent: &Path) -> String {
     let took = terminate(&scene, running);
     let logs = scene.rlm(&["logs"]).run(RUN).expect_code(0).stdout;
     assert!(logs.contains("tok5"), "{logs}");
-    format!("nothing was left after {took}, the partial text is in the transcript")
+    format!("all processes ended after {took}, the partial text is in the transcript")
 }
 
 fn ended_in_a_tool(rlm: &Path, agent: &Path) -> String {
@@ -83,7 +83,7 @@ fn ended_in_a_tool(rlm: &Path, agent: &Path) -> String {
     let took = terminate(&scene, running);
     let logs = scene.rlm(&["logs"]).run(RUN).expect_code(0).stdout;
     assert!(logs.contains("touch begun"), "{logs}");
-    format!("of {count} processes none was left after {took}")
+    format!("all {count} processes ended after {took}")
 }
 
 /// Ends `rlm`; when it is gone, so is everything.
@@ -109,9 +109,9 @@ fn agent_killed(rlm: &Path, agent: &Path) -> String {
     let pid = shown
         .split("agent runs (pid ")
         .nth(1)
-        .expect("a pid is shown");
+        .expect("the output has a pid");
     let pid = pid.split(')').next().and_then(|pid| pid.parse().ok());
-    let pid = pid.and_then(Pid::from_raw).expect("it is a number");
+    let pid = pid.and_then(Pid::from_raw).expect("the pid is a number");
     let killed = Instant::now();
     kill_process(pid, Signal::KILL).unwrap();
     let gone = scene.gone("sleep", killed);
@@ -126,7 +126,7 @@ fn agent_killed(rlm: &Path, agent: &Path) -> String {
     let ended = ended.expect_code(0);
     assert!(ended.stdout.contains("killed by signal 9"), "{ended}");
     scene.expect_nothing_alive();
-    format!("its tool was gone after {gone}; the next attempt was told of the call that was cut")
+    format!("its tool ended after {gone}; the next attempt was informed of the unfinished call")
 }
 
 fn guard_killed(rlm: &Path, agent: &Path) -> String {
@@ -136,7 +136,7 @@ fn guard_killed(rlm: &Path, agent: &Path) -> String {
     let running = scene.run(&prompt, &arguments).spawn();
     scene.wait_for_file("begun");
     let guard = scene.named("agent-guard");
-    let guard = Pid::from_raw(guard[0].pid).expect("it is a number");
+    let guard = Pid::from_raw(guard[0].pid).expect("the pid is a number");
     let killed = Instant::now();
     kill_process(guard, Signal::KILL).unwrap();
     let gone = scene.gone("sleep", killed);
@@ -145,7 +145,7 @@ fn guard_killed(rlm: &Path, agent: &Path) -> String {
     scene.expect_nothing_alive();
     let line = ended.stdout.lines().find(|line| line.contains("failed:"));
     format!(
-        "its tree was gone after {gone}, {:?}: {line:?}",
+        "its process tree ended after {gone}, {:?}: {line:?}",
         ended.code()
     )
 }
@@ -163,7 +163,7 @@ fn killed_in_text(rlm: &Path, agent: &Path) -> String {
     });
     let gone = Took::since(killed);
     let logs = scene.rlm(&["logs"]).run(RUN).expect_code(0).stdout;
-    // It is written every second; 20 tokens take that long.
+    // rlm writes the transcript every second, which is the time of 20 tokens.
     assert!(logs.contains("tok15"), "{logs}");
     let holds = |number: &i32| logs.contains(&format!("tok{number} "));
     let last = (0..60).rev().find(holds).expect("one of them");
@@ -174,7 +174,7 @@ fn killed_in_text(rlm: &Path, agent: &Path) -> String {
     expect(resumed, &["Write."]);
     assert_eq!(requests[0].session, resumed.session);
     format!(
-        "nothing was left after {gone}; of tok0 to tok40 the transcript has those up to tok{last}; the session goes on"
+        "all processes ended after {gone}; of tok0 to tok40 the transcript has those up to tok{last}; the session continues"
     )
 }
 
@@ -203,12 +203,12 @@ fn suspended(rlm: &Path, agent: &Path) -> String {
     terminal.send(b"\x1a");
     let running = || {
         let mut alive = scene.alive();
-        // The guard has to be there for whatever happens meanwhile.
+        // The guard must stay active to react to any event.
         let awake = |process: &Process| process.pid != shell.pid() && process.name != "agent-guard";
         alive.retain(|process| process.state != 'T' && awake(process));
         alive
     };
-    wait_for("all to be stopped", BOUND * 10, || {
+    wait_for("the suspension of all processes", BOUND * 10, || {
         running().is_empty().then_some(())
     });
     let stopped = Took::since(pressed);
@@ -225,7 +225,7 @@ fn suspended(rlm: &Path, agent: &Path) -> String {
     assert_eq!(requests.len(), 1, "no retry: {requests:#?}");
     let logs = scene.rlm(&["logs"]).run(RUN).expect_code(0).stdout;
     assert!(logs.contains("tok79"), "{logs}");
-    format!("the tree stood still after {stopped}; 6 s later it went on without a retry")
+    format!("the tree was suspended after {stopped}; 6 s later it continued without a retry")
 }
 
 fn ignored(rlm: &Path, agent: &Path) -> String {
@@ -256,13 +256,13 @@ fn ignored(rlm: &Path, agent: &Path) -> String {
         let ignored = (agents & bit, tools & bit);
         assert_eq!(ignored, (0, 0), "{signal:?} {agents:x} {tools:x}");
     }
-    // What it can't be asked to do any more, another terminal can.
+    // The hangup is ignored, so another terminal must stop the run.
     let sent = Instant::now();
     scene.rlm(&["stop"]).run(RUN).expect_code(0);
     running.wait(RUN);
     let took = Took::since(sent);
     scene.expect_nothing_alive();
     format!(
-        "rlm ignores {host:x}, claude and its tool {agents:x} and {tools:x} (1000 is SIGPIPE, which it does by itself); `rlm stop` took {took}"
+        "rlm ignores {host:x}, claude and its tool {agents:x} and {tools:x} (1000 is SIGPIPE, which claude ignores itself); `rlm stop` took {took}"
     )
 }

@@ -1,4 +1,4 @@
-//! An evening with a loop around the real CLI: what the screens showed is kept in `story.txt`, beside this file.
+//! A whole evening with a loop around the real CLI. `story.txt`, beside this file, has the recorded screens.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use super::scene::{Check, RUN, Scene, expect, say};
 use crate::story::{Story, fits};
 use crate::wait_for;
 
-/// By name.
+/// The checks by name.
 pub(super) const CHECKS: [(&str, Check); 1] = [(
     "an evening: run, attach, steer, pause, detach, kill -9, resume, stop, status",
     evening,
 )];
 
 const KEPT: &str = include_str!("story.txt");
-/// The first iteration waits for the person, the next one for ever.
+/// The first iteration waits for the person, the second one hangs.
 const TOOL: &str =
     "at=$RLM_ITERATION-$RLM_ATTEMPT; mkfifo ../go-$at; touch ../begun-$at; cat ../go-$at";
 
@@ -64,17 +64,17 @@ fn evening(rlm: &Path, agent: &Path) -> String {
     let (watching, terminal) = scene.rlm(&["attach"]).spawn_on_terminal();
     terminal.sees("── iteration 2 ──", RUN);
     let of = |line: String| serde_json::from_str::<Value>(&line).ok()?["pid"].as_i64();
-    let pid = of(live()).expect("a live run has a number");
+    let pid = of(live()).expect("a live run has a pid");
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    kill_process(pid.expect("it is one"), Signal::KILL).unwrap();
+    kill_process(pid.expect("the pid is a number"), Signal::KILL).unwrap();
     let left = watching.wait(RUN);
     assert!(left.code() != Some(0), "{left}");
     let gone = || scene.alive().is_empty().then_some(());
-    wait_for("the end of all that ran", RUN, gone);
+    wait_for("the end of all processes", RUN, gone);
     story.tells(&["attach"], &terminal.scrolled());
     drop(terminal);
     types(&scene, &mut story, &["status"]);
-    // Wide enough for a line that names as many processes as there happen to be.
+    // Wide enough for a line with the names of all processes.
     let resume = scene.rlm(&["resume"]).size(50, 240);
     let (running, terminal) = resume.spawn_on_terminal();
     scene.wait_for_file("../begun-2-2");
@@ -89,9 +89,9 @@ fn evening(rlm: &Path, agent: &Path) -> String {
     let home = scene.sandbox.path().to_string_lossy();
     let told = story.stable(&[(&*home, "/HOME")]);
     if let Err(why) = fits(KEPT, &told) {
-        panic!("not as kept in story.txt: {why}\n{told}");
+        panic!("differs from story.txt: {why}\n{told}");
     }
-    format!("{} lines as they were kept", told.lines().count())
+    format!("{} lines match the recording", told.lines().count())
 }
 
 #[track_caller]

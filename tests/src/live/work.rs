@@ -1,4 +1,4 @@
-//! How claude works besides its own turn: in the background, by sub-agents, in one session after another, and beside itself.
+//! Checks of Claude's other work: background tasks, sub-agents, consecutive sessions, and parallel runs.
 
 use std::path::Path;
 use std::time::Instant;
@@ -7,22 +7,22 @@ use fs_err as fs;
 
 use super::scene::{Check, RUN, Scene, Took, expect};
 
-/// By name.
+/// The checks by name.
 pub(super) const CHECKS: [(&str, Check); 6] = [
-    (
-        "claude's own task in the background, which does not end",
-        endless,
-    ),
-    ("claude's own task in the background, which ends", task),
+    ("a background task of claude's that does not end", endless),
+    ("a background task of claude's that ends", task),
     ("a sub-agent of claude's, interrupted in its tool", subagent),
-    ("one session over three iterations, to a promise", continued),
+    (
+        "one session over three iterations, with a completion promise",
+        continued,
+    ),
     ("a prompt of 1 MB", large),
-    ("two runs at once in one home", beside),
+    ("two parallel runs in one home", beside),
 ];
 
 const ALL: [&str; 3] = ["--once", "--permissions", "all"];
 
-/// A turn that leaves a task of claude's own in the background.
+/// Returns the script of a turn that leaves a background task of Claude's.
 fn background(command: &str) -> String {
     let call =
         serde_json::json!({"command": command, "description": "Wait", "run_in_background": true});
@@ -40,7 +40,7 @@ fn task(rlm: &Path, agent: &Path) -> String {
     let requests = scene.requests();
     assert_eq!(requests.len(), 3, "{requests:#?}");
     expect(&requests[2], &["It runs.", "<status>completed</status>"]);
-    format!("it was waited for, and the turn in which claude was told of it: {took}")
+    format!("rlm waited for it, and for the turn with its notification: {took}")
 }
 
 fn endless(rlm: &Path, agent: &Path) -> String {
@@ -51,7 +51,7 @@ fn endless(rlm: &Path, agent: &Path) -> String {
     run.run(RUN).expect_code(0);
     let took = Took::since(begun);
     scene.expect_nothing_alive();
-    format!("it was waited for, and ended after {took}")
+    format!("rlm waited for it, and ended it after {took}")
 }
 
 fn subagent(rlm: &Path, agent: &Path) -> String {
@@ -111,7 +111,7 @@ fn continued(rlm: &Path, agent: &Path) -> String {
         "{ended}"
     );
     assert_eq!(turns, [1, 1, 2, 2, 3, 3], "{ended}");
-    "three turns in one session, and it was asked for each promise".into()
+    "three turns in one session, each with a check for its promise".into()
 }
 
 fn large(rlm: &Path, agent: &Path) -> String {
@@ -132,7 +132,7 @@ fn large(rlm: &Path, agent: &Path) -> String {
         came.len(),
         prompt.len()
     );
-    format!("{} bytes came whole", came.len())
+    format!("{} bytes arrived whole", came.len())
 }
 
 fn beside(rlm: &Path, agent: &Path) -> String {

@@ -1,4 +1,4 @@
-//! The protocols of model services. A dialect reads requests and words replies; which reply is due, and when what of it goes out, is the same for all.
+//! The protocols of model services. A dialect reads requests and formats replies. The choice and the timing of replies are independent of it.
 
 mod chat;
 mod gemini;
@@ -7,7 +7,7 @@ mod protocol;
 mod responses;
 
 pub(super) use protocol::Dialect;
-/// The dialect that is spoken at `path`, if what is asked for there is a reply of the model's.
+/// Returns the dialect for `path`, if a request to it asks for a reply of the model.
 pub(super) fn of(path: &str) -> Option<&'static dyn Dialect> {
     match path {
         "/v1/messages" => Some(&messages::Messages),

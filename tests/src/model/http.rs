@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as agent CLIs use: kept connections, bodies with a length or in chunks, replies whole or in chunks.
+//! The part of HTTP/1.1 that agent CLIs use: persistent connections, bodies with a length or in chunks, replies whole or in chunks.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,12 +9,12 @@ use serde_json::Value;
 const HEAD: u64 = 64 << 10;
 const BODY: u64 = 64 << 20;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) method: String,
     pub(super) path: String,
-    /// What it says of who sends it.
+    /// The `Authorization` header.
     pub(super) authorization: String,
     pub(super) body: Vec<u8>,
 }
@@ -33,7 +33,7 @@ impl Connection {
         })
     }
 
-    /// Reads the next request; `None` when the client has hung up.
+    /// Reads the next request; returns `None` if the client has disconnected.
     pub(super) fn receive(&mut self) -> io::Result<Option<Received>> {
         let mut limited = (&mut self.reader).take(HEAD);
         let mut line = || -> io::Result<String> {
@@ -103,7 +103,7 @@ impl Connection {
             (&mut self.reader).take(HEAD).read_line(&mut line)?;
             let size = line.trim().split(';').next().unwrap_or_default();
             let size = u64::from_str_radix(size, 16).map_err(|_| invalid("a chunk's size"))?;
-            let chunk = self.exactly(size + 2)?; // and the line end behind it
+            let chunk = self.exactly(size + 2)?; // including the line end after it
             if size == 0 {
                 return Ok(body);
             }
@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// Sends a whole reply.
+    /// Sends a complete reply.
     pub(super) fn send(&mut self, status: u16, extra: &str, body: &Value) -> io::Result<()> {
         let body = body.to_string();
         let head = format!(
@@ -134,7 +134,7 @@ impl Connection {
         self.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n")
     }
 
-    /// Sends one event, named as its `type` if it has one. A string is sent as it is.
+    /// Sends one event, named after its `type` if it has one. A string is sent unchanged.
     pub(super) fn event(&mut self, event: &Value) -> io::Result<()> {
         let name = event["type"].as_str();
         let name = name.map_or_else(String::new, |name| format!("event: {name}\n"));
@@ -154,7 +154,7 @@ impl Connection {
         self.reader.get_mut().write_all(bytes)
     }
 
-    /// Waits, but no longer than the client does.
+    /// Waits until the time has passed or the client disconnects.
     pub(super) fn pause(&mut self, time: Duration) -> io::Result<()> {
         let stream = self.reader.get_mut();
         let end = Instant::now() + time;
@@ -166,7 +166,7 @@ impl Connection {
             stream.set_read_timeout(Some(left))?;
             match stream.peek(&mut [0]) {
                 Ok(0) => break Err(io::ErrorKind::BrokenPipe.into()),
-                // It talks while it should listen; then a hang-up is noticed at the next write.
+                // The client sends data at the wrong time. The next write will detect a disconnect.
                 Ok(_) => std::thread::park_timeout(left),
                 Err(error)
                     if matches!(

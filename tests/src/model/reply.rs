@@ -1,4 +1,4 @@
-//! What to send and when, in no dialect, and without sending.
+//! The content and timing of replies, independent of the dialect and of the connection.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::script::Step;
 
 const TOKEN: usize = 12;
 
-/// A reply as far as it was said.
+/// A reply, with its text so far.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) number: u64,
     pub(super) model: String,
     pub(super) input_tokens: usize,
-    /// The tool call that it ends with; then it has no text.
+    /// The tool call at its end; such a reply has no text.
     pub(super) call: Option<Call>,
     pub(super) text: String,
     pub(super) tokens: usize,
@@ -37,7 +37,7 @@ pub(super) enum Piece {
 }
 
 impl Reply {
-    /// One of which nothing was said yet.
+    /// Creates a reply without any text yet.
     pub(super) fn new(number: u64, step: &Step, asked: &Asked, input_tokens: usize) -> Self {
         Self {
             number,
@@ -55,7 +55,7 @@ impl Reply {
     }
 }
 
-/// The text of a reply, piece by piece.
+/// Returns the text of a reply in pieces.
 pub(super) fn pieces(step: &Step, asked: &Asked) -> Box<dyn Iterator<Item = Piece>> {
     let tokens = |count: usize| (0..count).map(|number| Piece::Token(format!("tok{number} ")));
     match step {

@@ -1,23 +1,23 @@
-//! A request of any dialect: what was said, by whom, and which step of the script that makes due.
+//! A request of any dialect: its conversation, and the step of the script that it leads to.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::reply::Call;
 
-/// Kept of each text, so that a log of many requests stays small.
+/// The maximum number of stored bytes of each text, so that a log of many requests stays small.
 const KEPT: usize = 64 << 10;
 
-/// The shell tools by the names that clients give them.
+/// The names that clients give their shell tools.
 const SHELLS: [&str; 5] = ["Bash", "bash", "exec_command", "shell", "run_shell_command"];
 
-/// One block of the conversation as the model was sent it.
+/// One block of the conversation in the request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Item {
-    /// `user`, `assistant` or `system`, or whatever else the client says.
+    /// `user`, `assistant` or `system`, or any other value of the client.
     pub role: String,
-    /// `text`, `tool_use`, `tool_result` or whatever else the client sent.
+    /// `text`, `tool_use`, `tool_result` or any other value of the client.
     pub kind: String,
     /// The text, a tool's input as JSON, or a tool's result.
     pub text: String,
@@ -31,7 +31,7 @@ pub(super) struct Tool {
     pub(super) parameters: Map<String, Value>,
 }
 
-/// What a request asks for.
+/// The content of a request.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     pub(super) model: String,
@@ -40,19 +40,19 @@ pub(super) struct Asked {
     pub(super) tools: Vec<Tool>,
     pub(super) system: String,
     pub(super) items: Vec<Item>,
-    /// How many messages of the user there are, and the last of them without what the client wrapped around it.
+    /// The number of user messages, and the last of them without the client's additions.
     pub(super) turn: usize,
     pub(super) last_user: String,
-    /// The first of them.
+    /// The first user message.
     pub(super) first_user: String,
-    /// How many replies of the model follow it.
+    /// The number of the model's replies after the last user message.
     pub(super) step: usize,
-    /// What the person said since then, while the model worked.
+    /// The user's messages since then, while the model worked.
     pub(super) steers: Vec<String>,
 }
 
 impl Tool {
-    /// One with this name and JSON schema of its input.
+    /// Creates a tool with this name and the JSON schema of its input.
     pub(super) fn new(name: &Value, schema: &Value) -> Self {
         let parameters = schema["properties"].as_object();
         Self {
@@ -63,7 +63,7 @@ impl Tool {
 }
 
 impl Asked {
-    /// The person said this, and the model is to answer it.
+    /// Adds a user message that the model must answer.
     pub(super) fn said(&mut self, text: &str) {
         if !text.is_empty() {
             (self.last_user, self.step) = (text.into(), 0);
@@ -75,7 +75,7 @@ impl Asked {
         }
     }
 
-    /// Keeps a block of the conversation.
+    /// Stores a block of the conversation.
     pub(super) fn item(&mut self, role: &str, kind: &str, text: &str) {
         self.items.push(Item {
             role: role.into(),
@@ -84,12 +84,12 @@ impl Asked {
         });
     }
 
-    /// Keeps what the client tells the model before the conversation.
+    /// Stores the system prompt.
     pub(super) fn system(&mut self, text: &str) {
         self.system = short(text);
     }
 
-    /// A call of the client's shell tool, with the parameters that it takes.
+    /// Returns a call of the client's shell tool, with the parameters of its schema.
     pub(super) fn shell(&self, command: &str) -> Call {
         let named = |name: &&str| self.tools.iter().find(|tool| tool.name == *name);
         let Some(tool) = SHELLS.iter().find_map(named) else {
@@ -131,7 +131,7 @@ pub(super) fn array(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A text, or those of a list of blocks.
+/// Returns a text, or the joined texts of a list of blocks.
 pub(super) fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -144,7 +144,7 @@ pub(super) fn text_of(value: &Value) -> String {
     }
 }
 
-/// What the person said, without the elements by which a client slips notes into the same message.
+/// Returns a user message without the elements that the client adds to it.
 pub(super) fn without(text: &str, notes: &[&str]) -> String {
     let mut said = text.to_owned();
     for note in notes {

@@ -1,4 +1,4 @@
-//! Directives: what the model is to answer.
+//! Directives: the scripted replies of the model.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
     Text(String),
-    /// A text of so many bytes.
+    /// A text of this number of bytes.
     Big(usize),
-    /// Says what came in the middle of the turn.
+    /// Returns the text that arrived during the turn.
     Steered,
-    /// Says what the conversation began with.
+    /// Returns the first message of the conversation.
     Recall,
     Shell(String),
     Tool {
@@ -40,7 +40,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// How many requests it takes for itself before the next step is due; `None` for a real reply.
+    /// Returns the number of requests that fail before the next step; `None` for a normal reply.
     pub(super) fn times(&self) -> Option<u32> {
         match self {
             Self::Status { times, .. } | Self::Drop { times, .. } => Some(*times),
@@ -48,7 +48,7 @@ impl Step {
         }
     }
 
-    /// Its name in the log.
+    /// Returns its name in the log.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
@@ -66,7 +66,7 @@ impl Step {
     }
 }
 
-/// Reads the directives in `text`; one that makes no sense becomes a text that says so.
+/// Parses the directives in `text`. An invalid directive becomes a text with the error.
 pub(super) fn parse(text: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut rest = text;

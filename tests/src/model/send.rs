@@ -9,7 +9,7 @@ use super::request::Asked;
 use super::script::Step;
 use super::server::Outcome;
 
-/// One reply on its way.
+/// A reply that is being sent.
 pub(super) struct Sending<'a> {
     pub(super) connection: &'a mut Connection,
     pub(super) dialect: &'a dyn Dialect,
@@ -19,7 +19,7 @@ pub(super) struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// Sends it as the step says.
+    /// Sends the reply as the step requires.
     pub(super) fn send(mut self) -> io::Result<Outcome> {
         if let Step::Status {
             code, retry_after, ..

@@ -1,4 +1,4 @@
-//! The server: a thread a connection, a log of requests, and an end.
+//! The server: one thread per connection, a log of requests, and an end.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -19,19 +19,19 @@ use super::script::{self, Step};
 use super::send::Sending;
 use super::tools;
 
-/// More clients at once are turned away.
+/// The maximum number of clients at the same time.
 const CONNECTIONS: usize = 64;
-/// More requests are answered, but no longer kept.
+/// The maximum number of stored requests. Later requests are answered, but not stored.
 const KEPT: usize = 10_000;
 
-/// How a [`FakeModel`] is set up.
+/// The options of a [`FakeModel`].
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The port; 0 is any.
     pub port: u16,
     /// The script for messages without directives.
     pub default: String,
-    /// Where one JSON object a line is logged: each request, and how its reply ended.
+    /// The path of the log, with one JSON object per line: each request, and how its reply ended.
     pub log: Option<PathBuf>,
 }
 
@@ -41,25 +41,25 @@ pub struct Options {
 pub struct Request {
     /// Its number, from 1.
     pub number: u64,
-    /// The model that was asked for.
+    /// The requested model.
     pub model: String,
-    /// The client's name for its session.
+    /// The client's id of its session.
     pub session: String,
-    /// How many messages of the user it holds.
+    /// The number of user messages in it.
     pub turn: usize,
-    /// The last of them.
+    /// The last user message.
     pub last_user: String,
-    /// How many replies it holds since then.
+    /// The number of replies after that message.
     pub step: usize,
-    /// How many tools it offers; none means a side request.
+    /// The number of offered tools; 0 means a side request.
     pub tools: usize,
-    /// Their names.
+    /// The names of the offered tools.
     pub offered: Vec<String>,
-    /// What the client tells the model before the conversation.
+    /// The system prompt of the client.
     pub system: String,
     /// The whole conversation.
     pub items: Vec<Item>,
-    /// The name of the directive that was due.
+    /// The name of the chosen directive.
     pub reply: String,
     /// How the reply ended; `None` while it is being sent.
     pub outcome: Option<Outcome>,
@@ -69,17 +69,17 @@ pub struct Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It was sent whole.
+    /// It was sent completely.
     Sent,
-    /// It was a failure, as scripted.
+    /// It failed, as scripted.
     Refused,
-    /// It was broken off, as scripted.
+    /// It was cut off, as scripted.
     Dropped,
-    /// The client had hung up.
+    /// The client disconnected.
     ClientGone,
 }
 
-/// A running model server. Dropping it hangs up on all clients and ends its threads.
+/// A running model server. Dropping it closes all connections and ends its threads.
 #[derive(Debug)]
 #[must_use]
 pub struct FakeModel {
@@ -99,31 +99,31 @@ struct Shared {
 struct State {
     count: u64,
     requests: Vec<Request>,
-    /// How often each failing step failed already.
+    /// How often each failing step has failed.
     failed: HashMap<(String, usize, String, usize), u32>,
     clients: HashMap<u64, TcpStream>,
     log: Option<fs_err::File>,
 }
 
 impl FakeModel {
-    /// Starts one on a free port; `default` is the script for messages without directives.
+    /// Starts a server on a free port; `default` is the script for messages without directives.
     ///
     /// # Panics
     ///
-    /// When it cannot listen on loopback.
+    /// If it can't listen on loopback.
     pub fn start(default: &str) -> Self {
         Self::with(&Options {
             default: default.into(),
             ..Options::default()
         })
-        .expect("loopback can be listened on")
+        .expect("a server can listen on loopback")
     }
 
-    /// Starts one.
+    /// Starts a server.
     ///
     /// # Errors
     ///
-    /// When the port is taken or the log cannot be opened.
+    /// If the port is in use or the log can't be opened.
     pub fn with(options: &Options) -> io::Result<Self> {
         let log = match &options.log {
             Some(path) => Some(
@@ -156,19 +156,19 @@ impl FakeModel {
         })
     }
 
-    /// The base URL, for `ANTHROPIC_BASE_URL`; OpenAI's has `/v1` behind it.
+    /// Returns the base URL, for `ANTHROPIC_BASE_URL`; OpenAI's has `/v1` appended.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// All requests for messages so far, in the order in which they came.
+    /// Returns all requests for messages so far, in order of arrival.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.shared.state().requests.clone()
@@ -178,7 +178,7 @@ impl FakeModel {
 impl Drop for FakeModel {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
-        // Wakes the acceptor, which hangs up on the others.
+        // Wakes the acceptor, which closes the other connections.
         drop(TcpStream::connect(self.address));
         if let Some(acceptor) = self.acceptor.take() {
             acceptor.join().expect("the acceptor does not panic");
@@ -201,7 +201,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             shared.state().clients.insert(id, copy);
             let shared = Arc::clone(shared);
             threads.push(thread::spawn(move || {
-                // A client that hangs up or talks nonsense only loses its connection.
+                // A client that disconnects or sends garbage only loses its connection.
                 let _lost = Connection::new(stream).and_then(|connection| shared.serve(connection));
                 if let Some(stream) = shared.state().clients.remove(&id) {
                     let _gone = stream.shutdown(Shutdown::Both);
@@ -290,7 +290,7 @@ impl Shared {
         sent
     }
 
-    /// Chooses the step that is due and logs the request.
+    /// Chooses the next step and logs the request.
     fn note(&self, asked: &Asked) -> (u64, Step) {
         let mut state = self.state();
         state.count += 1;
@@ -352,7 +352,7 @@ impl State {
 
     fn log(&mut self, entry: &Value) {
         if let Some(log) = &mut self.log {
-            // A full disk must not change what the model says.
+            // A full disk must not change the replies of the model.
             let _unwritten = log.write_all(format!("{entry}\n").as_bytes());
         }
     }

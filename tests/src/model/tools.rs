@@ -1,13 +1,13 @@
-//! As much of an MCP server as agent CLIs use: one tool, `recall`, that says the word it was given.
+//! The part of an MCP server that agent CLIs use: one tool, `recall`, which returns a given word.
 
 use std::io::{self, BufRead, Write};
 
 use serde_json::{Value, json};
 
-/// Where the word of a server on stdin and stdout stands.
+/// The variable with the word of a server on stdin and stdout.
 const WORD: &str = "FAKE_TOOLS_WORD";
 
-/// Answers a message; a notification has no answer.
+/// Returns the response to a message; a notification has none.
 pub(super) fn answer(message: &Value, word: &str) -> Option<Value> {
     let id = message.get("id")?;
     let result = match message["method"].as_str().unwrap_or_default() {
@@ -23,14 +23,14 @@ pub(super) fn answer(message: &Value, word: &str) -> Option<Value> {
         }
         "ping" => json!({}),
         _ => {
-            let error = json!({"code": -32601, "message": "there is no such method"});
+            let error = json!({"code": -32601, "message": "no such method"});
             return Some(json!({"jsonrpc": "2.0", "id": id, "error": error}));
         }
     };
     Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
 }
 
-/// Is such a server until its stdin closes.
+/// Runs the server until its stdin closes.
 pub(super) fn serve() -> io::Result<()> {
     let word = std::env::var(WORD).unwrap_or_default();
     let mut stdout = io::stdout().lock();

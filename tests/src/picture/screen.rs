@@ -1,17 +1,17 @@
-//! A screen as cells with a look, without what differs from one recording to the next.
+//! A screen as styled cells, without the parts that vary between recordings.
 
-/// How a character looks.
+/// The style of a character.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Ink {
     pub(super) bold: bool,
     pub(super) dim: bool,
-    /// The number of the colour, if it is not the usual one.
+    /// The number of the colour, if it is not the default.
     pub(super) color: Option<u8>,
 }
 
 pub(super) type Row = Vec<(char, Ink)>;
 
-/// Characters with their looks, and where the cursor stands if a person types there.
+/// Styled characters, and the position of the cursor during input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Screen {
     pub(super) rows: Vec<Row>,
@@ -22,7 +22,7 @@ const PLACE: &str = "rlm-demo-";
 const RUN: &str = "20261122-091500-7f3a";
 
 impl Screen {
-    /// Takes the last `height` rows of what is to be seen now; `clock` are the seconds that the status line shall tell.
+    /// Takes the last `height` visible rows; `clock` has the seconds to show in the status line.
     pub(super) fn take(screen: &vt100::Screen, height: u16, clock: [u32; 2]) -> Self {
         let columns = screen.size().1;
         let top = u16::try_from(used(screen).len())
@@ -47,7 +47,7 @@ impl Screen {
     }
 }
 
-/// The rows down to the last with something in it.
+/// Returns the rows down to the last non-empty one.
 pub(super) fn used(screen: &vt100::Screen) -> Vec<String> {
     let mut rows: Vec<String> = screen.rows(0, screen.size().1.get()).collect();
     let end = rows.iter().rposition(|row| !row.trim().is_empty());
@@ -55,7 +55,7 @@ pub(super) fn used(screen: &vt100::Screen) -> Vec<String> {
     rows
 }
 
-/// A bar that fills in time is empty.
+/// Shows a progress bar as empty.
 fn character(cell: &vt100::Cell) -> char {
     match cell.contents().chars().next() {
         Some('█') => '░',
@@ -78,7 +78,7 @@ pub(super) fn text(row: &[(char, Ink)]) -> String {
     row.iter().map(|(c, _)| c).collect()
 }
 
-/// Replaces words; what stands for one looks as it did.
+/// Replaces variable words. A replacement has the style of the word.
 fn stable(row: &[(char, Ink)], clock: [u32; 2]) -> Row {
     let is_part = |c: char| c.is_ascii_alphanumeric() || ".:-".contains(c);
     let whole = text(row);
@@ -89,7 +89,7 @@ fn stable(row: &[(char, Ink)], clock: [u32; 2]) -> Row {
             .iter()
             .position(|(c, _)| is_part(*c) != is_part(*first));
         let (piece, behind) = rest.split_at(end.unwrap_or(rest.len()));
-        // What ends a sentence is no part of a word.
+        // Punctuation at the end is not a part of the word.
         let end = piece.iter().rposition(|(c, _)| c.is_alphanumeric());
         let (word, tail) = piece.split_at(end.map_or(0, |end| end + 1));
         match stands_for(&text(word), &text(&out), &text(behind), &whole, clock) {
@@ -132,7 +132,7 @@ fn stands_for(
     }
 }
 
-/// A commit's name that depends on its message alone.
+/// Returns a commit hash that depends only on its message.
 fn hash(text: &str) -> String {
     let fnv = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     format!("{:07x}", text.bytes().fold(0x811c_9dc5, fnv) >> 4)

@@ -1,4 +1,4 @@
-//! Frames as one SVG: real text, no script, nothing from elsewhere; CSS shows each row as long as it stands there.
+//! Frames as one SVG: real text, no script, no external resources. CSS shows each row during its frames.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,15 +6,15 @@ use std::fmt::Write as _;
 use super::Frame;
 use super::screen::{Ink, Row};
 
-/// In tenths of a pixel: a cell, the space around the rows, and the bars above and below them.
+/// Sizes in tenths of a pixel: a cell, the space around the rows, and the bars above and below them.
 const CELL: (u32, u32) = (84, 185);
 const SIDE: u32 = 220;
 const HEAD: u32 = 460;
 const FOOT: u32 = 560;
-/// Few fonts have it, so it is drawn.
+/// Few fonts have this character, so it is drawn.
 const ELBOW: char = '⎿';
 
-/// Looks on both a light and a dark page, since it brings its own background.
+/// The style brings its own background, so it works on both a light and a dark page.
 const STYLE: &str = "\
 text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono','DejaVu Sans Mono',monospace;fill:#d3dae3;white-space:pre}\
 .b{font-weight:700;fill:#f4f7fb}.d{fill:#8a94a3}.c1{fill:#ff8a80;font-weight:700}.c2{fill:#8fdc97}.c3{fill:#f0c674}\
@@ -22,10 +22,10 @@ text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono','Dej
 path{fill:none;stroke:#8a94a3}path.c1{fill:none;stroke:#ff8a80}path.d{fill:none}\
 g{visibility:hidden}.z{visibility:visible}";
 
-/// From the frame with the first number until before the one with the second.
+/// From the frame with the first number up to, but excluding, the frame with the second.
 type Span = (usize, usize);
 
-/// Draws them one after the other, for ever; who wants no motion sees the last.
+/// Draws the frames one after another, in an endless loop. With reduced motion only the last frame is shown.
 pub(super) fn draw(frames: &[Frame], columns: u16, rows: u16) -> String {
     let width = u32::from(columns) * CELL.0 + 2 * SIDE;
     let height = u32::from(rows) * CELL.1 + HEAD + FOOT;
@@ -55,23 +55,24 @@ pub(super) fn draw(frames: &[Frame], columns: u16, rows: u16) -> String {
         w = px(width - 10),
         m = px(width / 2),
     )
-    .expect("a string takes all");
+    .expect("writing to a string can't fail");
     for ((from, to), part) in parts {
         let last = if to == frames.len() { " z" } else { "" };
-        writeln!(out, "<g class=\"f{from}-{to}{last}\">\n{part}</g>").expect("a string takes all");
+        writeln!(out, "<g class=\"f{from}-{to}{last}\">\n{part}</g>")
+            .expect("writing to a string can't fail");
     }
     out.push_str("</svg>\n");
     out
 }
 
-/// The captions, each once.
+/// Returns the captions, each once.
 fn captions(frames: &[Frame]) -> Vec<&'static str> {
     let mut captions: Vec<_> = frames.iter().map(|frame| frame.caption).collect();
     captions.dedup();
     captions
 }
 
-/// When each frame begins, and when all is over, in parts of a thousand of a hundred.
+/// Returns the start of each frame as a percentage with three decimals, and the whole duration.
 fn starts(frames: &[Frame]) -> (Vec<f64>, u32) {
     let all: u32 = frames.iter().map(|frame| frame.shown).sum();
     let mut at = 0;
@@ -84,7 +85,7 @@ fn starts(frames: &[Frame]) -> (Vec<f64>, u32) {
     (starts, all)
 }
 
-/// The animation of what stands there in these frames.
+/// Returns the animation of the parts of these frames.
 fn motion((from, to): Span, (starts, all): &(Vec<f64>, u32)) -> String {
     let name = format!("f{from}-{to}");
     let show = match from {
@@ -104,7 +105,7 @@ fn motion((from, to): Span, (starts, all): &(Vec<f64>, u32)) -> String {
     )
 }
 
-/// What is drawn, by the frames in which it stands at its place.
+/// Returns the parts to draw, by the frames in which each is visible at its place.
 fn parts(frames: &[Frame]) -> BTreeMap<Span, String> {
     let mut parts: BTreeMap<Span, String> = BTreeMap::new();
     let rows = frames.first().map_or(0, |frame| frame.screen.rows.len());
@@ -141,7 +142,7 @@ fn parts(frames: &[Frame]) -> BTreeMap<Span, String> {
     parts
 }
 
-/// What is the same in frames that follow one another, with these frames.
+/// Returns the runs of consecutive frames with the same value.
 fn standing<T: PartialEq>(frames: &[Frame], what: impl Fn(&Frame) -> T) -> Vec<(Span, T)> {
     let mut all: Vec<(Span, T)> = Vec::new();
     for (number, frame) in frames.iter().enumerate() {
@@ -165,7 +166,8 @@ fn line(row: usize, cells: &Row) -> String {
         let class = class(run[0].1);
         if text.starts_with(ELBOW) {
             let (x, y) = (px(x + 34), px(y - 95));
-            writeln!(drawn, "<path{class} d=\"M{x} {y}v8h6\"/>").expect("a string takes all");
+            writeln!(drawn, "<path{class} d=\"M{x} {y}v8h6\"/>")
+                .expect("writing to a string can't fail");
         } else if !text.trim().is_empty() {
             write!(
                 out,
@@ -173,14 +175,15 @@ fn line(row: usize, cells: &Row) -> String {
                 px(x),
                 escaped(&text)
             )
-            .expect("a string takes all");
+            .expect("writing to a string can't fail");
         }
     }
     out.push_str("</text>\n");
     out + &drawn
 }
 
-/// Cuts a row where its look changes, and around what a font may lack: each part has a place of its own, whatever the width of what stands before it.
+/// Splits a row where its style changes, and around characters that a font may lack. Each part has a fixed position, independent of the width of the
+/// text before it.
 fn runs(cells: &Row) -> Vec<&[(char, Ink)]> {
     let kind = |(c, ink): &(char, Ink)| (c.is_ascii(), *ink);
     cells
@@ -208,7 +211,7 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// A length in pixels.
+/// Formats a length in pixels.
 fn px(tenths: u32) -> String {
     match tenths % 10 {
         0 => (tenths / 10).to_string(),

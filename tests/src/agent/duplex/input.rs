@@ -1,4 +1,4 @@
-//! Reads what comes on stdin, and dies of what is not one JSON object a line, as the real CLI does.
+//! Reads stdin, and exits at a line that is not one JSON object, as the real CLI does.
 
 use std::io::{self, BufRead};
 use std::sync::mpsc::Sender;
@@ -6,19 +6,19 @@ use std::thread;
 
 use serde_json::Value;
 
-/// What comes from outside.
+/// An input from outside.
 #[derive(Debug)]
 pub(in crate::agent) enum Input {
     Line(Value),
-    /// Stdin was closed.
+    /// The end of stdin.
     End,
-    /// A line that no client may send, and why.
+    /// A line that no client may send, with the reason.
     Broken(String),
     /// SIGINT.
     Interrupt,
 }
 
-/// Reads all the time, whatever the agent is doing.
+/// Reads continuously, whatever the agent is doing.
 pub(in crate::agent) fn read(to: Sender<Input>) {
     thread::spawn(move || {
         let mut stdin = io::stdin().lock();
@@ -30,7 +30,7 @@ pub(in crate::agent) fn read(to: Sender<Input>) {
                 Err(error) => Input::Broken(error.to_string()),
             };
             let last = !matches!(input, Input::Line(_));
-            // Nobody listens any more when the agent is on its way out.
+            // The receiver is gone if the agent is exiting.
             if to.send(input).is_err() || last {
                 return;
             }
@@ -42,7 +42,7 @@ fn line_of(line: &[u8]) -> Result<Value, String> {
     let shown = || String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned();
     let text = line
         .strip_suffix(b"\n")
-        .ok_or_else(|| format!("a line without an end: {}", shown()))?;
+        .ok_or_else(|| format!("an unfinished line: {}", shown()))?;
     if text.ends_with(b"\r") || text.is_empty() {
         return Err("an empty line, or a carriage return".into());
     }

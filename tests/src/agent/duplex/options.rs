@@ -1,4 +1,4 @@
-//! The command line of the CLI that is played: as strict as the real one, so that a driver's misspelling shows.
+//! The command line of the imitated CLI: as strict as the real one, so that a misspelt option of a driver fails.
 
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ pub(super) const MODES: [&str; 6] = [
     "plan",
 ];
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Debug, Default)]
 pub(super) struct Options {
     pub(super) record: PathBuf,
@@ -58,15 +58,15 @@ pub(super) struct Options {
     pub(super) resume: Option<String>,
     pub(super) mode: String,
     pub(super) model: String,
-    /// Whether deltas are wanted.
+    /// Whether to send deltas.
     pub(super) partial: bool,
-    /// Whether messages are echoed when they are taken.
+    /// Whether to echo messages when a turn takes them.
     pub(super) replay: bool,
-    /// Whether questions go to whoever holds the other end.
+    /// Whether permission requests go to the client.
     pub(super) asks: bool,
 }
 
-/// Whether this command line asks for a conversation.
+/// Returns whether this command line starts a conversation.
 pub(super) fn are_for_a_conversation(argv: &[String]) -> bool {
     let joined = argv.iter().any(|word| word == "--input-format=stream-json");
     let pairs = argv.windows(2);
@@ -77,7 +77,7 @@ pub(super) fn are_for_a_conversation(argv: &[String]) -> bool {
 }
 
 impl Options {
-    /// Reads the arguments behind the program's name.
+    /// Parses the arguments after the program's name.
     pub(super) fn parse(argv: &[String]) -> Result<Self, String> {
         let mut options = Self {
             record: std::env::var_os("FAKE_AGENT_RECORD")

@@ -1,4 +1,4 @@
-//! What a fake agent keeps of a session, so that a later process can go on with it.
+//! The stored session of a fake agent, so that a later process can resume it.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -6,25 +6,25 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-/// One thing that a session remembers.
+/// One entry of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
-    /// Where it belongs: sessions are found only from the working directory they began in.
+    /// Its working directory: a session is found only from the directory in which it began.
     Place(String),
-    /// What a person said.
+    /// A message of a person.
     User(String),
-    /// What the agent said, whole or cut off by an interrupt.
+    /// A text of the agent, whole or interrupted.
     Agent(String),
-    /// What a tool returned.
+    /// A result of a tool.
     Tool(String),
-    /// The note that an interrupt leaves.
+    /// The note of an interrupt.
     Marker(String),
-    /// The cost so far, written at an orderly end alone.
+    /// The cost so far, written only at an orderly end.
     Cost(u64),
 }
 
-/// A session as it stands.
+/// The current state of a session.
 #[derive(Debug)]
 pub(in crate::agent) struct Session {
     pub(in crate::agent) id: String,
@@ -42,7 +42,7 @@ impl Session {
         }
     }
 
-    /// Whether there is something to resume in this working directory.
+    /// Whether this working directory has a session to resume.
     pub(in crate::agent) fn is_known(&self) -> bool {
         self.memories.first() == Some(&Memory::Place(here()))
     }
@@ -52,7 +52,7 @@ impl Session {
         !self.memories.is_empty()
     }
 
-    /// The costs so far in millionths of a dollar; none after a crash.
+    /// Returns the cost so far in millionths of a dollar; 0 after a crash.
     pub(in crate::agent) fn cost(&self) -> u64 {
         match self.memories.last() {
             Some(Memory::Cost(cost)) => *cost,
@@ -60,7 +60,7 @@ impl Session {
         }
     }
 
-    /// All that it was told.
+    /// Returns all messages of persons.
     pub(in crate::agent) fn told(&self) -> Vec<&str> {
         let mut told = Vec::new();
         for memory in &self.memories {
@@ -79,7 +79,7 @@ impl Session {
     }
 
     fn write(&mut self, memory: Memory) -> io::Result<()> {
-        fs::create_dir_all(self.path.parent().expect("it lies in a folder"))?;
+        fs::create_dir_all(self.path.parent().expect("the file is in a directory"))?;
         let mut file = fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -90,7 +90,7 @@ impl Session {
     }
 }
 
-/// What the session with this id remembers.
+/// Returns the entries of the session with this id.
 pub(in crate::agent) fn memories(record: &Path, id: &str) -> Vec<Memory> {
     read(&path(record, id))
 }

@@ -1,4 +1,4 @@
-//! Tools: announced, run for real if they are commands, asked about, and reported.
+//! Tools: announced, run for real if they are commands, subject to permission requests, and reported.
 
 use std::io;
 use std::process::{Child, Command, Stdio};
@@ -16,7 +16,7 @@ use super::turn::{Question, Tool};
 use super::wire::tool_input;
 use super::{Agent, Stop, end_group};
 
-/// Kept of what a tool printed.
+/// The maximum number of bytes stored of a tool's output.
 const OUTPUT: usize = 30_000;
 
 impl Agent {
@@ -40,7 +40,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Reports the tool's result; what was said meanwhile joins the turn here.
+    /// Reports the tool's result. Messages that arrived during the tool join the turn here.
     pub(super) fn end_tool(&mut self, text: &str, failed: bool) -> Result<(), Stop> {
         self.report_tool(text, failed)?;
         self.catch_up()?;
@@ -67,7 +67,7 @@ impl Agent {
         self.session.remember(Memory::Tool(text.into()))
     }
 
-    /// Runs a command as the CLI does: in a session of its own.
+    /// Runs a command as the CLI does: in its own session.
     pub(super) fn shell(&mut self, line: &str) -> Result<(), Stop> {
         self.children += 1;
         let output = self
@@ -96,7 +96,7 @@ impl Agent {
         self.end_tool(text.trim_end(), !status.success())
     }
 
-    /// Asks whether it may, if its permission mode leaves that open, and does it if it may: a command is really run.
+    /// Sends a permission request if the permission mode leaves it open, and then performs the call if it is permitted: a command really runs.
     pub(super) fn ask(&mut self, name: &str, summary: &str) -> Result<(), Stop> {
         self.begin_tool(name, summary)?;
         let edits = ["Edit", "Write"].contains(&name);
@@ -128,7 +128,7 @@ impl Agent {
             true => format!("ask-{}", self.wire.calls),
             false => Uuid::new_v4().to_string(),
         };
-        let tool = self.turn().tool.as_ref().expect("it was begun");
+        let tool = self.turn().tool.as_ref().expect("a call was begun");
         let request = json!({
             "subtype": "can_use_tool", "tool_name": name, "display_name": name, "input": tool.input, "description": "Run a command",
             "permission_suggestions": [], "tool_use_id": tool.id,
@@ -163,7 +163,7 @@ impl Agent {
 
     fn deny(&mut self) {
         let turn = self.turn();
-        let tool = turn.tool.as_ref().expect("it was begun");
+        let tool = turn.tool.as_ref().expect("a call was begun");
         let denial =
             json!({"tool_name": tool.name, "tool_use_id": tool.id, "tool_input": tool.input});
         turn.denials.push(denial);

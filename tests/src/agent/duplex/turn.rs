@@ -1,4 +1,4 @@
-//! One turn: takes what waits, plays its part of the script, and says how it ended.
+//! One turn: takes the queued messages, plays its part of the script, and reports its end.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,20 +16,20 @@ const MARKER: &str = "[Request interrupted by user]";
 const TOOL_MARKER: &str = "[Request interrupted by user for tool use]";
 const REJECTED: &str = "The user doesn't want to proceed with this tool use.";
 const LOGIN: &str = "Not logged in \u{b7} Please run /login";
-/// After so many failures the CLI gives up.
+/// The number of failures after which the CLI gives up.
 const TRIES: u32 = 10;
 const LONGEST_RETRY: Duration = Duration::from_secs(38);
 
-/// A question that waits for its answer.
+/// A permission request that waits for its answer.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) id: String,
     pub(super) summary: String,
-    /// With whether it also ends the turn.
+    /// The answer, and whether it also ends the turn.
     pub(super) answer: Option<(Answer, bool)>,
 }
 
-/// A tool that runs.
+/// A running tool.
 #[derive(Debug)]
 pub(super) struct Tool {
     pub(super) id: String,
@@ -37,15 +37,15 @@ pub(super) struct Tool {
     pub(super) input: Value,
 }
 
-/// The turn that runs.
+/// The running turn.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub(super) ask: Option<Question>,
     pub(super) tool: Option<Tool>,
-    /// Whether the line that announces a request was written for the next one.
+    /// Whether the line that announces a request was already written for the next one.
     announced: bool,
     marked: bool,
-    /// What it answers, and what was folded into it, by their places.
+    /// The indexes of the messages that began it or joined it.
     began: Vec<usize>,
     pub(super) folded: Vec<usize>,
     said: String,
@@ -55,7 +55,7 @@ pub(super) struct Turn {
 }
 
 impl Agent {
-    /// Takes all that waits as one turn; gives an exit code if the script says so.
+    /// Takes all queued messages as one turn. Returns an exit code if the script ends the process.
     pub(super) fn take_turn(&mut self) -> io::Result<Option<u8>> {
         self.turns += 1;
         let began: Vec<usize> = self.queue.drain(..).collect();
@@ -93,7 +93,7 @@ impl Agent {
         ids.filter(|id| !id.is_empty()).collect()
     }
 
-    /// Echoes a message that is taken up now, and remembers it.
+    /// Echoes a message that the turn takes now, and stores it in the session.
     pub(super) fn take(&mut self, place: usize) -> io::Result<()> {
         let message = self.known[place].clone();
         if self.options.replay {
@@ -130,7 +130,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes in what has come, without waiting.
+    /// Handles the pending input without waiting.
     pub(super) fn catch_up(&mut self) -> Result<(), Stop> {
         self.wait(Instant::now(), |_| Ok(true)).map(drop)
     }
@@ -165,7 +165,7 @@ impl Agent {
             Action::Big(bytes) => {
                 self.begin_message(&json!({"type": "text", "text": ""}));
                 let text =
-                    "big ".repeat(usize::try_from(bytes / 4).expect("it has to fit in memory"));
+                    "big ".repeat(usize::try_from(bytes / 4).expect("the size fits in memory"));
                 self.finish_message(&text, 1)?;
             }
             Action::Tool { name, summary } => self.begin_tool(name, summary)?,
@@ -232,7 +232,7 @@ impl Agent {
         Ok(self.finish_message(text, text.split(' ').count())?)
     }
 
-    /// The partial answer stays, with a note behind it.
+    /// Stores the partial text, followed by a note.
     fn break_off(&mut self, said: &str) -> io::Result<()> {
         if !said.is_empty() {
             self.wire.assistant(
@@ -281,13 +281,13 @@ impl Agent {
         })
     }
 
-    /// What the process has used, with the money of the session's earlier ones.
+    /// Returns the usage of the process, including the cost of earlier processes of the session.
     pub(super) fn model_usage(&self) -> Value {
         let (input, words) = (self.wire.calls * CALL.1, self.wire.words);
         json!({self.wire.model.as_str(): {"inputTokens": input, "outputTokens": words, "costUSD": dollars(self.cost)}})
     }
 
-    /// Writes how the turn ended.
+    /// Writes the end of the turn.
     fn conclude(&mut self, outcome: Result<(), Stop>) -> io::Result<()> {
         let mut reason = "completed";
         let (mut status, mut stop_reason) = (None, Some("end_turn"));

@@ -1,34 +1,34 @@
-//! The lines that the agent writes, in the shape of the real CLI's (2.1.329).
+//! The lines that the agent writes, in the format of the real CLI (2.1.329).
 
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// What one model call costs, in millionths of a dollar, and reads, in tokens.
+/// The cost of one model call in millionths of a dollar, and its input in tokens.
 pub(super) const CALL: (u64, u64) = (10_000, 100);
 
 pub(super) fn dollars(micros: u64) -> Value {
     Value::from(micros as f64 / 1e6)
 }
 
-/// The writer, and what most lines carry.
+/// The writer, and the data of most lines.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) session: String,
     pub(super) model: String,
-    /// Whether stream events are written.
+    /// Whether to write stream events.
     pub(super) partial: bool,
-    /// Model calls so far: the number of the message that is being written.
+    /// The number of model calls so far, which is the number of the current message.
     pub(super) calls: u64,
-    /// Words of the model so far.
+    /// The number of the model's words so far.
     pub(super) words: usize,
-    /// The messages of the turn that runs.
+    /// The messages of the running turn.
     pub(super) taken: Vec<String>,
 }
 
 impl Wire {
-    /// Writes one line. A reader that is gone does not stop the agent.
+    /// Writes one line. A closed reader does not stop the agent.
     pub(super) fn line(&self, value: &Value) {
         let mut stdout = io::stdout().lock();
         let _gone = stdout
@@ -36,7 +36,7 @@ impl Wire {
             .and_then(|()| stdout.flush());
     }
 
-    /// Writes one line with an id of its own and the session's.
+    /// Writes one line with its own id and the session id.
     pub(super) fn line_of_session(&self, mut value: Value) {
         let fields = value.as_object_mut().expect("every line is an object");
         fields
@@ -69,14 +69,14 @@ impl Wire {
         self.line_of_session(json!({"type": "system", "subtype": "status", "status": "requesting", "user_message_uuids": self.taken}));
     }
 
-    /// Says that a message was taken up.
+    /// Reports that the turn took a message.
     pub(super) fn replay(&self, id: &str, text: &str) {
         self.line_of_session(json!({
             "type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}, "parent_tool_use_id": null, "uuid": id, "isReplay": true,
         }));
     }
 
-    /// Writes something that the CLI itself puts into the conversation.
+    /// Writes a text that the CLI itself adds to the conversation.
     pub(super) fn user(&self, block: &Value) {
         self.line_of_session(json!({"type": "user", "message": {"role": "user", "content": [block]}, "parent_tool_use_id": null}));
     }
@@ -142,7 +142,7 @@ impl Wire {
     }
 }
 
-/// The input of a tool of which the script gives one line.
+/// Returns the input of a tool for the summary in the script.
 pub(super) fn tool_input(name: &str, summary: &str) -> Value {
     match name {
         "Bash" => json!({"command": summary, "description": "Run a command"}),

@@ -1,4 +1,4 @@
-//! What the scripted agent says, in the words of Codex's app server or of the Agent Client Protocol.
+//! The output of the scripted agent, in the protocol of Codex's app server or the Agent Client Protocol.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
@@ -11,9 +11,9 @@ pub(super) struct Wire {
     speaks: Speaks,
     session: String,
     turn: u32,
-    /// The prompt that is to be answered.
+    /// The id of the prompt request that is still unanswered.
     prompt: Value,
-    /// The id by which the client knows its message.
+    /// The id that the client gave its message.
     client_id: Value,
     tools: u32,
 }
@@ -39,7 +39,7 @@ impl Wire {
         stdout.flush()
     }
 
-    /// Answers, unless nobody asked.
+    /// Sends a response, unless the message was a notification.
     pub(super) fn ok(&self, id: &Value, result: &Value) -> io::Result<()> {
         match id {
             Value::Null => Ok(()),
@@ -54,14 +54,14 @@ impl Wire {
         }
     }
 
-    /// One of Codex's notifications.
+    /// Sends a notification of Codex.
     fn tell(&self, method: &str, mut params: Value) -> io::Result<()> {
         params["threadId"] = self.session.clone().into();
         params["turnId"] = self.turn.to_string().into();
         self.line(json!({"method": method, "params": params}))
     }
 
-    /// What a script wants to be told: a notification with its `method` and `params`, or an update.
+    /// Sends an event of a script: a notification with `method` and `params`, or an update.
     pub(super) fn event(&self, event: &Value) -> io::Result<()> {
         let name = |key: &str| event[key].as_str().unwrap_or_default();
         match self.speaks {
@@ -70,7 +70,7 @@ impl Wire {
         }
     }
 
-    /// One of the other protocol's.
+    /// Sends an update of the Agent Client Protocol.
     fn update(&self, what: &str, mut update: Value) -> io::Result<()> {
         update["sessionUpdate"] = what.into();
         let params = json!({"sessionId": self.session, "update": update});
@@ -100,7 +100,7 @@ impl Wire {
         self.ok(id, &opened)
     }
 
-    /// Takes a prompt: Codex at once, the other by the answer that ends the turn.
+    /// Accepts a prompt: Codex answers immediately; the Agent Client Protocol answers at the end of the turn.
     pub(super) fn accept(&mut self, id: &Value, turn: u32, params: &Value) -> io::Result<()> {
         match self.speaks {
             Speaks::Codex => {
@@ -145,7 +145,7 @@ impl Wire {
                 self.tell("item/completed", json!({"item": item}))
             }
             Speaks::Acp => {
-                // What is whole to them has no end in the protocol; a line has.
+                // The protocol does not mark the end of a text, so the text gets a line end.
                 let content = json!({"type": "text", "text": format!("{text}\n")});
                 self.update("agent_message_chunk", json!({"content": content}))
             }
@@ -243,7 +243,7 @@ impl Wire {
         }
     }
 
-    /// The service refuses for as long as this, of which only Codex says how long it is.
+    /// Reports a rate limit for this duration, which only Codex includes.
     pub(super) fn turn_limited(&self, left: Duration) -> io::Result<()> {
         match self.speaks {
             Speaks::Codex => {

@@ -1,4 +1,4 @@
-//! Runs of `rlm` with nothing out of the ordinary, and with a person.
+//! Ordinary runs of `rlm`, and runs with a person.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ pub(super) fn interrupted(scene: &Scene) -> String {
     assert_eq!(requests.len(), 2, "{requests:#?}");
     expect(&requests[1], &["Now briefly."]);
     let kept = ["Write slowly.", "tok0 tok1"].map(|word| holds(&requests[1], &[word]));
-    // Gemini drops a turn that was cancelled, prompt and all.
+    // Gemini drops a cancelled turn with its prompt.
     let keeps = scene.real != Real::Gemini;
     assert_eq!(kept, [keeps; 2], "{requests:#?}");
     let shown = terminal.scrolled();
@@ -78,7 +78,7 @@ pub(super) fn interrupted_in_a_tool(scene: &Scene) -> String {
     expect(&requests[1], &["Work.", "touch begun", "Now briefly."]);
     let shown = terminal.scrolled();
     assert_eq!(shown.matches("agent runs (pid").count(), 1, "{shown}");
-    format!("the tool was gone after {gone}, the run waited after {waits}, in one process")
+    format!("the tool ended after {gone}, the run waited after {waits}, in one process")
 }
 
 pub(super) fn at_once(scene: &Scene) -> String {
@@ -112,11 +112,11 @@ pub(super) fn word(scene: &Scene) -> String {
         .iter()
         .map(|request| holds(request, &["use tabs"]))
         .collect();
-    // A second prompt in a turn would be queued by one agent and end the turn of another.
+    // One agent would queue a second prompt in a turn; for another it would end the turn.
     assert_eq!(told[..2], [false, false], "{requests:#?}");
     assert!(told[2], "{requests:#?}");
     let turn = requests[2].turn;
-    format!("not in the turn that runs, but in the next one, which is turn {turn} of its session")
+    format!("not in the running turn but in the next one, which is turn {turn} of its session")
 }
 
 pub(super) fn permissions(scene: &Scene) -> String {
@@ -144,7 +144,7 @@ pub(super) fn permissions(scene: &Scene) -> String {
     assert_eq!(done("all"), ([true, true], false));
     assert_eq!(done("edits"), ([true, false], true));
     assert_eq!(done("deny"), ([false, false], true));
-    "all: a file and a command; edits: a file; deny: neither, and it is said".into()
+    "all: a file and a command; edits: a file; deny: neither, with a report".into()
 }
 
 pub(super) fn asked(scene: &Scene) -> String {
@@ -152,7 +152,7 @@ pub(super) fn asked(scene: &Scene) -> String {
     let (running, terminal) = scene.watched(prompt, &["--once", "--permissions", "ask"]);
     terminal.sees("allow?", ACP_RUN);
     assert!(!scene.file("permitted").exists());
-    // A key that comes before a person could have read the question is no answer to it.
+    // rlm ignores keys that come before a person can read the prompt.
     assert!(poll_until(Duration::from_millis(1500), || None::<()>).is_none());
     terminal.send("y");
     running.wait(ACP_RUN).expect_code(0);

@@ -1,4 +1,4 @@
-//! A model service that limits and refuses, and MCP servers.
+//! Checks of a model service that limits and refuses, and of MCP servers.
 
 use std::time::Instant;
 
@@ -18,15 +18,12 @@ pub(super) fn limited_once(scene: &Scene) -> String {
     let ended = scene.run(prompt, &FAILS).run(ACP_RUN).expect_code(0);
     assert!(ended.stdout.contains("It went well."), "{ended}");
     assert_eq!(scene.requests().len(), 2, "{ended}");
-    format!(
-        "it tries again by itself and does not say so; {}",
-        Took::since(begun)
-    )
+    format!("it retries without a report; {}", Took::since(begun))
 }
 
 pub(super) fn limited(scene: &Scene) -> String {
     let prompt = "Try. [[status 429 600 1000]] [[text never]]";
-    // OpenCode waits for as long as it is told and says nothing of it.
+    // OpenCode waits for the reported time without a report.
     let says = match scene.real {
         Real::Opencode => "no output for",
         _ => "the service limits the rate",
@@ -37,7 +34,7 @@ pub(super) fn limited(scene: &Scene) -> String {
     let said = |shown: &str| { shown.lines().find(|line| line.contains(says)) }.map(str::to_owned);
     let poll = || said(&running.stdout()).map(|line| (line, Took::since(begun)));
     let (line, took) = crate::wait_for("the limit", ACP_RUN, poll);
-    // A limit is waited for.
+    // rlm waits for the end of a rate limit.
     if !running.has_ended() {
         running.signal(Signal::TERM);
     }
@@ -68,13 +65,13 @@ pub(super) fn not_logged_in(scene: &Scene) -> String {
                 .env("GEMINI_API_KEY", "");
             failed(scene, run)
         }
-        // Without a key of its own it has models that need none.
+        // Without a key, OpenCode has models that need none.
         Real::Opencode => "impossible: OpenCode always finds a model that needs no login".into(),
         _ => failed(scene, run.env("ANTHROPIC_API_KEY", "")),
     }
 }
 
-/// Expects the run to end because nobody is logged in.
+/// Expects the run to end because the agent is not logged in.
 fn failed(scene: &Scene, run: Rlm<'_>) -> String {
     let begun = Instant::now();
     let ended = run.run(ACP_RUN);
@@ -121,5 +118,5 @@ pub(super) fn mcp(scene: &Scene) -> String {
     assert_eq!(requests.len(), 2, "{offered:?} {ended}");
     expect(&requests[1], &["Ask it.", "the word is s3cret-word"]);
     scene.expect_nothing_alive();
-    format!("as {tool:?}, its secret arrived; with {trust:?}")
+    format!("as {tool:?}, with its secret; with {trust:?}")
 }

@@ -1,4 +1,4 @@
-//! Sessions that are gone on with, or are not there any more.
+//! Checks of sessions that are resumed, or no longer exist.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::live::scene::ACP_RUN;
 use crate::live::scene::{BOUND, Scene, Took, expect};
 use crate::wait_for;
 
-/// A run that was killed in the middle of its only turn, in a session that goes on.
+/// Leaves a run that was killed during its only turn, in a session that continues.
 fn cut(scene: &Scene) -> (usize, Took) {
     let tool = "touch begun; test -e cut || sleep 604";
     let prompt = format!("Remember blue. [[sh {tool}]] [[text It is done.]]");
@@ -39,7 +39,7 @@ pub(super) fn killed(scene: &Scene) -> String {
     assert!(last.turn > 1, "{last:#?}");
     let knows = last.items.iter().any(|item| item.kind == "tool_use");
     format!(
-        "{before} processes gone after {gone}; one session; the call that was cut is in it: {knows}"
+        "{before} processes gone after {gone}; one session; it has the unfinished call: {knows}"
     )
 }
 
@@ -58,7 +58,7 @@ pub(super) fn lost(scene: &Scene) -> String {
     let last = &requests[requests.len() - 1];
     expect(last, &["Remember blue.", "touch begun"]);
     assert_eq!(last.turn, 1, "{last:#?}");
-    "it is said, and a fresh one got the prompt".into()
+    "rlm reports it, and a fresh session got the prompt".into()
 }
 
 pub(super) fn handed_over(scene: &Scene) -> String {

@@ -1,4 +1,4 @@
-//! Stops and deaths of real agents that speak the Agent Client Protocol, and what they leave.
+//! Checks of stops and deaths of real agents that speak the Agent Client Protocol, and of their leftovers.
 
 use std::time::Instant;
 
@@ -9,12 +9,12 @@ use crate::live::scene::ACP_RUN;
 use crate::live::scene::{Scene, Took};
 use crate::{Running, wait_for};
 
-/// A tool that nothing but SIGKILL ends.
+/// A tool that only SIGKILL ends.
 const STUBBORN: &str = "trap '' INT TERM; touch begun; sleep 601 & sleep 601; wait";
 const FAILS: [&str; 4] = ["--permissions", "all", "--max-failures", "1"];
 
 pub(super) fn stopped(scene: &Scene) -> String {
-    // By itself Gemini starts itself anew, behind a process that ignores signals; the driver keeps it from that.
+    // By default Gemini restarts itself, below a process that ignores signals. The driver prevents that.
     if scene.real == Real::Gemini {
         scene.settings("[gemini]\nenv = { GEMINI_CLI_NO_RELAUNCH = \"\" }\n");
     }
@@ -32,18 +32,18 @@ pub(super) fn stopped(scene: &Scene) -> String {
     running.wait(ACP_RUN).expect_signal(Signal::TERM);
     let took = Took::since(sent);
     scene.expect_nothing_alive();
-    format!("of {count} processes none was left after {took}")
+    format!("all {count} processes ended after {took}")
 }
 
-/// The process id of the agent, as it was shown.
+/// Returns the process id of the agent from the output.
 fn pid(running: &Running) -> Pid {
     let shown = running.stdout();
     let pid = shown
         .split("agent runs (pid ")
         .nth(1)
-        .expect("a pid is shown");
+        .expect("the output has a pid");
     let pid = pid.split(')').next().and_then(|pid| pid.parse().ok());
-    pid.and_then(Pid::from_raw).expect("it is a number")
+    pid.and_then(Pid::from_raw).expect("the pid is a number")
 }
 
 pub(super) fn agent_killed(scene: &Scene) -> String {
@@ -58,10 +58,7 @@ pub(super) fn agent_killed(scene: &Scene) -> String {
     assert!(ended.code() != Some(0), "{ended}");
     scene.expect_nothing_alive();
     let line = ended.stdout.lines().find(|line| line.contains("failed"));
-    format!(
-        "its tool was gone after {gone}; {:?}: {line:?}",
-        ended.code()
-    )
+    format!("its tool ended after {gone}; {:?}: {line:?}", ended.code())
 }
 
 pub(super) fn agent_ended(scene: &Scene) -> String {
@@ -88,7 +85,7 @@ pub(super) fn leftover(scene: &Scene) -> String {
         .run(ACP_RUN)
         .expect_code(0);
     scene.expect_nothing_alive();
-    // An adapter's own agent may be on its way out, too.
+    // An adapter's own agent may also be ending at that time.
     let named = |line: &&str| line.starts_with("ended ") && line.contains("(sleep)");
     let line = ended.stdout.lines().find(named);
     format!("{:?}", line.unwrap_or_else(|| panic!("{ended}")))

@@ -1,4 +1,4 @@
-//! OpenAI's chat completions: OpenCode, and whatever else speaks to "compatible" services.
+//! OpenAI's chat completions: OpenCode, and other clients of "compatible" services.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ impl Dialect for Chat {
     }
 
     fn failure(&self, code: u16, _retry_after: Option<&str>) -> Value {
-        // What is wrong is told by the words alone.
+        // Only the text tells the errors apart.
         let (kind, words) = match code {
             400 => ("invalid_request_error", "scripted 400"),
             401 => (

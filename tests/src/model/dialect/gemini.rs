@@ -6,12 +6,12 @@ use super::protocol::Dialect;
 use crate::model::reply::Reply;
 use crate::model::request::{Asked, Tool, array, text_of, without};
 
-/// What the client says in the person's name.
+/// The elements of notes that the client sends in the user's name.
 const NOTES: [&str; 2] = ["session_context", "system-reminder"];
 
 pub(super) struct Gemini;
 
-/// Tells whether a reply of the model's is asked for at this path, which names the model and then what is asked of it.
+/// Whether this path asks for a reply of the model. The path names the model and then the method.
 pub(super) fn is_asked_at(path: &str) -> bool {
     path.ends_with(STREAMED) || path.ends_with(":generateContent")
 }
@@ -64,7 +64,7 @@ impl Dialect for Gemini {
         };
         let mut error =
             json!({"code": code, "message": format!("scripted {code}"), "status": status});
-        // The header is not looked at.
+        // The client ignores the header.
         if let Some(seconds) = retry_after {
             let kind = "type.googleapis.com/google.rpc.RetryInfo";
             error["details"] = json!([{"@type": kind, "retryDelay": format!("{seconds}s")}]);
@@ -106,7 +106,7 @@ fn chunk(reply: &Reply, part: &Value) -> Value {
     })
 }
 
-/// The last of a reply: the call that it makes, or the rest of its text.
+/// Returns the last event of a reply: its tool call, or the rest of its text.
 fn end(reply: &Reply, text: &str) -> Value {
     let part = match &reply.call {
         Some(call) => {

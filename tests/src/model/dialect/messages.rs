@@ -6,7 +6,7 @@ use super::protocol::Dialect;
 use crate::model::reply::Reply;
 use crate::model::request::{Asked, Tool, array, text_of, without};
 
-/// How the client hands on what a person says while a turn runs.
+/// The prefix that the client adds to a message that arrives during a turn.
 const MEANWHILE: &str = "The user sent a new message while you were working:\n";
 
 pub(super) struct Messages;
@@ -115,7 +115,7 @@ fn block(asked: &mut Asked, role: &str, kind: &str, text: &str) {
     asked.item(role, kind, text);
 }
 
-/// The message before anything was said.
+/// Returns the message before its first text.
 fn message(reply: &Reply) -> Value {
     json!({
         "id": format!("msg_fake{:06}", reply.number), "type": "message", "role": "assistant", "model": reply.model, "content": [],
@@ -124,7 +124,7 @@ fn message(reply: &Reply) -> Value {
     })
 }
 
-/// The id of the only tool call of a reply.
+/// Returns the id of the only tool call of a reply.
 fn call_id(reply: &Reply) -> String {
     format!("toolu_fake{:06}", reply.number)
 }

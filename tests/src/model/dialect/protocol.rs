@@ -1,29 +1,29 @@
-//! What each protocol of a model service reads and words.
+//! The interface of a model service's protocol.
 
 use serde_json::Value;
 
 use crate::model::reply::Reply;
 use crate::model::request::Asked;
 
-/// One protocol. It says what is sent and sends nothing.
+/// One protocol. It builds messages and sends nothing.
 ///
-/// An event is a JSON object, named after its `type` if it has one, or a string that goes out as it is.
+/// An event is a JSON object, named after its `type` if it has one, or a string that is sent unchanged.
 pub(crate) trait Dialect: Sync {
-    /// Reads a request that came to `path`.
+    /// Parses a request to `path`.
     fn read(&self, path: &str, body: &Value) -> Asked;
 
-    /// The body of a failure, and how many seconds the client is told to wait, if it is told.
+    /// Returns the body of a failure, with the retry delay in seconds if there is one.
     fn failure(&self, code: u16, retry_after: Option<&str>) -> Value;
 
-    /// The events before the first token.
+    /// Returns the events before the first token.
     fn opening(&self, reply: &Reply) -> Vec<Value>;
 
-    /// The event of one token.
+    /// Returns the event of one token.
     fn token(&self, reply: &Reply, token: &str) -> Value;
 
-    /// The events after the last token; a call is among them.
+    /// Returns the events after the last token, including a tool call.
     fn closing(&self, reply: &Reply) -> Vec<Value>;
 
-    /// A reply in one piece.
+    /// Returns a reply in one piece.
     fn whole(&self, reply: &Reply) -> Value;
 }

@@ -7,7 +7,7 @@ use crate::model::reply::{Call, Reply};
 use crate::model::request::{Asked, Tool, array, text_of, without};
 use crate::model::script;
 
-/// What the client says in the person's name.
+/// The prefixes of notes that the client sends in the user's name.
 const NOTES: [&str; 4] = [
     "environment_context",
     "user_instructions",
@@ -15,7 +15,7 @@ const NOTES: [&str; 4] = [
     "turn_aborted",
 ];
 
-/// Between the name of a namespace and that of a tool in it.
+/// The separator between the name of a namespace and the name of a tool in it.
 const BETWEEN: &str = "__";
 
 pub(super) struct Responses;
@@ -47,7 +47,7 @@ impl Dialect for Responses {
                         said(&mut asked, &text, &before);
                     }
                     asked.item(role, "text", &text);
-                    // A note of the client's changes nothing about what a word of the person's is.
+                    // A note of the client does not change how the next user text counts.
                     if role == "user" {
                         Before::Nothing
                     } else {
@@ -128,17 +128,17 @@ impl Dialect for Responses {
     }
 }
 
-/// What stands before an item of the conversation.
+/// The kind of the item before an item of the conversation.
 #[derive(PartialEq)]
 enum Before {
     Reply,
-    /// The result of a call that came to its end.
+    /// The result of a call that ended normally.
     Result,
     Nothing,
 }
 
-/// Nothing in the protocol tells a word that was pushed into a turn from one that begins a turn: it is one if the model had
-/// still to answer a result. With directives of its own it is followed as any other.
+/// The protocol does not distinguish a steer from a text that begins a turn. A text is a steer if the model still had to answer a result, unless it
+/// has its own directives.
 fn said(asked: &mut Asked, text: &str, before: &Before) {
     let text = without(text, &NOTES);
     if *before == Before::Result && script::parse(&text).is_empty() && !text.is_empty() {
@@ -148,7 +148,7 @@ fn said(asked: &mut Asked, text: &str, before: &Before) {
     }
 }
 
-/// A tool, or those of a namespace with its name before theirs.
+/// Returns a tool, or the tools of a namespace with its name as a prefix.
 fn tools(tool: &Value) -> Vec<Tool> {
     if tool["type"] == "namespace" {
         let named = |inner: &Value| {
@@ -157,7 +157,7 @@ fn tools(tool: &Value) -> Vec<Tool> {
         };
         return array(&tool["tools"]).iter().map(named).collect();
     }
-    // What the service itself provides has a type alone.
+    // A built-in tool of the service has only a type.
     let name = [&tool["name"], &tool["type"]];
     let name = name.into_iter().find(|name| !name.is_null());
     vec![Tool::new(name.unwrap_or(&Value::Null), &tool["parameters"])]
@@ -170,7 +170,7 @@ fn response(reply: &Reply, status: &str) -> Value {
     })
 }
 
-/// The only item of a reply's output.
+/// Returns the only item of a reply's output.
 fn item(reply: &Reply, status: &str) -> Value {
     let number = reply.number;
     match &reply.call {
@@ -226,7 +226,7 @@ mod tests {
         let asked = read(&[&go, &call, &result, &turn]);
         assert_eq!(asked, (2, "turn [[text so]]".into(), 0, vec![]));
 
-        // The call was cut, and with it the turn.
+        // The call was interrupted, and with it the turn.
         let cut = output("Wall time: 2.1 seconds\naborted by user");
         let asked = read(&[
             &go,
