@@ -1,4 +1,4 @@
-//! The one task that holds the connection: it reads the agent, hands inputs on and obeys the handles.
+//! The one task that owns the connection: it reads the agent, delivers inputs and handles commands.
 
 mod command;
 mod end;
@@ -24,7 +24,7 @@ use crate::{
     Record, SessionChoice, StopReport, TurnEnd, What, times,
 };
 
-/// How much the agent may have said before its readers are told.
+/// The maximum number of observations, and of bytes, to read before publishing them.
 const TOGETHER: usize = 64;
 const TOGETHER_BYTES: usize = 256 << 10;
 
@@ -39,45 +39,45 @@ pub(crate) struct Actor {
     report: watch::Sender<Option<StopReport>>,
     keeps: Keeps,
     connection: Option<Box<dyn Connection>>,
-    /// Whether the connection may have something to say.
+    /// Whether more output may come from the connection.
     reading: bool,
-    /// What it said and nobody was told yet.
+    /// The observations that were read and not published yet.
     heard: Vec<Observation>,
-    /// Whether the agent refused an input; it is asked again at the end of its turn, and when there is another input.
+    /// Whether the agent refused an input. The actor tries again at the end of the turn, and when there is another input.
     refused: bool,
-    /// When one that did not read is asked again, unless something else comes first.
+    /// The time of the next try with an agent that did not read, unless something else comes first.
     again_at: Option<Instant>,
-    /// Until when an agent that does nothing and can take no input may end, before it is said that it takes none.
+    /// The time until which an idle agent that accepts no input may exit, before the actor reports that it accepts none.
     leaves_by: Option<Instant>,
-    /// Whether the agent was told to close; it gets no input any more.
+    /// Whether the agent was asked to close; it gets no more inputs.
     closed: bool,
-    /// Whether the agent was stopped where it stands.
+    /// Whether the agent is frozen.
     frozen: bool,
-    /// Whether nothing is handed on.
+    /// Whether the delivery of inputs is paused.
     held: bool,
-    /// Whether the agent is closed because its one turn is over.
+    /// Whether the actor closes the agent because its one turn has ended.
     finishing: bool,
     /// Whether the last turn of the agent was interrupted.
     interrupted: bool,
-    /// Whether an interrupt ended the last agent and not only its turn.
+    /// Whether an interrupt ended the last agent, and not only its turn.
     ended_by_interrupt: bool,
-    /// Until when an agent that died in its turn may say that it has nothing more to say; it gets no input meanwhile.
+    /// The time until which an agent that died in its turn may report the end of its output; it gets no input before.
     dies_by: Option<Instant>,
-    /// Whether everything is being ended; what is still to be done is done within bounds.
+    /// Whether the conversation is stopping; the remaining work has time limits.
     stopping: bool,
-    /// Those who wait for the end of the turn that they interrupted.
+    /// Callers that wait for the end of the turn that they interrupted.
     interrupting: Vec<Done<Result<(), Error>>>,
-    /// Those who wait for the agent to be closed.
+    /// Callers that wait for the close of the agent.
     closing: Vec<Done<()>>,
-    /// Until when closing waits for what the agent has to do.
+    /// The time until which a close waits for the agent's work.
     close_by: Instant,
-    /// How long that was from the beginning, and is again after it stood still.
+    /// The time limit of a close from its start; it starts again when the agent is thawed.
     patience: Duration,
-    /// Those who wait for an agent that runs.
+    /// Callers that wait for a running agent.
     ensuring: Vec<Done<Result<(), Error>>>,
-    /// The start of another agent, which waits for the one that is being closed.
+    /// The start of another agent, which waits for the close of the current one.
     successor: Option<Command>,
-    /// What came of the connections before this one.
+    /// The merged stop reports of the earlier connections.
     earlier: StopReport,
 }
 
@@ -141,7 +141,7 @@ impl Actor {
             let waits = self.is_closing() && !close && !self.frozen;
             let next = self.next_start();
             let again = self.again_at.filter(|_| self.refused && self.reading);
-            // A command that comes meanwhile is obeyed at once: both may be left and taken up again.
+            // The actor handles a command immediately: both waits can be dropped and started again.
             tokio::select! {
                 biased;
                 end_by = halted(&mut self.halt) => break end_by,
@@ -192,14 +192,14 @@ impl Actor {
             }
             Command::Permissions { permissions, done } => {
                 let Some(connection) = self.connection.as_mut().filter(|_| self.reading) else {
-                    return answer(done, Err(Error::gone("none runs; start it")));
+                    return answer(done, Err(Error::gone("no agent runs; start one")));
                 };
                 let asking = connection.set_permissions(permissions);
                 follow(done, unless_halted(&mut self.halt, asking).await);
             }
             Command::Model { model, done } => {
                 let Some(connection) = self.connection.as_mut().filter(|_| self.reading) else {
-                    return answer(done, Err(Error::gone("none runs; start it")));
+                    return answer(done, Err(Error::gone("no agent runs; start one")));
                 };
                 let asking = connection.set_model(model);
                 follow(done, unless_halted(&mut self.halt, asking).await);
@@ -210,7 +210,7 @@ impl Actor {
                     let freezing = unless_halted(&mut self.halt, freezing).await;
                     let frozen = frozen && matches!(freezing, Some(Ok(())));
                     if std::mem::replace(&mut self.frozen, frozen) {
-                        // The time in which it stood still was not its own.
+                        // The time in which the agent was frozen does not count.
                         self.close_by = Instant::now() + self.patience;
                     }
                     reply(done, freezing);
@@ -223,7 +223,7 @@ impl Actor {
             }
             Command::Close { patience, done } => {
                 self.shared.lock().starts.rest();
-                let closed = Err(Error::gone("it was closed before it was started"));
+                let closed = Err(Error::gone("closed before it was started"));
                 self.answer_ensuring(&closed);
                 self.close_soon(patience);
                 self.closing.push(done);
@@ -261,7 +261,7 @@ impl Actor {
         }
     }
 
-    /// Takes what the agent did, and what else it has said by now as long as that lets it: readers are told, and woken, once.
+    /// Publishes an observation together with the further output that is available and may be read in advance, so that each reader is woken once.
     async fn read_on(&mut self, mut seen: Option<Observation>) {
         let most = self.shared.primary.has_room_for().min(TOGETHER);
         let mut bytes = 0;
@@ -273,7 +273,7 @@ impl Actor {
                 return self.seen(false).await;
             } else if self.heard.len() >= most || bytes >= TOGETHER_BYTES {
                 self.seen(false).await;
-                // There is more, and readers that nobody waits for are to get their turn.
+                // There is more output, and the subscribers must get their turn to read.
                 return tokio::task::yield_now().await;
             }
             seen = tokio::select! {
@@ -285,7 +285,7 @@ impl Actor {
         self.seen(true).await;
     }
 
-    /// Tells what was heard of the agent; `gone` when it has nothing more to say.
+    /// Publishes the observations that were read; `gone` if the agent's output has ended.
     async fn seen(&mut self, gone: bool) {
         let told = self.noted(gone);
         let over = told.iter().any(|what| matches!(what, What::Completed(_)));
@@ -302,7 +302,7 @@ impl Actor {
         }
         self.tell(told).await;
         if lost {
-            let text = "the session does not exist any more; the next agent begins a new one";
+            let text = "the session no longer exists; the next agent starts a new one";
             self.warn(text.to_owned()).await;
         }
         if over {
@@ -355,32 +355,32 @@ impl Actor {
         told
     }
 
-    /// Keeps what is to be told, and tells it.
+    /// Stores events, and then publishes them.
     async fn tell(&mut self, told: Vec<What>) {
         let halt = (!self.stopping).then_some(&mut self.halt);
         self.keeps.tell(told, halt).await;
     }
 
-    /// Keeps records; `None` when the conversation is halted before it is known whether they are kept. A fault is noted.
+    /// Stores records; returns `None` if the conversation is halted before the result is known. Records a persistence fault.
     async fn keep(&mut self, records: Vec<Record>) -> Option<()> {
         let halt = (!self.stopping).then_some(&mut self.halt);
         self.keeps.keep(records, halt).await
     }
 
-    /// Waits for what has to be kept, and tells what waits for that.
+    /// Waits until everything is stored, and publishes the events that wait for it.
     async fn settle(&mut self) {
         self.keep(Vec::new()).await;
         self.keeps.publish_rest();
     }
 
-    /// Ends the agent of a conversation that can't be kept.
+    /// Ends the agent of a conversation that can't be stored.
     async fn fail_stop(&mut self) {
         let fault = self.shared.lock().fault.clone();
         let Some(fault) = fault else {
             return;
         };
         self.answer_ensuring(&Err(fault));
-        // Halted, it is ended all the same.
+        // If the conversation is halted, the agent is ended as well.
         let _halted = self.retire().await;
     }
 
@@ -419,19 +419,19 @@ impl Actor {
     }
 }
 
-/// Waits until `at`. It takes no deadline and no token: each caller races it against a halt in its `select!`.
+/// Waits until `at`. It has no deadline and no token: each caller races it against a halt in its `select!`.
 async fn until(at: Instant) {
     let _elapsed = timeout_at(at, std::future::pending::<()>()).await;
 }
 
-/// Waits until an agent is to be started, as [`until`].
+/// Waits until the next start of an agent is due, as [`until`] does.
 async fn due(next: Next) {
     if let Next::At(at) = next {
         until(at).await;
     }
 }
 
-/// Who was closed in its turn did not die: it was told to end.
+/// Marks the end of a turn as closed: the agent did not die, but was closed during its turn.
 fn cut(event: &mut Event) {
     if let Event::TurnCompleted(end) = event
         && end.reason == EndReason::Died
@@ -443,7 +443,7 @@ fn cut(event: &mut Event) {
 
 fn closed() -> TurnEnd {
     TurnEnd {
-        detail: "the agent was closed before it was over".into(),
+        detail: "the agent was closed before its turn ended".into(),
         ..EndReason::Interrupted.into()
     }
 }
@@ -452,7 +452,7 @@ fn ended_by(what: &What, reason: EndReason) -> bool {
     matches!(what, What::Completed(completion) if completion.end.reason == reason)
 }
 
-/// What the agent did.
+/// The result of a wait for the agent.
 enum Did {
     Close,
     Say(Option<Observation>),

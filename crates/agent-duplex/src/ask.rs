@@ -1,16 +1,16 @@
-//! What an agent may do: without being asked for it, after a question, and what the answers are.
+//! The permissions of an agent, its permission requests, and the answers to them.
 
-/// A question of the agent's: may it use this tool?
+/// A permission request: the agent asks whether it may use a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Ask {
-    /// The question's id.
+    /// The id of the request.
     pub id: String,
     /// The tool's name.
     pub tool: String,
-    /// What it would do, on one line. Comes from the model; it may hold anything.
+    /// The action of the tool, on one line. The text comes from the model and may contain anything.
     pub summary: String,
-    /// Why the agent asks, in its own words; may be empty.
+    /// The reason of the request, in the agent's own words; may be empty.
     pub reason: String,
 }
 
@@ -18,37 +18,37 @@ pub struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
-    /// This once.
+    /// Allow the tool once.
     Allow,
-    /// Not this once; the turn goes on.
+    /// Deny the tool once; the turn continues.
     Deny {
-        /// What the agent is told.
+        /// The message for the agent.
         message: String,
     },
 }
 
-/// What an agent may do without being told each time.
+/// The actions that an agent may do without a permission request.
 ///
-/// What it asks for all the same waits for its [answer](crate::Connection::answer), except with [`All`](Self::All); the driver denies nothing by
-/// itself that it can ask.
+/// Each permission request waits for its [answer](crate::Connection::answer), except with [`All`](Self::All). A driver denies nothing by itself if
+/// the agent can ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Permissions {
-    /// It asks for what its own settings don't allow.
+    /// The agent asks for everything that its own settings don't allow.
     Ask,
-    /// It may edit files in its working directory; it asks for anything else that its own settings don't allow.
+    /// The agent may edit files in its working directory. It asks for everything else that its own settings don't allow.
     #[default]
     Edits,
     /// Everything.
     All,
-    /// Nothing that its own settings don't allow. What it asks is to be denied.
+    /// Only what its own settings allow. Permission requests are to be denied.
     Deny,
 }
 
 impl Permissions {
-    /// Returns whether the agent may do more by these than by the `other` ones. [`Ask`](Self::Ask) is narrower than [`Edits`](Self::Edits), because a
-    /// person sees each edit first, and wider than [`Deny`](Self::Deny).
+    /// Returns whether these permissions allow more than `other`. [`Ask`](Self::Ask) is narrower than [`Edits`](Self::Edits), because a person sees
+    /// each edit first, and wider than [`Deny`](Self::Deny).
     #[must_use]
     pub fn are_wider_than(self, other: Self) -> bool {
         let width = |permissions| match permissions {

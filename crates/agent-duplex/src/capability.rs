@@ -1,16 +1,16 @@
-//! What agents differ in, said before one is started, so that nobody finds it out from an error.
+//! The functions that not every agent has, declared before an agent starts, so that callers know them without a failed call.
 
 use std::fmt;
 
-/// Something that one agent can do and another can't.
+/// A function that some agents have and others don't.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Capability {
-    /// A turn can be ended while its process goes on.
+    /// A turn can be ended while the process of the agent continues.
     Interrupt,
-    /// An input is taken while a turn runs.
+    /// The agent accepts an input while a turn runs.
     Steer,
-    /// A later process can go on with an earlier conversation.
+    /// A later process can continue an earlier conversation.
     Resume,
     /// Tool calls are reported when they begin and when they end.
     Tools,
@@ -18,11 +18,11 @@ pub enum Capability {
     Usage,
     /// The agent asks before it uses a tool.
     Permissions,
-    /// A new conversation can begin as a copy of an earlier one.
+    /// A new conversation can start as a copy of an earlier one.
     Fork,
-    /// It can be handed MCP servers.
+    /// The agent can use MCP servers that the caller provides.
     Mcp,
-    /// The model can be changed while it runs.
+    /// The model can be changed while the agent runs.
     Model,
 }
 
@@ -60,12 +60,12 @@ impl fmt::Display for Capability {
     }
 }
 
-/// The set of what an agent can do, declared by its driver before anything is started.
+/// The functions of an agent, declared by its driver before anything starts.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Capabilities(u16);
 
 impl Capabilities {
-    /// Returns the empty set: a one-shot program of which nothing is known.
+    /// Returns the empty set: for a one-shot program without known functions.
     #[must_use]
     pub const fn none() -> Self {
         Self(0)

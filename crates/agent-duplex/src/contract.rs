@@ -1,30 +1,30 @@
-//! The driver contract as scenarios that any driver plays, against its real agent.
+//! The contract of a driver as scenarios, which any driver can play with its real agent.
 //!
-//! A program that holds conversations relies on the same behaviour whichever agent is behind the [`Driver`](crate::Driver): a turn has one end, an interrupt ends it
-//! and keeps the process, a death is told as a death, what was said before a crash is known after it. Here that is a list of [`Scenario`]s. [`play`]
-//! plays one over a [`Conversation`](crate::Conversation) with the driver of a [`Stage`], which knows how to make its agent do something, and returns
-//! a [`Cell`] of the [`table`]: it held, the driver does not declare that it can (and what is promised instead was checked), the agent can't be made to,
-//! or it is broken.
+//! A program with conversations relies on the same behaviour of every [`Driver`](crate::Driver): a turn has one end, an interrupt ends the turn and
+//! keeps the process, a death is reported as a death, and the agent still knows after a crash what was said before. Here these rules are a list of
+//! [`Scenario`]s. [`play`] runs one in a [`Conversation`](crate::Conversation) with the driver of a [`Stage`], which can make its agent do something.
+//! It returns a [`Cell`] of the [`table`]: the scenario passed; or the driver does not declare the capability (and the promised fallback was
+//! checked); or the agent can't be made to do it; or the contract is broken.
 //!
-//! A capability that is declared has to hold; one that is not has to be refused with an error for which
-//! [`is_unsupported`](crate::Error::is_unsupported) is true, or fall back as documented: an input during a turn waits for its end, a turn that can't be
-//! interrupted alone ends with its process, an agent that can't resume begins anew.
+//! A declared capability must work. A missing capability must be rejected with an error for which [`is_unsupported`](crate::Error::is_unsupported) is
+//! true, or fall back as documented: an input during a turn waits for its end, a turn that can't be interrupted alone ends with its process, an agent
+//! that can't resume starts a new session.
 //!
-//! On the way everything is audited twice: what the conversation publishes (see [`Audit`](crate::scripted::Audit)), and what the driver says and does
-//! below it: turns that end twice, messages that were never sent, text that comes in deltas and never whole, tools or usage that are not declared,
-//! a second report of a stop that differs from the first.
+//! In each scenario two levels are checked: the events that the conversation publishes (see [`Audit`](crate::scripted::Audit)), and the calls and
+//! reports of the driver below it. Faults of a driver are, for example, turns that end twice, messages that were never sent, text that comes in
+//! deltas and never whole, tools or usage that are not declared, or a second report of a stop that differs from the first.
 //!
-//! A stage over real processes is among the tests of `agent-drivers` (`tests/it/contract.rs`): four drivers, each with a shell script that speaks
-//! the protocol of its agent.
+//! The tests of `agent-drivers` (`tests/it/contract.rs`) contain an implementation with real processes: four drivers, each with a shell script that
+//! speaks the protocol of its agent.
 //!
 //! # Limits
 //!
-//! It needs a tokio runtime with its timer. Every wait ends after [`Stage::patience`]. A stage is for one scenario at a time; one of its own for each
-//! lets them run side by side. What an agent does on its own account between two turns is not looked at.
+//! It needs a tokio runtime with its timer. Every wait ends after [`Stage::patience`]. A stage is for one scenario at a time; with one stage for
+//! each, scenarios can run in parallel. The agent's own actions between two turns are not checked.
 //!
 //! # Examples
 //!
-//! An agent that repeats what it is told (here it is played by a script; a stage of a real one starts a process):
+//! An agent that repeats its input (a script plays it here; for a real agent, the implementation starts a process):
 //!
 //! ```
 //! use std::time::Duration;

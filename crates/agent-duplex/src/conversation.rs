@@ -1,4 +1,4 @@
-//! The handle that callers hold: it turns calls into commands for the actor, which alone touches the connection.
+//! The handle for callers: it turns calls into commands for the actor. Only the actor uses the connection.
 
 mod send;
 
@@ -20,14 +20,14 @@ use crate::{
     SessionChoice, StopReport, Subscription, times,
 };
 
-/// How many commands, and how many interrupts, wait at most while the agent's end is busy with one.
+/// The maximum number of commands, and of interrupts, that wait while the actor is busy with one.
 const COMMANDS: usize = 64;
 
 /// A conversation with one agent over one connection at a time.
 ///
-/// Clones are handles on the same one. Dropping the last handle ends what it started, without a report; the futures and the readers that it gave away
-/// keep nothing alive. When the agent is gone, [`start`](Self::start) opens the next connection of the same conversation, or the conversation does so
-/// itself when there are inputs, if [`ConversationOptions::restart`] says how.
+/// Clones are handles of the same conversation. Dropping the last handle ends everything that the conversation started, without a report; futures and
+/// readers that it returned keep nothing alive. When the agent is gone, [`start`](Self::start) opens the next connection of the same conversation. If
+/// [`ConversationOptions::restart`] is set, the conversation does this itself when there are inputs.
 #[derive(Clone, Debug)]
 pub struct Conversation(Arc<Handle>);
 
@@ -43,26 +43,26 @@ struct Handle {
 }
 
 impl Conversation {
-    /// Makes a conversation with the agent of `driver`, and its lossless reader.
+    /// Creates a conversation with the agent of `driver`, and its primary reader.
     ///
     /// Nothing is started yet. Inputs that are sent before [`start`](Self::start) become one turn. With a [`RestartPolicy`] the first input starts an
-    /// agent, and a `start` after it says that one runs already: call it before, if at all, to choose the session.
+    /// agent, and a later `start` fails because an agent already runs: to choose the session, call `start` first.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime. The runtime needs its timer.
+    /// Panics outside of a tokio runtime. The runtime needs its timer.
     pub fn new(driver: Box<dyn Driver>, options: ConversationOptions) -> (Self, Primary) {
         Self::begin(driver, &options, None, Recovered::default())
     }
 
-    /// Goes on with a conversation that is kept, or begins one.
+    /// Continues a stored conversation, or starts one.
     ///
-    /// What waits in it is delivered to the first agent, which is started at once if [`ConversationOptions::restart`] says how. Turns that never ended
-    /// are in [`Recovered::interrupted`]; what was handed on in them is not handed on again.
+    /// Its waiting inputs are delivered to the first agent, which starts immediately if [`ConversationOptions::restart`] is set.
+    /// [`Recovered::interrupted`] contains the turns that never ended; the inputs that were delivered in them are not delivered again.
     ///
     /// # Errors
     ///
-    /// [`Error::is_persistence`] when what is kept can't be read.
+    /// [`Error::is_persistence`] if the stored conversation can't be read.
     ///
     /// # Panics
     ///
@@ -70,7 +70,8 @@ impl Conversation {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future opens nothing, but what is kept may still be recovered: whoever opens it meanwhile may be taken over by that.
+    /// If the future is dropped, nothing is opened, but the recovery may still continue: it can take over the store from a caller that opens the
+    /// conversation in the meantime.
     pub async fn open(
         driver: Box<dyn Driver>,
         options: ConversationOptions,
@@ -129,37 +130,39 @@ impl Conversation {
         (Self(Arc::new(handle)), primary)
     }
 
-    /// Connects, and delivers what waits in the inbox.
+    /// Connects, and delivers the inputs that wait in the inbox.
     ///
-    /// After an agent ended by itself this starts the next one; what the last one left running is ended before, and is in the report of
-    /// [`stop`](Self::stop). Whatever came of earlier starts is forgotten: it is tried at once, and inputs are taken again, also after a crash loop.
+    /// After an agent ended by itself, this starts the next one. It first ends the leftovers of the last agent; the report of [`stop`](Self::stop)
+    /// contains them. The results of earlier starts are forgotten: the start happens immediately, and inputs are accepted again, also after a crash
+    /// loop.
     ///
     /// # Errors
     ///
-    /// When the agent can't be started, can't do what `session` asks, or did not take the inputs that waited (they wait on then); [`Error::is_start`]
-    /// also when an agent runs already; [`Error::is_persistence`] when the conversation can't be kept any more; [`Error::is_gone`] when it is over.
+    /// Fails if the agent can't be started, doesn't support `session`, or did not accept the waiting inputs (they continue to wait then).
+    /// [`Error::is_start`] also if an agent already runs; [`Error::is_persistence`] if the conversation can't be stored any more; [`Error::is_gone`]
+    /// if it has ended.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the answer up, not the start.
+    /// Dropping the future drops only the result; the start continues.
     pub async fn start(&self, session: SessionChoice) -> Result<(), Error> {
         self.ask(|done| Command::Start { session, done }).await?
     }
 
-    /// Tells the agent to end its turn and to stay. The request is made at once; the future waits until the agent took notice *and* the turn has ended,
-    /// or until it is known that none runs.
+    /// Asks the agent to end its turn and to stay. The request is made immediately. The future waits until the agent has acknowledged it *and* the
+    /// turn has ended, or until it is known that no turn runs.
     ///
-    /// With [`Queued::Drop`] the inputs that wait in the inbox are dropped too. A turn's end is seen by reading the agent, and that goes no further than
-    /// the [`Primary`]'s backlog: read it while you wait for this.
+    /// With [`Queued::Drop`] the inputs that wait in the inbox are dropped too. The conversation sees the end of a turn only by reading the agent,
+    /// and the backlog of the [`Primary`] limits this: read the primary while you wait for this future.
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] when the agent can't be interrupted, [`Error::is_full`] when too many requests wait, [`Error::is_gone`] when the
-    /// conversation is over.
+    /// [`Error::is_unsupported`] if the agent can't be interrupted, [`Error::is_full`] if too many requests wait, [`Error::is_gone`] if the
+    /// conversation has ended.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future takes nothing back.
+    /// Dropping the future does not cancel the request.
     pub fn interrupt(
         &self,
         queued: Queued,
@@ -176,15 +179,15 @@ impl Conversation {
         }
     }
 
-    /// Answers an ask. One that was answered before, was withdrawn or belongs to an agent that has ended is left alone.
+    /// Answers a permission request. Does nothing if the request was already answered, was withdrawn, or belongs to an agent that has ended.
     ///
     /// # Errors
     ///
-    /// [`Error::is_gone`] when the agent or the conversation ended meanwhile, [`Error::is_full`] when the agent does not read.
+    /// [`Error::is_gone`] if the agent or the conversation ended in the meantime, [`Error::is_full`] if the agent does not read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future before it has waited does nothing; later it takes nothing back.
+    /// Dropping the future before its first wait does nothing; a later drop does not cancel the request.
     pub async fn answer(&self, ask: &str, decision: Decision) -> Result<(), Error> {
         let ask = ask.to_owned();
         self.ask(|done| Command::Answer {
@@ -195,11 +198,11 @@ impl Conversation {
         .await?
     }
 
-    /// Changes what the agent may do from now on.
+    /// Changes the permissions of the agent from now on.
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] when that can't be changed while it runs, [`Error::is_gone`] when none runs.
+    /// [`Error::is_unsupported`] if they can't be changed while it runs, [`Error::is_gone`] if no agent runs.
     ///
     /// # Cancel safety
     ///
@@ -209,12 +212,12 @@ impl Conversation {
             .await?
     }
 
-    /// Changes the model, by the agent's own name for it, from its next call on; `None` is the agent's default.
+    /// Changes the model from its next call on, by the agent's own name for it; `None` is the agent's default.
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] when that can't be changed while it runs, [`Error::is_refused`] when the agent does not take this model,
-    /// [`Error::is_gone`] when none runs.
+    /// [`Error::is_unsupported`] if it can't be changed while it runs, [`Error::is_refused`] if the agent rejects this model, [`Error::is_gone`] if
+    /// no agent runs.
     ///
     /// # Cancel safety
     ///
@@ -223,11 +226,11 @@ impl Conversation {
         self.ask(|done| Command::Model { model, done }).await?
     }
 
-    /// Stops every process of the agent's tree where it stands (`true`), or lets them go on (`false`). Does nothing when none runs.
+    /// Freezes (`true`) or thaws (`false`) every process of the agent's process tree. Does nothing if no agent runs.
     ///
     /// # Errors
     ///
-    /// When whoever keeps the tree takes no order any more; [`Error::is_gone`] when the conversation is over.
+    /// Fails if the owner of the process tree accepts no more orders; [`Error::is_gone`] if the conversation has ended.
     ///
     /// # Cancel safety
     ///
@@ -236,12 +239,12 @@ impl Conversation {
         self.ask(|done| Command::Freeze { frozen, done }).await?
     }
 
-    /// Hands nothing on from now on (`true`), or again what waits (`false`). The agent and its session stay, and a turn that runs goes on; nothing is
-    /// started by itself.
+    /// Pauses (`true`) or resumes (`false`) the delivery of inputs. The agent and its session stay, and a running turn continues. While the delivery
+    /// is paused, no agent starts automatically.
     ///
     /// # Errors
     ///
-    /// [`Error::is_gone`] when the conversation is over.
+    /// [`Error::is_gone`] if the conversation has ended.
     ///
     /// # Cancel safety
     ///
@@ -250,18 +253,18 @@ impl Conversation {
         self.ask(|done| Command::Hold { held, done }).await
     }
 
-    /// Ends the agent politely: after the turn that runs and the tasks that it reports in the background, if they take no more than 30 s, and then within
-    /// its driver's bound of seconds. The time in which it is [frozen](Self::freeze) does not count. Does nothing when none runs.
+    /// Ends the agent gently: after the running turn and the background tasks that it reports, if they take no more than 30 s, and then within its
+    /// driver's bound of seconds. The time in which the agent is [frozen](Self::freeze) does not count. Does nothing if no agent runs.
     ///
-    /// A turn that takes longer ends as [`Interrupted`](crate::EndReason::Interrupted), and its detail says so. An [ask](crate::Ask) that is open is no
-    /// end of waiting: somebody may still answer it; answer it with a denial when nobody will.
+    /// A turn that takes longer ends as [`Interrupted`](crate::EndReason::Interrupted), with the reason in its detail. An open [permission
+    /// request](crate::Ask) does not shorten the wait, because a caller may still answer it; deny it if nobody will.
     ///
-    /// Inputs that are in no turn yet are not waited for: wait for [`drained`](Self::drained) before, if they are to be answered. They stay
-    /// [pending](Self::pending) for the next agent, which [`start`](Self::start) starts, or the next input if agents are started by themselves.
-    /// What the agent left running stays as well, until there is a next agent or a [`stop`](Self::stop).
+    /// The close does not wait for inputs that are in no turn yet: wait for [`drained`](Self::drained) first if they must be answered. They stay
+    /// [pending](Self::pending) for the next agent. [`start`](Self::start) starts that agent, or the next input does if agents start automatically.
+    /// The leftovers of the agent stay too, until there is a next agent or a [`stop`](Self::stop).
     ///
-    /// Meanwhile the agent is read and everything else is obeyed, so that a task in the background gets its asks answered; only a
-    /// [`start`](Self::start) waits. The ends of turns and tasks are seen only as far as the [`Primary`] is read.
+    /// Meanwhile the conversation reads the agent and handles everything else, so that a background task gets answers to its permission requests;
+    /// only a [`start`](Self::start) waits. The conversation sees the ends of turns and tasks only as far as the [`Primary`] is read.
     ///
     /// # Cancel safety
     ///
@@ -270,17 +273,18 @@ impl Conversation {
         self.close_within(times::CLOSING).await;
     }
 
-    /// Ends the agent as [`close`](Self::close) does, with another patience than 30 s. Of several closes the least patience counts.
+    /// Ends the agent as [`close`](Self::close) does, with another limit than 30 s. If there are several closes, the shortest limit applies.
     ///
     /// # Cancel safety
     ///
     /// As for [`answer`](Self::answer).
     pub async fn close_within(&self, patience: Duration) {
-        // When the conversation is over, so is the agent.
+        // If the conversation has ended, so has the agent.
         let _over = { self.ask(|done| Command::Close { patience, done }) }.await;
     }
 
-    /// Lists the processes that the agent started and that are alive, apart from the agent itself. None after a stop: its report has the survivors.
+    /// Lists the living processes that the agent started, without the agent itself. The list is empty after a stop: its report contains the
+    /// survivors.
     ///
     /// # Cancel safety
     ///
@@ -291,15 +295,15 @@ impl Conversation {
             .unwrap_or_default()
     }
 
-    /// Ends the conversation and everything that it started, within `budget`, and says what came of it.
+    /// Ends the conversation and everything that it started, within `budget`, and returns the result.
     ///
-    /// The turn that runs is completed as interrupted, unless the agent says otherwise with its last words, and every reader comes to its end once it
-    /// has read what there is. Concurrent and later callers get the same report; of their budgets the one counts that ends first, so that a stop which is
-    /// under way is hurried by another one. A driver that takes 10 s more than that is not waited for, and the report is not proven.
+    /// The running turn is completed as interrupted, unless the last output of the agent reports another end. Every reader ends after its unread
+    /// events. Concurrent and later callers get the same report. Of their budgets the earliest end applies, so a second stop can make a running stop
+    /// faster. If a driver takes 10 s more than that, the conversation stops waiting for it, and the report is not proven.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the report up, not the stop.
+    /// Dropping the future drops only the report; the stop continues.
     pub async fn stop(&self, budget: Duration) -> StopReport {
         let now = Instant::now();
         let end_by = now.checked_add(budget).unwrap_or(now + FOREVER);
@@ -315,7 +319,7 @@ impl Conversation {
         reported
             .ok()
             .and_then(|report| report.clone())
-            // Whoever was to report is gone with its connection, whose drop ended everything unseen.
+            // The actor ended without a report; the drop of its connection ended everything unobserved.
             .unwrap_or_else(|| StopReport::nothing(false))
     }
 
@@ -325,23 +329,23 @@ impl Conversation {
         self.0.capabilities
     }
 
-    /// Returns where the conversation stands.
+    /// Returns the state of the conversation.
     #[must_use]
     pub fn lifecycle(&self) -> Lifecycle {
         self.0.shared.lock().lifecycle
     }
 
-    /// Reads along from now on. The subscription holds up to `capacity` unread things; with more, it is dropped and told so.
+    /// Subscribes to all events from now on. The subscription holds up to `capacity` unread events; with more, it is dropped with an error.
     pub fn subscribe(&self, capacity: usize) -> Subscription {
         let queue = Queue::new(capacity);
         self.0.shared.lock().add(&queue);
         Subscription(queue)
     }
 
-    /// Reads along from the beginning of the turn that runs, each thing once; from now on when none runs.
+    /// Subscribes to all events since the start of the running turn, each event once; from now on if no turn runs.
     ///
-    /// What is replayed does not count as unread. When that would be over 10,000 things or 8 MiB of lines and texts, all of it is left out, and
-    /// [`What::ReplayTruncated`](crate::What::ReplayTruncated) comes first. From there on it is as for [`subscribe`](Self::subscribe).
+    /// Replayed events don't count as unread. If they were more than 10,000 events or 8 MiB of lines and texts, all of them are left out, and
+    /// [`What::ReplayTruncated`](crate::What::ReplayTruncated) comes first. After that it is the same as [`subscribe`](Self::subscribe).
     pub fn replay(&self, capacity: usize) -> Subscription {
         Subscription(self.0.shared.lock().replay(capacity))
     }
@@ -357,8 +361,8 @@ impl Conversation {
     }
 }
 
-/// Waits for an answer of the actor, or for its end, with which its end of the report is gone: what is put into a channel just when that is closed may
-/// stay in it.
+/// Waits for an answer of the actor, or for the end of the actor, which drops its end of the report. A message that is sent while a channel closes
+/// may stay in the channel, so the end of that channel is not enough.
 async fn answered<T>(
     answer: oneshot::Receiver<T>,
     mut report: watch::Receiver<Option<StopReport>>,

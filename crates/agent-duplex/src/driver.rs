@@ -1,4 +1,4 @@
-//! The two traits that a driver implements, and what it is told: all that a conversation knows of any agent.
+//! The two traits that a driver implements, and their parameters. A conversation knows nothing else about an agent.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,60 +9,60 @@ use crate::{
     Queued, StopReport,
 };
 
-/// A boxed future, so that drivers can be trait objects.
+/// A boxed future, which makes drivers usable as trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Which of the agent's own conversations a connection goes on with.
+/// The session of the agent that a connection uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionChoice {
-    /// A new one.
+    /// A new session.
     #[default]
     Fresh,
-    /// The one with the agent's own id. Needs [`Capability::Resume`].
+    /// The session with the agent's own id. Needs [`Capability::Resume`].
     Resume(String),
-    /// A new one that begins as a copy of the one with this id, which stays as it is. Needs [`Capability::Fork`].
+    /// A new session that starts as a copy of the session with this id, which doesn't change. Needs [`Capability::Fork`].
     Fork(String),
 }
 
-/// What becomes of an input that comes while a turn runs.
+/// The treatment of an input that arrives while a turn runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InputPolicy {
-    /// It is handed to the agent at once, which folds it into its turn, queues it or merges it with others, and says which.
+    /// The conversation delivers it immediately. The agent adds it to its turn, queues it or merges it with others, and reports the choice.
     Push,
-    /// The agent takes messages within its turn only where its connection says so by [`Event::Polled`](crate::Event::Polled), for example between two
-    /// calls of the model: all that waits then is one message of the same turn.
+    /// The agent only accepts messages within its turn when its connection reports [`Event::Polled`](crate::Event::Polled), for example between two
+    /// calls of the model. All inputs that wait then become one message of the same turn.
     Poll,
-    /// It waits for the turn's end, where all that waits becomes one turn.
+    /// It waits for the end of the turn; then all waiting inputs become one turn.
     #[default]
     AfterTurn,
 }
 
-/// What comes of a change that an agent was asked for. It ends, within a bound, when the agent has answered, for which its connection must be
-/// [read](Connection::next).
+/// The result of a change that was requested from an agent. The future resolves, within a bound, when the agent has answered; its connection must be
+/// [read](Connection::next) for this.
 ///
 /// # Errors
 ///
-/// [`Error::is_refused`] when the agent does not make the change, or does not answer in time, [`Error::is_gone`] when it ends before.
+/// [`Error::is_refused`] if the agent does not make the change or does not answer in time, [`Error::is_gone`] if it ends before.
 ///
 /// # Cancel safety
 ///
-/// Dropping it gives the answer up, not the change.
+/// Dropping it drops only the result; the change still happens.
 pub type Changing = BoxFuture<'static, Result<(), Error>>;
 
-/// The code that speaks one agent's protocol. The [crate's documentation](crate#writing-a-driver) says how to write one.
+/// The code that speaks the protocol of one agent. The [crate's documentation](crate#writing-a-driver) explains how to write one.
 ///
-/// A driver is cheap and holds configuration only; what runs hangs on the [`Connection`]s that it opens.
+/// A driver is cheap and only contains configuration; the [`Connection`]s that it opens own the processes.
 pub trait Driver: fmt::Debug + Send + Sync {
-    /// Returns the agent's short name, as a user would type it.
+    /// Returns the short name of the agent, as a user types it.
     fn name(&self) -> &str;
 
-    /// Returns what this agent can do.
+    /// Returns the functions of this agent.
     fn capabilities(&self) -> Capabilities;
 
-    /// Returns what becomes of an input that comes while a turn runs. By default, who can be steered is pushed, and any other agent gets it after the
-    /// turn.
+    /// Returns the treatment of an input that arrives while a turn runs. By default, an agent with [`Capability::Steer`] gets it immediately, and any
+    /// other agent after the turn.
     fn input_policy(&self) -> InputPolicy {
         if self.capabilities().has(Capability::Steer) {
             InputPolicy::Push
@@ -71,30 +71,31 @@ pub trait Driver: fmt::Debug + Send + Sync {
         }
     }
 
-    /// Opens a connection. A session that is in use is refused at once: the conversation asks again.
+    /// Opens a connection. It fails immediately if the session is in use: the conversation tries again.
     ///
     /// # Errors
     ///
-    /// When the agent can't be started, or can't do what `session` asks. With [`Error::is_held`] nothing was started; the conversation asks again
-    /// after 50 ms, and for 3 s where [`Error::is_releasing`] is true.
+    /// Fails if the agent can't be started, or doesn't support `session`. With [`Error::is_held`] nothing was started; the conversation tries again
+    /// after 50 ms, or for 3 s if [`Error::is_releasing`] is true.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future before it is done ends whatever it had started.
+    /// Dropping the future before it has finished ends everything that it started.
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>>;
 }
 
-/// One live end of a conversation, usually a process.
+/// One live connection to an agent, usually a process.
 ///
-/// Its methods are called one at a time. Dropping a connection ends what it had started, without a report; call [`stop`](Self::stop) for one.
+/// The caller calls its methods one at a time. Dropping a connection ends everything that it started, without a report; call [`stop`](Self::stop) for
+/// a report.
 pub trait Connection: fmt::Debug + Send {
-    /// Waits, for seconds at most, until it is known that the agent could start, or could not. By default that is known at once.
+    /// Waits, for seconds at most, until it is known whether the agent could start. By default this is known immediately.
     ///
-    /// Apart from [`Driver::connect`], so that there is something to stop while it lasts.
+    /// It is separate from [`Driver::connect`], so that the connection can be stopped during this wait.
     ///
     /// # Errors
     ///
-    /// [`Error::is_start`] when the agent could not start.
+    /// [`Error::is_start`] if the agent could not start.
     ///
     /// # Cancel safety
     ///
@@ -103,51 +104,52 @@ pub trait Connection: fmt::Debug + Send {
         Box::pin(async { Ok(()) })
     }
 
-    /// Hands a message to the agent without waiting for a reply.
+    /// Sends a message to the agent without waiting for a reply.
     ///
-    /// While a turn runs, an agent with [`Capability::Steer`] takes it into that turn or queues it behind; the events say which.
+    /// While a turn runs, an agent with [`Capability::Steer`] adds the message to that turn or queues it for a later one; its events report the
+    /// choice.
     ///
     /// # Errors
     ///
-    /// - [`Error::is_full`] when the agent does not read: it is asked again.
-    /// - [`Error::is_gone`] when its process ended: the message is for the next agent.
-    /// - [`Error::is_unsupported`] when it takes no (further) message in its present state: it is asked again at the end of its turn, and after 10 s if no
-    ///   turn runs. When it takes none even then, that is told.
-    /// - [`Error::is_start`] or [`Error::is_held`] when it is started by its first message and could not be: the connection is ended, and counts as a start
-    ///   in vain.
+    /// - [`Error::is_full`] if the agent does not read: the conversation tries again.
+    /// - [`Error::is_gone`] if its process ended: the message is for the next agent.
+    /// - [`Error::is_unsupported`] if it accepts no (further) message in its present state: the conversation tries again at the end of the turn, and
+    ///   after 10 s if no turn runs. If the agent accepts none even then, the conversation reports it.
+    /// - [`Error::is_start`] or [`Error::is_held`] if its first message starts it and the start failed: the connection ends, and counts as a failed
+    ///   start.
     /// - Any other error is final, unless a turn runs.
     ///
-    /// With each of them nothing was recorded or sent.
+    /// With each of these errors, nothing was recorded or sent.
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: after a drop the message may or may not have reached the agent.
+    /// Not cancel safe: after a drop, the agent may or may not have got the message.
     fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Waits for what comes next; `None` when nothing further can come. Then it is handed no message any more.
+    /// Waits for the next observation; returns `None` if no output can follow. After that, the connection gets no more messages.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: nothing is lost.
+    /// Cancel safe: no observation is lost.
     fn next(&mut self) -> BoxFuture<'_, Option<Observation>>;
 
-    /// Asks the agent to end its turn and to stay; the turn is over when its [`Event::TurnCompleted`](crate::Event::TurnCompleted) comes. Does nothing
-    /// when no turn runs.
+    /// Asks the agent to end its turn and to stay. The turn ends with its [`Event::TurnCompleted`](crate::Event::TurnCompleted). Does nothing if no
+    /// turn runs.
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] when the agent can't be interrupted.
+    /// [`Error::is_unsupported`] if the agent can't be interrupted.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: asking twice is harmless.
+    /// Cancel safe: a second request is harmless.
     fn interrupt(&mut self, queued: Queued) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Answers an [`Event::PermissionAsked`](crate::Event::PermissionAsked). An ask that was withdrawn, or answered before, is left alone.
+    /// Answers an [`Event::PermissionAsked`](crate::Event::PermissionAsked). Does nothing if the request was withdrawn or already answered.
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] when the agent never asks.
+    /// [`Error::is_unsupported`] if the agent never asks.
     ///
     /// # Cancel safety
     ///
@@ -157,11 +159,11 @@ pub trait Connection: fmt::Debug + Send {
         Box::pin(async { Err(Error::unsupported("", "be answered", "it asks nothing")) })
     }
 
-    /// Asks for a change of what the agent may do from now on, without waiting for what comes of it.
+    /// Requests a change of the agent's permissions, without waiting for the result.
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] when that can't be changed while it runs.
+    /// [`Error::is_unsupported`] if they can't be changed while it runs.
     ///
     /// # Cancel safety
     ///
@@ -171,62 +173,62 @@ pub trait Connection: fmt::Debug + Send {
         permissions: Permissions,
     ) -> BoxFuture<'_, Result<Changing, Error>> {
         let _ = permissions;
-        let mend = "say it when the agent is started";
+        let mend = "set them when you start the agent";
         Box::pin(async move { Err(Error::unsupported("", "change its permissions", mend)) })
     }
 
-    /// Asks for another model, by the agent's own name for it, from its next call on; `None` is the agent's default. What comes of it is not waited for.
+    /// Requests another model from the next call on, by the agent's own name for it; `None` is the agent's default. Does not wait for the result.
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] when that can't be changed while it runs.
+    /// [`Error::is_unsupported`] if it can't be changed while it runs.
     ///
     /// # Cancel safety
     ///
     /// Not cancel safe, as for [`send`](Self::send).
     fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
         drop(model);
-        let mend = "say it when the agent is started";
+        let mend = "set it when you start the agent";
         Box::pin(async move { Err(Error::unsupported("", "change its model", mend)) })
     }
 
-    /// Stops every process of the tree where it stands (`true`), or lets them go on (`false`).
+    /// Freezes (`true`) or thaws (`false`) every process of the process tree.
     ///
     /// # Errors
     ///
-    /// When whoever keeps the tree takes no order any more.
+    /// Fails if the owner of the process tree accepts no more orders.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: saying it twice is harmless.
+    /// Cancel safe: a second call is harmless.
     fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
         let _ = frozen;
         Box::pin(async { Ok(()) })
     }
 
-    /// Ends the agent itself, politely and within a bound of seconds, when no turn runs; what it left running stays. Does nothing when it has ended.
+    /// Ends the agent itself, gently and within a bound of seconds, if no turn runs; its leftovers stay alive. Does nothing if it has ended.
     ///
-    /// It begins at once: whoever calls it has waited for what the agent runs in the background. What is said meanwhile comes with [`next`](Self::next).
+    /// It starts immediately: the caller has already waited for background tasks. [`next`](Self::next) returns the output in the meantime.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: called again, it goes on where it was. Between two calls anything else may be asked.
+    /// Cancel safe: another call continues where the last one was. Any other method may be called between two calls.
     fn close(&mut self) -> BoxFuture<'_, ()>;
 
-    /// Lists the processes of this connection that are alive, apart from the agent itself.
+    /// Lists the living processes of this connection without the agent itself.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
     fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>>;
 
-    /// Ends everything that this connection started, within `budget`, and says what came of it.
+    /// Ends everything that this connection started, within `budget`, and returns the result.
     ///
-    /// Never fails and may be called again; the second report is the first one.
+    /// It never fails and may be called again; the second report is the same as the first.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the stop where it is, and what is left is ended when the connection is dropped. Called again, it goes on; of several
-    /// budgets, each counted from its call, the one that ends first counts.
+    /// Dropping the future leaves the stop in its current stage; dropping the connection ends the remaining processes. Another call continues the
+    /// stop. Of several budgets, each counted from its call, the earliest end applies.
     fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport>;
 }

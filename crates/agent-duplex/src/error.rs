@@ -1,9 +1,9 @@
-//! The one error of the crate: its messages side by side, and the predicates that callers branch on.
+//! The only error type of the crate, with all its messages in one place and the predicates for callers.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a conversation could not go on. Clones share their source.
+/// The reason why a conversation could not continue. Clones share their source.
 #[derive(Clone, Debug)]
 pub struct Error(Arc<Kind>);
 
@@ -17,7 +17,7 @@ enum Kind {
     },
     #[error("the agent is gone: {0}")]
     Gone(String),
-    #[error("{0} does not take more now; wait until it reads again")]
+    #[error("{0} accepts no more now; wait until it reads again")]
     Full(String),
     #[error("{message}")]
     Start {
@@ -31,16 +31,16 @@ enum Kind {
     #[error("{message}")]
     Held {
         message: String,
-        /// Whether only the remains of an ended agent can hold it.
+        /// Whether only the remaining processes of an ended agent have it.
         releasing: bool,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
     #[error(
-        "the agent was started {} without completing a turn; look why ({last}), then start it",
+        "the agent was started {} without completing a turn ({last}); fix the cause, then start the agent",
         how_often(*.starts)
     )]
     CrashLoop { starts: u32, last: String },
-    #[error("the conversation can't be kept: {message}")]
+    #[error("can't store the conversation: {message}")]
     Persistence {
         message: String,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -55,7 +55,7 @@ fn how_often(starts: u32) -> String {
 }
 
 impl Error {
-    /// Makes the answer to something that `agent` can't do: `what` completes "can't …", `mend` says what to do instead.
+    /// Creates the error for a function that `agent` doesn't have: `what` completes "can't …", `mend` names an alternative.
     #[must_use]
     pub fn unsupported(
         agent: impl Into<String>,
@@ -69,7 +69,7 @@ impl Error {
         }))
     }
 
-    /// Makes the answer to an agent that could not be started; `message` says what to do next.
+    /// Creates the error for an agent that could not be started; `message` names the next step.
     #[must_use]
     pub fn start(
         message: impl Into<String>,
@@ -81,25 +81,25 @@ impl Error {
         }))
     }
 
-    /// Makes the answer to a message for an agent whose process ended; `how` says how.
+    /// Creates the error for a message to an agent whose process ended; `how` describes its end.
     #[must_use]
     pub fn gone(how: impl Into<String>) -> Self {
         Self(Arc::new(Kind::Gone(how.into())))
     }
 
-    /// Makes the answer to a message for which there is no room; `who` names the queue or the agent that has none.
+    /// Creates the error for a message without room; `who` names the queue or the agent that is full.
     #[must_use]
     pub fn full(who: impl Into<String>) -> Self {
         Self(Arc::new(Kind::Full(who.into())))
     }
 
-    /// Makes the answer to something that the agent itself refused; `why` is what it says about it.
+    /// Creates the error for a request that the agent itself refused; `why` is the agent's reason.
     #[must_use]
     pub fn refused(why: impl Into<String>) -> Self {
         Self(Arc::new(Kind::Refused(why.into())))
     }
 
-    /// Makes the answer to a session that another process goes on with; `message` names that process and says what to do next.
+    /// Creates the error for a session that another process uses; `message` names that process and the next step.
     #[must_use]
     pub fn held(
         message: impl Into<String>,
@@ -112,8 +112,8 @@ impl Error {
         }))
     }
 
-    /// Makes the answer to a session that only the remains of an ended agent hold: they end by themselves, and then it is free. `message` is for a
-    /// caller that does not wait for that.
+    /// Creates the error for a session that only the remaining processes of an ended agent use. They end by themselves, and then the session is free.
+    /// `message` is for a caller that does not wait.
     #[must_use]
     pub fn releasing(
         message: impl Into<String>,
@@ -131,7 +131,7 @@ impl Error {
     }
 
     pub(crate) fn over() -> Self {
-        Self::gone("the conversation is over")
+        Self::gone("the conversation has ended")
     }
 
     pub(crate) fn crash_loop(starts: u32, last: &str) -> Self {
@@ -145,13 +145,13 @@ impl Error {
         matches!(*self.0, Kind::Refused(_))
     }
 
-    /// Returns whether another process goes on with the session; trying again after its end may help.
+    /// Returns whether another process uses the session; trying again after the end of that process may help.
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(*self.0, Kind::Held { .. })
     }
 
-    /// Returns whether the session is [held](Self::is_held) only by what an ended agent left behind, so that it is free soon.
+    /// Returns whether only the remaining processes of an ended agent [use](Self::is_held) the session, so that it is free soon.
     #[must_use]
     pub fn is_releasing(&self) -> bool {
         let Kind::Held { releasing, .. } = *self.0 else {
@@ -160,20 +160,20 @@ impl Error {
         releasing
     }
 
-    /// Returns whether what was given makes no sense.
+    /// Returns whether an argument is invalid.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         matches!(*self.0, Kind::Invalid(_))
     }
 
-    /// Returns whether agents were started too often without completing a turn, so that none is started by itself any more. The text says what the last
-    /// one came to.
+    /// Returns whether too many agents in a row were started without completing a turn, so that none starts automatically. The text contains the end
+    /// of the last one.
     #[must_use]
     pub fn is_crash_loop(&self) -> bool {
         matches!(*self.0, Kind::CrashLoop { .. })
     }
 
-    /// Makes the answer to a conversation that can't be kept or recovered; `message` names the place and says what to do next.
+    /// Creates the error for a conversation that can't be stored or recovered; `message` names the file and the next step.
     #[must_use]
     pub fn persistence(
         message: impl Into<String>,
@@ -185,31 +185,32 @@ impl Error {
         }))
     }
 
-    /// Returns whether the conversation could not be kept or recovered. It takes nothing more; what was acknowledged before is kept.
+    /// Returns whether the conversation could not be stored or recovered. It accepts no more inputs; inputs that were acknowledged before stay
+    /// stored.
     #[must_use]
     pub fn is_persistence(&self) -> bool {
         matches!(*self.0, Kind::Persistence { .. })
     }
 
-    /// Returns whether the agent's process had ended.
+    /// Returns whether the process of the agent had ended.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(*self.0, Kind::Gone(_))
     }
 
-    /// Returns whether there was no room; nothing was taken, and trying later may help.
+    /// Returns whether there was no room; nothing was accepted, and trying later may help.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(*self.0, Kind::Full(_))
     }
 
-    /// Returns whether the agent can't do what was asked of it.
+    /// Returns whether the agent doesn't have the requested function.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(*self.0, Kind::Unsupported { .. })
     }
 
-    /// Returns whether the agent could not be started; trying again without a change is pointless.
+    /// Returns whether the agent could not be started; another try without a change is useless.
     #[must_use]
     pub fn is_start(&self) -> bool {
         matches!(*self.0, Kind::Start { .. })

@@ -1,4 +1,4 @@
-//! What drivers report, in words that are the same for each agent, with the agent's own line beside them.
+//! The events that drivers report. They are the same for every agent, and come with the agent's own line.
 
 use std::ops::AddAssign;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::ids;
 use crate::{Ask, ExitStatus, TurnEnd};
 
-/// Where a line came from.
+/// The stream that a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Stream {
@@ -20,31 +20,31 @@ pub enum Stream {
     Stderr,
 }
 
-/// One line of an agent's output, without its end.
+/// One line of an agent's output, without its line feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Line {
-    /// The bytes as they came; not necessarily UTF-8. Clones share them.
+    /// The original bytes; not necessarily UTF-8. Clones share them.
     #[cfg_attr(feature = "serde", serde(with = "lossy_text"))]
     pub bytes: Bytes,
-    /// How many bytes were left out of the middle because the line was over its limit.
+    /// The number of bytes that were left out of the middle because the line was too long.
     pub omitted: u64,
 }
 
-/// What a connection has to report: a line as it came, and what it means.
+/// A report of a connection: an original line and its meaning.
 ///
-/// A line without events is output that its driver gives no closer meaning, such as a message type of a newer agent. Events without a line are the
-/// driver's own: a process that ended, the end of a turn that the agent still owes.
+/// A line without events is output that its driver can't interpret further, such as a message type of a newer agent. Events without a line come from
+/// the driver itself: the end of a process, or the end of a turn that the agent did not report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// The line, and which of the agent's two outputs it was written to.
+    /// The line, and the stream that it came from.
     pub raw: Option<(Stream, Line)>,
-    /// What it means, in order.
+    /// The meaning of the line, in order.
     pub events: Vec<Event>,
 }
 
 impl Observation {
-    /// Makes the observation of a line that means nothing closer.
+    /// Creates the observation of a line without events.
     #[must_use]
     pub fn output(stream: Stream, line: Line) -> Self {
         Self {
@@ -63,142 +63,144 @@ impl From<Event> for Observation {
     }
 }
 
-/// What an agent did, in words that are the same for every agent.
+/// An action of an agent, in a form that is the same for every agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Event {
-    /// The agent's process runs.
+    /// The process of the agent runs.
     Started {
         /// Its process id.
         pid: u32,
     },
-    /// The agent's process ended while no turn ran. During a turn, [`TurnEnd::exit`] says so. It is the driver's to report, before the end of its words.
+    /// The process of the agent ended while no turn ran. During a turn, [`TurnEnd::exit`] contains the status. The driver reports this before the end
+    /// of the output.
     Exited(ExitStatus),
-    /// The agent's own conversation has this id. Comes once, and again only if the id changes.
+    /// The id of the agent's own session. Comes once, and again only if the id changes.
     Session {
-        /// The id, by which a later process can go on with it.
+        /// The id by which a later process can continue the session.
         id: String,
     },
-    /// The agent named its model, its version or what else a person may want to see once.
+    /// The agent reported its model, its version, or other facts that a person may want to see once.
     Identified {
         /// The agent's program and version.
         agent: String,
         /// The model.
         model: String,
     },
-    /// What became of a message that was sent.
+    /// The new state of a message that was sent.
     Input {
-        /// The message's id.
+        /// The id of the message.
         #[cfg_attr(feature = "serde", serde(with = "ids::text"))]
         id: Uuid,
-        /// Where it stands now.
+        /// The state of the message.
         state: InputState,
     },
-    /// A turn begins. Who reports this for one turn does it for all that are finished.
+    /// A turn starts. A connection that reports this for one turn must report it for all turns that finish.
     TurnStarted {
-        /// The messages that it answers; none when the agent begins by itself or does not know.
+        /// The messages that the turn answers; none if the agent starts by itself or does not know them.
         #[cfg_attr(feature = "serde", serde(with = "ids::texts"))]
         inputs: Vec<Uuid>,
     },
-    /// A piece of the answer as it is written. The pieces add up to the [`Event::Message`] that follows, which may be missing when the turn is cut off.
+    /// A piece of the answer while it is written. The pieces add up to the [`Event::Message`] that follows, which may be missing if the turn is
+    /// interrupted.
     TextDelta(String),
     /// A piece of the model's thoughts.
     ThinkingDelta(String),
     /// A whole piece of the answer.
     Message {
-        /// What it says.
+        /// The text.
         text: String,
-        /// Whether it was cut off by an interrupt or by the end of the process.
+        /// Whether it is incomplete because of an interrupt or the end of the process.
         partial: bool,
     },
-    /// The agent takes messages within its turn now, and not while it is read on; see [`InputPolicy::Poll`](crate::InputPolicy::Poll). Readers don't get
-    /// to see it.
+    /// The agent accepts messages within its turn now, and only until the next read; see [`InputPolicy::Poll`](crate::InputPolicy::Poll). Readers
+    /// don't get this event.
     Polled,
     /// A tool was called.
     ToolStarted {
-        /// The call's id.
+        /// The id of the call.
         id: String,
-        /// The tool's name.
+        /// The name of the tool.
         name: String,
-        /// What it does, on one line: the command, the file. Comes from the model; it may hold anything.
+        /// The action of the tool, on one line: the command, the file. The text comes from the model and may contain anything.
         summary: String,
     },
-    /// A tool that runs gave a sign of life.
+    /// A running tool made progress.
     ToolProgress {
-        /// The call's id.
+        /// The id of the call.
         id: String,
     },
-    /// A tool ended. Comes exactly once for each that was started, before the end of its turn.
+    /// A tool ended. Comes exactly once for each tool that started, before the end of its turn.
     ToolFinished {
-        /// The call's id.
+        /// The id of the call.
         id: String,
         /// How it ended.
         outcome: ToolOutcome,
-        /// The beginning of what it returned.
+        /// The beginning of the tool's result.
         text: String,
     },
-    /// The agent asks whether it may; it waits for [`Connection::answer`](crate::Connection::answer). The end of a turn withdraws what is open; what is
-    /// waited for beyond that, say by a task in the background, is asked again then.
+    /// The agent asks for a permission and waits for [`Connection::answer`](crate::Connection::answer). The end of a turn withdraws open requests. If
+    /// something still waits after that, such as a background task, the agent asks again.
     PermissionAsked(Ask),
-    /// An ask needs no answer any more.
+    /// A permission request needs no answer any more.
     PermissionWithdrawn {
-        /// The ask's id.
+        /// The id of the request.
         id: String,
     },
     /// The agent denied a tool by itself, without asking.
     PermissionDenied {
-        /// The tool's name.
+        /// The name of the tool.
         tool: String,
-        /// What it said about it.
+        /// The agent's message about it.
         message: String,
     },
-    /// What was used since the last such event.
+    /// The usage since the last such event.
     Used(Usage),
     /// The service limits the rate.
     RateLimited {
-        /// Whether it refuses now; otherwise it warns.
+        /// Whether the service refuses requests now; otherwise this is a warning.
         rejected: bool,
-        /// When the limit ends.
+        /// The time when the limit ends.
         resets_at: Option<SystemTime>,
-        /// Which limit, in the service's words.
+        /// The name of the limit, in the service's words.
         limit: String,
     },
-    /// A request to the service failed and is tried again by the agent.
+    /// A request to the service failed, and the agent tries it again.
     Retrying {
         /// The number of the try that failed.
         attempt: u32,
-        /// How many there will be at most.
+        /// The maximum number of tries.
         of: u32,
-        /// How long the agent waits before.
+        /// The time that the agent waits before the next try.
         delay: Duration,
-        /// The HTTP status; `None` when there was no answer.
+        /// The HTTP status; `None` if there was no response.
         status: Option<u16>,
         /// The error in the agent's words.
         error: String,
     },
-    /// How many tasks the agent has running in the background now.
+    /// The number of tasks that the agent runs in the background now.
     BackgroundTasks(u32),
     /// The agent's context was compacted or cleared.
     ContextReset {
-        /// Why, in the agent's words.
+        /// The reason, in the agent's words.
         why: String,
     },
-    /// The agent took notice of an interrupt.
+    /// The agent acknowledged an interrupt.
     InterruptTaken {
-        /// The messages that are queued and will be answered next.
+        /// The messages that are queued and that the agent answers next.
         #[cfg_attr(feature = "serde", serde(with = "ids::texts"))]
         queued: Vec<Uuid>,
     },
-    /// Something is not as it should be, and what the driver did about it.
+    /// A warning of the driver: a problem, and the driver's reaction to it.
     Warning(String),
-    /// The turn is over. Comes exactly once a turn, last.
+    /// The turn ended. Comes exactly once for each turn, as its last event.
     TurnCompleted(TurnEnd),
 }
 
 impl Event {
-    /// Returns whether what else the agent has said by now is read before anything is done about this: it makes no difference to what the agent gets,
-    /// or to who waits for it.
+    /// Returns whether more output of the agent may be read before this event is handled: the event changes neither the agent's input nor the result
+    /// of a waiting caller.
     pub(crate) const fn lets_read_on(&self) -> bool {
         matches!(
             self,
@@ -219,16 +221,16 @@ impl Event {
     }
 }
 
-/// Where a message stands.
+/// The state of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum InputState {
-    /// The agent has it and will look at it when it can.
+    /// The agent has it, and handles it later.
     Queued,
-    /// It is part of the turn that runs.
+    /// It is part of the running turn.
     Taken,
-    /// The agent threw it away; the text says why.
+    /// The agent dropped it; the text gives the reason.
     Dropped(String),
 }
 
@@ -237,25 +239,25 @@ pub enum InputState {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum ToolOutcome {
-    /// It did what it was called for.
+    /// It succeeded.
     Done,
     /// It failed.
     Failed,
-    /// It was not allowed.
+    /// It was denied.
     Denied,
-    /// The turn ended before it did; what it had done is not known.
+    /// The turn ended before the tool did; its effects are unknown.
     Cut,
 }
 
-/// What an agent used. Amounts add up; a reader that missed none has the totals.
+/// The usage of an agent. Amounts add up; the sum of all such events is the total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Usage {
-    /// Tokens that the model read, those from a cache included.
+    /// Tokens that the model read, including those from a cache.
     pub input_tokens: u64,
     /// Tokens that the model wrote.
     pub output_tokens: u64,
-    /// Millionths of a US dollar, by the agent's own reckoning; 0 when it does not say.
+    /// Cost in millionths of a US dollar, as reported by the agent; 0 if it reports none.
     pub cost_microusd: u64,
 }
 
@@ -267,7 +269,7 @@ impl AddAssign for Usage {
     }
 }
 
-/// Bytes as text; those that are not UTF-8 become U+FFFD.
+/// Serialises bytes as text; bytes that are not UTF-8 become U+FFFD.
 #[cfg(feature = "serde")]
 mod lossy_text {
     use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! One input and its answer for who wants no more: a subscription that begins with the turn of the input and ends with it.
+//! One input and its answer: a subscription that starts with the turn of the input and ends with it.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use crate::{
     What,
 };
 
-/// One input and the stream of its turn, as [`Conversation::execute`](crate::Conversation::execute) returns it.
+/// One input and the stream of its turn, from [`Conversation::execute`](crate::Conversation::execute).
 ///
-/// Dropping it ends the reading and takes nothing back.
+/// Dropping it ends the reading; the input stays accepted.
 #[derive(Debug)]
-#[must_use = "dropping it stops reading, and takes nothing back"]
+#[must_use = "dropping it ends the reading; the input stays accepted"]
 pub struct Execution {
     receipt: Receipt,
     subscription: Subscription,
@@ -37,17 +37,18 @@ impl Execution {
         &self.receipt
     }
 
-    /// Waits for what comes next, from the input's assignment up to and including the completion of its turn; then `None`.
+    /// Waits for the next event, from the assignment of the input up to and including the completion of its turn; then returns `None`.
     ///
-    /// An input that is thrown away before it is in a turn ends the stream with the event that says so; the end of the conversation ends it without.
+    /// If the input is dropped before it is in a turn, the stream ends with the event that reports this. If the conversation ends, the stream ends
+    /// without such an event.
     ///
     /// # Errors
     ///
-    /// [`Dropped`] when more than 10,000 things or 8 MiB were unread; then nothing more comes.
+    /// [`Dropped`] if more than 10,000 events or 8 MiB were unread; then the stream ends.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: nothing is lost.
+    /// Cancel safe: no event is lost.
     pub async fn next(&mut self) -> Option<Result<Published, Dropped>> {
         while !self.over {
             let next = self.subscription.next_shared().await;
@@ -63,8 +64,8 @@ impl Execution {
         None
     }
 
-    /// Returns the end of the turn, once it was read. `None` for a turn whose end was not to be seen: the input was thrown away, this reader was
-    /// dropped, or the conversation is over.
+    /// Returns the end of the turn, after it was read. Returns `None` if the end can't be read: the input was dropped, this reader was dropped, or
+    /// the conversation has ended.
     #[must_use]
     pub fn completion(&self) -> Option<&Completion> {
         self.completion.as_ref()

@@ -1,12 +1,13 @@
-//! How receipts and messages get their ids, unique among all conversations for one random number each, and how ids are serialised.
+//! The ids of receipts and messages, and their serialised form. Ids are unique among all conversations; each conversation needs only one random
+//! number.
 
 use uuid::Uuid;
 
-/// The bits in which the ids of one conversation differ: the lowest, without those that say what kind of id it is.
+/// The bits that differ between the ids of one conversation: the lowest bits, without the bits that state the kind of the id.
 const COUNTED: u128 = (1 << 62) - 1;
 
-/// Gives out unique ids. The first is random, so that no other conversation has any of them; the next ones are counted, since a random number each is
-/// a system call each.
+/// Creates unique ids. The first id is random, so no other conversation has any of them. The next ids are counted, because each random number costs a
+/// system call.
 #[derive(Debug)]
 pub(crate) struct Ids(u128);
 
@@ -22,7 +23,7 @@ impl Ids {
     }
 }
 
-/// An id as text.
+/// Serialises an id as text.
 #[cfg(feature = "serde")]
 pub(crate) mod text {
     use serde::de::Error;
@@ -38,7 +39,7 @@ pub(crate) mod text {
     }
 }
 
-/// Ids as a list of texts.
+/// Serialises ids as a list of texts.
 #[cfg(feature = "serde")]
 pub(crate) mod texts {
     use serde::de::Error;

@@ -1,4 +1,4 @@
-//! The inputs that were accepted and not handed on yet.
+//! The inputs that were accepted and not delivered yet.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::SystemTime;
@@ -8,14 +8,14 @@ use uuid::Uuid;
 use crate::published::InputRef;
 use crate::{Error, Input, Receipt};
 
-/// How many inputs are remembered to tell a repeated one.
+/// The number of inputs that are remembered to recognise a repeated input.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Accepted {
     pub(crate) receipt: Uuid,
     pub(crate) input: Input,
-    /// Whether somebody follows it: it does not wait for an agent that nobody starts.
+    /// Whether an execution follows it: such an input does not wait for an agent that is not started automatically.
     followed: bool,
 }
 
@@ -32,7 +32,7 @@ impl Accepted {
 pub(crate) struct Inbox {
     capacity: usize,
     waiting: VecDeque<Accepted>,
-    /// The first receipts of the inputs that came last, by the inputs' ids.
+    /// The first receipts of the latest inputs, by the ids of the inputs.
     known: HashMap<String, Receipt>,
     /// Those ids, oldest first.
     order: VecDeque<String>,
@@ -46,7 +46,7 @@ impl Inbox {
         }
     }
 
-    /// Takes what was accepted and kept by an earlier conversation.
+    /// Adds the inputs that an earlier conversation accepted and stored.
     pub(crate) fn recover(&mut self, accepted: Vec<Receipt>, pending: Vec<(Receipt, Input)>) {
         for receipt in accepted {
             self.remember(receipt);
@@ -59,7 +59,7 @@ impl Inbox {
             }));
     }
 
-    /// Takes an input, unless with the ones that are pending `elsewhere` there are too many.
+    /// Accepts an input, unless there are too many pending inputs, including those that are pending `elsewhere`.
     pub(crate) fn accept(
         &mut self,
         input: Input,
@@ -86,7 +86,7 @@ impl Inbox {
         Ok(receipt)
     }
 
-    /// Remembers a receipt, unless it is not the first one of its input.
+    /// Remembers a receipt if it is the first one of its input.
     fn remember(&mut self, receipt: Receipt) {
         if self.known.contains_key(&receipt.input_id) {
             return;
@@ -100,19 +100,19 @@ impl Inbox {
         self.known.insert(receipt.input_id.clone(), receipt);
     }
 
-    /// Returns the receipt of the first input with this id, if it is remembered.
+    /// Returns the receipt of the first input with this id, if it is still remembered.
     pub(crate) fn first(&self, input_id: &str) -> Option<&Receipt> {
         self.known.get(input_id)
     }
 
-    /// Notes that somebody follows the input that came last.
+    /// Marks the latest input as followed by an execution.
     pub(crate) fn follow_last(&mut self) {
         if let Some(accepted) = self.waiting.back_mut() {
             accepted.followed = true;
         }
     }
 
-    /// Forgets that an input was ever accepted.
+    /// Removes all traces of an accepted input.
     pub(crate) fn withdraw(&mut self, receipt: Uuid) {
         self.waiting.retain(|accepted| accepted.receipt != receipt);
         let first = self.known.iter().find(|(_, known)| known.id == receipt);
@@ -130,14 +130,14 @@ impl Inbox {
         self.waiting.iter()
     }
 
-    /// Takes the oldest `count` out.
+    /// Removes and returns the oldest `count` inputs.
     pub(crate) fn take(&mut self, count: usize) -> Vec<Accepted> {
         self.waiting
             .drain(..count.min(self.waiting.len()))
             .collect()
     }
 
-    /// Takes those out that somebody follows.
+    /// Removes and returns the inputs that an execution follows.
     pub(crate) fn take_followed(&mut self) -> Vec<Accepted> {
         let all = std::mem::take(&mut self.waiting).into_iter();
         let (followed, waiting) = all.partition::<Vec<_>, _>(|accepted| accepted.followed);
@@ -145,7 +145,7 @@ impl Inbox {
         followed
     }
 
-    /// Puts inputs back before those that wait: they are older.
+    /// Puts inputs back before the waiting inputs, because they are older.
     pub(crate) fn put_back(&mut self, inputs: Vec<Accepted>) {
         for input in inputs.into_iter().rev() {
             self.waiting.push_front(input);

@@ -1,4 +1,4 @@
-//! What goes to the agent, on its way: the caller's input, the receipt for it, and the message that a driver gets.
+//! The input of a caller, its receipt, and the message for a driver.
 
 use std::time::SystemTime;
 
@@ -6,16 +6,16 @@ use uuid::Uuid;
 
 use crate::{Error, TurnId};
 
-/// Something to say to the agent.
+/// A text for the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// The caller's own id for it. It need not be unique, but [`Conversation::accept`](crate::Conversation::accept) delivers only the first input of an
-    /// id.
+    /// The caller's own id for this input. It need not be unique, but [`Conversation::accept`](crate::Conversation::accept) only delivers the first
+    /// input with an id.
     pub id: String,
-    /// What it says.
+    /// The text.
     pub text: String,
-    /// The turn to go on from; `None` for the last one. It is noted in the [`Assignment`](crate::Assignment), for whoever keeps a tree of turns; the
-    /// agent's own session is chosen at its start.
+    /// The turn that this input continues; `None` for the last one. The [`Assignment`](crate::Assignment) contains it, for a caller that stores a
+    /// tree of turns. It does not choose the session of the agent: that happens at the start of the agent.
     pub parent: Option<TurnId>,
 }
 
@@ -30,11 +30,11 @@ impl Input {
         }
     }
 
-    /// Returns this input with the turn to go on from, as [`TurnId`] is written; the empty text means none.
+    /// Returns this input with the turn that it continues, in the text form of [`TurnId`]; the empty text means none.
     ///
     /// # Errors
     ///
-    /// [`Error::is_invalid`] when it is no turn's number.
+    /// [`Error::is_invalid`] if it is not the number of a turn.
     pub fn from_parent(mut self, turn: &str) -> Result<Self, Error> {
         self.parent = match turn {
             "" => None,
@@ -44,29 +44,29 @@ impl Input {
     }
 }
 
-/// Proof that an input was taken, not that it was read.
+/// The proof that an input was accepted (not that the agent has read it).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Unique for every acceptance, even when the input's id repeats.
+    /// Unique for every acceptance, even if the id of the input repeats.
     pub id: Uuid,
     /// The id of the input.
     pub input_id: String,
-    /// When it was taken.
+    /// The time of the acceptance.
     pub at: SystemTime,
-    /// Whether the input's id came before, among the last 10,000. From [`send`](crate::Conversation::send) and
-    /// [`execute`](crate::Conversation::execute) that is only said, and the input is delivered like any other; from
-    /// [`accept`](crate::Conversation::accept) this is the receipt of the first one, and nothing is delivered.
+    /// Whether an earlier input has the same id, among the last 10,000. With [`send`](crate::Conversation::send) and
+    /// [`execute`](crate::Conversation::execute) this is only information, and the input is delivered like any other. With
+    /// [`accept`](crate::Conversation::accept) this is the receipt of the first input, and nothing is delivered.
     pub duplicate: bool,
-    /// Whether the input is kept; otherwise it is accepted in memory only (so far).
+    /// Whether the input is stored durably; otherwise it is only accepted in memory (so far).
     pub durable: bool,
 }
 
-/// What a driver is given to hand on: one or more inputs as one text.
+/// One or more inputs that a driver sends as one text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Unique; agents that report what became of a message do it under this id.
+    /// Unique. Agents that report the progress of a message use this id.
     pub id: Uuid,
-    /// What it says.
+    /// The text.
     pub text: String,
 }
 
@@ -81,10 +81,10 @@ impl Message {
     }
 }
 
-/// What becomes of messages that wait when the turn before them is interrupted.
+/// The treatment of waiting messages when the turn before them is interrupted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Queued {
-    /// They are answered next.
+    /// The agent answers them next.
     #[default]
     Keep,
     /// The agent forgets them.

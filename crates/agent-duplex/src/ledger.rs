@@ -1,7 +1,7 @@
-//! The bookkeeping of a conversation, pure: which input is where, which turn runs, what is open in it.
+//! The pure records of a conversation: the place of each input, the running turn, and the open tools and permission requests in it.
 //!
-//! A message that is handed on while no turn runs is assigned a turn at once. One that is handed on during a turn is *sent*: it belongs to no turn
-//! until the agent names it. An agent may also begin turns by itself; when one of those turns out to run first, the assigned turn waits *ahead*.
+//! A message that is delivered while no turn runs is assigned to a turn immediately. A message that is delivered during a turn is *sent*: it belongs
+//! to no turn until the agent names it. An agent may also start turns by itself; if such a turn runs first, the assigned turn waits *ahead*.
 
 mod agent;
 mod report;
@@ -26,18 +26,19 @@ use sent::Sent;
 use session::Sessions;
 use turn::{Begun, Parcel, Turn};
 
-/// How many tools, and how many asks, are kept track of at once; an agent that opens more is out of its mind.
+/// The maximum number of tools, and of permission requests, that are tracked at once. More of them are a fault of the agent.
 const MAX_OPEN: usize = 1000;
 
-/// What a ledger has to know of its conversation.
+/// The settings of a ledger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// How many inputs may be pending.
+    /// The maximum number of pending inputs.
     pub(crate) capacity: usize,
     pub(crate) policy: InputPolicy,
-    /// Whether an agent can go on with a session.
+    /// Whether an agent can continue a session.
     pub(crate) resumes: bool,
-    /// Whether what was handed to an agent, and is in no turn when it ends, is for the next one. Otherwise the turn that runs then took it.
+    /// Whether messages that were delivered and are in no turn when their agent ends are for the next agent. Otherwise they belong to the turn that
+    /// runs then.
     pub(crate) redelivers: bool,
 }
 
@@ -45,25 +46,25 @@ pub(crate) struct Terms {
 pub(crate) struct Ledger {
     terms: Terms,
     inbox: Inbox,
-    /// On its way to the agent.
+    /// The message that is being delivered.
     handing: Option<(Uuid, Vec<Accepted>)>,
     sent: Sent,
-    /// The one that the agent's events belong to.
+    /// The turn of the agent's events.
     turn: Option<Turn>,
-    /// Assigned, but the agent runs another one first.
+    /// An assigned turn that waits, because the agent runs another turn first.
     ahead: Option<Turn>,
     tools: Vec<String>,
     asks: Vec<String>,
-    /// Asks that the agent waits for, as far as is known: also those of a turn that is over, for it may ask on behalf of something else.
+    /// Permission requests that the agent may still wait for, also from a turn that has ended: the agent may ask for a background task.
     unanswered: Vec<String>,
     turns: u64,
     last: Option<TurnId>,
     generation: u32,
-    /// Whether this connection says when turns begin. Then one that did not begin can't be finished.
+    /// Whether this connection reports the starts of turns. Then a turn without a start can't be finished.
     announces: bool,
-    /// How many tasks the agent said to have running in the background.
+    /// The number of background tasks that the agent reported.
     background: u32,
-    /// Whether the agent takes messages within its turn just now.
+    /// Whether the agent accepts messages within its turn now.
     polled: bool,
     sessions: Sessions,
     exit: Option<ExitStatus>,
@@ -98,12 +99,12 @@ impl Ledger {
         &mut self.inbox
     }
 
-    /// Returns the session that the next agent goes on with, unless somebody says otherwise.
+    /// Returns the session that the next agent continues, unless a caller chooses another.
     pub(crate) fn session(&self) -> &SessionChoice {
         self.sessions.next()
     }
 
-    /// An agent is being started in this session, or is to be.
+    /// Records the session of an agent that starts now, or will start.
     pub(crate) fn chosen(&mut self, session: SessionChoice) {
         self.sessions.chosen(session);
     }
@@ -113,7 +114,7 @@ impl Ledger {
         self.inbox.len() > 0
     }
 
-    /// Forgets that an input was ever accepted, unless the agent has it.
+    /// Removes all traces of an accepted input, unless the agent has it.
     pub(crate) fn withdraw(&mut self, receipt: Uuid) {
         self.inbox.withdraw(receipt);
         if let Some((_, inputs)) = &mut self.handing {
@@ -121,22 +122,22 @@ impl Ledger {
         }
     }
 
-    /// Returns whether a turn runs, or one was promised by handing a message on.
+    /// Returns whether a turn runs, or the delivery of a message has promised one.
     pub(crate) fn in_turn(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// Returns whether the agent has anything to do, as far as is known.
+    /// Returns whether the agent is known to have work.
     pub(crate) fn is_busy(&self) -> bool {
         self.turn.is_some() || !self.sent.is_empty()
     }
 
-    /// Returns whether the agent has something running in the background, as far as is known.
+    /// Returns whether the agent is known to have background tasks.
     pub(crate) fn has_background(&self) -> bool {
         self.background > 0
     }
 
-    /// Iterates over the inputs that no turn took, oldest first.
+    /// Iterates over the inputs that are in no turn, oldest first.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Input> {
         let handed = self.sent.iter().chain(&self.handing);
         handed
@@ -145,13 +146,13 @@ impl Ledger {
             .map(|accepted| &accepted.input)
     }
 
-    /// Returns how many those are.
+    /// Returns the number of those inputs.
     fn pending_count(&self) -> usize {
         let handing = self.handing.as_ref().map_or(0, |(_, inputs)| inputs.len());
         self.sent.inputs() + handing + self.inbox.len()
     }
 
-    /// Takes an input. The error is [`Error::is_full`].
+    /// Accepts an input. The error is [`Error::is_full`].
     pub(crate) fn accept(
         &mut self,
         input: Input,
@@ -162,7 +163,7 @@ impl Ledger {
         self.inbox.accept(input, elsewhere, id, at)
     }
 
-    /// A new connection is open, in the session that was [chosen](Self::chosen).
+    /// Records a new connection, in the session that was [chosen](Self::chosen).
     pub(crate) fn connected(&mut self) {
         self.generation += 1;
         self.announces = false;
@@ -174,7 +175,7 @@ impl Ledger {
         }
     }
 
-    /// The connection has nothing more to say: what is owed is written, and what no turn took waits again, or is in the one that ends like this.
+    /// Records the end of the connection: writes the missing events. Messages that are in no turn wait again, or belong to the turn that ends.
     pub(crate) fn connection_ended(&mut self, mut end: TurnEnd) -> Vec<What> {
         let mut report = Report::default();
         let sent = self.sent.drain().into_iter();
@@ -200,7 +201,7 @@ impl Ledger {
         report.finish()
     }
 
-    /// Ends the turn that runs, and with it one whose messages all went into it.
+    /// Ends the running turn. If all messages of the turn that waited ahead went into it, this ends that turn too.
     fn complete(&mut self, end: &TurnEnd, report: &mut Report) {
         self.close_open(report);
         let turn = self.turn.take();
@@ -226,7 +227,7 @@ impl Ledger {
         }));
     }
 
-    /// Writes the ends that a turn owes to its readers.
+    /// Writes the missing ends of the tools and permission requests of a turn.
     fn close_open(&mut self, report: &mut Report) {
         for id in self.tools.drain(..) {
             report.pass(Event::ToolFinished {
@@ -261,7 +262,7 @@ impl Ledger {
         }
     }
 
-    /// Takes messages out of where they wait for their turn, to put them into one.
+    /// Removes messages from where they wait for their turn, to put them into a turn.
     fn take(&mut self, messages: &[Uuid]) -> Vec<Parcel> {
         let mut taken = Vec::new();
         if let Some(ahead) = &mut self.ahead {
@@ -272,7 +273,7 @@ impl Ledger {
         taken
     }
 
-    /// Returns the inputs that a message is made of, as long as it is of any concern.
+    /// Returns the inputs of a message while the ledger still tracks it.
     fn names(&self, message: Uuid) -> Vec<InputRef> {
         let turns = self.turn.iter().chain(&self.ahead);
         if let Some(parcel) = turns
@@ -288,7 +289,7 @@ impl Ledger {
     }
 }
 
-/// Notes that something with this id is open; false when it was before, or when there is no room to note it.
+/// Records that a tool or request with this id is open; returns false if it was already open, or if there is no room.
 fn open(list: &mut Vec<String>, id: &str) -> bool {
     let new = list.len() < MAX_OPEN && !list.iter().any(|open| open == id);
     if new {
@@ -297,20 +298,20 @@ fn open(list: &mut Vec<String>, id: &str) -> bool {
     new
 }
 
-/// Notes that something is over; false when it was not open.
+/// Records that a tool or request has ended; returns false if it was not open.
 fn close(list: &mut Vec<String>, id: &str) -> bool {
     let at = list.iter().position(|open| open == id);
     at.map(|at| list.remove(at)).is_some()
 }
 
 impl Ledger {
-    /// Returns what is to be handed on next, if there is anything: everything that may be when no turn runs, or when one runs that takes messages just
-    /// now; one input at a time when the agent can be steered.
+    /// Returns the next message to deliver, if there is one. It contains all waiting inputs if no turn runs, or if the running turn accepts messages
+    /// now; it contains one input at a time if the agent can be steered.
     ///
-    /// One of [`handed_on`](Self::handed_on) and [`kept_back`](Self::kept_back) has to follow.
+    /// The caller must call [`handed_on`](Self::handed_on) or [`kept_back`](Self::kept_back) next.
     pub(crate) fn offer(&mut self, id: Uuid) -> Option<(Message, Vec<Uuid>)> {
         if self.handing.is_some() {
-            // A halt came in between; the end of the connection says what becomes of it.
+            // A halt came in between; the end of the connection decides what happens to the message.
             return None;
         }
         let ready = self.inbox.len();
@@ -331,12 +332,12 @@ impl Ledger {
         Some((Message { id, text }, receipts))
     }
 
-    /// The agent goes on with its turn.
+    /// Records that the agent continues its turn.
     pub(crate) fn goes_on(&mut self) {
         self.polled = false;
     }
 
-    /// The agent has the message that was offered.
+    /// Records that the agent has the offered message.
     pub(crate) fn handed_on(&mut self) -> Vec<What> {
         let mut report = Report::default();
         if let Some((id, inputs)) = self.handing.take() {
@@ -352,20 +353,20 @@ impl Ledger {
         report.finish()
     }
 
-    /// The agent did not get the message that was offered.
+    /// Records that the agent did not get the offered message.
     pub(crate) fn kept_back(&mut self) {
         if let Some((_, inputs)) = self.handing.take() {
             self.inbox.put_back(inputs);
         }
     }
 
-    /// Forgets the inputs that wait.
+    /// Drops the waiting inputs.
     pub(crate) fn drop_waiting(&mut self, why: &str) -> Vec<What> {
         let waiting = self.inbox.take(usize::MAX);
         throw_away(&waiting, why)
     }
 
-    /// Forgets the inputs that wait and that somebody follows.
+    /// Drops the waiting inputs that an execution follows.
     pub(crate) fn drop_followed(&mut self, why: &str) -> Vec<What> {
         let followed = self.inbox.take_followed();
         throw_away(&followed, why)

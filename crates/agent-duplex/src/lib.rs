@@ -1,95 +1,102 @@
-//! A conversation with a coding agent, free of any transport.
+//! A conversation with a coding agent, independent of any transport.
 //!
-//! An agent CLI is a process that speaks some protocol; a program that drives it wants none of that. Here a [`Driver`] knows one agent and opens
-//! [`Connection`]s; a [`Conversation`] holds one of those at a time, takes [`Input`]s at any moment and answers each with a [`Receipt`], and tells its
-//! readers what became of them, and what the agent does as neutral [`Event`]s with the agent's own bytes beside them.
+//! The program of an agent is a process with its own protocol. This crate hides process and protocol from the program that uses the agent. A
+//! [`Driver`] knows one agent and opens [`Connection`]s. A [`Conversation`] has one connection at a time, accepts [`Input`]s at any time and returns
+//! a [`Receipt`] for each. It reports to its readers the progress of the inputs and the actions of the agent: as neutral [`Event`]s, together with
+//! the agent's own bytes.
 //!
-//! # What it is not for
+//! # Scope
 //!
-//! It starts no process, opens no socket and knows no agent: drivers do, and live elsewhere. It takes no decision about a loop.
+//! The crate starts no process, opens no socket and knows no agent: drivers do this, in other crates. It makes no decision about a loop.
 //!
-//! `examples/restart.rs` plays an agent that dies in its answer, and the one that goes on.
+//! `examples/restart.rs` plays an agent that dies during its answer, and the next agent, which continues.
 //!
 //! # Theory of operation
 //!
-//! A *turn* is one request and its response, made of one or more inputs. An input goes from its receipt to an [`Assignment`], which names the turn that
-//! took it, to a [`Completion`], of which every turn has exactly one, whatever became of its agent: it finished, was interrupted or stopped, died, broke
-//! its protocol, or its driver panicked.
+//! A *turn* is one exchange with the agent, with one or more inputs. An input first has a receipt. Then an [`Assignment`] names the turn that
+//! contains it. Each turn has exactly one [`Completion`], also if the agent was interrupted or stopped, died or broke its protocol, or if its driver
+//! panicked.
 //!
-//! Messages and turns are not one to one. Inputs that wait while no turn runs become one message and one turn; what comes during a turn goes by the
-//! driver's [`InputPolicy`]: an agent may fold it into that turn, queue it, or merge it with others; some begin turns by themselves. The *ledger*, a
-//! pure state machine, keeps the books: it believes what a driver names, drops what comes too late or twice, and writes what is owed at the end of a turn:
-//! the ends of its open tools, the withdrawal of its open asks, the completion.
+//! There is no fixed number of messages for each turn. Inputs that wait while no turn runs become one message and one turn. The driver's
+//! [`InputPolicy`] decides about inputs during a turn: an agent may add them to that turn, queue them, or merge them with others. Some agents also
+//! start turns by themselves. The *ledger*, a pure state machine, keeps the records: it believes the names that a driver reports, drops late and
+//! duplicate events, and at the end of a turn it writes the missing events: the ends of open tools, the withdrawal of open permission requests, and
+//! the completion.
 //!
-//! One task, the *actor*, holds the connection and calls it one method at a time. It looks for a stop, for interrupts, for commands, for inputs and for
-//! the agent's output, in this order, and a stop cuts off whatever it waits for.
+//! One task, the *actor*, owns the connection and calls its methods one at a time. It checks for a stop, for interrupts, for commands, for inputs and
+//! for output of the agent, in this order. A stop cancels everything else that the actor waits for.
 //!
-//! Closing is no exception: the actor goes on with all of that until the turn is over and the agent reports no task in the background, for 30 s at most,
-//! and leaves [`Connection::close`] for a moment whenever something else is to be obeyed.
+//! This is also true during a close: the actor continues with all of that until the turn has ended and the agent reports no background task, for 30 s
+//! at most. It leaves [`Connection::close`] for a moment whenever it has to handle something else.
 //!
-//! When there are inputs and the agent is gone, the caller starts the next one, or the conversation does by a [`RestartPolicy`]: another pure machine
-//! counts the starts that came to nothing, says how long to pause, and when to give up. Which session the next agent goes on with is known to the ledger:
-//! the last one in which an agent has *answered*, for some name a session before there is one. The first piece of an answer is enough: a delta of text or
-//! thoughts, a message, a tool.
+//! If there are inputs and the agent is gone, the caller starts the next agent, or the conversation does it according to a [`RestartPolicy`]. Another
+//! pure state machine counts the starts that failed, calculates the pauses, and gives up after too many. The ledger knows the session that the next
+//! agent continues: the last session in which an agent has *answered*, because some agents name a session before it exists. The first piece of an
+//! answer is enough: a delta of text or thoughts, a message, a tool.
 //!
-//! A conversation that was [opened](Conversation::open) is kept by a [`Persistence`], on a thread of its own. The order is all: an input is kept before it
-//! is handed on, its handing-on before the agent gets it, a completion before it is told, and so is an input that is thrown away. So nobody is told of an
-//! end that a crash takes back, and nothing that an agent may have got is given to another one. What the agent says in between is told at once and kept
-//! at most 64 pieces later; a driver that panics and a runtime that is shut down leave no time to wait. Whatever can't be kept stops the agent, and the
-//! conversation takes nothing more.
+//! A [`Persistence`] stores a conversation that was [opened](Conversation::open), on a thread of its own. The order matters. An input is stored
+//! before its delivery, the delivery is stored before the agent gets the message, and a completion or a dropped input is stored before it is
+//! published. So a crash can't undo an end that was published, and an input that an agent may have got is never delivered to another agent. The
+//! agent's output in between is published immediately, and stored at most 64 records later. A panic of a driver and a shutdown of the runtime leave
+//! no time to wait for the store. If a record can't be stored, the conversation stops the agent and accepts no more inputs.
 //!
-//! There are two kinds of readers. The one [`Primary`] misses nothing: while its backlog is full, the agent is not read any further, so that nothing grows
-//! without bound. A [`Subscription`] reads along; one that falls behind is dropped and told at which position, and nobody waits for it.
+//! There are two kinds of readers. The one [`Primary`] misses nothing: while its backlog is full, the conversation doesn't read from the agent
+//! (back-pressure), so that memory stays bounded. A [`Subscription`] also reads, but the conversation never waits for it: it drops a slow
+//! subscription and reports the position.
 //!
-//! What an agent cannot do is said beforehand in its [`Capabilities`], and answered with an [`Error`] whose [`Error::is_unsupported`] is true when
-//! it is asked for all the same. It is never silently ignored.
+//! The [`Capabilities`] state in advance the functions of an agent. A call of a missing function fails with an [`Error`] whose
+//! [`Error::is_unsupported`] is true. It is never silently ignored.
 //!
-//! Drivers never retry, and wait only where their protocol wants it: the conversation owns time, as far as the caller lets it.
+//! Drivers never retry, and only wait if their protocol requires it: the conversation controls time, within the limits of the caller.
 //!
 //! # Writing a driver
 //!
-//! A [`Driver`] holds configuration; [`connect`](Driver::connect) starts an agent and returns its [`Connection`]. One task calls that, one method at a
-//! time, and drops the future of [`next`](Connection::next) whenever something else is to be done: keep what was read in the connection.
+//! A [`Driver`] contains configuration; [`connect`](Driver::connect) starts an agent and returns its [`Connection`]. One task calls the methods of
+//! that connection, one at a time. It drops the future of [`next`](Connection::next) whenever it has to do something else, so store the bytes that
+//! were read in the connection.
 //!
-//! - [`send`](Connection::send) gets a [`Message`] with an id of its own. An agent that reports what became of a message gets that id, and
-//!   [`Event::Input`] and [`Event::TurnStarted`] name it; receipts are the conversation's business.
-//! - An agent that can only be started with its first message may fail in `send`: its error says so as that of `connect` would.
-//! - A turn begins when a message was sent. [`Event::TurnStarted`] may be left out; a connection that says it for one turn has to for all, and it is
-//!   needed for turns that the agent begins by itself, and where messages are queued or merged.
-//! - Each turn ends by one [`Event::TurnCompleted`]. Without it the turn runs until the connection ends, however long the agent is silent: who reads its
-//!   protocol knows, and nobody else does.
-//! - Deltas are for those who watch. What was written comes as [`Event::Message`] too, whole: that is what is kept. With deltas only, nothing is.
-//! - `None` from `next` says that nothing further comes, for good. A turn that runs then [died](EndReason::Died), with the status of
-//!   [`Event::Exited`] if that came before. Neither `next` nor `send` is called on that connection again; [`stop`](Connection::stop) and a drop are.
-//!   An agent that ends during a turn is better told by `TurnCompleted` with exit and detail, and `None`; `Exited` is for one that ends between turns.
-//! - Open tools and asks need no end of their own at the end of a turn, and late or double events do no harm: the ledger closes and drops them.
-//! - `stop` ends all that was started, in its budget, and its report is [`proven`](StopReport::proven) only if that is known.
+//! - [`send`](Connection::send) gets a [`Message`] with an id of its own. If an agent reports the progress of a message, it gets that id, and
+//!   [`Event::Input`] and [`Event::TurnStarted`] contain it. The conversation handles receipts.
+//! - An agent that can only start with its first message may fail in `send`: its error is the same as that of `connect`.
+//! - A turn starts with the delivery of a message. [`Event::TurnStarted`] is optional, but a connection that reports it for one turn must report it
+//!   for all. It is required for turns that the agent starts by itself, and if messages are queued or merged.
+//! - Each turn ends with one [`Event::TurnCompleted`]. Without it the turn runs until the connection ends, no matter how long the agent is silent:
+//!   only the driver can read the end of a turn from its protocol.
+//! - Deltas are for live readers. The whole text must also come as [`Event::Message`]: only this event is stored. From deltas alone, nothing is
+//!   stored.
+//! - `None` from `next` means that no output ever follows. A turn that runs then has [died](EndReason::Died), with the status of [`Event::Exited`] if
+//!   that came before. After `None`, neither `next` nor `send` is called on that connection; [`stop`](Connection::stop) and a drop are. If an agent
+//!   ends during a turn, it is better to return `TurnCompleted` with exit and detail, and then `None`; `Exited` is for an agent that ends between
+//!   turns.
+//! - Open tools and permission requests need no end at the end of a turn, and late or duplicate events do no harm: the ledger ends and drops them.
+//! - `stop` ends everything that was started, in its budget. Its report is [`proven`](StopReport::proven) only if it is proven that no process is
+//!   left.
 //!
-//! `contract` (feature `test-util`) plays all of this with a driver and its agent, scenario by scenario, and tells what held: a turn, a tool, a message
-//! during a turn, interrupts, a crash and the session after it, rate limits, deaths, cut lines, a slow reader, a stop, asks, usage, copies. It wants to know how to make the
-//! agent do these things, and nothing else. Before there is an agent, the programs of `scripted` are a driver as well, and `scripted::Audit` holds what a
-//! conversation publishes against its promises.
+//! `contract` (feature `test-util`) runs all of this with a driver and its agent, scenario by scenario, and reports the results: a turn, a tool, a
+//! message during a turn, interrupts, a crash and the session after it, rate limits, deaths, truncated lines, a slow reader, a stop, permission
+//! requests, usage, forks. The test author only implements how the agent does these things. The scripts of `scripted` are a driver for tests without
+//! an agent, and `scripted::Audit` checks the events of a conversation against its promises.
 //!
 //! # Limits
 //!
-//! What is handed to an agent on its last legs is in the turn that died with it, even if the agent never got it. Without restarts and persistence, where
-//! the caller starts agents, it is given back by [`Conversation::pending`] and delivered to the next one instead.
+//! A message for an agent that is about to end is part of the turn that died, even if the agent never got it. Without restarts and persistence, the
+//! caller starts agents: then [`Conversation::pending`] contains these inputs, and they are delivered to the next agent instead.
 //!
-//! Repeated inputs are known by the last 10,000 ids; a replay holds 10,000 things or 8 MiB. The enums are `#[non_exhaustive]`.
+//! The last 10,000 ids identify repeated inputs. A replay contains at most 10,000 events or 8 MiB. The enums are `#[non_exhaustive]`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// The modules in reading order; each takes from those above it:
-//   ask, capability, turn, stop, ids           the small types of the public side
-//   lifecycle, error, input, event, published  what goes in, what an agent does, what readers get
-//   times                                      the times of a conversation's end
-//   driver                                     what a driver of an agent implements
-//   options, starts                            how agents are started again, and the pure machine that counts it
-//   persistence                                what is kept, and the thread that keeps it
-//   inbox, ledger, replay                      the books, pure: inputs on their way, turns, and the turn that runs once more
+// The modules in reading order; each uses only those above it:
+//   ask, capability, turn, stop, ids           the small public types
+//   lifecycle, error, input, event, published  inputs, events of an agent, events for readers
+//   times                                      the times for the end of a conversation
+//   driver                                     the traits that a driver implements
+//   options, starts                            restarts of agents, and the pure state machine that counts them
+//   persistence                                the stored records, and the thread that stores them
+//   inbox, ledger, replay                      pure records: accepted inputs, turns, and the replay of the running turn
 //   subscription, execution                    readers; the stream of one input's turn
-//   shared                                     what lies behind the one lock
-//   actor                                      the one task that holds the connection
-//   conversation                               the handle that callers hold
+//   shared                                     the state behind the one lock
+//   actor                                      the one task that owns the connection
+//   conversation                               the handle for callers
 //   scripted, contract                         for tests of drivers, and of programs that use them
 mod actor;
 mod ask;

@@ -1,34 +1,34 @@
-//! The states of a conversation, as its readers are told of them.
+//! The states of a conversation, as its readers see them.
 
 use std::fmt;
 
-/// Where a conversation stands.
+/// The state of a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Lifecycle {
-    /// No agent takes inputs: none was started yet, or the last one was closed or has nothing more to say. Inputs wait.
+    /// No agent accepts inputs: none was started yet, or the last one was closed or is gone. Inputs wait.
     #[default]
     Idle,
-    /// An agent is being started.
+    /// An agent starts.
     Starting,
     /// The agent waits for an input.
     Ready,
     /// A turn runs.
     InTurn,
-    /// A turn runs and was told to end.
+    /// A turn runs, and an interrupt was requested.
     Interrupting,
-    /// No agent takes inputs, and none is started by itself any more: too many in a row completed no turn. Inputs are refused with
-    /// [`Error::is_crash_loop`](crate::Error::is_crash_loop), which says what the last agent came to, until somebody calls
+    /// No agent accepts inputs, and the conversation starts none automatically: too many agents in a row completed no turn. Inputs fail with
+    /// [`Error::is_crash_loop`](crate::Error::is_crash_loop), whose text contains the end of the last agent, until a caller calls
     /// [`start`](crate::Conversation::start).
     CrashLoop,
-    /// Everything is being ended.
+    /// The conversation is stopping.
     Stopping,
-    /// It is over, for good.
+    /// The conversation has ended permanently.
     Ended,
 }
 
 impl Lifecycle {
-    /// Returns whether the conversation takes no input any more.
+    /// Returns whether the conversation accepts no more inputs.
     #[must_use]
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Stopping | Self::Ended)

@@ -1,18 +1,19 @@
-//! What a conversation is given at its beginning, with the defaults; what keeps to the policy of restarts is `starts.rs`.
+//! The options of a conversation, with their defaults; `starts.rs` implements the restart policy.
 
 use std::time::Duration;
 
-/// The limits of a conversation, and how its agents are started.
+/// The limits of a conversation, and the way its agents start.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConversationOptions {
-    /// How many inputs may be pending: accepted, and in no turn yet. 100 by default.
+    /// The maximum number of pending inputs: accepted, and in no turn yet. 100 by default.
     pub inbox: usize,
-    /// How much the [`Primary`](crate::Primary) may leave unread before the agent is not read any further. 1000 by default.
+    /// The number of events that the [`Primary`](crate::Primary) may leave unread before the conversation stops reading from the agent. 1000 by
+    /// default.
     pub backlog: usize,
-    /// How an agent that is gone is started again when there are inputs; `None`, the default, when that is the caller's to do.
+    /// The way the conversation restarts an agent that is gone if there are inputs; `None`, the default, if the caller starts agents.
     pub restart: Option<RestartPolicy>,
-    /// How long one agent serves. [`Mode::OneShot`] starts agents by itself, by the default policy when there is no other.
+    /// The lifetime of one agent. [`Mode::OneShot`] starts agents automatically, by the default policy if there is no other.
     pub mode: Mode,
 }
 
@@ -28,28 +29,28 @@ impl Default for ConversationOptions {
 }
 
 impl ConversationOptions {
-    /// Returns these options with agents started by themselves, by `policy`.
+    /// Returns these options with automatic starts of agents, by `policy`.
     #[must_use]
     pub const fn with_restart(mut self, policy: RestartPolicy) -> Self {
         self.restart = Some(policy);
         self
     }
 
-    /// Returns these options with another time that one agent serves.
+    /// Returns these options with another lifetime of an agent.
     #[must_use]
     pub const fn with_mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Returns these options with room for another number of pending inputs.
+    /// Returns these options with another maximum of pending inputs.
     #[must_use]
     pub const fn with_inbox(mut self, inbox: usize) -> Self {
         self.inbox = inbox;
         self
     }
 
-    /// Returns these options with another number of things that the [`Primary`](crate::Primary) may leave unread.
+    /// Returns these options with another number of events that the [`Primary`](crate::Primary) may leave unread.
     #[must_use]
     pub const fn with_backlog(mut self, backlog: usize) -> Self {
         self.backlog = backlog;
@@ -57,30 +58,29 @@ impl ConversationOptions {
     }
 }
 
-/// How an agent that is gone is started again, when there are inputs for it.
+/// The way an agent that is gone is restarted, if there are inputs for it.
 ///
-/// Starts in a row that came to nothing are counted: the agent could not be started, or ended without a turn that it brought to some end of its own. A
-/// turn counts that was completed, interrupted or refused, or reached a limit ([`MaxTokens`](crate::EndReason::MaxTokens),
-/// [`MaxTurns`](crate::EndReason::MaxTurns), [`BudgetExhausted`](crate::EndReason::BudgetExhausted),
-/// [`ContextOverflow`](crate::EndReason::ContextOverflow)); one that died or failed does not, though it has its
-/// [`Completion`](crate::Completion). An agent that is not logged in, or whose session does not exist, is not held against it, and is started again
-/// only for another input. Before each but the first there is a pause, each twice as long as the one before; after too
-/// many, the conversation is in [`Lifecycle::CrashLoop`](crate::Lifecycle::CrashLoop) until somebody starts the agent.
+/// The conversation counts failed starts in a row: the agent could not be started, or ended without a finished turn. A turn counts as finished if it
+/// was completed, interrupted or refused, or reached a limit ([`MaxTokens`](crate::EndReason::MaxTokens), [`MaxTurns`](crate::EndReason::MaxTurns),
+/// [`BudgetExhausted`](crate::EndReason::BudgetExhausted), [`ContextOverflow`](crate::EndReason::ContextOverflow)). A turn that died or failed does
+/// not, although it has a [`Completion`](crate::Completion). If an agent is not logged in, or its session does not exist, this does not count as a
+/// failed start, and the agent is started again only for another input. There is a pause before each restart, each twice as long as the one before.
+/// After too many failed starts, the conversation is in [`Lifecycle::CrashLoop`](crate::Lifecycle::CrashLoop) until a caller starts the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestartPolicy {
-    /// How many starts in a row there may be without a completed turn. 3 by default.
+    /// The maximum number of starts in a row without a completed turn. 3 by default.
     pub most: u32,
     /// The first pause. 1 s by default.
     pub first_wait: Duration,
     /// The longest pause. 60 s by default.
     pub longest_wait: Duration,
-    /// What becomes of a session that does not exist any more.
+    /// The reaction to a session that no longer exists.
     pub lost_session: LostSession,
 }
 
 impl RestartPolicy {
-    /// Returns this policy with another number of starts in a row.
+    /// Returns this policy with another maximum number of starts in a row.
     #[must_use]
     pub const fn with_most(mut self, most: u32) -> Self {
         self.most = most;
@@ -95,7 +95,7 @@ impl RestartPolicy {
         self
     }
 
-    /// Returns this policy with something else done about a lost session.
+    /// Returns this policy with another reaction to a lost session.
     #[must_use]
     pub const fn with_lost_session(mut self, lost_session: LostSession) -> Self {
         self.lost_session = lost_session;
@@ -114,22 +114,22 @@ impl Default for RestartPolicy {
     }
 }
 
-/// What becomes of a conversation whose session does not exist any more, as told by [`EndReason::SessionNotFound`](crate::EndReason::SessionNotFound).
+/// The reaction to a session that no longer exists, as reported by [`EndReason::SessionNotFound`](crate::EndReason::SessionNotFound).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LostSession {
-    /// It is tried again with each new input, and fails each time.
+    /// The conversation tries again with each new input, and fails each time.
     #[default]
     Fail,
-    /// The next agent begins a new one, and a warning says so.
+    /// The next agent starts a new session, with a warning.
     Fresh,
 }
 
-/// How long one agent serves.
+/// The lifetime of one agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// For many turns.
+    /// Many turns.
     #[default]
     Interactive,
-    /// For one: after it, the agent is closed politely, and the next input starts the next one, which goes on with the session.
+    /// One turn: then the agent is closed gently, and the next input starts the next agent, which continues the session.
     OneShot,
 }

@@ -1,4 +1,4 @@
-//! Where a conversation is kept, so that it outlives its process. The places and the keeper take from `record`, and it from none of them.
+//! The store of a conversation, which outlives its process. The stores and the persistence thread use `record`, and it uses none of them.
 
 mod keeper;
 mod memory;

@@ -1,4 +1,4 @@
-//! What readers get, in one order for all of them: assignments, observations and completions, under numbers.
+//! The events that readers get, with sequence numbers and in the same order for all readers: assignments, observations and completions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,37 +7,37 @@ use uuid::Uuid;
 
 use crate::{Error, Lifecycle, Observation, TurnEnd};
 
-/// One thing that a conversation tells its readers. All of them get the same things in the same order.
+/// One event that a conversation publishes. All readers get the same events in the same order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
     /// Counts from 1, without gaps.
     pub sequence: u64,
-    /// What it is.
+    /// The event.
     pub what: What,
 }
 
-/// What a conversation tells its readers.
+/// An event that a conversation publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
-    /// Inputs belong to a turn. The first one of a turn is its beginning.
+    /// Inputs were assigned to a turn. The first assignment of a turn is its start.
     Assigned(Assignment),
     /// The agent did something.
     ///
-    /// [`Event::TurnStarted`](crate::Event::TurnStarted) and [`Event::TurnCompleted`](crate::Event::TurnCompleted) are not among the events: they became
-    /// [`Assigned`](Self::Assigned) and [`Completed`](Self::Completed). [`Event::Input`](crate::Event::Input) and
-    /// [`Event::InterruptTaken`](crate::Event::InterruptTaken) speak of receipts here, not of messages. What comes too late to be true is left out of
-    /// the events, never out of the raw lines.
+    /// [`Event::TurnStarted`](crate::Event::TurnStarted) and [`Event::TurnCompleted`](crate::Event::TurnCompleted) are not among the events:
+    /// [`Assigned`](Self::Assigned) and [`Completed`](Self::Completed) replace them. [`Event::Input`](crate::Event::Input) and
+    /// [`Event::InterruptTaken`](crate::Event::InterruptTaken) contain the ids of receipts here, not of messages. Events that come too late to be
+    /// true are left out; their raw lines are not.
     Observed(Observation),
-    /// A turn is over. Comes exactly once a turn, and after it nothing more of that turn.
+    /// A turn ended. Comes exactly once for each turn; no event of that turn follows.
     Completed(Completion),
-    /// The first thing of a [replay](crate::Conversation::replay) that would have been too long: what it leaves out ends with this sequence number.
+    /// The first event of a [replay](crate::Conversation::replay) that would be too long: all events up to this sequence number are left out.
     ReplayTruncated,
-    /// The conversation stands elsewhere now.
+    /// The state of the conversation changed.
     Lifecycle(Lifecycle),
 }
 
-/// A turn, within its conversation. Later turns are greater.
+/// The number of a turn within its conversation. Later turns have greater numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TurnId(pub(crate) u64);
 
@@ -54,16 +54,16 @@ impl FromStr for TurnId {
         let number = turn.parse().ok().filter(|number| *number > 0);
         number
             .map(Self)
-            .ok_or_else(|| Error::invalid(format!("{turn:?} is no turn; turns count from 1")))
+            .ok_or_else(|| Error::invalid(format!("invalid turn {turn:?}; turns count from 1")))
     }
 }
 
-/// An input as it was accepted.
+/// The identity of an accepted input.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InputRef {
-    /// The id of its [`Receipt`](crate::Receipt).
+    /// The id of the [`Receipt`](crate::Receipt) of the input.
     pub receipt: Uuid,
-    /// The caller's own id for it.
+    /// The caller's own id for the input.
     pub input_id: String,
 }
 
@@ -72,15 +72,15 @@ pub struct InputRef {
 pub struct Assignment {
     /// The turn.
     pub turn: TurnId,
-    /// The number of the connection that it runs on, from 1.
+    /// The number of the connection on which the turn runs, from 1.
     pub generation: u32,
-    /// The inputs, oldest first; none when the agent began the turn by itself.
+    /// The inputs, oldest first; none if the agent started the turn by itself.
     pub inputs: Vec<InputRef>,
-    /// The turn that this one goes on from: the one that an input chose, or the last that was completed in the same session.
+    /// The turn that this turn continues: the one that an input chose, or the last completed turn in the same session.
     pub parent: Option<TurnId>,
-    /// Whether an input chose the parent. Of several, the first wins, with a warning.
+    /// Whether an input chose the parent. If several did, the first wins, with a warning.
     pub forked: bool,
-    /// Whether the turn had begun before; its earlier inputs stay with it.
+    /// Whether the turn had already started; its earlier inputs stay part of it.
     pub injected: bool,
 }
 
@@ -89,8 +89,8 @@ pub struct Assignment {
 pub struct Completion {
     /// The turn.
     pub turn: TurnId,
-    /// How it ended.
+    /// The end of the turn.
     pub end: TurnEnd,
-    /// How many inputs wait, were handed on and are in no turn yet, or are in one that waited for this one.
+    /// The number of inputs that wait, that were delivered and are in no turn yet, or that are in a turn that waited for this one.
     pub pending: usize,
 }

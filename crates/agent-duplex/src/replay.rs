@@ -1,21 +1,21 @@
-//! What late readers get first: everything since the beginning of the turn that runs.
+//! The replay for late readers: all events since the start of the running turn.
 
 use std::sync::Arc;
 
 use crate::{Event, Observation, Published, What};
 
-/// How many things a replay may hold.
+/// The maximum number of events in a replay.
 const THINGS: usize = 10_000;
-/// How many bytes of lines and texts a replay may hold.
+/// The maximum number of bytes of lines and texts in a replay.
 const BYTES: usize = 8 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
     things: Vec<Arc<Published>>,
     bytes: usize,
-    /// How many turns were assigned and are not completed.
+    /// The number of turns that were assigned and are not completed.
     running: usize,
-    /// Whether it was too much for the turn that runs.
+    /// Whether the running turn is too long for a replay.
     withheld: bool,
 }
 
@@ -40,7 +40,7 @@ impl Replay {
         }
     }
 
-    /// Returns what a reader gets before what is published after `sequence`.
+    /// Returns the events that a reader gets before the events after `sequence`.
     pub(crate) fn until(&self, sequence: u64) -> Vec<Arc<Published>> {
         if self.withheld {
             let what = What::ReplayTruncated;
@@ -51,7 +51,7 @@ impl Replay {
     }
 }
 
-/// Returns about how many bytes something takes, lines and texts in the first place.
+/// Returns the approximate size in bytes of an event, mainly of its lines and texts.
 pub(crate) fn weight(what: &What) -> usize {
     match what {
         What::Observed(seen) => bytes(seen),

@@ -1,9 +1,9 @@
-//! Agents that are played by a script, for tests of programs that hold conversations.
+//! Agents that follow a script, for tests of programs with conversations.
 //!
-//! A [`Script`] says, step by step, what the agent waits for and what it reports; [`Gate`]s take the place of time. Each start of an agent plays the
-//! next script of its [`ScriptedDriver`], or the one that [repeats](ScriptedDriver::repeats); what the agents were told is in its
-//! [`calls`](ScriptedDriver::calls). So a test can play deaths in any place, agents that don't start, refuse, don't read, ask, hang when they are
-//! closed or stopped, or still talk after that. An [`Audit`] holds what was published against what a conversation promises.
+//! A [`Script`] lists, step by step, the events that the agent waits for and the events that it reports; [`Gate`]s replace time. Each start of an
+//! agent plays the next script of its [`ScriptedDriver`], or the one that [repeats](ScriptedDriver::repeats); [`calls`](ScriptedDriver::calls)
+//! returns the calls that the agents got. So a test can play deaths at any point, and agents that don't start, refuse, don't read, ask, hang in a
+//! close or a stop, or still report after that. An [`Audit`] checks the published events against the promises of a conversation.
 //!
 //! # Examples
 //!
@@ -28,7 +28,7 @@
 //! # }
 //! ```
 //!
-//! An agent that dies in its first turn, and its successor in the same session:
+//! An agent that dies in its first turn, and the next agent in the same session:
 //!
 //! ```
 //! use agent_duplex::scripted::{Script, ScriptedDriver};
@@ -72,7 +72,7 @@ pub use audit::Audit;
 use connection::ScriptedConnection;
 pub use script::{Gate, Script};
 
-/// A driver whose agents play scripts, one a connection. Clones share scripts and calls.
+/// A driver whose agents play scripts, one for each connection. Clones share scripts and calls.
 #[derive(Clone, Debug)]
 pub struct ScriptedDriver {
     capabilities: Capabilities,
@@ -82,34 +82,34 @@ pub struct ScriptedDriver {
     calls: watch::Sender<Vec<Call>>,
 }
 
-/// What a scripted driver or one of its agents was told.
+/// A call that a scripted driver or one of its agents got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Call {
-    /// To open a connection.
+    /// A connection was opened.
     Connected(SessionChoice),
-    /// A message, and it took it.
+    /// A message was sent, and the agent accepted it.
     Sent(Message),
-    /// To end its turn.
+    /// An interrupt of the turn was requested.
     Interrupted(Queued),
-    /// The answer to an ask.
+    /// A permission request was answered.
     Answered(String, Decision),
-    /// What it may do.
+    /// The permissions were changed.
     Permitted(Permissions),
-    /// Which model to use.
+    /// The model was changed.
     Modelled(Option<String>),
-    /// To stand still, or to go on.
+    /// The agent was frozen or thawed.
     Frozen(bool),
-    /// To end by itself.
+    /// The agent was asked to end by itself.
     Closed,
-    /// To end now.
+    /// The agent was stopped.
     Stopped,
-    /// Nothing more: its connection was dropped.
+    /// The connection was dropped.
     Dropped,
 }
 
 impl ScriptedDriver {
-    /// Makes a driver whose agents can do this.
+    /// Creates a driver whose agents have these capabilities.
     #[must_use]
     pub fn new(capabilities: Capabilities) -> Self {
         Self {
@@ -121,21 +121,21 @@ impl ScriptedDriver {
         }
     }
 
-    /// Adds the script of the next connection. A connection without a script can't be opened, unless there is one that [repeats](Self::repeats).
+    /// Adds the script of the next connection. Without a script a connection can't be opened, unless there is one that [repeats](Self::repeats).
     #[must_use]
     pub fn plays(self, script: Script) -> Self {
         self.scripts().push_back(script);
         self
     }
 
-    /// Plays this whenever there is no other script, as often as an agent is started.
+    /// Sets the script for every connection without another script.
     #[must_use]
     pub fn repeats(mut self, script: Script) -> Self {
         self.repeats = Some(script);
         self
     }
 
-    /// Takes inputs that come during a turn in this way, instead of the one that goes with its capabilities.
+    /// Sets the treatment of inputs during a turn, instead of the default for its capabilities.
     #[must_use]
     pub fn takes(mut self, policy: InputPolicy) -> Self {
         self.policy = Some(policy);
@@ -146,7 +146,7 @@ impl ScriptedDriver {
         self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns everything that was told so far, in order.
+    /// Returns all calls so far, in order.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
         self.calls.borrow().clone()
@@ -162,7 +162,7 @@ impl ScriptedDriver {
         self.calls.borrow().iter().filter_map(session).collect()
     }
 
-    /// Returns the texts of all messages that were taken so far.
+    /// Returns the texts of all messages that were accepted so far.
     #[must_use]
     pub fn messages(&self) -> Vec<String> {
         let text = |call: &Call| match call {
@@ -172,7 +172,7 @@ impl ScriptedDriver {
         self.calls.borrow().iter().filter_map(text).collect()
     }
 
-    /// Waits until what was told is as a test wants it.
+    /// Waits until the calls fulfil a condition.
     ///
     /// # Cancel safety
     ///
@@ -210,7 +210,7 @@ impl Driver for ScriptedDriver {
             let script = self.scripts().pop_front();
             let script = script.or_else(|| self.repeats.clone());
             let Some(script) = script else {
-                return Err(Error::start("there is no script; add one", None));
+                return Err(Error::start("no script is left; add one", None));
             };
             let connection = ScriptedConnection::new(script, self.calls.clone());
             connection.connecting().await?;

@@ -1,4 +1,4 @@
-//! What lies behind the one lock of a conversation, so that an input is taken and told of without the actor.
+//! The state behind the one lock of a conversation, so that an input can be accepted and published without the actor.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,14 +11,14 @@ use crate::starts::Starts;
 use crate::subscription::{Item, Queue};
 use crate::{Error, Lifecycle, Published, Recovered, RestartPolicy, What};
 
-/// What the handles and the actor see both.
+/// The state that the handles and the actor share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) primary: Arc<Queue>,
     /// Wakes the actor for an input.
     pub(crate) arrived: Notify,
-    /// Wakes those who wait until nothing is left to do.
+    /// Wakes callers that wait until there is nothing left to do.
     pub(crate) moved: Arc<Notify>,
 }
 
@@ -28,11 +28,11 @@ pub(crate) struct State {
     pub(crate) ids: Ids,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) starts: Starts,
-    /// Why the conversation can't be kept any more.
+    /// The reason why the conversation can't be stored any more.
     pub(crate) fault: Option<Error>,
-    /// Whether an input was accepted since the actor looked last.
+    /// Whether an input was accepted since the actor's last check.
     pub(crate) arrived: bool,
-    /// How many turns readers know to run.
+    /// The number of running turns, as published to the readers.
     running: usize,
     moved: Arc<Notify>,
     sequence: u64,
@@ -75,14 +75,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is another input.
+    /// Notifies the actor of a new input.
     pub(crate) fn arrived(&self, state: &mut State) {
         state.arrived = true;
         state.starts.arrived();
         self.arrived.notify_one();
     }
 
-    /// The conversation can't be kept any more.
+    /// Records that the conversation can't be stored any more.
     pub(crate) fn failed(&self, fault: Error) {
         self.lock().fault.get_or_insert(fault);
         self.moved.notify_waiters();
@@ -91,7 +91,7 @@ impl Shared {
 }
 
 impl State {
-    /// Returns why no input is taken, if so.
+    /// Returns the reason why no input is accepted, if there is one.
     pub(crate) fn refusal(&self) -> Option<Error> {
         if self.lifecycle.is_over() {
             return Some(Error::over());
@@ -99,18 +99,18 @@ impl State {
         self.fault.clone().or_else(|| self.starts.refusal())
     }
 
-    /// Returns whether everything that was accepted is done and told, or why that will not be.
+    /// Returns whether everything that was accepted is completed and published, or the error if this will never happen.
     pub(crate) fn drained(&self) -> Option<Result<(), Error>> {
         let busy = self.ledger.is_busy() || self.running > 0;
         if !busy && self.ledger.pending().next().is_none() {
             return Some(Ok(()));
         }
-        // What runs has its end all the same.
+        // A running turn still gets its end.
         let over = !busy || self.lifecycle == Lifecycle::Ended;
         self.refusal().filter(|_| over).map(Err)
     }
 
-    /// Lets a queue have what is published from now on.
+    /// Adds a queue that gets all events from now on.
     pub(crate) fn add(&mut self, queue: &Arc<Queue>) {
         if self.lifecycle == Lifecycle::Ended {
             queue.close();
@@ -119,12 +119,12 @@ impl State {
         }
     }
 
-    /// Tells all readers.
+    /// Publishes an event to all readers.
     pub(crate) fn publish(&mut self, what: What) {
         self.publish_all(vec![what]);
     }
 
-    /// Tells all readers several things at once: each of them is woken once.
+    /// Publishes several events at once: each reader is woken once.
     pub(crate) fn publish_all(&mut self, told: Vec<What>) {
         let items: Vec<Item> = told.into_iter().map(|what| self.item(what)).collect();
         if !items.is_empty() {
@@ -150,14 +150,14 @@ impl State {
         (published, weight)
     }
 
-    /// Makes a queue that begins with the turn that runs, and lets it have what is published from now on.
+    /// Creates a queue that starts with the events of the running turn, and adds it for the events from now on.
     pub(crate) fn replay(&mut self, capacity: usize) -> Arc<Queue> {
         let queue = Queue::replaying(capacity, self.replay.until(self.sequence));
         self.add(&queue);
         queue
     }
 
-    /// Lets all readers come to their end.
+    /// Ends all readers after their unread events.
     pub(crate) fn close(&mut self) {
         self.primary.close();
         for queue in self.subscribers.drain(..) {

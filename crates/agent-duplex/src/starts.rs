@@ -1,4 +1,4 @@
-//! When an agent that is gone is started again by itself: a pure machine, which is told the time.
+//! The automatic restarts of an agent: a pure state machine that gets the time as a parameter.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::{EndReason, Error, ExitStatus, LostSession, RestartPolicy, TurnEnd};
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
     policy: Option<RestartPolicy>,
-    /// How many starts in a row came to nothing.
+    /// The number of failed starts in a row.
     failed: u32,
     not_before: Option<Instant>,
-    /// Whether nothing happens until there is another input.
+    /// Whether nothing starts until there is another input.
     rests: bool,
-    /// What came of the agent that was started last.
+    /// The result of the latest start.
     outcome: Outcome,
-    /// The same in words, of the last one that came to nothing.
+    /// The text of the last failure.
     last: String,
 }
 
@@ -26,14 +26,14 @@ pub(crate) struct Starts {
 enum Outcome {
     /// No turn was completed.
     Nothing,
-    /// A turn was, or it need not be held against it that none was.
+    /// A turn was completed, or the missing turn does not count as a failure.
     #[default]
     Turn,
-    /// It does not help to try again, and nothing crashed.
+    /// Another try is useless, and nothing crashed.
     Pointless,
 }
 
-/// What is to be done for inputs that wait while no agent runs.
+/// The next start for inputs that wait while no agent runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Now,
@@ -49,7 +49,7 @@ impl Starts {
         }
     }
 
-    /// Returns what is to be done for inputs that wait, or for somebody who `insists`.
+    /// Returns the next start for waiting inputs, or for a caller that `insists`.
     pub(crate) fn next(&self, now: Instant, insists: bool) -> Next {
         match self.not_before {
             _ if self.refusal().is_some() => Next::Never,
@@ -59,7 +59,7 @@ impl Starts {
         }
     }
 
-    /// Returns why inputs are refused, if they are.
+    /// Returns the reason why inputs are refused, if they are.
     pub(crate) fn refusal(&self) -> Option<Error> {
         let most = self.policy?.most.max(1);
         (self.failed >= most).then(|| Error::crash_loop(self.failed, self.last()))
@@ -77,43 +77,43 @@ impl Starts {
             .map_or_else(LostSession::default, |policy| policy.lost_session)
     }
 
-    /// There is another input.
+    /// Records a new input.
     pub(crate) fn arrived(&mut self) {
         self.rests = false;
     }
 
-    /// Somebody closes the agent: it does as it is told, and is not started for what waits.
+    /// Records that a caller closes the agent: its end is no failure, and no agent starts for the waiting inputs.
     pub(crate) fn rest(&mut self) {
         self.rests = true;
         self.outcome = Outcome::Turn;
     }
 
-    /// Somebody wants an agent, whatever was before.
+    /// Forgets all failures, because a caller requests an agent.
     pub(crate) fn reset(&mut self) {
         self.failed = 0;
         self.not_before = None;
     }
 
-    /// An agent is started.
+    /// Records the start of an agent.
     pub(crate) fn begun(&mut self) {
         self.rests = false;
         self.last.clear();
         self.outcome = Outcome::Nothing;
     }
 
-    /// The agent could not be started, or ended, in this way.
+    /// Records that the agent could not be started or ended, and how.
     pub(crate) fn failed(&mut self, how: impl fmt::Display) {
         self.last = how.to_string();
     }
 
-    /// The agent's process ended in this way, which is all there is to say where nothing else was said.
+    /// Records the exit status of the agent's process, which is only used if no other reason is known.
     pub(crate) fn exited(&mut self, status: ExitStatus) {
         if self.last.is_empty() {
             self.failed(status);
         }
     }
 
-    /// A turn ended.
+    /// Records the end of a turn.
     pub(crate) fn turn(&mut self, end: &TurnEnd) {
         use EndReason::{
             BudgetExhausted, Completed, ContextOverflow, Interrupted, MaxTokens, MaxTurns,
@@ -134,7 +134,7 @@ impl Starts {
         }
     }
 
-    /// The agent is gone, or could not be started. Returns whether inputs are refused from now on.
+    /// Records that the agent is gone or could not be started. Returns whether inputs are refused from now on.
     pub(crate) fn ended(&mut self, now: Instant) -> bool {
         let outcome = std::mem::take(&mut self.outcome);
         self.rests |= outcome == Outcome::Pointless;
@@ -185,7 +185,7 @@ mod tests {
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(starts.next(now, true), Next::Never);
-        let refusal = starts.refusal().expect("it was given up");
+        let refusal = starts.refusal().expect("the machine gave up");
         assert!(refusal.is_crash_loop() && refusal.to_string().contains("9 times in a row"));
         starts.reset();
         assert_eq!(starts.next(now, false), Next::Now);

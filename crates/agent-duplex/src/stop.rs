@@ -1,18 +1,18 @@
-//! What a stop reports, and processes by name: in words of this crate, since it knows no process itself.
+//! The report of a stop, and process names. The types belong to this crate because it knows no processes itself.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The budget of a stop, and a pause, that was given larger than clocks can count.
+/// Replaces a stop budget or a pause that is too large for the clock.
 pub(crate) const FOREVER: Duration = Duration::from_secs(1 << 30);
 
-/// A process as people know it: by number and command name, never by command line, which may hold secrets.
+/// A process name for people: pid and command name. The command line is left out because it may contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProcessName {
     /// The process id.
     pub pid: u32,
-    /// The command name, as the kernel has it (15 bytes on Linux).
+    /// The command name in the kernel (15 bytes on Linux).
     pub name: String,
 }
 
@@ -26,51 +26,51 @@ impl fmt::Display for ProcessName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum StopStage {
-    /// It was over before anything was done.
+    /// The agent had ended before the stop.
     AlreadyEnded,
-    /// It obeyed the interrupt.
+    /// The agent ended after the interrupt.
     Interrupt,
-    /// It ended when its input was closed.
+    /// The agent ended after its input was closed.
     CloseInput,
-    /// It ended by SIGTERM.
+    /// The agent ended after SIGTERM.
     Terminate,
-    /// It had to be killed.
+    /// SIGKILL ended the agent.
     Kill,
 }
 
 impl fmt::Display for StopStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::AlreadyEnded => "it had ended before",
+            Self::AlreadyEnded => "already ended",
             Self::Interrupt => "ended by interrupt",
-            Self::CloseInput => "ended by closing its input",
+            Self::CloseInput => "ended after its input was closed",
             Self::Terminate => "ended by SIGTERM",
             Self::Kill => "ended by SIGKILL",
         })
     }
 }
 
-/// How many survivors a report names.
+/// The maximum number of survivors that the text of a report names.
 const NAMED: usize = 16;
 
-/// What came of a stop.
+/// The result of a stop.
 ///
-/// Its text is the end line that people read: `0 of 3 left`, `nothing was left`, or the first 16 survivors by name; and `(as far as could be seen)` when that
-/// is not [proven](Self::proven).
+/// Its text is a line for people: `0 of 3 left`, `nothing was left`, or the first 16 survivors by name; with `(not proven)` if it is not
+/// [proven](Self::proven).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopReport {
-    /// Which stage ended the agent itself.
+    /// The stage that ended the agent itself.
     pub stage: StopStage,
-    /// The processes that were signalled or reaped, the agent's own among them.
+    /// The processes that were signalled or reaped, including the agent itself.
     pub ended: Vec<ProcessName>,
-    /// What is still alive, for example because it belongs to another user.
+    /// The processes that are still alive, for example because they belong to another user.
     pub survivors: Vec<ProcessName>,
-    /// Whether the tree is *known* to be empty, rather than no process being found.
+    /// Whether it is *proven* that the process tree is empty. Otherwise it is only known that no process was found.
     pub proven: bool,
 }
 
 impl StopReport {
-    /// The report of a stop that found nothing; `proven` when nothing is known to be left.
+    /// Returns the report of a stop that found nothing; `proven` if it is known that no process is left.
     pub(crate) fn nothing(proven: bool) -> Self {
         Self {
             stage: StopStage::AlreadyEnded,
@@ -95,7 +95,7 @@ impl fmt::Display for StopReport {
             write!(f, " and {} more", left - NAMED)?;
         }
         if !self.proven {
-            f.write_str(" (as far as could be seen)")?;
+            f.write_str(" (not proven)")?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The two kinds of readers over one kind of queue: who is waited for, and who is dropped when it falls behind.
+//! The two kinds of readers over one kind of queue: the conversation waits for the primary, and drops a subscriber that is too slow.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,32 +8,32 @@ use tokio::sync::Notify;
 
 use crate::Published;
 
-/// How many bytes of lines and texts a reader may leave unread before it counts as slow, whatever its capacity.
+/// The number of bytes of lines and texts that a reader may leave unread before it counts as slow, with any capacity.
 const MAX_BYTES: usize = 8 << 20;
 
-/// The one reader of a [`Conversation`](crate::Conversation) that misses nothing.
+/// The one reader of a [`Conversation`](crate::Conversation) that misses no event.
 ///
-/// While it does not read, the conversation stops reading its agent once the backlog is full; it goes on taking commands. Dropping it means that
-/// nobody wants to know any more: the agent is read on and what it says goes to the subscribers alone.
+/// While it does not read, the conversation stops reading its agent once the backlog is full; it still accepts commands. After it is dropped, the
+/// conversation continues to read the agent, and only the subscribers get its events.
 #[derive(Debug)]
-#[must_use = "dropping it lets the conversation go on without a lossless reader"]
+#[must_use = "dropping it leaves the conversation without a primary reader"]
 pub struct Primary(pub(crate) Arc<Queue>);
 
 impl Primary {
-    /// Waits for what comes next; `None` when the conversation has ended and everything was read.
+    /// Waits for the next event; returns `None` if the conversation has ended and all events were read.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: nothing is lost.
+    /// Cancel safe: no event is lost.
     pub async fn next(&mut self) -> Option<Published> {
         self.next_shared().await.map(Arc::unwrap_or_clone)
     }
 
-    /// Waits as [`next`](Self::next) does, and copies nothing: all readers get the same one.
+    /// Waits as [`next`](Self::next) does, without a copy: all readers share the same event.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: nothing is lost.
+    /// Cancel safe: no event is lost.
     pub async fn next_shared(&mut self) -> Option<Arc<Published>> {
         self.0.pop().await
     }
@@ -45,7 +45,7 @@ impl Drop for Primary {
     }
 }
 
-/// A reader of a [`Conversation`](crate::Conversation) that nobody waits for: one that reads too slowly is dropped, and told so.
+/// A reader of a [`Conversation`](crate::Conversation) that the conversation does not wait for: if it reads too slowly, it is dropped with an error.
 ///
 /// Dropping it ends the subscription.
 #[derive(Debug)]
@@ -53,30 +53,30 @@ impl Drop for Primary {
 pub struct Subscription(pub(crate) Arc<Queue>);
 
 impl Subscription {
-    /// Waits for what comes next; `None` when the conversation has ended and everything was read, or after the error.
+    /// Waits for the next event; returns `None` if the conversation has ended and all events were read, or after the error.
     ///
     /// # Errors
     ///
-    /// [`Dropped`] once, after everything that had been kept for this reader: from there on it missed something. A new subscription begins with
-    /// what is published then.
+    /// [`Dropped`] once, after all events that were stored for this reader: later events are missing. A new subscription starts with the events that
+    /// are published after it.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: nothing is lost.
+    /// Cancel safe: no event is lost.
     pub async fn next(&mut self) -> Option<Result<Published, Dropped>> {
         let next = self.next_shared().await?;
         Some(next.map(Arc::unwrap_or_clone))
     }
 
-    /// Waits as [`next`](Self::next) does, and copies nothing: all readers get the same one.
+    /// Waits as [`next`](Self::next) does, without a copy: all readers share the same event.
     ///
     /// # Errors
     ///
-    /// As for [`next`](Self::next).
+    /// The same as for [`next`](Self::next).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: nothing is lost.
+    /// Cancel safe: no event is lost.
     pub async fn next_shared(&mut self) -> Option<Result<Arc<Published>, Dropped>> {
         match self.0.pop().await {
             Some(published) => Some(Ok(published)),
@@ -91,10 +91,10 @@ impl Drop for Subscription {
     }
 }
 
-/// A subscriber read too slowly and was dropped.
+/// The error for a subscriber that read too slowly and was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// The sequence number of the last thing that it got; 0 for none.
+    /// The sequence number of the last event that it got; 0 for none.
     pub last: u64,
 }
 
@@ -103,17 +103,17 @@ impl fmt::Display for Dropped {
         let last = self.last;
         write!(
             f,
-            "the subscriber read too slowly and was dropped after {last}; subscribe again with more room"
+            "the subscriber read too slowly and was dropped after event {last}; subscribe again with a larger capacity"
         )
     }
 }
 
 impl std::error::Error for Dropped {}
 
-/// Something for readers, and what it weighs.
+/// An event for readers, and its weight in bytes.
 pub(crate) type Item = (Arc<Published>, usize);
 
-/// What waits for one reader.
+/// The events that wait for one reader.
 #[derive(Debug)]
 pub(crate) struct Queue {
     capacity: usize,
@@ -124,17 +124,17 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// What comes before everything else and does not count as unread.
+    /// The events that come first and don't count as unread.
     replay: VecDeque<Arc<Published>>,
-    /// What is unread, and what it weighs.
+    /// The unread events, each with its weight.
     items: VecDeque<Item>,
     bytes: usize,
     last: u64,
-    /// Nothing more comes.
+    /// Whether no more events follow.
     closed: bool,
-    /// Something was left out, and the reader has not been told.
+    /// Whether an event was left out, and the reader has not got the error yet.
     lagged: bool,
-    /// Nobody reads.
+    /// Whether the reader was dropped.
     abandoned: bool,
 }
 
@@ -159,14 +159,14 @@ impl Queue {
         })
     }
 
-    /// Makes one whose reader gets this first, whatever the capacity.
+    /// Creates a queue whose reader gets these events first, with any capacity.
     pub(crate) fn replaying(capacity: usize, replay: Vec<Arc<Published>>) -> Arc<Self> {
         let queue = Self::new(capacity);
         queue.lock().replay = replay.into();
         queue
     }
 
-    /// Adds items whether there is room or not.
+    /// Adds items, also without room.
     pub(crate) fn push(&self, items: &[Item]) {
         let mut inner = self.lock();
         if !inner.abandoned && !inner.closed {
@@ -176,7 +176,7 @@ impl Queue {
         }
     }
 
-    /// Adds items as far as there is room, and closes the queue when there is none. Returns whether its reader still wants more.
+    /// Adds items while there is room, and closes the queue if there is none. Returns whether its reader wants more events.
     pub(crate) fn offer(&self, items: &[Item]) -> bool {
         let mut inner = self.lock();
         if inner.abandoned || inner.closed {
@@ -195,20 +195,20 @@ impl Queue {
         !inner.closed
     }
 
-    /// Wakes the reader, who waits only when there is nothing.
+    /// Wakes the reader. It only waits if the queue is empty.
     fn wake(&self, waits: bool) {
         if waits {
             self.ready.notify_one();
         }
     }
 
-    /// Lets the reader read what there is, and then end.
+    /// Lets the reader read the remaining events, and then end.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.ready.notify_one();
     }
 
-    /// Returns how many items there is room for.
+    /// Returns the number of items for which there is room.
     pub(crate) fn has_room_for(&self) -> usize {
         let inner = self.lock();
         if inner.bytes >= MAX_BYTES {

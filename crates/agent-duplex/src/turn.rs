@@ -1,8 +1,8 @@
-//! Why turns end: the reasons that a caller decides on, and the text that a person reads.
+//! The reasons why turns end, for decisions of the caller and as text for people.
 
 use std::fmt;
 
-/// How a process ended.
+/// The way a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ExitStatus {
@@ -21,38 +21,38 @@ impl fmt::Display for ExitStatus {
     }
 }
 
-/// Why a turn ended.
+/// The reason why a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum EndReason {
-    /// The agent finished it.
+    /// The agent finished the turn.
     Completed,
-    /// We interrupted it.
+    /// The conversation interrupted the turn.
     Interrupted,
-    /// The agent reported a failure of no closer kind.
+    /// The agent reported a failure without a more specific reason.
     Failed,
-    /// The agent's process ended without finishing it. Never a success, whatever its exit code.
+    /// The process of the agent ended without finishing the turn. Never a success, even with exit code 0.
     Died,
-    /// The model reached its longest answer.
+    /// The model reached its maximum answer length.
     MaxTokens,
     /// The agent reached its own limit of model calls.
     MaxTurns,
-    /// The agent reached its own limit of money.
+    /// The agent reached its own cost limit.
     BudgetExhausted,
     /// The model refused.
     Refused,
-    /// The service limits the rate and the agent gave up waiting.
+    /// The service limits the rate, and the agent gave up waiting.
     RateLimited,
-    /// The service failed and the agent gave up trying.
+    /// The service failed, and the agent gave up trying.
     ServiceFailed,
-    /// The service does not know who is asking. Trying again is pointless until a person has logged in.
+    /// The agent is not logged in. Another try is useless until a person has logged in.
     NotLoggedIn,
-    /// The session that was to be resumed does not exist. Trying again is pointless.
+    /// The session to resume does not exist. Another try is useless.
     SessionNotFound,
     /// The conversation is too long for the model.
     ContextOverflow,
-    /// The agent said something that its driver can't make sense of.
+    /// The agent sent output that its driver can't interpret.
     ProtocolError,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for EndReason {
             Self::Interrupted => "the turn was interrupted",
             Self::Failed => "the turn failed",
             Self::Died => "the agent ended before its turn did",
-            Self::MaxTokens => "the model reached its longest answer",
+            Self::MaxTokens => "the model reached its maximum answer length",
             Self::MaxTurns => "the agent reached its limit of model calls",
             Self::BudgetExhausted => "the agent reached its budget",
             Self::Refused => "the model refused",
@@ -77,17 +77,17 @@ impl fmt::Display for EndReason {
     }
 }
 
-/// The end of a turn. Its text is the reason, the detail and the exit, as far as there are any.
+/// The end of a turn. Its text consists of the reason, the detail and the exit status, if they exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TurnEnd {
     /// Why it ended.
     pub reason: EndReason,
-    /// What the agent or its driver says about it, where the reason alone says too little: the error, and what to do next.
+    /// Details from the agent or its driver, if the reason alone is not enough: the error, and the next step.
     pub detail: String,
-    /// How the process ended, when it did.
+    /// How the process ended, if it did.
     pub exit: Option<ExitStatus>,
-    /// The last of what the agent wrote to its standard error, for the record.
+    /// The last output of the agent on its standard error, for the record.
     pub stderr_tail: String,
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn close_leaked_descriptors() -> Result<(), Errno> {
     let listed = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let descriptors: Vec<i32> = listed.filter(|descriptor| *descriptor > 2).collect();
     for descriptor in descriptors {
-        // SAFETY: as above; the one of the list itself is closed already, which is no more than an error.
+        // SAFETY: as above; the descriptor of the directory listing is already closed, so closing it only returns an error.
         unsafe { libc::close(descriptor) };
     }
     Ok(())
@@ -106,13 +106,13 @@ pub(crate) fn fork_with_signals() -> Result<Option<(Pid, OwnedFd)>, Errno> {
 
 /// Sends any signal, also one without a name (a real-time signal). It does nothing if the process is gone.
 pub(crate) fn send(to: Pid, signal: i32) {
-    // SAFETY: takes any numbers.
+    // SAFETY: kill accepts any numbers.
     unsafe { libc::kill(to.as_raw_nonzero().get(), signal) };
 }
 
 /// Sends SIGTERM to every process. Only the first process of a pid namespace may call it; the end of that process ends all others anyway.
 pub(crate) fn terminate_everybody() {
-    // SAFETY: the system itself leaves out the caller.
+    // SAFETY: the system itself excludes the caller.
     unsafe { libc::kill(-1, libc::SIGTERM) };
 }
 
@@ -143,8 +143,8 @@ pub(crate) enum Peer {
 
 /// Returns the process that connected to a Unix socket.
 pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
-    // SAFETY: both options write at most the size that they are told into what the pointer leads to, any bytes are valid
-    // in an i32 and in a ucred, and the descriptor that comes of the first belongs to nobody else.
+    // SAFETY: both options write at most `size` bytes to the pointer, any bytes are valid in an i32 and in a ucred, and nobody else owns the descriptor
+    // that the first option returns.
     unsafe {
         let mut pidfd = -1_i32;
         let mut size = size_of::<i32>() as libc::socklen_t;
@@ -244,9 +244,9 @@ struct Pointers {
     _owners: [Vec<CString>; 2],
 }
 
-// SAFETY: the pointers lead to strings that this value owns and nobody changes.
+// SAFETY: the pointers point to strings that this value owns and that nobody changes.
 unsafe impl Send for Pointers {}
-// SAFETY: the same.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Pointers {}
 
 impl Pointers {
@@ -268,7 +268,7 @@ impl Pointers {
     fn exec(&self) -> Errno {
         let mut reason = Errno::NOENT;
         for file in &self.files {
-            // SAFETY: all three end with a null, and what they lead to lives as long as `self`.
+            // SAFETY: all three end with a null, and the strings live as long as `self`.
             unsafe {
                 libc::execve(
                     file.as_ptr(),
@@ -294,6 +294,6 @@ impl Pointers {
 
 /// Ends the process immediately: the guard must not run the exit handlers of the host program.
 pub(crate) fn exit_now(code: i32) -> ! {
-    // SAFETY: _exit takes any number and does not return.
+    // SAFETY: _exit accepts any number and does not return.
     unsafe { libc::_exit(code) }
 }

@@ -1,4 +1,4 @@
-//! What the handles ask the actor for, and how they are answered. Its waits end when the conversation is halted.
+//! The commands of the handles to the actor, and their answers. The actor's waits end when the conversation is halted.
 
 use std::time::Duration;
 
@@ -57,10 +57,10 @@ pub(crate) struct Interrupt {
     pub(crate) done: Done<Result<(), Error>>,
 }
 
-/// Until when everything has to be ended; the other side is dropped with the last handle.
+/// The time by which everything must have ended. The other side is dropped with the last handle.
 pub(crate) type Halt = watch::Receiver<Option<Instant>>;
 
-/// The actor's ends of what it is asked for and answers by.
+/// The actor's ends of the channels for commands, interrupts and reports.
 #[derive(Debug)]
 pub(crate) struct Channels {
     pub(crate) commands: mpsc::Receiver<Command>,
@@ -70,7 +70,7 @@ pub(crate) struct Channels {
 }
 
 pub(super) fn answer<T>(done: Done<T>, answer: T) {
-    // Who asked may have stopped waiting.
+    // The caller may have stopped waiting.
     let _nobody = done.send(answer);
 }
 
@@ -80,7 +80,7 @@ pub(super) fn reply<T>(done: Done<T>, answered: Option<T>) {
     }
 }
 
-/// Answers when it is known what came of a change. The agent is read meanwhile, and everything else is obeyed.
+/// Answers when the result of a change is known. The actor reads the agent and handles commands in the meantime.
 pub(super) fn follow(mut done: Done<Result<(), Error>>, asked: Option<Result<Changing, Error>>) {
     match asked {
         Some(Ok(changing)) => drop(tokio::spawn(async move {
@@ -94,7 +94,7 @@ pub(super) fn follow(mut done: Done<Result<(), Error>>, asked: Option<Result<Cha
     }
 }
 
-/// Waits until the conversation is to end; with `None`, because nobody holds it any more.
+/// Waits until the conversation must end; returns `None` if it must end because all handles were dropped.
 pub(super) async fn halted(halt: &mut Halt) -> Option<Instant> {
     halt.wait_for(Option::is_some)
         .await
@@ -102,7 +102,7 @@ pub(super) async fn halted(halt: &mut Halt) -> Option<Instant> {
         .and_then(|end_by| *end_by)
 }
 
-/// Waits until the conversation is to end sooner than by `end_by`; for ever when nobody wants that.
+/// Waits until the conversation must end before `end_by`; waits forever if no caller requests this.
 pub(super) async fn halted_before(halt: &mut Halt, end_by: Instant) -> Instant {
     let sooner = halt.wait_for(|halt| halt.is_some_and(|by| by < end_by));
     match sooner.await.ok().and_then(|halt| *halt) {
@@ -111,7 +111,7 @@ pub(super) async fn halted_before(halt: &mut Halt, end_by: Instant) -> Instant {
     }
 }
 
-/// Does what a connection is asked for; `None`, and not to its end, when the conversation is halted.
+/// Runs a call of the connection; returns `None`, without the result, if the conversation is halted.
 pub(super) async fn unless_halted<T>(halt: &mut Halt, deed: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

@@ -1,4 +1,4 @@
-//! How an agent is ended, and with it the conversation.
+//! The end of an agent, and the end of the conversation.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::stop::FOREVER;
 use crate::times;
 use crate::{Lifecycle, StopReport};
 
-/// Whether the primary has to have room for what an agent says at last.
+/// Whether the primary must have room for the last output of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Any,
-    /// Without, the rest is left.
+    /// Without room, the rest of the output is dropped.
     Some,
-    /// It is waited for.
+    /// The actor waits for room.
     Awaited,
 }
 
 impl Actor {
-    /// Returns whether the agent is being closed, or is to be.
+    /// Returns whether the agent is being closed, or will be.
     pub(super) fn is_closing(&self) -> bool {
         self.finishing || !self.closing.is_empty()
     }
 
-    /// Has the agent closed when it has nothing to do any more, or when its patience is over who has the least.
+    /// Schedules the close of the agent: when it has nothing to do any more, or at the earliest time limit of all closes.
     pub(super) fn close_soon(&mut self, patience: Duration) {
         let patience = patience.min(FOREVER);
         let close_by = Instant::now() + patience;
@@ -36,7 +36,7 @@ impl Actor {
         }
     }
 
-    /// Returns whether the agent is to close now: that is wanted, and nothing that it does is worth waiting for.
+    /// Returns whether the agent must close now: a close was requested, and the agent does nothing that is worth waiting for.
     pub(super) fn closes(&mut self) -> bool {
         if !self.reading {
             self.close_over();
@@ -59,7 +59,7 @@ impl Actor {
         }
     }
 
-    /// Returns whether the agent gets no input any more, as far as is known. What waits is for another one.
+    /// Returns whether the agent is known to get no more inputs. Waiting inputs are for the next agent.
     pub(super) fn is_leaving(&self) -> bool {
         self.closed
             || self.dies_by.is_some()
@@ -94,21 +94,21 @@ impl Actor {
         }
         self.settle().await;
         if self.keeps.is_on() {
-            // Whoever has the report may end the process.
+            // A caller may end the process as soon as it has the report.
             let _words = self.last_words(Room::Some).await;
         }
         self.report.send_replace(Some(self.earlier.clone()));
         let _words = self.last_words(Room::Awaited).await;
     }
 
-    /// Ends the agent of a conversation that nobody holds any more.
+    /// Ends the agent of a conversation whose handles were all dropped.
     pub(super) async fn abandon(&mut self) {
         self.connection = None;
         self.settle().await;
         self.seen(true).await;
     }
 
-    /// Reads what the agent had said before it was ended; `None` when the conversation is halted meanwhile.
+    /// Reads the output that the agent wrote before it was ended; returns `None` if the conversation is halted in the meantime.
     pub(super) async fn last_words(&mut self, room: Room) -> Option<()> {
         let mut patience = times::LAST_WORDS;
         while self.reading {
@@ -141,13 +141,14 @@ impl Actor {
     }
 }
 
-/// Closes a channel and takes what is in it.
+/// Closes a channel and returns its contents.
 fn drain<T>(channel: &mut mpsc::Receiver<T>) -> Vec<T> {
     channel.close();
     std::iter::from_fn(|| channel.try_recv().ok()).collect()
 }
 
-/// However the actor ends (stopped, its handles dropped, a driver that panics, a runtime that is shut down), its readers get what they are owed.
+/// Publishes the missing events to the readers, no matter how the actor ends: by a stop, by the drop of its handles, by a panic of a driver, or by a
+/// shutdown of the runtime.
 impl Drop for Actor {
     fn drop(&mut self) {
         drop(self.connection.take());

@@ -1,4 +1,4 @@
-//! How inputs get to the agent: kept as handed on, sent, and given back where the agent did not take them.
+//! The delivery of inputs to the agent: stored as delivered, sent, and put back if the agent did not accept them.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::starts::Next;
 use crate::times;
 use crate::{Error, Record};
 
-/// How long an agent that does not read is left alone before it is asked again to take what waits.
+/// The time to wait before offering the waiting inputs again to an agent that does not read.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Actor {
-    /// Hands on what may be handed on now.
+    /// Delivers the inputs that may be delivered now.
     pub(super) async fn deliver(&mut self) -> Result<(), Error> {
         self.refused &= !std::mem::take(&mut self.shared.lock().arrived);
         let mut delivered = Ok(true);
@@ -26,7 +26,7 @@ impl Actor {
         delivered.map(|_| ())
     }
 
-    /// Hands a message on, if there is one to hand on; returns whether there may be another.
+    /// Delivers one message, if there is one; returns whether there may be another.
     async fn hand_on(&mut self) -> Result<bool, Error> {
         if self.refused || self.held || self.is_leaving() || !self.interrupting.is_empty() {
             return Ok(false);
@@ -70,13 +70,13 @@ impl Actor {
                 }
                 Err(e)
             }
-            // Nobody knows whether it got there; the end of the connection says what becomes of it.
+            // It is unknown whether the message arrived; the end of the connection decides what happens to it.
             None => Ok(false),
         }
     }
 
-    /// Sees to it that what an agent that does nothing did not take waits for another one, or that who follows it is told. While the agent has
-    /// something to do, does not read or is gone, it waits for the end of that.
+    /// Handles a message that an idle agent did not accept: its inputs wait for another agent, or are dropped with a reason for the execution that
+    /// follows them. If the agent is busy, does not read or is gone, the inputs wait for the end of that.
     pub(super) async fn turned_down(&mut self, e: &Error) {
         if e.is_full() || e.is_gone() || self.shared.lock().ledger.is_busy() {
             return;
@@ -97,7 +97,7 @@ impl Actor {
         self.tell(told).await;
     }
 
-    /// Returns whether an agent that can take no input may be about to end; it is asked again when it should have.
+    /// Returns whether an agent that accepts no input may be about to exit. The actor tries again when the agent should have exited.
     fn may_leave(&mut self) -> bool {
         let now = Instant::now();
         let leaves_by = *self.leaves_by.get_or_insert(now + times::LEAVING);

@@ -1,4 +1,4 @@
-//! The actor's side of the keeper: what is told is kept before.
+//! The actor's side of the persistence thread: events are stored before they are published.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use crate::{
     TurnId, What, times,
 };
 
-/// How many records of messages are posted before one is waited for.
+/// The maximum number of message records to post without waiting for the store.
 const UNAWAITED: usize = 64;
 
-/// The actor's end of the keeper.
+/// The actor's end of the persistence thread.
 #[derive(Debug)]
 pub(crate) struct Keeps {
     shared: Arc<Shared>,
     keeper: Option<Arc<Keeper>>,
-    /// The session that is kept as the one to go on with.
+    /// The session that is stored as the one to continue.
     session: Option<String>,
-    /// The turns that were assigned and are not completed; what the agent says belongs to the last one.
+    /// The turns that were assigned and are not completed; the agent's output belongs to the last one.
     running: Vec<TurnId>,
     unawaited: usize,
-    /// What is to be told once it is kept: a halt came first.
+    /// The events to publish once they are stored: a halt came first.
     untold: Vec<What>,
 }
 
@@ -50,7 +50,7 @@ impl Keeps {
         self.keeper.is_some()
     }
 
-    /// Keeps records some time.
+    /// Posts records, without waiting for the store.
     pub(super) fn post(&self, records: Vec<Record>) {
         let (Some(keeper), false) = (&self.keeper, records.is_empty()) else {
             return;
@@ -63,14 +63,14 @@ impl Keeps {
         });
     }
 
-    /// Keeps some time what is to be told where nobody can wait for that.
+    /// Posts the records of events to publish, in a place that can't wait for the store.
     pub(super) fn tell_later(&mut self, told: Vec<What>) -> Vec<What> {
         let records = self.records(&told);
         self.post(records);
         told
     }
 
-    /// Asks for records to be kept; what they are waited for by.
+    /// Posts records, and returns the receiver for the result.
     fn ask(&mut self, records: Vec<Record>) -> Option<oneshot::Receiver<Result<(), Error>>> {
         let keeper = self.keeper.as_ref()?;
         self.unawaited = 0;
@@ -147,7 +147,7 @@ impl Keeps {
         }
     }
 
-    /// Keeps what is to be told, and tells it. Without a `halt` everything is being ended, and it is waited for only so long.
+    /// Stores events, and then publishes them. Without a `halt` the conversation is ending, and the wait has a time limit.
     pub(super) async fn tell(&mut self, told: Vec<What>, halt: Option<&mut Halt>) {
         let records = self.records(&told);
         let messages = records
@@ -156,7 +156,7 @@ impl Keeps {
         self.unawaited += records.len();
         let kept = if records.is_empty() || (messages && self.unawaited < UNAWAITED) {
             self.post(records);
-            // What came before is told before.
+            // Earlier events must be published first.
             (halt.is_none() || self.untold.is_empty()).then_some(())
         } else {
             self.keep(records, halt).await
@@ -167,7 +167,7 @@ impl Keeps {
         }
     }
 
-    /// Keeps records; `None` when the conversation is halted before it is known whether they are kept. A fault is noted.
+    /// Stores records; returns `None` if the conversation is halted before the result is known. Records a persistence fault.
     pub(super) async fn keep(
         &mut self,
         records: Vec<Record>,
@@ -189,14 +189,14 @@ impl Keeps {
         Some(())
     }
 
-    /// Drops the inputs that wait.
+    /// Drops the waiting inputs.
     pub(super) async fn drop_waiting(&mut self, halt: &mut Halt) {
         let why = "the turn was interrupted";
         let told = self.shared.lock().ledger.drop_waiting(why);
         self.tell(told, Some(halt)).await;
     }
 
-    /// Obeys an interrupt when the agent does nothing.
+    /// Handles an interrupt of an idle agent.
     pub(super) async fn idle(&mut self, halt: &mut Halt, interrupt: Interrupt) {
         if interrupt.queued == Queued::Drop {
             self.drop_waiting(halt).await;
@@ -209,14 +209,14 @@ impl Keeps {
         self.shared.lock().publish_all(told);
     }
 
-    /// Publishes what waited for being kept, kept or not.
+    /// Publishes the events that waited for the store, stored or not.
     pub(super) fn publish_rest(&mut self) {
         let untold = std::mem::take(&mut self.untold);
         self.publish(untold);
     }
 }
 
-/// The end of a turn whose conversation can't be kept.
+/// Returns the end of a turn whose conversation can't be stored.
 pub(super) fn failure(fault: &str) -> TurnEnd {
     TurnEnd {
         detail: fault.to_owned(),
@@ -225,6 +225,6 @@ pub(super) fn failure(fault: &str) -> TurnEnd {
 }
 
 fn late() -> Error {
-    let text = "what has to be kept was not kept in time; look after its place";
+    let text = "a record was not stored in time; check the storage";
     Error::persistence(text, None)
 }

@@ -1,4 +1,4 @@
-//! How an agent is started, after another one or as the first.
+//! The start of an agent: the first one, or the next one.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::starts::Next;
 use crate::times;
 use crate::{Connection, Error, Event, Lifecycle, SessionChoice, What};
 
-/// How long to wait for a session that an ended agent's remains release.
+/// The time to wait for a session that the remaining processes of an ended agent release.
 const RELEASE: Duration = Duration::from_secs(3);
-/// How often to ask for a session again. A process that only looks whether a lock's file may be removed holds the lock for less.
+/// The interval between two tries for a session. A process that only checks whether a lock file may be removed holds the lock for less.
 const GLANCE: Duration = Duration::from_millis(50);
 
 impl Actor {
-    /// Starts an agent; `None` when the conversation is halted meanwhile.
+    /// Starts an agent; returns `None` if the conversation is halted in the meantime.
     pub(super) async fn start(&mut self, session: SessionChoice) -> Option<Result<(), Error>> {
         if self.reading && !self.closed {
             return Some(Err(runs_already()));
@@ -40,7 +40,7 @@ impl Actor {
         Some(started)
     }
 
-    /// Ends what is there of an agent that could not be started; `None` when the conversation is halted meanwhile.
+    /// Ends the processes of an agent that could not be started; returns `None` if the conversation is halted in the meantime.
     pub(super) async fn not_started(&mut self, e: &Error) -> Option<()> {
         self.shared.lock().starts.failed(e);
         self.retire().await?;
@@ -70,12 +70,12 @@ impl Actor {
         Some(self.deliver().await)
     }
 
-    /// Starts an agent by itself, if one is wanted now.
+    /// Starts an agent automatically, if one is needed now.
     pub(super) async fn start_again(&mut self) {
         if self.next_start() != Next::Now {
             return self.ensured();
         }
-        // What the last one still says may count against another start, or name another session.
+        // The last output of the previous agent may count against another start, or name another session.
         if self.retire().await.is_none() || self.next_start() != Next::Now {
             return self.ensured();
         }
@@ -87,7 +87,7 @@ impl Actor {
         if let (Some(context), Ok(())) = (context, &started) {
             self.warn(context).await;
         }
-        // Who waits for it is told so, and who gives up tells why.
+        // Waiting callers get this error as their answer, and a crash loop publishes its own warning.
         let told = !self.ensuring.is_empty() || self.shared.lock().starts.refusal().is_some();
         if let Err(e) = &started
             && !told
@@ -98,7 +98,7 @@ impl Actor {
         self.answer_ensuring(&started);
     }
 
-    /// Returns when an agent is to be started by itself.
+    /// Returns when an agent must be started automatically.
     pub(super) fn next_start(&self) -> Next {
         let state = self.shared.lock();
         let insists = !self.ensuring.is_empty();
@@ -109,12 +109,12 @@ impl Actor {
         state.starts.next(Instant::now(), insists)
     }
 
-    /// Returns whether there is an agent that may take inputs.
+    /// Returns whether there is an agent that may accept inputs.
     fn runs(&self) -> bool {
         self.reading && !self.closed
     }
 
-    /// Sees to it that an agent runs, for somebody who waits for that.
+    /// Ensures that an agent runs, for a caller that waits for it.
     pub(super) fn ensure(&mut self, done: Done<Result<(), Error>>) {
         let refusal = self.shared.lock().refusal();
         if let Some(refusal) = refusal {
@@ -133,7 +133,7 @@ impl Actor {
         }
     }
 
-    /// Answers those who wait for an agent when one runs that somebody else has started, or when agents are given up.
+    /// Answers the callers that wait for an agent if another caller has started one, or if the conversation gives up.
     fn ensured(&mut self) {
         let refusal = self.shared.lock().starts.refusal();
         if self.runs() && !self.is_closing() {
@@ -143,7 +143,7 @@ impl Actor {
         }
     }
 
-    /// Drops what somebody follows and no agent is started for.
+    /// Drops the inputs that an execution follows if no agent will start for them.
     pub(super) async fn give_up(&mut self) {
         let waits = self.runs() || self.is_closing() || self.held || !self.ensuring.is_empty();
         let told = {
@@ -153,7 +153,7 @@ impl Actor {
                 return;
             }
             let why = state.refusal().map_or_else(
-                || "no agent runs, and none is started by itself".to_owned(),
+                || "no agent runs, and none starts automatically".to_owned(),
                 |refusal| refusal.to_string(),
             );
             state.ledger.drop_followed(&why)
@@ -163,7 +163,7 @@ impl Actor {
         }
     }
 
-    /// The agent is gone, or did not start.
+    /// Handles the end of an agent, or a failed start.
     pub(super) async fn ended(&mut self) {
         if self.stopping {
             return;
@@ -183,7 +183,7 @@ impl Actor {
             .await;
     }
 
-    /// Puts a start off until the agent that is being closed has ended.
+    /// Postpones a start until the agent that is being closed has ended.
     pub(super) fn succeed(&mut self, start: Command) {
         if self.successor.is_none() {
             self.successor = Some(start);
@@ -192,7 +192,8 @@ impl Actor {
         }
     }
 
-    /// Opens a connection, and waits a little for a session that is about to be released. A stop ends the wait at once: no agent was started.
+    /// Opens a connection, and waits a short time for a session that is about to be released. A stop ends this wait immediately: no agent was
+    /// started.
     async fn connect_released(
         &mut self,
         session: SessionChoice,
@@ -212,7 +213,7 @@ impl Actor {
         }
     }
 
-    /// Waits until `at` and refuses interrupts meanwhile; `None` when the conversation is halted before.
+    /// Waits until `at` and handles interrupts in the meantime; returns `None` if the conversation is halted before.
     async fn wait(&mut self, at: Instant) -> Option<()> {
         let due = until(at);
         tokio::pin!(due);
@@ -226,7 +227,7 @@ impl Actor {
         }
     }
 
-    /// Opens a connection. A stop lets it come about within a quarter of the budget: then what was started can be ended with a report.
+    /// Opens a connection. A stop waits for the result for a quarter of its budget, so that the started processes can be ended with a report.
     async fn connect(
         &mut self,
         session: SessionChoice,
@@ -259,7 +260,7 @@ impl Actor {
         }
     }
 
-    /// Waits until the agent could start; `None` when the conversation is halted meanwhile, and then there is something to stop.
+    /// Waits until the agent could start; returns `None` if the conversation is halted in the meantime. Then there is a connection to stop.
     async fn ready(&mut self) -> Option<Result<(), Error>> {
         let ready = self.connection.as_mut()?.ready();
         tokio::pin!(ready);
@@ -273,7 +274,7 @@ impl Actor {
         }
     }
 
-    /// Ends the connection of an agent that is gone, with whatever that left behind; `None` when the conversation is halted meanwhile.
+    /// Ends the connection of an agent that is gone, together with its leftovers; returns `None` if the conversation is halted in the meantime.
     pub(super) async fn retire(&mut self) -> Option<()> {
         if let Some(connection) = self.connection.as_mut() {
             let report = unless_halted(&mut self.halt, connection.stop(times::RETIRE)).await?;
@@ -286,7 +287,7 @@ impl Actor {
     }
 }
 
-/// Says whether the agent that follows one which an interrupt ended knows what was said before.
+/// Returns a warning that states whether the agent after an interrupted one has the context of the session.
 fn context(session: &SessionChoice) -> String {
     let next = match session {
         SessionChoice::Resume(id) => format!("resumes session {id}: the context is kept"),
@@ -297,6 +298,6 @@ fn context(session: &SessionChoice) -> String {
 }
 
 fn runs_already() -> Error {
-    let what = "an agent runs in this conversation already; close or stop it first";
+    let what = "an agent already runs in this conversation; close or stop it first";
     Error::start(what, None)
 }

@@ -1,4 +1,4 @@
-//! What is tried with a connection alone, without a conversation that would keep it from it.
+//! Checks of a connection alone, because a conversation would prevent these calls.
 
 use tokio::time::timeout;
 
@@ -6,7 +6,7 @@ use super::cell::Stage;
 use super::scene::{BUDGET, GLANCE, Played, broken};
 use crate::{Connection, Decision, Error, Event, Message, SessionChoice};
 
-/// Hands a connection beside the conversation a message that has it run a tool, and then another one; returns what became of that.
+/// Sends a connection without a conversation a message that makes it run a tool, and then another message; returns the result of the second one.
 pub(super) async fn second_message(
     stage: &dyn Stage,
     tool: &str,
@@ -15,12 +15,12 @@ pub(super) async fn second_message(
     let [first, second] = words.map(Message::new);
     let mut connection = match open(stage, SessionChoice::Fresh).await? {
         Ok(connection) => connection,
-        Err(e) => return broken(format!("a connection alone does not serve: {e}")),
+        Err(e) => return broken(format!("a connection alone does not work: {e}")),
     };
     let talk = async {
         connection.send(first).await?;
         while stage.alive(tool) != Some(true) {
-            // Some can't be seen; then its first word has to do.
+            // The processes of some tools can't be observed; then the first output is enough.
             match timeout(GLANCE, connection.next()).await {
                 Ok(Some(seen)) if stage.alive(tool).is_none() && starts(&seen.events) => break,
                 Ok(None) => return Err(Error::gone("it ended")),
@@ -33,7 +33,7 @@ pub(super) async fn second_message(
     drop(connection.stop(BUDGET).await);
     match talked {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(e)) => broken(format!("a connection alone does not serve: {e}")),
+        Ok(Err(e)) => broken(format!("a connection alone does not work: {e}")),
         Err(_) => late(stage),
     }
 }
@@ -43,11 +43,11 @@ fn starts(events: &[Event]) -> bool {
     events.iter().any(starts)
 }
 
-/// Holds that the driver refuses this choice of a session, before its agent is told anything.
+/// Checks that the driver rejects this session choice, before its agent gets any message.
 pub(super) async fn refuses(stage: &dyn Stage, session: SessionChoice) -> Played<()> {
     let what = match &session {
-        SessionChoice::Fork(_) => "a session to copy",
-        _ => "a session to go on with",
+        SessionChoice::Fork(_) => "a session to fork",
+        _ => "a session to resume",
     };
     let opened = match open(stage, session).await? {
         Ok(mut connection) => {
@@ -59,7 +59,7 @@ pub(super) async fn refuses(stage: &dyn Stage, session: SessionChoice) -> Played
     refused(what, opened)
 }
 
-/// Holds that the driver refuses to answer asks.
+/// Checks that the driver rejects answers to permission requests.
 pub(super) async fn refuses_answers(stage: &dyn Stage) -> Played<()> {
     let mut connection = match open(stage, SessionChoice::Fresh).await? {
         Ok(connection) => connection,
@@ -77,8 +77,8 @@ pub(super) async fn refuses_answers(stage: &dyn Stage) -> Played<()> {
 fn refused(what: &str, answer: Result<(), Error>) -> Played<()> {
     match answer {
         Err(e) if e.is_unsupported() => Ok(()),
-        Err(e) => broken(format!("it refuses {what} in other words: {e}")),
-        Ok(()) => broken(format!("it takes {what}, and does not declare that")),
+        Err(e) => broken(format!("wrong error for {what}: {e}")),
+        Ok(()) => broken(format!("it accepts {what}, but does not declare that")),
     }
 }
 
@@ -99,5 +99,7 @@ async fn open(
 
 fn late<T>(stage: &dyn Stage) -> Played<T> {
     let patience = stage.patience();
-    broken(format!("a connection alone did not serve in {patience:?}"))
+    broken(format!(
+        "a connection alone did not work within {patience:?}"
+    ))
 }

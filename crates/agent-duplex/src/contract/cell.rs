@@ -1,4 +1,4 @@
-//! What is played, on which stage, and what came of it.
+//! The scenarios, the interface to an agent under test, and the results.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -18,13 +18,13 @@ pub enum Scenario {
     TwoMessages,
     /// A message while a turn runs.
     Steer,
-    /// An interrupt while the agent talks.
+    /// An interrupt while the agent writes text.
     InterruptText,
     /// An interrupt while a tool runs.
     InterruptTool,
     /// The agent crashes between two turns.
     Resume,
-    /// The service limits the rate, and then no more.
+    /// The service limits the rate once.
     Retry,
     /// The service limits the rate until the agent gives up.
     RateLimit,
@@ -32,22 +32,22 @@ pub enum Scenario {
     Death,
     /// The agent ends in the middle of a line, with exit status 0.
     CutLine,
-    /// Nobody reads for a while what the agent says.
+    /// The primary does not read the agent's output for a while.
     SlowReader,
     /// A stop while a tool runs.
     Stop,
-    /// The agent asks whether it may, is denied, allowed, and interrupted before it is answered.
+    /// The agent requests a permission. The request is denied, allowed, and interrupted before its answer.
     Ask,
-    /// What was used is told.
+    /// The agent reports its usage.
     Usage,
-    /// A new conversation begins as a copy.
+    /// A new conversation starts as a copy of another one.
     Fork,
-    /// The session to go on with does not exist.
+    /// The session to resume does not exist.
     LostSession,
 }
 
 impl Scenario {
-    /// All of them, in the order in which they build on each other.
+    /// All scenarios, in the order in which they build on each other.
     pub const ALL: [Self; 17] = [
         Self::Turn,
         Self::Tool,
@@ -82,10 +82,10 @@ impl fmt::Display for Scenario {
             Self::Retry => "rate limit, once",
             Self::RateLimit => "rate limit",
             Self::Death => "death",
-            Self::CutLine => "cut last line",
+            Self::CutLine => "truncated line",
             Self::SlowReader => "slow reader",
             Self::Stop => "stop in a tool",
-            Self::Ask => "ask",
+            Self::Ask => "permission request",
             Self::Usage => "usage",
             Self::Fork => "fork",
             Self::LostSession => "lost session",
@@ -93,17 +93,17 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// What came of a scenario.
+/// The result of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "it may be broken"]
+#[must_use = "the contract may be broken"]
 pub enum Cell {
-    /// It held; the text says what was seen.
+    /// The scenario passed; the text describes the observed behaviour.
     Held(String),
-    /// The driver does not declare this; what is promised instead held, as the text says.
+    /// The driver does not declare this capability; the promised fallback works, as the text describes.
     Undeclared(Capability, String),
-    /// The agent can't be made to; the text says why.
+    /// The agent can't be made to do it; the text gives the reason.
     Impossible(String),
-    /// It does not hold; the text says what was seen instead.
+    /// The contract is broken; the text describes the observed behaviour.
     Broken(String),
 }
 
@@ -116,10 +116,10 @@ impl Cell {
 
     const fn word(&self) -> &'static str {
         match self {
-            Self::Held(_) => "held",
+            Self::Held(_) => "passed",
             Self::Undeclared(..) => "undeclared",
-            Self::Impossible(_) => "impossible",
-            Self::Broken(_) => "BROKEN",
+            Self::Impossible(_) => "not applicable",
+            Self::Broken(_) => "FAILED",
         }
     }
 }
@@ -135,7 +135,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// Writes the table of what was played: a row for each scenario, a column for each driver, and below them what each cell means.
+/// Returns the table of results: a row for each scenario, a column for each driver, and below them the text of each result.
 #[must_use]
 pub fn table(columns: &[(&str, Vec<(Scenario, Cell)>)]) -> String {
     let mut rows: BTreeMap<Scenario, BTreeMap<usize, &Cell>> = BTreeMap::new();
@@ -173,60 +173,60 @@ pub fn table(columns: &[(&str, Vec<(Scenario, Cell)>)]) -> String {
     text
 }
 
-/// What a scenario needs of an agent: its driver, and ways to make it do something.
+/// An agent under test: its driver, and ways to make it do something.
 pub trait Stage: Send + Sync {
-    /// Makes a driver of the agent, in this stage's own place: directory, sessions, processes. It is called more than once, and each driver goes on in
-    /// the same place.
+    /// Creates a driver of the agent, in the same place for each call: directory, sessions, processes. It is called more than once.
     fn driver(&self) -> Box<dyn Driver>;
 
     /// Returns a message that makes the agent do this.
     ///
     /// # Errors
     ///
-    /// Why it can't be made to; the cell says so.
+    /// The reason why the agent can't be made to do it; the result contains it.
     fn words(&self, deed: &Deed) -> Result<String, String>;
 
-    /// Ends the agent's main process as a crash would, by SIGKILL. `pid` is what the driver said of it with [`Event::Started`](crate::Event::Started).
+    /// Ends the main process of the agent like a crash, by SIGKILL. `pid` comes from the driver's [`Event::Started`](crate::Event::Started).
     ///
     /// # Errors
     ///
-    /// Why it can't be ended.
+    /// The reason why it can't be ended.
     fn kill(&self, pid: u32) -> Result<(), String>;
 
-    /// Returns whether a process of the tool with this name, see [`Deed::ToolFor`], is alive; `None` when that can't be seen.
+    /// Returns whether a process of the tool with this name is alive (see [`Deed::ToolFor`]); `None` if this can't be observed.
     fn alive(&self, tool: &str) -> Option<bool>;
 
-    /// Returns how long anything may take that has to come: a start, a turn, an end. Longer is broken.
+    /// Returns the maximum time for every expected event: a start, a turn, an end. After that time the contract counts as broken.
     fn patience(&self) -> Duration;
 }
 
-/// Something that a [`Stage`] makes its agent do. Unless it says otherwise, the agent ends its turn after it.
+/// An action that a [`Stage`] makes its agent do. Unless stated otherwise, the agent ends its turn after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Deed {
-    /// Says this word.
+    /// Writes this word.
     Say(String),
-    /// Says what the first message of its conversation was, or at least the word that it had to [say](Self::Say) then.
+    /// Writes the first message of its conversation, or at least the word that it had to [write](Self::Say) then.
     Recall,
-    /// Calls a tool that ends by itself at once.
+    /// Calls a tool that ends by itself immediately.
     Tool,
-    /// Calls a tool for which it has to ask before, and goes on when that is answered. The driver has to be one that lets it ask.
+    /// Calls a tool that needs a permission request, and continues after the answer. The driver must allow requests.
     Ask,
-    /// Calls a tool whose process is known to [`Stage::alive`] by its name and takes so long, and then says what it was told meanwhile, if anything.
+    /// Calls a tool that runs for this time, and whose process [`Stage::alive`] knows by its name. Then writes the messages that it got in the
+    /// meantime.
     ToolFor {
         /// The name of the process.
         name: String,
-        /// How long it lives.
+        /// The lifetime of the process.
         time: Duration,
     },
-    /// Talks, a few words at a time, for so long.
+    /// Writes text for this time, a few words at a time.
     TalkFor(Duration),
-    /// Is refused by its service for a limit of the rate once, and then says this word.
+    /// Gets a rate limit error from its service once, and then writes this word.
     LimitOnce(String),
-    /// Is refused by its service for a limit of the rate until it gives up.
+    /// Gets rate limit errors from its service until it gives up.
     Limit,
-    /// Says something, and ends in the middle of a line as if all were well: with exit status 0.
+    /// Writes something, and ends in the middle of a line as if it had succeeded: with exit status 0.
     CutLine,
-    /// Says a text of this many bytes or more.
+    /// Writes a text of at least this many bytes.
     Flood(usize),
 }

@@ -1,4 +1,4 @@
-//! The scenarios of the contract, a function each: what is said to the agent, and what has to be seen of it.
+//! The scenarios of the contract, one function for each: the messages to the agent, and the required events.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::{
     TurnId,
 };
 
-/// Longer than anything is waited for: it is ended, or it is broken.
+/// Longer than any wait: the action must be ended, or the contract is broken.
 const ENDLESS: Duration = Duration::from_secs(600);
-/// Long enough for a message to come in the middle.
+/// Long enough for a message in the middle of the action.
 const WHILE: Duration = Duration::from_secs(3);
 const FLOOD: usize = 4 << 20;
 
-/// Plays one scenario on a stage of its own. Ends all that it started.
+/// Plays one scenario with a conversation of its own, and ends everything that it started.
 ///
 /// # Panics
 ///
-/// Outside of a tokio runtime with a timer.
+/// Panics outside of a tokio runtime with a timer.
 ///
 /// # Cancel safety
 ///
@@ -52,12 +52,12 @@ pub async fn play(stage: &dyn Stage, scenario: Scenario) -> Cell {
     conclude(scene, played).await
 }
 
-/// Ends a conversation, and says what came of it.
+/// Ends a conversation, and returns the result of its scenario.
 async fn conclude(scene: Scene<'_>, played: Played) -> Cell {
     let record = scene.record.clone();
     let finished = scene.finish().await;
     match (played, finished) {
-        // What the scenario saw comes first; what is found at its end may follow from that.
+        // Report the failure of the scenario first; faults at its end may follow from it.
         (Err(Cell::Broken(what)), _) | (_, Err(Cell::Broken(what))) => {
             Cell::Broken(record.lock().explain(what))
         }
@@ -65,7 +65,7 @@ async fn conclude(scene: Scene<'_>, played: Played) -> Cell {
     }
 }
 
-/// The id of a session that nobody has.
+/// Returns a session id that does not exist.
 fn nobody() -> String {
     Uuid::new_v4().to_string()
 }
@@ -80,14 +80,14 @@ async fn turn(scene: &mut Scene<'_>) -> Played {
     let turn = scene.say("pear").await?;
     let connections = scene.record.lock().generation(turn);
     holds(connections == Some(1), || {
-        "the agent that was started was gone before it was told anything".to_owned()
+        "the started agent was gone before it got a message".to_owned()
     })?;
     let named = scene.record.lock().session().is_some();
     holds(named || !scene.has(Capability::Resume), || {
-        "it declares resume, and names no session".to_owned()
+        "it declares resume, but names no session".to_owned()
     })?;
     held(match scene.is_bare() {
-        true => "answered in its output, whose meaning is not known",
+        true => "answered in its output, which has no known form",
         false => "answered by a message",
     })
 }
@@ -97,7 +97,7 @@ async fn tool(scene: &mut Scene<'_>) -> Played {
     scene.begin().await?;
     let turn = scene.perform(&Deed::Tool).await?;
     if !scene.has(Capability::Tools) {
-        let seen = "the turn is completed, and nothing is told of a tool".to_owned();
+        let seen = "the turn is completed, without a report of a tool".to_owned();
         return Ok(Cell::Undeclared(Capability::Tools, seen));
     }
     let seen = scene.record.lock();
@@ -110,9 +110,9 @@ async fn tool(scene: &mut Scene<'_>) -> Played {
         _ => None,
     });
     match (started, outcome) {
-        (Some(_), Some(ToolOutcome::Done)) => held("told when it began and when it was done"),
-        (Some(_), outcome) => broken(format!("a tool that was done is told as {outcome:?}")),
-        (None, _) => broken("it declares tools, and told nothing of one"),
+        (Some(_), Some(ToolOutcome::Done)) => held("its start and its end are reported"),
+        (Some(_), outcome) => broken(format!("a successful tool is reported as {outcome:?}")),
+        (None, _) => broken("it declares tools, but reported none"),
     }
 }
 
@@ -121,11 +121,11 @@ async fn two_messages(scene: &mut Scene<'_>) -> Played {
     scene.begin().await?;
     let turns = [scene.say("pear").await?, scene.say("plum").await?];
     holds(turns[0] < turns[1], || {
-        "two messages, one after the other, are one turn".to_owned()
+        "two consecutive messages are in one turn".to_owned()
     })?;
     held(match same_agent(scene, turns) {
         true => "two turns of one agent",
-        false => "two turns, with an agent each",
+        false => "two turns, each with its own agent",
     })
 }
 
@@ -147,15 +147,15 @@ async fn steer(scene: &mut Scene<'_>) -> Played {
     if policy == InputPolicy::AfterTurn {
         match beside::second_message(scene.stage, TOOL, [words, plum]).await? {
             Err(e) if e.is_unsupported() => {}
-            Err(e) => return broken(format!("it refuses a second message in other words: {e}")),
-            Ok(()) => return broken("it takes a second message, and does not declare steer"),
+            Err(e) => return broken(format!("wrong error for a second message: {e}")),
+            Ok(()) => return broken("it accepts a second message, but does not declare steer"),
         }
     }
     scene.begin().await?;
     let first = scene.send(&work)?;
     let turn = scene.turn(&first).await?;
     match scene.works(turn, TOOL).await {
-        // Any time in the turn will do.
+        // Any time in the turn is good enough.
         Err(Cell::Impossible(_)) => scene.speaks(turn).await?,
         works => works?,
     }
@@ -170,25 +170,25 @@ async fn steer(scene: &mut Scene<'_>) -> Played {
     heard?;
     let (_, busy) = handed(&scene.record.lock());
     match (policy, first == second) {
-        (InputPolicy::Push, _) if !busy => broken("it is told only after the turn"),
-        (InputPolicy::AfterTurn, true) => broken("it waits for the turn's end, and is in the turn"),
+        (InputPolicy::Push, _) if !busy => broken("it gets the message only after the turn"),
+        (InputPolicy::AfterTurn, true) => broken("it waits for the turn's end, but is in the turn"),
         (InputPolicy::AfterTurn, false) => {
-            let seen = "refused during the turn, and answered after it".to_owned();
+            let seen = "rejected during the turn, and answered after it".to_owned();
             Ok(Cell::Undeclared(Capability::Steer, seen))
         }
-        (_, true) => held("part of the turn that ran"),
-        (_, false) => held("a turn of its own, after the one that ran"),
+        (_, true) => held("part of the running turn"),
+        (_, false) => held("a separate turn, after the running turn"),
     }
 }
 
-/// Begins with a turn in which the agent talks until it is ended.
+/// Starts with a turn in which the agent writes text until the turn is ended.
 async fn talks(scene: &mut Scene<'_>) -> Played<Receipt> {
     let receipt = scene.begin_with(&Deed::TalkFor(ENDLESS)).await?;
     scene.speaks(scene.turn(&receipt).await?).await?;
     Ok(receipt)
 }
 
-/// Begins with a turn in which a tool runs until it is ended.
+/// Starts with a turn in which a tool runs until it is ended.
 async fn works(scene: &mut Scene<'_>, tool: &str) -> Played<Receipt> {
     let work = Deed::ToolFor {
         name: tool.to_owned(),
@@ -217,29 +217,31 @@ async fn interrupt_tool(scene: &mut Scene<'_>) -> Played {
     })
 }
 
-/// Interrupts a turn, and has the next message answered.
+/// Interrupts a turn, and then requires an answer to the next message.
 async fn interrupted(scene: &Scene<'_>, receipt: &Receipt) -> Played {
     let declared = scene.has(Capability::Interrupt);
     match scene.interrupt().await? {
         Ok(()) => {}
         Err(e) if !declared && e.is_unsupported() => {
-            let seen = "refused; the turn goes on until it ends or is stopped".to_owned();
+            let seen = "rejected; the turn continues until it ends or is stopped".to_owned();
             return Ok(Cell::Undeclared(Capability::Interrupt, seen));
         }
-        Err(e) => return broken(format!("an interrupt is refused: {e}")),
+        Err(e) => return broken(format!("an interrupt is rejected: {e}")),
     }
     let first = scene.ends(receipt, EndReason::Interrupted).await?.turn;
     scene.silence().await;
     holds(!scene.record.lock().talks_on(), || {
-        "it was interrupted, and talks on after the end of its turn".to_owned()
+        "it was interrupted, but writes text after the end of its turn".to_owned()
     })?;
     let second = scene.say("plum").await?;
     match (declared, same_agent(scene, [first, second])) {
-        (true, true) => held("interrupted, and the same agent goes on"),
-        (true, false) => broken("the agent that was interrupted did not go on"),
-        (false, true) => broken("the agent goes on, and its driver does not declare interrupt"),
+        (true, true) => held("interrupted, and the same agent continues"),
+        (true, false) => broken("the interrupted agent did not continue"),
+        (false, true) => broken("the agent continues, but its driver does not declare interrupt"),
         (false, false) => {
-            let seen = "interrupted with its agent; the next message gets another".to_owned();
+            let seen =
+                "interrupted together with its agent; the next message goes to another agent"
+                    .to_owned();
             Ok(Cell::Undeclared(Capability::Interrupt, seen))
         }
     }
@@ -266,9 +268,9 @@ async fn resume(scene: &mut Scene<'_>) -> Played {
         let sessions = scene.record.lock().sessions();
         holds(
             sessions == [SessionChoice::Fresh, SessionChoice::Fresh],
-            || format!("the agents were started as {sessions:?}"),
+            || format!("the agents were started with {sessions:?}"),
         )?;
-        let seen = "refused; the next agent begins anew".to_owned();
+        let seen = "rejected; the next agent starts a new session".to_owned();
         return Ok(Cell::Undeclared(Capability::Resume, seen));
     }
     let turn = scene.perform(&Deed::Recall).await?;
@@ -276,10 +278,10 @@ async fn resume(scene: &mut Scene<'_>) -> Played {
     let sessions = scene.record.lock().sessions();
     holds(
         sessions.len() == 2 && sessions.last() == resumed.as_ref(),
-        || format!("the agents were started as {sessions:?}, and {resumed:?} was due"),
+        || format!("the agents were started with {sessions:?}, but {resumed:?} was expected"),
     )?;
     scene.heard(turn, "pear")?;
-    held("the next agent knows what was said")
+    held("the next agent knows the earlier message")
 }
 
 async fn retry(scene: &mut Scene<'_>) -> Played {
@@ -289,8 +291,8 @@ async fn retry(scene: &mut Scene<'_>) -> Played {
     scene.heard(turn, "pear")?;
     let told = |event: &Event| matches!(event, Event::Retrying { .. } | Event::RateLimited { .. });
     held(match scene.record.lock().events(turn).any(told) {
-        true => "told, and answered after it",
-        false => "answered after it, and nothing told of it",
+        true => "reported, and answered afterwards",
+        false => "answered afterwards, without a report",
     })
 }
 
@@ -298,7 +300,7 @@ async fn rate_limit(scene: &mut Scene<'_>) -> Played {
     let receipt = scene.begin_with(&Deed::Limit).await?;
     scene.ends(&receipt, EndReason::RateLimited).await?;
     scene.say("plum").await?;
-    held("the turn ends by it, and the next message is answered")
+    held("the turn ends because of it, and the next message is answered")
 }
 
 async fn death(scene: &mut Scene<'_>) -> Played {
@@ -306,14 +308,14 @@ async fn death(scene: &mut Scene<'_>) -> Played {
     scene.kill().await?;
     let end = scene.ends(&receipt, EndReason::Died).await?.end;
     holds(end.exit.is_some(), || {
-        "it died, and nothing is said of how its process ended".to_owned()
+        "it died without an exit status".to_owned()
     })?;
     scene.say("plum").await?;
     let (sent, _) = handed(&scene.record.lock());
     holds(sent == 2, || {
-        format!("two messages were handed on {sent} times")
+        format!("two messages were delivered {sent} times")
     })?;
-    held("the turn died with it, and the next message gets another agent")
+    held("the turn died with the agent, and the next message goes to another agent")
 }
 
 async fn cut_line(scene: &mut Scene<'_>) -> Played {
@@ -321,7 +323,7 @@ async fn cut_line(scene: &mut Scene<'_>) -> Played {
     let end = scene.completion(&receipt).await?.end;
     match end.reason {
         EndReason::Died | EndReason::ProtocolError => {}
-        _ => return broken(format!("a cut line is told as: {end}")),
+        _ => return broken(format!("a truncated line is reported as: {end}")),
     }
     scene.say("plum").await?;
     held(format!("{}; the next message is answered", end.reason))
@@ -332,13 +334,13 @@ async fn slow_reader(scene: &mut Scene<'_>) -> Played {
     scene.words(&flood)?;
     scene.start(SessionChoice::Fresh).await?;
     let receipt = scene.send(&flood)?;
-    // As long as it takes for the driver to be read no further, or to be done.
+    // Wait until the driver isn't read any more because of back-pressure, or has finished.
     scene.stalls().await?;
     scene.read();
     let turn = scene.ends(&receipt, EndReason::Completed).await?.turn;
     let said = scene.said(turn).len();
     holds(said >= FLOOD, || {
-        format!("of {FLOOD} bytes, {said} arrived")
+        format!("only {said} of {FLOOD} bytes arrived")
     })?;
     held(format!("all {} MiB arrive", FLOOD >> 20))
 }
@@ -349,7 +351,7 @@ async fn stop(scene: &mut Scene<'_>) -> Played {
     drop(scene.stop().await?);
     let end = scene.completion(&receipt).await?.end;
     holds(end.reason != EndReason::Completed, || {
-        "a turn that was stopped is told as completed".to_owned()
+        "a stopped turn is reported as completed".to_owned()
     })?;
     let seen = scene.ceases(TOOL).await?;
     let gone = if seen { "; the tool is gone" } else { "" };
@@ -359,7 +361,7 @@ async fn stop(scene: &mut Scene<'_>) -> Played {
 async fn ask(scene: &mut Scene<'_>) -> Played {
     if !scene.has(Capability::Permissions) {
         beside::refuses_answers(scene.stage).await?;
-        let seen = "it asks nothing, and refuses answers".to_owned();
+        let seen = "it asks nothing, and rejects answers".to_owned();
         return Ok(Cell::Undeclared(Capability::Permissions, seen));
     }
     scene.words(&Deed::Ask)?;
@@ -373,10 +375,10 @@ async fn ask(scene: &mut Scene<'_>) -> Played {
         seen.events(turn).any(done)
     };
     holds(!done(denied), || {
-        "a tool that was denied is told as done".to_owned()
+        "a denied tool is reported as successful".to_owned()
     })?;
     holds(done(allowed) || !scene.has(Capability::Tools), || {
-        "a tool that was allowed is not told as done".to_owned()
+        "an allowed tool is not reported as successful".to_owned()
     })?;
     if !scene.has(Capability::Interrupt) {
         return held("denied and allowed");
@@ -384,12 +386,12 @@ async fn ask(scene: &mut Scene<'_>) -> Played {
     let receipt = scene.send(&Deed::Ask)?;
     asked(scene, &receipt).await?;
     let interrupted = scene.interrupt().await?;
-    interrupted.or_else(|e| broken(format!("an interrupt is refused: {e}")))?;
+    interrupted.or_else(|e| broken(format!("an interrupt is rejected: {e}")))?;
     scene.ends(&receipt, EndReason::Interrupted).await?;
     held("denied, allowed, and withdrawn by an interrupt")
 }
 
-/// Waits for an ask in the turn of an input.
+/// Waits for a permission request in the turn of an input.
 async fn asked(scene: &Scene<'_>, receipt: &Receipt) -> Played<String> {
     let turn = scene.turn(receipt).await?;
     let ask = |event: &Event| match event {
@@ -397,7 +399,7 @@ async fn asked(scene: &Scene<'_>, receipt: &Receipt) -> Played<String> {
         _ => None,
     };
     scene
-        .until("a question", |seen| seen.events(turn).find_map(ask))
+        .until("a request", |seen| seen.events(turn).find_map(ask))
         .await
 }
 
@@ -406,8 +408,8 @@ async fn answered(scene: &Scene<'_>, decision: Decision) -> Played<TurnId> {
     let ask = asked(scene, &receipt).await?;
     scene.record.change(|seen| seen.audit.answered(&ask));
     let answering = scene.conversation.answer(&ask, decision);
-    let answered = scene.within("the end of an answer", answering).await?;
-    answered.or_else(|e| broken(format!("an answer is refused: {e}")))?;
+    let answered = scene.within("the result of an answer", answering).await?;
+    answered.or_else(|e| broken(format!("an answer is rejected: {e}")))?;
     Ok(scene.ends(&receipt, EndReason::Completed).await?.turn)
 }
 
@@ -416,25 +418,23 @@ async fn usage(scene: &mut Scene<'_>) -> Played {
     scene.begin().await?;
     scene.say("pear").await?;
     if !scene.has(Capability::Usage) {
-        // Whether it is told all the same is seen by the rules.
-        let seen = "nothing is told of it".to_owned();
+        // The rules check that the driver reports no usage.
+        let seen = "none is reported".to_owned();
         return Ok(Cell::Undeclared(Capability::Usage, seen));
     }
-    let used = scene
-        .until("word of what was used", |seen| seen.used())
-        .await?;
+    let used = scene.until("a usage report", |seen| seen.used()).await?;
     match (used.input_tokens + used.output_tokens, used.cost_microusd) {
-        (0, 0) => broken("nothing was used"),
-        (0, _) => held("told in money"),
-        (_, 0) => held("told in tokens"),
-        (_, _) => held("told in tokens and money"),
+        (0, 0) => broken("the reported usage is zero"),
+        (0, _) => held("reported as cost"),
+        (_, 0) => held("reported as tokens"),
+        (_, _) => held("reported as tokens and cost"),
     }
 }
 
 async fn fork(scene: &mut Scene<'_>) -> Played {
     if !scene.has(Capability::Fork) {
         beside::refuses(scene.stage, SessionChoice::Fork(nobody())).await?;
-        return Ok(Cell::Undeclared(Capability::Fork, "refused".to_owned()));
+        return Ok(Cell::Undeclared(Capability::Fork, "rejected".to_owned()));
     }
     scene.words(&Deed::Say("pear".to_owned()))?;
     scene.words(&Deed::Recall)?;
@@ -442,12 +442,12 @@ async fn fork(scene: &mut Scene<'_>) -> Played {
     scene.say("pear").await?;
     let session = scene.record.lock().session().map(str::to_owned);
     let Some(session) = session else {
-        return broken("it declares fork, and names no session");
+        return broken("it declares fork, but names no session");
     };
     let mut copy = Scene::new(scene.stage);
     let played = copied(&mut copy, session).await;
     let cell = conclude(copy, played).await;
-    // The first one stays as it is.
+    // The original session must not change.
     scene.say("plum").await?;
     match cell {
         Cell::Held(_) => Ok(cell),
@@ -462,15 +462,15 @@ async fn copied(copy: &mut Scene<'_>, session: String) -> Played {
     copy.heard(turn, "pear")?;
     let own = copy.record.lock().session().map(str::to_owned);
     holds(own.is_some() && own.as_ref() != Some(&session), || {
-        format!("the copy of the session {session} is named {own:?}")
+        format!("the fork of session {session} is named {own:?}")
     })?;
-    held("the copy knows what was said, and the first one goes on")
+    held("the fork knows the earlier message, and the original continues")
 }
 
 async fn lost_session(scene: &mut Scene<'_>) -> Played {
     if !scene.has(Capability::Resume) {
         beside::refuses(scene.stage, SessionChoice::Resume(nobody())).await?;
-        return Ok(Cell::Undeclared(Capability::Resume, "refused".to_owned()));
+        return Ok(Cell::Undeclared(Capability::Resume, "rejected".to_owned()));
     }
     let say = Deed::Say("pear".to_owned());
     scene.words(&say)?;
@@ -478,5 +478,5 @@ async fn lost_session(scene: &mut Scene<'_>) -> Played {
     scene.start(SessionChoice::Resume(nobody())).await?;
     let receipt = scene.send(&say)?;
     scene.ends(&receipt, EndReason::SessionNotFound).await?;
-    held("told as the end of the first turn")
+    held("reported as the end of the first turn")
 }

@@ -1,4 +1,4 @@
-//! What happened, on both sides of the conversation.
+//! The record of a scenario, on both sides of the conversation.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::scripted::Audit;
 use crate::{Assignment, Completion, Event, Published, SessionChoice, TurnId, Usage, What};
 
-/// How much of the end is shown where something is broken.
+/// The number of recorded calls to show if the contract is broken, and the maximum length of each.
 const SHOWN: usize = 12;
 const LINE: usize = 200;
 
@@ -22,32 +22,32 @@ struct Shared {
     more: Notify,
 }
 
-/// What was seen so far.
+/// The events so far.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) published: Vec<Arc<Published>>,
     pub(super) assignments: Vec<Assignment>,
     pub(super) completions: Vec<Completion>,
     pub(super) audit: Audit,
-    /// What the driver was asked and said, with the number of its connection.
+    /// The calls and reports of the driver, each with the number of its connection.
     pub(super) tape: Vec<(usize, Noted)>,
-    /// How much the driver said, with a closer meaning or without.
+    /// The number of observations of the driver, with or without events.
     pub(super) observations: usize,
     pub(super) faults: Vec<String>,
-    /// Whether the conversation's reader came to its end.
+    /// Whether the reader of the conversation has ended.
     pub(super) over: bool,
 }
 
-/// Something between the conversation and the driver.
+/// A call or a report between the conversation and the driver.
 #[derive(Clone, Debug)]
 pub(super) enum Noted {
     Connected(SessionChoice),
-    /// A message was taken; `busy` when a turn ran.
+    /// A message was accepted; `busy` if a turn ran.
     Sent {
         busy: bool,
     },
     Event(Event),
-    /// Nothing further comes.
+    /// The output of the connection ended.
     Ended,
 }
 
@@ -56,14 +56,14 @@ impl Record {
         self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the record and wakes whoever waits for it.
+    /// Changes the record and wakes the waiting callers.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Seen) -> T) -> T {
         let changed = change(&mut self.lock());
         self.0.more.notify_waiters();
         changed
     }
 
-    /// Waits until something can be found in it. Cancel safe.
+    /// Waits until `find` returns a value. Cancel safe.
     pub(super) async fn find<T>(&self, mut find: impl FnMut(&Seen) -> Option<T>) -> T {
         loop {
             let more = self.0.more.notified();
@@ -82,8 +82,9 @@ impl Seen {
         let expected = self.published.last().map_or(1, |last| last.sequence + 1);
         if published.sequence != expected {
             let got = published.sequence;
-            self.faults
-                .push(format!("{got} was published, and {expected} was due"));
+            self.faults.push(format!(
+                "event {got} was published, but event {expected} was expected"
+            ));
         }
         if let Err(broken) = self.audit.check(&published.what) {
             self.faults.push(broken);
@@ -102,7 +103,7 @@ impl Seen {
         self.assignments.iter().find(mine).map(|a| a.turn)
     }
 
-    /// Returns the number of the connection that a turn ran on.
+    /// Returns the number of the connection on which a turn ran.
     pub(super) fn generation(&self, turn: TurnId) -> Option<u32> {
         let mut all = self.assignments.iter();
         all.find(|a| a.turn == turn).map(|a| a.generation)
@@ -112,7 +113,7 @@ impl Seen {
         self.completions.iter().find(|c| c.turn == turn)
     }
 
-    /// Returns what was published of a turn so far.
+    /// Returns the events of the conversation about a turn so far.
     pub(super) fn of_turn(&self, turn: TurnId) -> impl Iterator<Item = &What> {
         let all = self.published.iter().map(|published| &published.what);
         let all = all.skip_while(move |what| !matches!(what, What::Assigned(a) if a.turn == turn));
@@ -150,7 +151,7 @@ impl Seen {
         })
     }
 
-    /// Returns all that was used, once anything was.
+    /// Returns the total usage, if the driver reported any.
     pub(super) fn used(&self) -> Option<Usage> {
         let mut all = None;
         for (_, noted) in &self.tape {
@@ -161,7 +162,7 @@ impl Seen {
         all
     }
 
-    /// Returns the process of the last connection.
+    /// Returns the pid of the last connection.
     pub(super) fn pid(&self) -> Option<u32> {
         self.tape.iter().rev().find_map(|(_, noted)| match noted {
             Noted::Event(Event::Started { pid }) => Some(*pid),
@@ -176,7 +177,7 @@ impl Seen {
         matches!(last, Some((_, Noted::Ended)))
     }
 
-    /// Returns whether the driver reports something of a turn after the last one that it ended.
+    /// Returns whether the driver reports output of a turn after the last turn that it ended.
     pub(super) fn talks_on(&self) -> bool {
         let events = { self.tape.iter().rev() }.map_while(|(_, noted)| match noted {
             Noted::Event(Event::TurnCompleted(_)) => None,
@@ -193,7 +194,7 @@ impl Seen {
         talk.next().is_some()
     }
 
-    /// Adds to what is broken what else is, and the last of what the driver said and was told.
+    /// Appends to a failure the next fault, and the last calls and reports of the driver.
     pub(super) fn explain(&self, mut what: String) -> String {
         if let Some(fault) = self.faults.iter().find(|fault| **fault != what) {
             what.push_str("; and ");

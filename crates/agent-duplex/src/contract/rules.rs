@@ -1,22 +1,22 @@
-//! What a driver owes below the conversation, where the ledger would mend it unseen.
+//! The rules for the reports of a driver. They are checked below the conversation, because the ledger would correct violations silently.
 
 use uuid::Uuid;
 
 use crate::{Capabilities, Capability, EndReason, Event, InputPolicy, TurnEnd};
 
-/// One connection, held against the rules for those who write drivers. Pure.
+/// A check of one connection against the rules for drivers. Pure.
 #[derive(Debug)]
 pub(super) struct Rules {
     capabilities: Capabilities,
     policy: InputPolicy,
     sent: Vec<Uuid>,
-    /// Turns that the agent began by itself.
+    /// The number of turns that the agent started by itself.
     own: usize,
-    /// Whether the connection says when a turn begins.
+    /// Whether the connection reports the starts of turns.
     announces: bool,
     begun: bool,
     completed: usize,
-    /// Bytes of the turn's text, in pieces and whole.
+    /// The bytes of the turn's text, in deltas and whole.
     deltas: usize,
     whole: usize,
 }
@@ -36,13 +36,13 @@ impl Rules {
         }
     }
 
-    /// Returns how it contradicts itself before anything is started.
+    /// Returns an error if the declarations of the driver contradict each other.
     pub(super) fn declared(&self) -> Result<(), String> {
         let steers = self.capabilities.has(Capability::Steer);
         match self.policy {
-            InputPolicy::Push if !steers => Err("it is pushed inputs and does not declare steer"),
+            InputPolicy::Push if !steers => Err("its policy is push, but steer is undeclared"),
             InputPolicy::AfterTurn if steers => {
-                Err("it declares steer and gets inputs after the turn only")
+                Err("it declares steer, but its input policy is after the turn")
             }
             _ => Ok(()),
         }
@@ -53,18 +53,18 @@ impl Rules {
         self.sent.push(message);
     }
 
-    /// Returns whether each message is known to be in a turn that is over.
+    /// Returns whether each message is known to be in a turn that has ended.
     pub(super) fn idle(&self) -> bool {
         self.completed >= self.sent.len() + self.own
     }
 
-    /// Notes an event; the error says which rule it breaks.
+    /// Checks an event; the error names the rule that it breaks.
     pub(super) fn see(&mut self, event: &Event) -> Result<(), String> {
         match event {
             Event::TextDelta(_) | Event::Message { .. } | Event::ToolStarted { .. }
                 if self.sent.is_empty() && self.own == 0 =>
             {
-                Err("it tells of a turn before it was sent anything".to_owned())
+                Err("it reports a turn before it got a message".to_owned())
             }
             Event::TurnStarted { inputs } => {
                 self.own += usize::from(inputs.is_empty());
@@ -88,7 +88,7 @@ impl Rules {
             Event::Used(_) => self.declares(Capability::Usage),
             Event::PermissionAsked(_) => self.declares(Capability::Permissions),
             Event::Polled if self.policy != InputPolicy::Poll => {
-                Err("it polls for messages, and its policy is another".to_owned())
+                Err("it polls for messages, but its input policy is not poll".to_owned())
             }
             _ => Ok(()),
         }
@@ -105,13 +105,13 @@ impl Rules {
         if self.completed > given {
             let completed = self.completed;
             return Err(format!(
-                "it ended {completed} turns and was given {given} messages"
+                "it ended {completed} turns, but got {given} messages"
             ));
         } else if self.announces && !begun && end.reason == EndReason::Completed {
-            return Err("it says of some turns that they began, and not of this one".to_owned());
+            return Err("it reports the start of some turns, but not of this one".to_owned());
         } else if whole < deltas {
             return Err(format!(
-                "of {deltas} bytes of text that came in pieces, {whole} came whole"
+                "{deltas} bytes of text came in deltas, but only {whole} came whole"
             ));
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Rules {
             Ok(())
         } else {
             Err(format!(
-                "it names the message {message}, which it was never sent"
+                "it names the message {message}, which it never got"
             ))
         }
     }
@@ -131,7 +131,9 @@ impl Rules {
         if self.capabilities.has(capability) {
             Ok(())
         } else {
-            Err(format!("it reports {capability} and does not declare that"))
+            Err(format!(
+                "it reports {capability}, but does not declare that"
+            ))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One conversation on a stage, and the waits of its scenario.
+//! One conversation of a scenario, and the waits for its events.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::{
     Queued, Receipt, RestartPolicy, SessionChoice, StopReport, Stream, TurnId, What,
 };
 
-/// The budget of a stop: the usual one.
+/// The usual budget of a stop.
 pub(super) const BUDGET: Duration = Duration::from_secs(8);
-/// How often what can only be looked at is looked at.
+/// The interval between two checks of a state that has no event.
 pub(super) const GLANCE: Duration = Duration::from_millis(20);
-/// So many glances without a word are silence, and how long that is waited for where it may never come.
+/// The number of checks without an observation that count as silence, and the time limit of a wait for silence.
 const QUIET: u32 = 15;
 const SETTLING: Duration = Duration::from_secs(1);
-/// How little room the reader has, so that a slow one is felt soon.
+/// A small backlog for the reader, so that a slow reader has an effect soon.
 const BACKLOG: usize = 16;
 
-/// What a scenario comes to; the error is a cell as well, found before the end.
+/// The result of a step of a scenario; the error is also a result of the scenario, found before its end.
 pub(super) type Played<T = Cell> = Result<T, Cell>;
 
 pub(super) struct Scene<'a> {
@@ -44,13 +44,13 @@ pub(super) fn broken<T>(what: impl Into<String>) -> Played<T> {
     Err(Cell::Broken(what.into()))
 }
 
-/// Goes on if this holds.
+/// Fails unless the condition is true.
 pub(super) fn holds(holds: bool, otherwise: impl FnOnce() -> String) -> Played<()> {
     if holds { Ok(()) } else { broken(otherwise()) }
 }
 
 impl<'a> Scene<'a> {
-    /// Begins a conversation; nobody reads it yet.
+    /// Starts a conversation; its reader does not read yet.
     pub(super) fn new(stage: &'a dyn Stage) -> Self {
         let record = Record::default();
         let driver = Witness::new(stage.driver(), record.clone());
@@ -67,13 +67,13 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Reads from now on, and starts the agent.
+    /// Starts to read, and starts the agent.
     pub(super) async fn begin(&mut self) -> Played<()> {
         self.read();
         self.start(SessionChoice::Fresh).await
     }
 
-    /// Begins, and has this done in the first turn. It needs words for it.
+    /// Starts the conversation with this action in its first turn. Fails if the agent can't be made to do it.
     pub(super) async fn begin_with(&mut self, deed: &Deed) -> Played<Receipt> {
         self.words(deed)?;
         self.begin().await?;
@@ -86,7 +86,7 @@ impl<'a> Scene<'a> {
         started.or_else(|e| broken(format!("the agent does not start: {e}")))
     }
 
-    /// Reads what the conversation publishes, from now on.
+    /// Starts to read the events of the conversation.
     pub(super) fn read(&mut self) {
         if let Reader::Waits(mut primary) = std::mem::replace(&mut self.reader, Reader::Gone) {
             let record = self.record.clone();
@@ -109,22 +109,22 @@ impl<'a> Scene<'a> {
 
     pub(super) fn send(&self, deed: &Deed) -> Played<Receipt> {
         let input = Input::new(self.words(deed)?);
-        // What is published of it is read under the same lock.
+        // The audit must know the receipt before the events of this input are read; both use this lock.
         let sent = self.record.change(|seen| {
             let receipt = self.conversation.send(input)?;
             seen.audit.accepted(&receipt);
             Ok::<_, crate::Error>(receipt)
         });
-        sent.or_else(|e| broken(format!("an input is refused: {e}")))
+        sent.or_else(|e| broken(format!("an input is rejected: {e}")))
     }
 
     pub(super) async fn within<T>(&self, what: &str, future: impl Future<Output = T>) -> Played<T> {
         let patience = self.stage.patience();
         let done = timeout(patience, future).await;
-        done.or_else(|_| broken(format!("{what} did not come in {patience:?}")))
+        done.or_else(|_| broken(format!("the wait for {what} took longer than {patience:?}")))
     }
 
-    /// Waits until something can be found in the record.
+    /// Waits until `find` returns a value.
     pub(super) async fn until<T>(
         &self,
         what: &str,
@@ -145,24 +145,24 @@ impl<'a> Scene<'a> {
             .await
     }
 
-    /// Waits for the end of an input's turn, which has to be this.
+    /// Waits for the end of an input's turn, which must have this reason.
     pub(super) async fn ends(&self, receipt: &Receipt, reason: EndReason) -> Played<Completion> {
         let completion = self.completion(receipt).await?;
         let end = &completion.end;
         holds(end.reason == reason, || {
-            format!("a turn ended otherwise than it had to ({reason}): {end}")
+            format!("wrong end of a turn (expected: {reason}): {end}")
         })?;
         Ok(completion)
     }
 
-    /// Has something done in a turn of its own, which has to be completed.
+    /// Makes the agent do an action in a turn of its own, which must be completed.
     pub(super) async fn perform(&self, deed: &Deed) -> Played<TurnId> {
         let receipt = self.send(deed)?;
         let completion = self.ends(&receipt, EndReason::Completed).await?;
         Ok(completion.turn)
     }
 
-    /// Has a word said in a turn of its own.
+    /// Makes the agent write a word in a turn of its own.
     pub(super) async fn say(&self, word: &str) -> Played<TurnId> {
         let turn = self.perform(&Deed::Say(word.to_owned())).await?;
         self.heard(turn, word)?;
@@ -173,16 +173,16 @@ impl<'a> Scene<'a> {
         let said = self.said(turn);
         let short: String = said.chars().take(200).collect();
         holds(said.contains(word), || {
-            format!("{word:?} was not said, but {short:?}")
+            format!("expected {word:?} in the answer, but got {short:?}")
         })
     }
 
-    /// Whether nothing is known of the agent, so that its output is all that it says.
+    /// Returns whether the driver declares nothing about the agent, so that its output is all that it reports.
     pub(super) fn is_bare(&self) -> bool {
         self.conversation.capabilities() == crate::Capabilities::none()
     }
 
-    /// Returns what was said in a turn: its messages, or its output if nothing is known of the agent.
+    /// Returns the text of a turn: its messages, or the agent's output if the driver declares nothing about it.
     pub(super) fn said(&self, turn: TurnId) -> String {
         let (mut messages, mut output) = (String::new(), String::new());
         for what in self.record.lock().of_turn(turn) {
@@ -204,7 +204,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Waits until the agent says something in a turn.
+    /// Waits until the agent writes text in a turn.
     pub(super) async fn speaks(&self, turn: TurnId) -> Played<()> {
         let bare = self.is_bare();
         let speaks = |what: &What| {
@@ -215,15 +215,15 @@ impl<'a> Scene<'a> {
             seen.events.iter().any(said) || (bare && seen.raw.is_some())
         };
         let find = |seen: &Seen| seen.of_turn(turn).any(speaks).then_some(());
-        self.until("the first word of the agent", find).await
+        self.until("the first output of the agent", find).await
     }
 
-    /// Waits until a tool runs: its process is seen, or its start is told.
+    /// Waits until a tool runs: its process exists, or its start is reported.
     pub(super) async fn works(&self, turn: TurnId, tool: &str) -> Played<()> {
         if self.sees(tool, true).await? {
             return Ok(());
         } else if !self.has(Capability::Tools) {
-            let what = "neither its stage nor its driver tells when a tool runs";
+            let what = "neither the test agent nor its driver reports a running tool";
             return Err(Cell::Impossible(what.to_owned()));
         }
         let started = |event: &Event| matches!(event, Event::ToolStarted { .. });
@@ -231,7 +231,7 @@ impl<'a> Scene<'a> {
         self.until("the start of a tool", find).await
     }
 
-    /// Waits until no process of a tool is left; returns whether that can be seen.
+    /// Waits until no process of a tool is left; returns whether this can be observed.
     pub(super) async fn ceases(&self, tool: &str) -> Played<bool> {
         self.sees(tool, false).await
     }
@@ -252,17 +252,17 @@ impl<'a> Scene<'a> {
         self.within(&what, seen).await
     }
 
-    /// Waits until the driver has said something, and then nothing more for a while.
+    /// Waits until the driver has reported something, and then nothing more for a while.
     pub(super) async fn stalls(&self) -> Played<()> {
-        // What comes first says that the agent runs.
+        // The first observation only shows that the agent runs.
         let spoke = |seen: &Seen| (seen.observations > 1).then_some(());
-        self.until("the first word of the agent", spoke).await?;
+        self.until("the first output of the agent", spoke).await?;
         self.within("silence", self.quiet()).await
     }
 
-    /// Waits until the driver says nothing for a while, or for a second.
+    /// Waits until the driver reports nothing for a while, or for a second.
     pub(super) async fn silence(&self) {
-        // Somebody who never falls silent is not waited for.
+        // The wait has a time limit, because the driver may never be silent.
         drop(timeout(SETTLING, self.quiet()).await);
     }
 
@@ -276,7 +276,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Ends the agent's process as a crash would.
+    /// Ends the process of the agent like a crash.
     pub(super) async fn kill(&self) -> Played<()> {
         let what = "the process of the agent";
         let pid = self.until(what, Seen::pid).await?;
@@ -286,24 +286,24 @@ impl<'a> Scene<'a> {
 
     pub(super) async fn interrupt(&self) -> Played<Result<(), crate::Error>> {
         let interrupt = self.conversation.interrupt(Queued::Keep);
-        self.within("the answer to an interrupt", interrupt).await
+        self.within("the result of an interrupt", interrupt).await
     }
 
     pub(super) async fn stop(&self) -> Played<StopReport> {
         let stopping = self.conversation.stop(BUDGET);
-        // The budget is the driver's to keep, and the conversation gives up 10 s later.
+        // The driver must observe the budget, and the conversation gives up 10 s later.
         let report = timeout(BUDGET * 4, stopping).await;
-        report.or_else(|_| broken("a stop was not obeyed"))
+        report.or_else(|_| broken("a stop did not end"))
     }
 
-    /// Ends the conversation and holds everything against its promises.
+    /// Ends the conversation and checks all promises.
     pub(super) async fn finish(mut self) -> Played<()> {
         self.read();
-        // What comes too late or twice comes now.
+        // Late and duplicate events arrive now.
         self.silence().await;
         let report = self.stop().await?;
         holds(report.survivors.is_empty(), || {
-            format!("a stop left something: {report}")
+            format!("a stop left processes: {report}")
         })?;
         self.until("the end of the reader", |seen| seen.over.then_some(()))
             .await?;
@@ -313,7 +313,7 @@ impl<'a> Scene<'a> {
         }
         let seen = self.record.lock();
         let (running, pending) = (seen.audit.running(), seen.audit.pending());
-        holds(running == 0, || format!("{running} turns never had an end"))?;
+        holds(running == 0, || format!("{running} turns never ended"))?;
         holds(pending == 0, || format!("{pending} inputs are in no turn"))?;
         match seen.faults.first() {
             Some(fault) => broken(fault),
@@ -323,11 +323,11 @@ impl<'a> Scene<'a> {
 }
 
 async fn glance() {
-    // Nothing comes of it but its end.
+    // This future never resolves; only the timeout ends the wait.
     let _due = timeout(GLANCE, std::future::pending::<()>()).await;
 }
 
-/// Returns how many messages were handed on, and whether the last was while a turn ran.
+/// Returns the number of delivered messages, and whether the last one was delivered while a turn ran.
 pub(super) fn handed(seen: &Seen) -> (usize, bool) {
     let sent = seen.tape.iter().filter_map(|(_, noted)| match noted {
         Noted::Sent { busy } => Some(*busy),

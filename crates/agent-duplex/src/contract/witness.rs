@@ -1,4 +1,4 @@
-//! A driver that writes down what goes through it.
+//! A driver that records all calls and reports.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::{
     Observation, Permissions, ProcessName, Queued, SessionChoice, StopReport,
 };
 
-/// A driver, and the record of what it is asked and says.
+/// A driver with a record of its calls and reports.
 #[derive(Debug)]
 pub(super) struct Witness {
     inner: Box<dyn Driver>,

@@ -1,4 +1,4 @@
-//! What is said to the agent, and what becomes of it.
+//! Inputs for the agent, and their results.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,36 +11,37 @@ use crate::shared::State;
 use crate::subscription::Queue;
 use crate::{Error, Execution, Input, Receipt, Record, Subscription};
 
-/// How much an execution may leave unread.
+/// The number of events that an execution may leave unread.
 const UNREAD: usize = 10_000;
 
 impl Conversation {
-    /// Takes an input, at once: the receipt says that it was accepted, not that it was read, nor that it is kept; see [`accept`](Self::accept).
+    /// Accepts an input immediately. The receipt does not mean that the input was read or stored; see [`accept`](Self::accept).
     ///
-    /// While a turn runs, it goes by the driver's [`InputPolicy`](crate::InputPolicy). When no agent runs, one is started if
-    /// [`ConversationOptions::restart`](crate::ConversationOptions::restart) says how; otherwise the input waits for [`start`](Self::start).
+    /// While a turn runs, the driver's [`InputPolicy`](crate::InputPolicy) applies. If no agent runs, the conversation starts one if
+    /// [`ConversationOptions::restart`](crate::ConversationOptions::restart) is set; otherwise the input waits for [`start`](Self::start).
     ///
     /// # Errors
     ///
-    /// [`Error::is_full`] when too many inputs are pending; [`Error::is_crash_loop`] when the agent was started too often in vain;
-    /// [`Error::is_persistence`] when the conversation can't be kept any more; [`Error::is_gone`] when it is over. Then nothing was recorded.
+    /// [`Error::is_full`] if too many inputs are pending; [`Error::is_crash_loop`] if too many starts of the agent failed; [`Error::is_persistence`]
+    /// if the conversation can't be stored any more; [`Error::is_gone`] if it has ended. With each of these errors, nothing was recorded.
     pub fn send(&self, input: Input) -> Result<Receipt, Error> {
         self.take(&mut self.0.shared.lock(), input, None)
     }
 
-    /// Takes an input as [`send`](Self::send) does, once: answered when it is kept, and one with the id of an earlier input is not delivered again; its
-    /// receipt is that of the first one, with [`Receipt::duplicate`] set.
+    /// Accepts an input as [`send`](Self::send) does, and returns after it is stored. An input with the id of an earlier input is not delivered
+    /// again: its receipt is that of the first input, with [`Receipt::duplicate`] set.
     ///
-    /// The last 10,000 ids are remembered, also by a conversation that was [opened](Self::open) later. In a conversation that is kept nowhere, the
-    /// receipt is not [durable](Receipt::durable).
+    /// The last 10,000 ids are remembered, also by a conversation that is [opened](Self::open) later. In a conversation without a store, the receipt
+    /// is not [durable](Receipt::durable).
     ///
     /// # Errors
     ///
-    /// As for [`send`](Self::send). After an error of persistence nobody knows whether the input was kept; accepting it again under its id is safe.
+    /// The same as for [`send`](Self::send). After a persistence error it is unknown whether the input was stored; accepting it again with the same
+    /// id is safe.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the answer up; the input is accepted.
+    /// Dropping the future drops only the result; the input is accepted.
     pub async fn accept(&self, input: Input) -> Result<Receipt, Error> {
         let (done, kept) = oneshot::channel();
         let receipt = {
@@ -63,22 +64,23 @@ impl Conversation {
         Ok(Receipt { durable, ..receipt })
     }
 
-    /// Has one input answered: starts an agent when none runs, in the last session, and returns the stream of the input's turn.
+    /// Sends one input and returns the stream of its turn. If no agent runs, it starts one in the last session.
     ///
-    /// The agent is read no further than the [`Primary`](crate::Primary)'s backlog: read that too, or drop it. When a turn runs, it goes by the driver's
-    /// [`InputPolicy`](crate::InputPolicy), and the turn may have other inputs too. An input whose agent is gone before it got it, or could not be started
-    /// by it, and is not started again by itself, is dropped; so is one that an agent which does nothing does not take. The stream ends with the cause.
+    /// The backlog of the [`Primary`](crate::Primary) limits the reading of the agent: read the primary too, or drop it. If a turn runs, the driver's
+    /// [`InputPolicy`](crate::InputPolicy) applies, and the turn may contain other inputs too. An input is dropped if its agent is gone before it got
+    /// the input, or could not be started by it, and no agent starts automatically. An input is also dropped if an idle agent does not accept it. The
+    /// stream ends with the reason.
     ///
-    /// In a conversation that is kept, this is answered once the input is, as for [`accept`](Self::accept). An input whose id came before is executed
-    /// all the same, with [`Receipt::duplicate`] set: there is no second stream of a turn that is over.
+    /// In a stored conversation, this returns after the input is stored, as for [`accept`](Self::accept). An input with a repeated id is executed
+    /// too, with [`Receipt::duplicate`] set: a turn that has ended has no second stream.
     ///
     /// # Errors
     ///
-    /// As for [`start`](Self::start) and [`send`](Self::send). Then nothing was recorded.
+    /// The same as for [`start`](Self::start) and [`send`](Self::send). With each of these errors, nothing was recorded.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not take back the start of an agent; the input is then accepted or not.
+    /// Dropping the future does not cancel the start of an agent; the input may or may not be accepted.
     pub async fn execute(&self, input: Input) -> Result<Execution, Error> {
         self.ask(|done| Command::Ensure { done }).await??;
         let subscription = Subscription(Queue::new(UNREAD));
@@ -96,15 +98,16 @@ impl Conversation {
         Ok(Execution::new(receipt, subscription))
     }
 
-    /// Waits until nothing is [pending](Self::pending), no turn runs, and its end was told: everything that was said is answered, or was dropped.
+    /// Waits until nothing is [pending](Self::pending), no turn runs, and the end of the last turn was published: every input is answered or was
+    /// dropped.
     ///
-    /// Inputs for which no agent is started, or that are [held](Self::hold), are waited for as well. A task in the background is not; [`close`](Self::close)
-    /// waits for that. The ends of turns are seen only as far as the [`Primary`](crate::Primary) is read.
+    /// This also waits for inputs without an agent, and for inputs while the delivery is [paused](Self::hold). It does not wait for background tasks;
+    /// [`close`](Self::close) does. The conversation sees the ends of turns only as far as the [`Primary`](crate::Primary) is read.
     ///
     /// # Errors
     ///
-    /// When inputs are pending that will not be answered: [`Error::is_crash_loop`], [`Error::is_persistence`], and [`Error::is_gone`] when the
-    /// conversation is over.
+    /// Fails if there are pending inputs that will never be answered: [`Error::is_crash_loop`], [`Error::is_persistence`], and [`Error::is_gone`] if
+    /// the conversation has ended.
     ///
     /// # Cancel safety
     ///
@@ -120,16 +123,16 @@ impl Conversation {
         }
     }
 
-    /// Returns the inputs that no turn took, oldest first: what another conversation may want to go on with after this one is over.
+    /// Returns the inputs that are in no turn, oldest first. Another conversation can continue with them after the end of this one.
     ///
-    /// In a conversation that is not kept, and whose agents are not started again by themselves, an input that was on its way to the agent when that
-    /// ended is among them, even if the agent had got it.
+    /// In a conversation without a store and without automatic restarts, they include an input that was on its way to the agent when the agent ended,
+    /// even if the agent had got it.
     #[must_use]
     pub fn pending(&self) -> Vec<Input> {
         self.0.shared.lock().ledger.pending().cloned().collect()
     }
 
-    /// Accepts an input. Whoever waits for it to be kept gets it back when it can't be.
+    /// Accepts an input. If it can't be stored, a caller that waits for that gets an error, and the input is withdrawn.
     fn take(
         &self,
         state: &mut State,
@@ -157,7 +160,7 @@ impl Conversation {
             receipt: durable,
             input,
         };
-        // It may be handed to the agent only once that is kept, which it is after this.
+        // The input may be delivered only after it is stored; the order of the records guarantees this.
         let (shared, id) = (Arc::clone(&self.0.shared), receipt.id);
         keeper.post(vec![record], move |kept| {
             if let Err(fault) = &kept {
@@ -175,6 +178,6 @@ impl Conversation {
 }
 
 fn answer(done: oneshot::Sender<Result<(), Error>>, kept: Result<(), Error>) {
-    // Who asked may have stopped waiting.
+    // The caller may have stopped waiting.
     let _nobody = done.send(kept);
 }

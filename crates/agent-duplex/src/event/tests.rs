@@ -1,11 +1,11 @@
-//! Events as data for other programs.
+//! The serialised form of events for other programs.
 
 use super::*;
 use crate::EndReason;
 
 const ID: Uuid = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
 
-/// Returns each event once, and each variant that is in one.
+/// Returns each event once, and each variant of its fields.
 fn all() -> Vec<Event> {
     let id = || "t1".to_owned();
     let input = |state| Event::Input { id: ID, state };
@@ -107,7 +107,7 @@ fn all() -> Vec<Event> {
     all
 }
 
-/// A key or a variant that is added, changed or removed is a decision: programs that watch a run read these lines.
+/// Adding, changing or removing a key or a variant needs a decision: programs that watch a run read these lines.
 #[test]
 fn each_event_has_this_form() {
     let lines = all().into_iter().map(|event| {

@@ -1,4 +1,4 @@
-//! What the agent reports, believed as far as it can be true.
+//! The reports of the agent, believed if they can be true.
 
 use uuid::Uuid;
 
@@ -8,7 +8,7 @@ use super::{Ledger, close, open};
 use crate::{Ask, EndReason, Event, InputState, Observation, TurnEnd, What};
 
 impl Ledger {
-    /// Takes what the agent did, and returns what is to be told of it.
+    /// Records an observation, and returns the events to publish.
     pub(crate) fn observe(&mut self, seen: Observation) -> Vec<What> {
         let mut report = Report::of(seen.raw);
         for event in seen.events {
@@ -56,7 +56,7 @@ impl Ledger {
         }
     }
 
-    /// Returns whether what the agent says now can belong to a turn, rather than come late from the one before.
+    /// Returns whether output of the agent can belong to the current turn, and is not late output of the turn before.
     fn speaks(&self) -> bool {
         let turn = self.turn.as_ref();
         turn.is_some_and(|turn| turn.begun != Begun::No || !self.announces)
@@ -98,7 +98,7 @@ impl Ledger {
         }
     }
 
-    /// What is queued is not what runs.
+    /// Handles a queued message: it is not the message that runs.
     fn queued(&mut self, id: Uuid, report: &mut Report) {
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.has(id)) else {
             return;
@@ -124,7 +124,7 @@ impl Ledger {
         }
     }
 
-    /// A turn whose last message was thrown away before it began never will.
+    /// Handles a dropped message. A turn that lost its last message before its start never starts.
     fn dropped(&mut self, id: Uuid, why: &str, report: &mut Report) {
         let end = TurnEnd {
             detail: why.to_owned(),
@@ -158,15 +158,16 @@ impl Ledger {
     }
 }
 
-/// Asks, by the agent's names for them and by ours: agents may count from 1, each of them, and an answer must not reach another one than it is for.
+/// Translates the ids of permission requests. Several agents may each count from 1, and an answer must not reach another request, so our ids contain
+/// the number of the connection.
 impl Ledger {
-    /// Returns the agent's name for an ask, if the agent that runs may wait for the answer to it.
+    /// Returns the agent's id of a permission request, if the running agent may wait for the answer.
     pub(crate) fn unanswered(&self, ask: &str) -> Option<String> {
         let mut unanswered = self.unanswered.iter();
         unanswered.find(|id| self.ask_name(id) == ask).cloned()
     }
 
-    /// An ask was answered; `ask` is the agent's name for it.
+    /// Records that a permission request was answered; `ask` is the agent's id of the request.
     pub(crate) fn answered(&mut self, ask: &str) {
         close(&mut self.asks, ask);
         close(&mut self.unanswered, ask);
@@ -188,7 +189,7 @@ impl Ledger {
         }
     }
 
-    /// Returns our name for an ask of this connection.
+    /// Returns our id of a permission request of this connection.
     pub(super) fn ask_name(&self, id: &str) -> String {
         match self.generation {
             0 | 1 => id.to_owned(),

@@ -1,8 +1,8 @@
-//! What the ledger has to tell after one step, put together here so that the order is kept in one place.
+//! The events that the ledger publishes after one step, collected in one place so that their order is defined here.
 
 use crate::{Event, Line, Observation, Stream, What};
 
-/// What is to be told, in order: events are gathered into observations, and what is no event comes between those.
+/// The events to publish, in order. Agent events are grouped into observations; other events come between those.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     seen: Observation,

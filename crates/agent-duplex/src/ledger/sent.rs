@@ -1,4 +1,4 @@
-//! What was handed on, and is in no turn yet.
+//! The messages that were delivered and are in no turn yet.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::inbox::Accepted;
 
 type Message = (Uuid, Vec<Accepted>);
 
-/// Messages with the inputs that they were made of, oldest first.
+/// Messages with their inputs, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     messages: VecDeque<Message>,
@@ -25,7 +25,7 @@ impl Sent {
         self.messages.is_empty()
     }
 
-    /// Returns how many inputs there are in all messages.
+    /// Returns the number of inputs in all messages.
     pub(super) fn inputs(&self) -> usize {
         self.inputs
     }
@@ -38,10 +38,10 @@ impl Sent {
         self.messages.iter().any(|(id, _)| named.contains(id))
     }
 
-    /// Takes the messages out that are named, oldest first.
+    /// Removes and returns the named messages, oldest first.
     pub(super) fn take(&mut self, named: &[Uuid]) -> Vec<Message> {
         let mut taken = Vec::new();
-        // Agents mostly get to them in order, and there may be thousands.
+        // Agents mostly handle messages in order, and there may be thousands.
         while let Some((id, _)) = self.messages.front()
             && named.contains(id)
         {
@@ -57,7 +57,7 @@ impl Sent {
         taken
     }
 
-    /// Takes all messages out.
+    /// Removes and returns all messages.
     pub(super) fn drain(&mut self) -> VecDeque<Message> {
         std::mem::take(self).messages
     }

@@ -1,16 +1,16 @@
-//! When a session is worth going on with: not once the agent names it, but once it has answered in it.
+//! The session for the next agent: a session is only worth continuing after the agent has answered in it. Its name alone is not enough.
 
 use crate::{Event, SessionChoice};
 
-/// Which session the next agent goes on with, when nobody says so.
+/// The session that the next agent continues if no caller chooses one.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     next: SessionChoice,
-    /// The session of the connection that runs, as far as it said so.
+    /// The session that the running connection named.
     named: Option<String>,
-    /// Whether the agent has answered in it. Some name a session before there is one.
+    /// Whether the agent has answered in it. Some agents name a session before it exists.
     answered: bool,
-    /// Whether agents can go on with a session at all.
+    /// Whether agents can continue a session at all.
     resumable: bool,
 }
 
@@ -28,7 +28,7 @@ impl Sessions {
         &self.next
     }
 
-    /// Somebody chose the session of the agent that is started now; until that one has answered, the choice stands.
+    /// Records that a caller chose the session of the agent that starts now. The choice applies until that agent has answered.
     pub(super) fn chosen(&mut self, session: SessionChoice) {
         self.named = None;
         self.answered = false;

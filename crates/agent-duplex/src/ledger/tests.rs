@@ -1,4 +1,4 @@
-//! The ledger by itself, by hand and at random, with the audit holding all that it tells against the promises.
+//! Tests of the ledger alone, with fixed and with random steps. An audit checks all its events against the promises.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -14,7 +14,7 @@ use crate::{
     Recovered, SessionChoice, Stream, ToolOutcome, What,
 };
 
-/// A ledger, what it told, and the messages that were handed on.
+/// A ledger, its events, and the delivered messages.
 struct Book {
     ledger: Ledger,
     audit: Audit,
@@ -377,8 +377,8 @@ fn any_op() -> impl Strategy<Value = Op> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
-    /// Whatever a driver reports: each turn begins before it ends and ends once, nothing is open after it, each line comes once, the counts are
-    /// right, and every input is in a turn, was thrown away by the agent, or waits, in the order in which it was accepted.
+    /// For any reports of a driver: each turn starts before it ends and ends once, nothing is open after it, each line comes once, the counts are
+    /// right, and every input is in a turn, was dropped by the agent, or waits, in the order of acceptance.
     #[test]
     fn l81a_l81c_l86a_p20a_the_ledger_keeps_its_promises(ops in proptest::collection::vec(any_op(), 0..60)) {
         let mut book = Book::new();

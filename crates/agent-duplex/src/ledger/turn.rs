@@ -1,4 +1,4 @@
-//! A turn while it is open: which messages it is made of, and how much the agent has said of its beginning.
+//! An open turn: its messages, and the agent's reports about its start.
 
 use uuid::Uuid;
 
@@ -16,20 +16,20 @@ pub(super) struct Turn {
     pub(super) forked: bool,
     pub(super) messages: Vec<Parcel>,
     pub(super) begun: Begun,
-    /// Whether the agent said that it has put a message of this turn off.
+    /// Whether the agent reported that it queued a message of this turn.
     pub(super) queued: bool,
 }
 
-/// Whether the agent said that a turn runs.
+/// Whether the agent reported the start of the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begun {
     No,
-    /// It said that a turn began, not which.
+    /// The agent reported the start of a turn, without naming it.
     Unnamed,
     Named,
 }
 
-/// A message of a turn, and the inputs that it was made of.
+/// A message of a turn, and its inputs.
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) id: Uuid,
@@ -46,7 +46,7 @@ impl Parcel {
         }
     }
 
-    /// Iterates over the turns that its inputs want to go on from.
+    /// Iterates over the turns that its inputs continue.
     pub(super) fn parents(&self) -> impl Iterator<Item = TurnId> {
         self.parents.iter().copied()
     }
@@ -69,7 +69,7 @@ impl Turn {
         self.messages.is_empty()
     }
 
-    /// Makes messages part of this turn.
+    /// Assigns messages to this turn.
     pub(super) fn assign(
         &mut self,
         messages: Vec<Parcel>,
@@ -94,7 +94,7 @@ impl Turn {
         if let Some(other) = other {
             let turn = self.id;
             let text = format!(
-                "turn {turn} does not go on from turn {other}, as one of its inputs wants: its parent was chosen before"
+                "turn {turn} does not continue turn {other}, although one of its inputs requests it: its parent was chosen before"
             );
             report.pass(Event::Warning(text));
         }

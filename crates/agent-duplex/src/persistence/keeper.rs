@@ -1,4 +1,4 @@
-//! The thread that keeps: persistence blocks, and neither the actor nor who sends may.
+//! The persistence thread: a store blocks, and neither the actor nor a caller of `send` may block.
 
 #[cfg(test)]
 mod tests;
@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 use super::record::{Persistence, Record, Recovered};
 use crate::Error;
 
-/// Hands records to a [`Persistence`] on a thread of its own.
+/// Passes records to a [`Persistence`] on a thread of its own.
 ///
-/// What waits is kept in one append, however many posted it. The first fault is the answer to everything that comes after it. When this is dropped, the
-/// thread keeps what was posted and ends.
+/// The thread stores all waiting records in one append. After the first error, every later post gets the same error. When this is dropped, the thread
+/// stores the posted records and ends.
 #[derive(Debug)]
 pub(crate) struct Keeper(mpsc::Sender<Post>);
 
@@ -32,9 +32,9 @@ impl fmt::Debug for Post {
 }
 
 impl Keeper {
-    /// Starts the thread and recovers what was kept.
+    /// Starts the thread and recovers the stored conversation.
     ///
-    /// Dropping the future leaves nothing behind once the thread is through with the recovery.
+    /// If the future is dropped, the thread ends after the recovery.
     pub(crate) async fn open(
         mut persistence: Box<dyn Persistence>,
     ) -> Result<(Arc<Self>, Recovered), Error> {
@@ -49,16 +49,16 @@ impl Keeper {
             }
         });
         running.map_err(|e| {
-            let text = "the thread that keeps it can't be started; end other programs";
+            let text = "the persistence thread can't be started; end other programs";
             Error::persistence(text, Some(e.into()))
         })?;
         let recovered = recovered.await.map_err(|_| gone())??;
         Ok((Arc::new(Self(posts)), recovered))
     }
 
-    /// Keeps records and then calls `then` on the keeper's thread, once. Never waits; whoever posts bounds how much waits.
+    /// Stores records and then calls `then` once, on the persistence thread. Never waits; the callers limit the number of waiting records.
     ///
-    /// Without records, `then` is called when all that was posted before is kept.
+    /// Without records, `then` is called after everything that was posted before is stored.
     pub(crate) fn post(
         &self,
         records: Vec<Record>,
@@ -66,14 +66,14 @@ impl Keeper {
     ) {
         let then = Box::new(then);
         if let Err(mpsc::SendError(post)) = self.0.send(Post { records, then }) {
-            // Not on this thread: whoever posts may hold what `then` wants.
+            // Call `then` on another thread: the caller may hold a lock that `then` needs.
             let _none = thread::Builder::new().spawn(move || (post.then)(Err(gone())));
         }
     }
 }
 
 fn gone() -> Error {
-    let text = "the thread that keeps it panicked; open the conversation again";
+    let text = "the persistence thread panicked; open the conversation again";
     Error::persistence(text, None)
 }
 
@@ -87,7 +87,7 @@ fn work(persistence: &mut dyn Persistence, posted: &mpsc::Receiver<Post>) {
             thens.push(post.then);
         }
         if fault.is_none() && !records.is_empty() {
-            // Those who wait are to hear of it, whoever is at fault.
+            // The waiting callers must get an answer, also after a panic of the store.
             let kept = catch_unwind(AssertUnwindSafe(|| persistence.append(&records)));
             fault = kept.unwrap_or_else(|_| Err(gone())).err();
         }

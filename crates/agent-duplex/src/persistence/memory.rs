@@ -1,4 +1,4 @@
-//! Persistence without a file: as strict as the file's about what may follow what, and gone with the process.
+//! A store in memory: it checks the order of records as strictly as the file does, and ends with the process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,9 +8,10 @@ use uuid::Uuid;
 use super::record::{self, Interrupted, Persistence, Record, Recovered};
 use crate::{Error, Input, Receipt, TurnId};
 
-/// Keeps a conversation in memory, for as long as one of its clones lives.
+/// Stores a conversation in memory, as long as one of its clones lives.
 ///
-/// Clones share what is kept: with one of them, a later conversation of the same process goes on where this one ended. It grows with the conversation.
+/// Clones share the stored conversation: with one of them, a later conversation of the same process continues where this one ended. The memory grows
+/// with the conversation.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryPersistence {
     kept: Arc<Mutex<Kept>>,
@@ -51,7 +52,7 @@ impl KeptInput {
 }
 
 impl MemoryPersistence {
-    /// Makes one in which nothing is kept.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -111,7 +112,7 @@ impl Kept {
         }
     }
 
-    /// Makes sure that all of the records can be applied.
+    /// Checks that all of the records can be applied.
     fn check(&self, records: &[Record]) -> Result<(), Error> {
         let mut receipts = BTreeSet::new();
         let mut turns = BTreeSet::new();

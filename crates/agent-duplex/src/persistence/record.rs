@@ -1,4 +1,4 @@
-//! The trait of a place where a conversation is kept, and what it keeps and returns.
+//! The trait of a store for conversations, and its records.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use uuid::Uuid;
 
 use crate::{Assignment, EndReason, Error, Input, Receipt, TurnId};
 
-/// How many receipts are recovered, to tell repeated inputs.
+/// The number of receipts that are recovered, to recognise repeated inputs.
 pub(super) const RECEIPTS: usize = 10_000;
 
-/// Where a [`Conversation`](crate::Conversation) is kept.
+/// A store for a [`Conversation`](crate::Conversation).
 ///
-/// Its methods block; the conversation calls them one at a time, from a thread of their own. The first error is the last call: whoever can't keep its
-/// records stops.
+/// Its methods block; the conversation calls them one at a time, on a thread of its own. After the first error there is no further call: a
+/// conversation that can't store its records stops.
 pub trait Persistence: fmt::Debug + Send + 'static {
-    /// Returns what was kept, and makes the caller the one writer: whoever recovered before can append nothing any more.
+    /// Returns the stored conversation, and makes the caller the only writer: an earlier caller can append nothing any more.
     ///
-    /// Turns that never ended are marked as interrupted, for good: the next call finds none. A message that was handed on and is in no turn gets one of
-    /// its own for that, with the next number: nobody knows what the agent did with it, so it is not handed on again.
+    /// This permanently marks turns that never ended as interrupted: the next call finds none. A message that was delivered and is in no turn gets a
+    /// turn of its own for this, with the next number. It is unknown what the agent did with the message, so it is not delivered again.
     ///
     /// # Errors
     ///
-    /// [`Error::is_persistence`] when what was kept can't be read or marked. There is no other way to say that nothing was kept than an empty answer.
+    /// [`Error::is_persistence`] if the stored conversation can't be read or marked. An empty result means that nothing is stored.
     fn recover(&mut self) -> Result<Recovered, Error>;
 
-    /// Keeps records in this order, all or none of them. They are durable when it returns.
+    /// Stores records in this order, all or none of them. They are durable when this returns.
     ///
     /// # Errors
     ///
-    /// [`Error::is_persistence`] when they are not, or when somebody else recovered since. Then nobody knows whether they were kept.
+    /// [`Error::is_persistence`] if they are not durable, or if another caller has recovered since. Then it is unknown whether they were stored.
     fn append(&mut self, records: &[Record]) -> Result<(), Error>;
 }
 
-/// One thing that is kept. Later records speak of what earlier ones introduced.
+/// One stored record. Later records refer to earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Record {
@@ -43,94 +43,94 @@ pub enum Record {
         /// The input.
         input: Input,
     },
-    /// Inputs are about to be handed to the agent as one message.
+    /// Inputs will be delivered to the agent as one message.
     Handed {
         /// The message.
         message: Uuid,
         /// The receipts of its inputs.
         receipts: Vec<Uuid>,
     },
-    /// The agent is known not to have taken a message that was to be handed on: its inputs wait again.
+    /// The agent has certainly not accepted a message that was marked as delivered: its inputs wait again.
     Returned {
         /// The message.
         message: Uuid,
     },
-    /// Inputs belong to a turn.
+    /// Inputs were assigned to a turn.
     Assigned(Assignment),
-    /// An input was thrown away.
+    /// An input was dropped.
     Dropped {
         /// Its receipt.
         receipt: Uuid,
     },
-    /// The agent's own conversation that a later connection goes on with.
+    /// The session of the agent that a later connection continues.
     Session {
-        /// Its id; `None` when there is none any more.
+        /// The id of the session; `None` if there is none any more.
         id: Option<String>,
     },
     /// A whole piece of the agent's answer.
     Message {
         /// The turn that ran.
         turn: Option<TurnId>,
-        /// What it says.
+        /// The text.
         text: String,
-        /// Whether it was cut off.
+        /// Whether it is incomplete.
         partial: bool,
     },
-    /// A turn is over.
+    /// A turn ended.
     Completed {
         /// The turn.
         turn: TurnId,
-        /// Why it ended.
+        /// The reason of the end.
         reason: EndReason,
-        /// What there is to say about it.
+        /// The detail of the end.
         detail: String,
     },
 }
 
-/// What was kept of a conversation.
+/// A stored conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
     /// The inputs that wait, oldest first, with their receipts.
     pub pending: Vec<(Receipt, Input)>,
-    /// The receipts of the last 10,000 inputs, whatever became of them, oldest first.
+    /// The receipts of the last 10,000 inputs in any state, oldest first.
     pub accepted: Vec<Receipt>,
-    /// The turns that never ended and are interrupted now, oldest first.
+    /// The turns that never ended and are now marked as interrupted, oldest first.
     pub interrupted: Vec<Interrupted>,
-    /// The agent's own conversation to go on with.
+    /// The session to continue.
     pub session: Option<String>,
     /// The number of the last turn; 0 when there was none.
     pub turns: u64,
-    /// How many pieces of the agent's answers are kept.
+    /// The number of stored pieces of the agent's answers.
     pub messages: u64,
 }
 
-/// A turn that was cut off by the end of its process.
+/// A turn that the end of its process interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Interrupted {
     /// The turn.
     pub turn: TurnId,
-    /// What was said in it, oldest first, with the receipts. It is not handed on again; whoever wants that sends it again.
+    /// The inputs of the turn, oldest first, with their receipts. They are not delivered again; to do this, send them again.
     pub inputs: Vec<(Receipt, Input)>,
 }
 
 impl Interrupted {
-    /// Makes one, for a [`Persistence`] of one's own.
+    /// Creates a value, for implementations of [`Persistence`].
     #[must_use]
     pub const fn new(turn: TurnId, inputs: Vec<(Receipt, Input)>) -> Self {
         Self { turn, inputs }
     }
 }
 
-/// The answer to a writer that is the one writer no more.
+/// Returns the error for a writer that another writer has replaced.
 pub(super) fn fenced(what: &str) -> Error {
-    let text = format!("{what} was taken over by another writer; stop one of the two");
+    let text = format!("another writer took over {what}; stop one of the two");
     Error::persistence(text, None)
 }
 
-/// The answer to records that speak of what was never introduced.
+/// Returns the error for records that refer to unknown things.
 pub(super) fn unsound() -> Error {
-    let text = "a record does not go with the ones before it; report this";
+    let text = "a record does not match the earlier records; report this bug";
     Error::persistence(text, None)
 }

@@ -1,4 +1,4 @@
-//! The records of conversations as rows of a SQLite file; opening the file and judging its errors is `sqlite/file.rs`.
+//! The records of conversations as rows of a SQLite file. `sqlite/file.rs` opens the file and interprets its errors.
 
 mod file;
 
@@ -12,29 +12,30 @@ use self::file::Database;
 use super::record::{self, Interrupted, Persistence, RECEIPTS, Record, Recovered};
 use crate::{Assignment, EndReason, Error, Input, Receipt, TurnId};
 
-/// Keeps conversations in a SQLite file.
+/// Stores conversations in a SQLite file.
 ///
-/// One file holds any number of conversations, each under a name and with one writer: of two that recovered, the later one. A commit is on disk when it
-/// is answered (write-ahead log, `synchronous = FULL`). The file, which holds what was said, is created for its owner alone (0600); an existing one
-/// keeps its permissions. Nothing is ever deleted from it. It has to lie on a local file system, and to stay where it is while it is open: on Unix the
-/// next write fails once its path leads to nothing, or to another file.
+/// One file contains any number of conversations. Each has a name and one writer: if two writers recovered it, only the later one may write. A commit
+/// is on disk when it returns (write-ahead log, `synchronous = FULL`). The file contains the texts of the conversation, so it is created for its
+/// owner only (0600); an existing file keeps its permissions. Nothing is ever deleted from it. It must be on a local file system, and its path must
+/// not change while it is open: on Unix the next write fails if the path leads to no file, or to another one.
 #[derive(Debug)]
 pub struct SqlitePersistence {
     database: Database,
     name: String,
-    /// The row of the conversation and the number of the recovery that made this the writer; none before it, and after a fault.
+    /// The row of the conversation and the number of the recovery that made this the writer; `None` before that, and after an error.
     writer: Option<(i64, i64)>,
 }
 
 impl SqlitePersistence {
-    /// Opens the conversation that is kept in the file at `path` under this name, or creates what does not exist.
+    /// Opens the stored conversation with this name in the file at `path`, or creates what does not exist.
     ///
-    /// A file that is there has to be one of these: an empty one is refused, since nobody knows what was in it. Name a file in a temporary directory
-    /// rather than a temporary file.
+    /// An existing file must be a file of this crate. An empty file is rejected, because its former content is unknown: name a file in a temporary
+    /// directory, not a temporary file.
     ///
     /// # Errors
     ///
-    /// [`Error::is_persistence`] when the file can't be created or read, is empty, no database, damaged, another program's, or written by a newer version.
+    /// [`Error::is_persistence`] if the file can't be created or read, is empty, is not a database, is damaged, belongs to another program, or was
+    /// written by a newer version.
     pub fn open(path: impl AsRef<Path>, conversation: &str) -> Result<Self, Error> {
         Ok(Self {
             database: Database::open(path.as_ref())?,
@@ -43,12 +44,12 @@ impl SqlitePersistence {
         })
     }
 
-    /// Reads `most` pieces of the agent's answers ([`Record::Message`]) at most, oldest first, each with its number, beginning with the first one after
-    /// number `after`; 0 for the beginning.
+    /// Reads at most `most` pieces of the agent's answers ([`Record::Message`]), oldest first, each with its number, starting with the first one
+    /// after number `after`; 0 for the beginning.
     ///
     /// # Errors
     ///
-    /// [`Error::is_persistence`] when that can't be read.
+    /// [`Error::is_persistence`] if they can't be read.
     pub fn messages(&self, after: u64, most: usize) -> Result<Vec<(u64, Record)>, Error> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let read = || {
@@ -91,10 +92,10 @@ impl Persistence for SqlitePersistence {
     }
 
     fn append(&mut self, records: &[Record]) -> Result<(), Error> {
-        // After a fault nobody knows what is kept; only another recovery tells.
+        // After an error it is unknown what is stored; only another recovery shows it.
         let writer = self.writer.take();
         let Some((conversation, epoch)) = writer else {
-            let text = "it has to be recovered before it can be written";
+            let text = "recover it before writing to it";
             return Err(Error::persistence(text, None));
         };
         let file = self.database.name();
@@ -116,7 +117,7 @@ impl Persistence for SqlitePersistence {
     }
 }
 
-/// Settles what never ended, and reads what waits.
+/// Marks unfinished turns as interrupted, and reads the waiting inputs.
 fn recover(transaction: &Transaction<'_>, conversation: i64) -> rusqlite::Result<Recovered> {
     let mut recovered = Recovered::default();
     let numbers =
@@ -181,7 +182,7 @@ fn recover(transaction: &Transaction<'_>, conversation: i64) -> rusqlite::Result
     Ok(recovered)
 }
 
-/// Writes a record; false when it speaks of what is not there.
+/// Writes a record; returns false if it refers to a row that does not exist.
 fn append(connection: &Connection, conversation: i64, record: &Record) -> rusqlite::Result<bool> {
     let run = |sql: &str, params: &[&dyn rusqlite::ToSql]| -> rusqlite::Result<bool> {
         Ok(connection.prepare_cached(sql)?.execute(params)? > 0)
@@ -298,12 +299,12 @@ fn turn(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<TurnId>> {
     Ok(number.map(|number| TurnId(number.cast_unsigned())))
 }
 
-/// SQLite knows signed numbers only.
+/// Converts a number, because SQLite only has signed numbers.
 fn signed(number: u64) -> i64 {
     number.cast_signed()
 }
 
-/// Since 1970, as far as fits: from 1677 to 2262.
+/// Returns the nanoseconds since 1970, limited to the range from 1677 to 2262.
 fn nanoseconds(at: SystemTime) -> i64 {
     match at.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
@@ -320,7 +321,7 @@ fn time(nanoseconds: i64) -> SystemTime {
     }
 }
 
-/// What a reason is called in the file, whatever it is called here one day.
+/// Returns the name of a reason in the file. It never changes, also if the variant is renamed.
 fn word(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Completed => "completed",

@@ -1,4 +1,4 @@
-//! The promises to readers as a check of its own, so that tests of any driver and of the ledger can share it.
+//! A check of the promises to readers, which the tests of any driver and of the ledger can share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{Event, InputState, Receipt, TurnId, What};
 
-/// Holds what a conversation publishes against what it promises. Feed it everything, in order.
+/// A checker for the events of a conversation. Pass it every event, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
     accepted: BTreeSet<Uuid>,
@@ -17,30 +17,30 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Makes one that has seen nothing.
+    /// Creates a checker without events.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes that an input was accepted; has to come before what is published of it.
+    /// Records that an input was accepted. Call it before the events of that input.
     pub fn accepted(&mut self, receipt: &Receipt) {
         let new = self.accepted.insert(receipt.id);
         assert!(new, "the receipt {} was given twice", receipt.id);
     }
 
-    /// Notes something that was published.
+    /// Checks a published event.
     ///
     /// # Panics
     ///
-    /// When it breaks a promise.
+    /// Panics if the event breaks a promise.
     pub fn see(&mut self, what: &What) {
         if let Err(broken) = self.check(what) {
             panic!("{broken}");
         }
     }
 
-    /// Notes something that was published; the error says which promise it breaks.
+    /// Checks a published event; the error names the promise that it breaks.
     pub(crate) fn check(&mut self, what: &What) -> Result<(), String> {
         match what {
             What::Assigned(assignment) => {
@@ -61,10 +61,10 @@ impl Audit {
                 holds(completed == Some(false), || {
                     format!("turn {turn} was completed out of order")
                 })?;
-                // Of two turns, the one that waited may be given up while the other one runs.
+                // Of two turns, the waiting turn may be dropped while the other one runs.
                 let open: Vec<_> = self.tools.iter().chain(&self.asks).collect();
                 holds(self.running() > 0 || open.is_empty(), || {
-                    format!("{open:?} outlived a turn")
+                    format!("{open:?} is still open after its turn")
                 })?;
             }
             What::Observed(seen) => seen.events.iter().try_for_each(|event| self.event(event))?,
@@ -74,10 +74,10 @@ impl Audit {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
-        let homeless = || format!("{event:?} belongs to no turn");
+        let homeless = || format!("{event:?} is outside of a turn");
         match event {
             Event::TurnStarted { .. } | Event::TurnCompleted(_) => {
-                Err(format!("{event:?} is the ledger's to tell"))
+                Err(format!("only the ledger may publish {event:?}"))
             }
             Event::TextDelta(_) | Event::ThinkingDelta(_) | Event::Message { .. } => {
                 holds(self.running() > 0, homeless)
@@ -92,7 +92,7 @@ impl Audit {
             }),
             Event::PermissionAsked(ask) => {
                 let new = self.asks.insert(ask.id.clone());
-                holds(new, || format!("{} was asked twice", ask.id))
+                holds(new, || format!("{} was requested twice", ask.id))
             }
             Event::PermissionWithdrawn { id } => holds(self.asks.remove(id), || {
                 format!("{id} was withdrawn out of order")
@@ -113,24 +113,24 @@ impl Audit {
         })
     }
 
-    /// Notes that an ask was answered.
+    /// Records that a permission request was answered.
     pub fn answered(&mut self, ask: &str) {
         self.asks.remove(ask);
     }
 
-    /// Returns how many turns run; two at most, of which one waits for the other.
+    /// Returns the number of running turns; two at most, one of which waits for the other.
     #[must_use]
     pub fn running(&self) -> usize {
         self.turns.values().filter(|completed| !**completed).count()
     }
 
-    /// Returns how many turns are completed.
+    /// Returns the number of completed turns.
     #[must_use]
     pub fn completed(&self) -> usize {
         self.turns.len() - self.running()
     }
 
-    /// Returns how many inputs were accepted, and neither became part of a turn nor were thrown away.
+    /// Returns the number of inputs that were accepted, and neither became part of a turn nor were dropped.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.accepted.difference(&self.taken).count()

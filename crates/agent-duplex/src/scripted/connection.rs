@@ -1,4 +1,4 @@
-//! The connection that plays a script: when a step is due, and what it does.
+//! The connection that plays a script: it decides when a step is due, and runs it.
 
 use std::future::ready;
 use std::time::Duration;
@@ -19,9 +19,9 @@ pub(super) struct ScriptedConnection {
     messages: Vec<Message>,
     interrupts: usize,
     answers: usize,
-    /// How many of each were waited for.
+    /// The number of each that earlier steps waited for.
     awaited: Awaited,
-    /// How many messages had begun.
+    /// The number of messages whose turn was reported.
     begun: usize,
     busy: Option<Gate>,
     over: bool,
@@ -66,8 +66,7 @@ impl ScriptedConnection {
         self.calls.send_modify(|calls| calls.push(call));
     }
 
-    /// Takes the first step, if it is not one that has to be waited for. Whoever changes what is waited for has to borrow the connection, and so
-    /// drops this wait.
+    /// Runs the first step if it is due. A change of the awaited state needs the connection, and so drops this wait.
     async fn step(&mut self) -> Option<Observation> {
         let step = match self.script.steps.front() {
             None if self.stopping => {
@@ -106,7 +105,7 @@ impl ScriptedConnection {
             Step::Gate(_) => {}
             Step::Busy(gate) => self.busy = Some(gate),
             Step::Refuse(with) => self.script.refuses = with,
-            Step::Panic => panic!("the script says so"),
+            Step::Panic => panic!("on purpose"),
             Step::Over => self.over = true,
         }
         None
@@ -127,7 +126,7 @@ impl Connection for ScriptedConnection {
             if let Some(refuses) = self.script.refuses {
                 return Err(refuses());
             } else if self.over && !self.script.held_open {
-                return Err(Error::gone("its script is over"));
+                return Err(Error::gone("its script has ended"));
             }
             self.note(Call::Sent(message.clone()));
             self.messages.push(message);

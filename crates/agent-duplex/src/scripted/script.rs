@@ -1,4 +1,4 @@
-//! The steps of a scripted agent and how a test writes them down; playing them is `connection.rs`.
+//! The steps of a scripted agent, and the functions to write them in a test; `connection.rs` plays them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,18 +8,18 @@ use tokio::sync::watch;
 
 use crate::{EndReason, Error, Event, InputState, Message, Observation, ProcessName, TurnEnd};
 
-/// A door that a test opens, once.
+/// A latch that a test opens once.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(watch::Sender<bool>);
 
 impl Gate {
-    /// Makes a closed one.
+    /// Creates a closed latch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Opens it for everybody.
+    /// Opens it for all waiting callers.
     pub fn open(&self) {
         self.0.send_replace(true);
     }
@@ -36,7 +36,7 @@ impl Gate {
     }
 }
 
-/// What one connection does, step by step. At its end the agent sits idle until it is stopped.
+/// The behaviour of one connection, step by step. After the last step the agent is idle until it is stopped.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     pub(super) steps: VecDeque<Step>,
@@ -77,8 +77,8 @@ impl fmt::Debug for Step {
             Self::Message => "wait for a message",
             Self::Interrupted => "wait for an interrupt",
             Self::Answered => "wait for an answer",
-            Self::Gate(_) => "wait for a gate",
-            Self::Busy(_) | Self::Refuse(_) => "take messages otherwise",
+            Self::Gate(_) => "wait for a latch",
+            Self::Busy(_) | Self::Refuse(_) => "change how messages are accepted",
             Self::Panic => "panic",
             Self::Over => "end",
         })
@@ -86,7 +86,7 @@ impl fmt::Debug for Step {
 }
 
 impl Script {
-    /// Makes an empty one: an agent that says nothing.
+    /// Creates an empty script: an agent that reports nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -97,13 +97,13 @@ impl Script {
         self
     }
 
-    /// Reports this.
+    /// Reports this observation.
     #[must_use]
     pub fn observe(self, seen: impl Into<Observation>) -> Self {
         self.step(Step::Emit(seen.into()))
     }
 
-    /// Reports what is made of the messages that this connection was sent so far.
+    /// Reports an observation that is computed from the messages that this connection has got so far.
     #[must_use]
     pub fn make(self, make: impl Fn(&[Message]) -> Observation + Send + Sync + 'static) -> Self {
         self.step(Step::Make(Arc::new(make)))
@@ -124,13 +124,13 @@ impl Script {
         self.observe(Event::Session { id: id.to_owned() })
     }
 
-    /// Reports that a turn begins with the messages that were waited for since the last such step.
+    /// Reports that a turn starts with the messages that were waited for since the last such step.
     #[must_use]
     pub fn begin(self) -> Self {
         self.step(Step::Begin)
     }
 
-    /// Reports what became of a message of this connection, by its number from 0.
+    /// Reports the new state of a message of this connection, by its number from 0.
     #[must_use]
     pub fn input(self, number: usize, state: InputState) -> Self {
         self.make(move |messages| {
@@ -146,37 +146,37 @@ impl Script {
         self.observe(Event::TurnCompleted(TurnEnd::from(reason)))
     }
 
-    /// Waits for a message more than before.
+    /// Waits for one more message.
     #[must_use]
     pub fn message(self) -> Self {
         self.step(Step::Message)
     }
 
-    /// Waits for an interrupt more than before.
+    /// Waits for one more interrupt.
     #[must_use]
     pub fn interrupted(self) -> Self {
         self.step(Step::Interrupted)
     }
 
-    /// Waits for an answer more than before.
+    /// Waits for one more answer.
     #[must_use]
     pub fn answered(self) -> Self {
         self.step(Step::Answered)
     }
 
-    /// Waits until a gate is open.
+    /// Waits until a latch is open.
     #[must_use]
     pub fn gate(self, gate: &Gate) -> Self {
         self.step(Step::Gate(gate.clone()))
     }
 
-    /// From here on, takes a message only once a gate is open; who sends one waits.
+    /// From here on, accepts a message only when a latch is open; `send` waits for it.
     #[must_use]
     pub fn busy(self, gate: &Gate) -> Self {
         self.step(Step::Busy(gate.clone()))
     }
 
-    /// From here on, answers each message with an error, or takes them again.
+    /// From here on, rejects each message with an error, or accepts messages again.
     #[must_use]
     pub fn refuses(self, with: Option<fn() -> Error>) -> Self {
         self.step(Step::Refuse(with))
@@ -188,20 +188,20 @@ impl Script {
         self.step(Step::Panic)
     }
 
-    /// Has nothing more to say, as an agent that is gone.
+    /// Ends the output, like an agent that is gone.
     #[must_use]
     pub fn over(self) -> Self {
         self.step(Step::Over)
     }
 
-    /// Takes messages also after its end, as a pipe does that something else holds open.
+    /// Accepts messages also after its end, like a pipe that another process keeps open.
     #[must_use]
     pub fn held_open(mut self) -> Self {
         self.held_open = true;
         self
     }
 
-    /// Opens its connection only once a gate is open.
+    /// Opens its connection only when a latch is open.
     #[must_use]
     pub fn connecting(mut self, gate: &Gate) -> Self {
         self.connecting = Some(gate.clone());
@@ -215,56 +215,56 @@ impl Script {
         self
     }
 
-    /// Opens its connection, and then turns out not to have started.
+    /// Opens its connection, and then reports that the agent did not start.
     #[must_use]
     pub fn unready(mut self, with: fn() -> Error) -> Self {
         self.unready = Some(with);
         self
     }
 
-    /// Takes no message at all, from the beginning.
+    /// Rejects all messages, from the beginning.
     #[must_use]
     pub fn deaf(mut self, with: fn() -> Error) -> Self {
         self.refuses = Some(with);
         self
     }
 
-    /// Is closed only once a gate is open.
+    /// Finishes a close only when a latch is open.
     #[must_use]
     pub fn closing(mut self, gate: &Gate) -> Self {
         self.closing = Some(gate.clone());
         self
     }
 
-    /// Answers a change of its model only when the gate is open.
+    /// Answers a change of its model only when the latch is open.
     #[must_use]
     pub fn modelling(mut self, gate: &Gate) -> Self {
         self.modelling = Some(gate.clone());
         self
     }
 
-    /// Is stopped only once a gate is open, or the budget is used up.
+    /// Finishes a stop only when a latch is open, or the budget is used up.
     #[must_use]
     pub fn stopping(mut self, gate: &Gate) -> Self {
         self.stopping = Some(gate.clone());
         self
     }
 
-    /// Is not stopped before a gate is open, whatever the budget.
+    /// Finishes a stop only when a latch is open, and ignores the budget.
     #[must_use]
     pub fn hangs(mut self, gate: &Gate) -> Self {
         self.hangs = Some(gate.clone());
         self
     }
 
-    /// Still reports this after it was stopped.
+    /// Reports this observation after it was stopped.
     #[must_use]
     pub fn last_words(mut self, seen: impl Into<Observation>) -> Self {
         self.last_words.push(seen.into());
         self
     }
 
-    /// Has started a process of this name and number.
+    /// Lists a leftover process with this pid and name.
     #[must_use]
     pub fn leaves(mut self, pid: u32, name: &str) -> Self {
         let name = name.to_owned();

@@ -1,4 +1,4 @@
-//! Closing: what it waits for, what it hears meanwhile.
+//! Tests of a close: its waits, and the commands that work in the meantime.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn close(conversation: &Conversation) -> JoinHandle<()> {
     tokio::spawn(async move { conversation.close().await })
 }
 
-/// An agent that did its turn and has a task running.
+/// Returns an agent that has finished its turn and runs a background task.
 fn with_a_task() -> Script {
     let script = Script::new().message().begin();
     let script = script.observe(Event::BackgroundTasks(1));
@@ -51,7 +51,8 @@ async fn closing_does_not_wait_for_ever_for_a_turn() {
     talk.conversation.close().await;
     let completion = talk.completed().await;
     let end = completion.end.to_string();
-    let told = "the turn was interrupted: the agent was closed before it was over (exit status 0)";
+    let told =
+        "the turn was interrupted: the agent was closed before its turn ended (exit status 0)";
     assert_eq!(end, told);
     talk.becomes(Lifecycle::Idle).await;
 }
@@ -167,7 +168,7 @@ async fn x114c_who_has_the_least_patience_has_the_agent_closed() {
     let since = Instant::now();
     talk.conversation.close_within(Duration::from_secs(3)).await;
     patient.await.unwrap();
-    // This time is not that of any clock.
+    // The sum of both limits would be another time.
     assert_eq!(since.elapsed().as_secs(), 3);
 }
 
@@ -189,7 +190,7 @@ async fn x114b_an_agent_that_is_being_closed_hears_everything() {
     gate.open();
     soon(close).await.unwrap();
     talk.observed(Event::Exited(ExitStatus::Code(0))).await;
-    assert_eq!(talk.closes(), 1, "it goes on with the same close");
+    assert_eq!(talk.closes(), 1, "the same close continues");
 }
 
 #[tokio::test]
@@ -225,7 +226,7 @@ async fn an_agent_that_stands_still_is_closed_when_it_goes_on() {
     tokio::time::advance(Duration::from_secs(600)).await;
     soon(talk.conversation.leftovers()).await;
     assert_eq!(talk.closes(), 0);
-    // The task gets its time, now that it can use it.
+    // The task gets its time again after the thaw.
     talk.conversation.freeze(false).await.unwrap();
     tokio::time::advance(Duration::from_secs(20)).await;
     soon(talk.conversation.leftovers()).await;
@@ -249,7 +250,7 @@ async fn a_start_waits_for_the_agent_that_is_being_closed() {
     let start = tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
     soon(talk.conversation.leftovers()).await;
     let again = soon(talk.conversation.start(SessionChoice::Fresh)).await;
-    assert!(again.unwrap_err().is_start(), "one can follow");
+    assert!(again.unwrap_err().is_start(), "only one start may wait");
     assert_eq!(talk.driver.messages(), ["go"]);
     gate.open();
     soon(close).await.unwrap();

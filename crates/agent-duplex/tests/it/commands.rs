@@ -1,4 +1,4 @@
-//! Interrupts, answers, closing, and futures that are dropped half-way.
+//! Interrupts, answers, closes, and futures that are dropped before they finish.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn p21a_p21b_an_interrupt_is_done_when_the_turn_is_over() {
     let interrupt = tokio::spawn(talk.conversation.interrupt(Queued::Keep));
     let twice = tokio::spawn(talk.conversation.interrupt(Queued::Keep));
     talk.observed(delta("y")).await;
-    // What comes now waits for the turn's end: it must not be cut off with it.
+    // An input that comes now waits for the end of the turn, so that the interrupt does not affect it.
     talk.send("instead");
     soon(talk.conversation.leftovers()).await;
     assert_eq!(talk.driver.messages(), ["go"]);
@@ -345,7 +345,7 @@ async fn p23c_the_agent_after_an_interrupt_that_cost_the_process_says_whether_th
     }
 }
 
-/// The process stays, and so does its context. It ends later by itself.
+/// The process stays, and so does its context. The process ends later by itself.
 #[tokio::test(start_paused = true)]
 async fn p23c_nothing_is_said_of_the_context_when_the_interrupt_ended_only_the_turn() {
     let script = Script::new().message().begin().observe(delta("x"));

@@ -1,4 +1,4 @@
-//! The contract for drivers, against agents that keep it and agents that break it.
+//! The contract for drivers, with agents that keep it and agents that break it.
 
 mod bent;
 mod faults;
@@ -20,7 +20,7 @@ async fn column(capabilities: Capabilities) -> Vec<(Scenario, Cell)> {
 
 #[tokio::test(start_paused = true)]
 async fn who_keeps_the_contract_holds_whatever_it_declares() {
-    // A bare agent is one of which nothing at all is known; of this one nothing is played.
+    // With no capability at all, an agent counts as opaque, and its output is not checked. So this agent has one capability.
     let little = Capabilities::none().with(Capability::Model);
     let columns = [
         ("able", column(all()).await),
@@ -29,7 +29,7 @@ async fn who_keeps_the_contract_holds_whatever_it_declares() {
     insta::assert_snapshot!(table(&columns));
 }
 
-/// ★ The control: each scenario is there for somebody who breaks it.
+/// ★ The control experiment: each scenario finds agents that break it.
 #[tokio::test(start_paused = true)]
 async fn each_scenario_tells_who_breaks_it() {
     let mut told = String::new();
@@ -49,7 +49,7 @@ async fn each_scenario_tells_who_breaks_it() {
     for scenario in Scenario::ALL {
         assert!(
             told.contains(&format!("{scenario}: ")),
-            "{scenario} catches nobody"
+            "{scenario} finds no fault"
         );
     }
     insta::assert_snapshot!(told);
@@ -65,7 +65,7 @@ async fn what_an_agent_can_not_be_made_to_is_said() {
     assert_eq!(
         part.starts(),
         0,
-        "nothing is started for what can't be played"
+        "no agent starts for a scenario that can't be played"
     );
 }
 
@@ -79,6 +79,6 @@ fn plays_may_run_side_by_side() {
 async fn a_tool_that_nobody_sees_is_not_taken_for_one() {
     let part = parts::unseen();
     let cell = play(&part, Scenario::InterruptTool).await;
-    let why = "neither its stage nor its driver tells when a tool runs";
+    let why = "neither the test agent nor its driver reports a running tool";
     assert_eq!(cell, Cell::Impossible(why.to_owned()));
 }

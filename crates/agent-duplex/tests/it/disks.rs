@@ -1,8 +1,8 @@
-//! Real processes and real disks: one that is full, a file that can't be written, a writer that comes later.
+//! Real processes and real disks: a full disk, a file that can't be written, a later writer.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "the helpers of these tests are tests too, and speak to their parents"
+    reason = "the helpers of these tests are tests too, and print results for their parents"
 )]
 
 use std::io::{BufRead, BufReader, Write};
@@ -16,13 +16,13 @@ use tempfile::TempDir;
 
 use crate::keeping::accepted;
 
-/// What a child of these tests is to do, and with which file.
+/// The action of a child process of these tests, and its file.
 const DEED: &str = "AGENT_DUPLEX_TEST_DEED";
 const FILE: &str = "AGENT_DUPLEX_TEST_FILE";
 
-/// Returns the words by which this program does a deed as a child of its own.
+/// Returns the command line by which this program runs one of its tests as a child.
 pub(crate) fn words(test: &str) -> [String; 5] {
-    let program = env::current_exe().expect("this program has a file");
+    let program = env::current_exe().expect("this program has a path");
     let program = program
         .into_os_string()
         .into_string()
@@ -49,12 +49,12 @@ fn child(around: &[&str], deed: &str, file: &Path) -> Command {
 }
 
 #[test]
-#[ignore = "what the children of these tests do"]
+#[ignore = "the action of the children of these tests"]
 fn a_child_does_its_deed() {
     let (Ok(deed), Some(file)) = (env::var(DEED), env::var_os(FILE)) else {
         return;
     };
-    // The test harness may have begun a line.
+    // The test harness may have started a line.
     println!();
     let file = PathBuf::from(file);
     match deed.as_str() {
@@ -76,7 +76,7 @@ fn a_child_does_its_deed() {
             Ok(recovered) => println!("pending {}", recovered.pending.len()),
             Err(e) => println!("fault {e}"),
         },
-        other => panic!("{other} is nothing to do"),
+        other => panic!("unknown action {other}"),
     }
 }
 
@@ -105,7 +105,7 @@ fn lines(stdout: ChildStdout) -> impl Iterator<Item = String> {
         .map(|line| line.expect("the child writes text"))
 }
 
-/// Reads what a child says of this kind, to its end.
+/// Returns the lines of a child of this kind.
 fn said<'a>(lines: &'a [String], kind: &str) -> Vec<&'a str> {
     let said = lines.iter().filter_map(|line| line.split_once(' '));
     said.filter(|(of, _)| *of == kind)
@@ -133,12 +133,12 @@ fn l100c_where_a_file_may_not_grow_nothing_that_was_kept_is_lost() {
         .replace(file.to_str().unwrap(), "PATH");
     assert_eq!(
         fault,
-        "the conversation can't be kept: PATH can't be read or written; look at its disk and open the conversation again"
+        "can't store the conversation: PATH can't be read or written; check its disk and open the conversation again"
     );
     all_kept(&recover(&file).unwrap(), &kept);
 }
 
-/// What was acknowledged is there; the one that was answered with a fault may be.
+/// Checks that every acknowledged input is stored. An input with an error may be stored too.
 fn all_kept(recovered: &Recovered, kept: &[&str]) {
     let ids = recovered
         .pending
@@ -154,7 +154,7 @@ fn l100c_on_a_full_disk_nothing_that_was_kept_is_lost() {
     let mount = directory.path().join("disk");
     fs::create_dir(&mount).unwrap();
     let file = mount.join("talks");
-    // A disk of its own that is gone with the children: they fill it, get more room and recover.
+    // A separate disk that is gone with the children: they fill it, get more room and recover.
     let script = r#"mount -t tmpfs -o size=400k full "$0" || { echo "no mount"; exit 0; }
         "$@" && mount -o remount,size=4m "$0" && AGENT_DUPLEX_TEST_DEED=recover "$@""#;
     let mount = mount.to_str().unwrap();
@@ -184,7 +184,7 @@ fn l100c_on_a_full_disk_nothing_that_was_kept_is_lost() {
         .replace(file.to_str().unwrap(), "PATH");
     assert_eq!(
         fault,
-        "the conversation can't be kept: PATH has no room; make some and open the conversation again"
+        "can't store the conversation: PATH has no space; free some and open the conversation again"
     );
     let pending: usize = said(&lines, "pending").concat().parse().unwrap();
     assert!(
@@ -210,7 +210,7 @@ fn l100b_a_file_that_can_not_be_written_is_an_error() {
     let fault = if fs::OpenOptions::new().append(true).open(&file).is_err() {
         recover(&file).unwrap_err().to_string()
     } else {
-        // Whoever may do everything has to become somebody else for this.
+        // Root may write everything, so root has to become another user for this test.
         let nobody = ["setpriv", "--reuid=65534", "--clear-groups"];
         let Ok(child) = child(&nobody, "recover", &file)
             .stderr(Stdio::null())
@@ -230,7 +230,7 @@ fn l100b_a_file_that_can_not_be_written_is_an_error() {
     let fault = fault.replace(file.to_str().unwrap(), "PATH");
     assert_eq!(
         fault,
-        "the conversation can't be kept: PATH can't be written; change its permissions or its directory's"
+        "can't store the conversation: PATH can't be written; change its permissions or its directory's"
     );
 }
 
@@ -249,7 +249,7 @@ fn l100d_of_two_processes_with_one_conversation_the_later_one_writes() {
     assert!(
         said(&rest, "fault")
             .concat()
-            .ends_with("was taken over by another writer; stop one of the two")
+            .ends_with("; stop one of the two")
     );
     second.append(&[accepted("mine", None)]).unwrap();
     assert_eq!(recover(&file).unwrap().pending.len(), 1);

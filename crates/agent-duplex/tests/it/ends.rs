@@ -1,4 +1,4 @@
-//! Deaths, stops and drops: each turn and each reader comes to its end, once.
+//! Deaths, stops and drops: each turn and each reader ends exactly once.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn l91a_l91b_l91c_a_death_that_the_driver_did_not_report_is_none_the_less_
     assert_eq!(completion.end.exit, Some(ExitStatus::Signal(9)));
     assert_eq!(completion.pending, 1);
     talk.becomes(Lifecycle::Idle).await;
-    // What no turn took is delivered by the next one, what was in a turn is not.
+    // The next agent gets the inputs that are in no turn, and not the inputs of a turn.
     let session = SessionChoice::Resume("s".into());
     soon(talk.conversation.start(session.clone()))
         .await
@@ -180,7 +180,7 @@ async fn l98a_l98d_p41a_dropping_the_last_handle_ends_what_it_started() {
     } = talk;
     drop(conversation);
     soon(clone.freeze(false)).await.unwrap();
-    // Waiting for an interrupt keeps nothing alive.
+    // A waiting interrupt keeps nothing alive.
     let interrupt = clone.interrupt(agent_duplex::Queued::Keep);
     drop(clone);
     let mut last = Vec::new();
@@ -208,7 +208,7 @@ async fn a_stop_lets_a_connection_come_about_so_that_it_can_be_reported() {
     let conversation = talk.conversation.clone();
     let start = tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
     talk.becomes(Lifecycle::Starting).await;
-    // An interrupt finds nothing to interrupt, and does not wait for the start.
+    // An interrupt does nothing because no turn runs, and does not wait for the start.
     soon(talk.conversation.interrupt(agent_duplex::Queued::Keep))
         .await
         .unwrap();
@@ -258,7 +258,7 @@ async fn a_stop_does_not_wait_for_ever_for_a_driver() {
     assert_eq!(talk.driver.calls().last(), Some(&Call::Dropped));
 }
 
-/// The first stop would go on for a day, while the agent starts and while it ends.
+/// The first stop would take a day, while the agent starts and while it ends.
 #[tokio::test(start_paused = true)]
 async fn l90g_a_stop_is_hurried_by_another_one_with_less_time() {
     let day = Duration::from_secs(24 * 3600);
@@ -279,7 +279,7 @@ async fn l90g_a_stop_is_hurried_by_another_one_with_less_time() {
         let first = tokio::spawn(async move { first.stop(day).await });
         tokio::time::advance(Duration::from_secs(1)).await;
         let report = talk.conversation.stop(BUDGET).await;
-        // Who has more time than that is nobody.
+        // A later stop with more time changes nothing.
         assert_eq!(talk.conversation.stop(day).await, report);
         assert_eq!(first.await.unwrap(), report);
         assert_eq!(report.stage, stage);
@@ -336,7 +336,7 @@ async fn last_words_are_waited_for_a_bounded_time_and_not_while_nobody_reads() {
     assert_eq!(words.count(), 101);
 }
 
-/// Has its conversation stopped by the time an agent is started.
+/// A driver that stops its conversation while an agent starts.
 #[derive(Clone, Debug, Default)]
 struct Halts(std::sync::Arc<std::sync::OnceLock<Conversation>>);
 
@@ -351,9 +351,9 @@ impl Driver for Halts {
 
     fn connect(&self, _: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
         Box::pin(async move {
-            let conversation = self.0.get().expect("it was set");
+            let conversation = self.0.get().expect("the conversation was set");
             let mut stop = std::pin::pin!(conversation.stop(BUDGET));
-            // It is asked for, and nobody gets to run before the actor sees it.
+            // The stop is requested here, and no other task runs before the actor sees it.
             std::future::poll_fn(|context| {
                 let _asked = stop.as_mut().poll(context);
                 std::task::Poll::Ready(())

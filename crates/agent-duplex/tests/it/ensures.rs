@@ -1,4 +1,4 @@
-//! Whoever waits for an agent is answered, whoever starts it and whatever comes in between.
+//! Callers that wait for an agent get an answer, no matter which caller starts the agent and which events come in between.
 
 use std::time::Duration;
 

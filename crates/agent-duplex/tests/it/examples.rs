@@ -1,6 +1,6 @@
-//! The example runs to its end.
+//! Runs the example to its end.
 
-#[expect(dead_code, reason = "its `main` makes a runtime of its own")]
+#[expect(dead_code, reason = "its `main` creates its own runtime")]
 #[path = "../../examples/restart.rs"]
 mod restart;
 

@@ -1,4 +1,4 @@
-//! Many readers of one conversation: they share what they get, and one that stalls costs no memory.
+//! Many readers of one conversation: they share the events, and a stalled reader uses no memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,10 +13,10 @@ use crate::talk::{Talk, soon, steered};
 
 const READERS: usize = 100;
 const LINE: usize = 256 << 10;
-/// So many that their lines are a gigabyte.
+/// The number of lines, which have one gigabyte together.
 const LINES: usize = 4096;
 
-/// How many lines exist, and how many ever did at once.
+/// The number of existing lines, and the maximum so far.
 #[derive(Debug, Default)]
 struct Lines {
     now: AtomicUsize,
@@ -53,12 +53,14 @@ impl Lines {
     }
 }
 
-/// Reads to the end of the turn; returns where each thing is, and the last number.
+/// Reads to the end of the turn; returns the last sequence number and the number of lines.
 async fn read(mut subscription: Subscription) -> (u64, usize) {
     let (mut last, mut lines) = (0, 0);
     loop {
         let published = soon(subscription.next_shared()).await;
-        let published = published.expect("it goes on").expect("it reads along");
+        let published = published
+            .expect("the conversation continues")
+            .expect("the reader is fast enough");
         assert!(last == 0 || published.sequence == last + 1);
         last = published.sequence;
         match published.what {
@@ -88,7 +90,9 @@ async fn l87a_l87b_l87c_p11a_a_hundred_readers_and_a_stalled_one_leave_memory_fl
     talk.start().await;
     let mut last = 0;
     loop {
-        let published = soon(talk.primary.next_shared()).await.expect("it goes on");
+        let published = soon(talk.primary.next_shared())
+            .await
+            .expect("the conversation continues");
         last += 1;
         assert_eq!(published.sequence, last);
         if matches!(published.what, What::Completed(_)) {
@@ -104,7 +108,7 @@ async fn l87a_l87b_l87c_p11a_a_hundred_readers_and_a_stalled_one_leave_memory_fl
     }
     let dropped = soon(stalled.next_shared()).await.unwrap().unwrap_err();
     assert_eq!(dropped.last, 20);
-    // 8 MiB wait for the primary, 8 for the readers, 8 to be replayed, and 20 things for the stalled one.
+    // 8 MiB wait for the primary, 8 MiB for the readers, 8 MiB for a replay, and 20 events for the stalled reader.
     let most = lines.most.load(Ordering::Relaxed);
     assert!(most <= 3 * 32 + 20 + 4, "{most} lines at once");
     assert_eq!(lines.now.load(Ordering::Relaxed), 0);

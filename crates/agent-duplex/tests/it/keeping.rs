@@ -1,4 +1,4 @@
-//! What is kept, and what becomes of a file that is not as it should be.
+//! The stored records, and the errors for a damaged or foreign file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,7 +28,7 @@ pub(crate) fn accepted(id: &str, parent: Option<TurnId>) -> Record {
 }
 
 fn turn(number: u64) -> TurnId {
-    number.to_string().parse().expect("a turn's number")
+    number.to_string().parse().expect("the number of a turn")
 }
 
 fn assigned(number: u64, receipts: &[Uuid]) -> Record {
@@ -54,8 +54,8 @@ fn receipt(record: &Record) -> Uuid {
 }
 
 fn opened(path: &Path) -> (SqlitePersistence, Recovered) {
-    let mut kept = SqlitePersistence::open(path, "talk").expect("the file is sound");
-    let recovered = kept.recover().expect("the file is sound");
+    let mut kept = SqlitePersistence::open(path, "talk").expect("the file is valid");
+    let recovered = kept.recover().expect("the file is valid");
     (kept, recovered)
 }
 
@@ -88,7 +88,7 @@ fn any_op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A conversation as it could be, and the two that keep it.
+/// A simulated conversation, and its records.
 #[derive(Default)]
 struct Talk {
     waiting: Vec<Uuid>,
@@ -132,7 +132,7 @@ impl Talk {
                     self.turns += 1;
                     self.running.push(self.turns);
                 }
-                assigned(*self.running.last().expect("one runs"), &receipts)
+                assigned(*self.running.last().expect("a turn runs"), &receipts)
             }
             Op::Drop(at) => {
                 let Some(at) = pick(self.waiting.len(), at) else {
@@ -165,7 +165,7 @@ impl Talk {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Whatever is kept and however often it is recovered: the file gives back what memory does, and that is what the conversation was.
+    /// After any records and any number of recoveries, the file returns the same as memory does, and that is the state of the conversation.
     #[test]
     fn l100a_a_file_recovers_what_memory_does(ops in proptest::collection::vec(any_op(), 0..80)) {
         let directory = TempDir::new().unwrap();
@@ -201,7 +201,7 @@ proptest! {
     }
 }
 
-/// How many messages were handed on and are in no turn. One without inputs is nothing that could be missed.
+/// Returns the number of messages that were delivered and are in no turn. A message without inputs can't be missed.
 fn lost(talk: &Talk) -> usize {
     talk.handed.iter().filter(|(_, of)| !of.is_empty()).count()
 }
@@ -266,9 +266,9 @@ fn of_two_writers_of_a_conversation_the_later_one_writes() {
         first.append(&[accepted("lost", None)]).unwrap_err()
     };
     insta::assert_snapshot!(told(&[fenced, again, memory], &path), @r"
-    the conversation can't be kept: PATH was taken over by another writer; stop one of the two
-    the conversation can't be kept: it has to be recovered before it can be written
-    the conversation can't be kept: the conversation in memory was taken over by another writer; stop one of the two
+    can't store the conversation: another writer took over PATH; stop one of the two
+    can't store the conversation: recover it before writing to it
+    can't store the conversation: another writer took over the conversation in memory; stop one of the two
     ");
     let ids: Vec<_> = opened(&path).1.pending;
     let ids: Vec<_> = ids.iter().map(|(receipt, _)| &*receipt.input_id).collect();
@@ -306,7 +306,7 @@ fn of_records_that_can_not_all_be_kept_none_is() {
     }
 }
 
-/// The errors' texts, without what differs from run to run.
+/// Returns the texts of the errors, without the parts that differ from run to run.
 fn told(errors: &[Error], path: &Path) -> String {
     let path = path.display().to_string();
     let lines = errors.iter().map(|e| {
@@ -372,16 +372,16 @@ fn l100b_a_file_that_is_not_as_it_should_be_is_an_error_and_never_an_empty_histo
     });
     errors.push(SqlitePersistence::open(path.join("no/where"), "talk").unwrap_err());
     insta::assert_snapshot!(told(&errors, &path), @r"
-    the conversation can't be kept: PATH is no database; name another file
-    the conversation can't be kept: PATH is a database of another program; name another file
-    the conversation can't be kept: PATH was written by a newer version of this program (schema 2, this one knows 1); update it
-    the conversation can't be kept: PATH is damaged; put a copy in its place, or name a new file
-    the conversation can't be kept: PATH is damaged; put a copy in its place, or name a new file
-    the conversation can't be kept: PATH is empty: it was cut, or another program made it; put a copy in its place, or remove it to begin anew
-    the conversation can't be kept: PATH is empty: it was cut, or another program made it; put a copy in its place, or remove it to begin anew
-    the conversation can't be kept: PATH is empty: it was cut, or another program made it; put a copy in its place, or remove it to begin anew
-    the conversation can't be kept: PATH is a directory; name a file in it
-    the conversation can't be kept: PATH/no/where can't be created; name a file in a directory that is there and can be written
+    can't store the conversation: PATH is not a database; choose another file
+    can't store the conversation: PATH is a database of another program; choose another file
+    can't store the conversation: PATH was written by a newer version of this program (schema 2, this one supports 1); update this program
+    can't store the conversation: PATH is damaged; restore a copy of it, or choose another file
+    can't store the conversation: PATH is damaged; restore a copy of it, or choose another file
+    can't store the conversation: PATH is empty: it was truncated, or another program created it; restore a copy, or remove it to start again
+    can't store the conversation: PATH is empty: it was truncated, or another program created it; restore a copy, or remove it to start again
+    can't store the conversation: PATH is empty: it was truncated, or another program created it; restore a copy, or remove it to start again
+    can't store the conversation: PATH is a directory; choose a file in it
+    can't store the conversation: PATH/no/where can't be created; choose a file in a writable directory that exists
     ");
 }
 
@@ -407,14 +407,14 @@ fn l100c_nothing_is_called_kept_in_a_file_that_is_not_at_its_place_any_more() {
         errors.push(kept.append(&[accepted("lost", None)]).unwrap_err());
         errors.push(kept.recover().unwrap_err());
         if aside.exists() {
-            // It is put back.
+            // Put the file back.
             drop(kept);
             fs::rename(&aside, &path).unwrap();
             assert!(!opened(&path).1.pending.is_empty());
         }
     }
     errors.dedup_by_key(|e| e.to_string());
-    insta::assert_snapshot!(told(&errors, &path), @"the conversation can't be kept: PATH was removed, renamed or replaced while it was open; put it or a copy in its place and open the conversation again");
+    insta::assert_snapshot!(told(&errors, &path), @"can't store the conversation: PATH was removed, renamed or replaced while it was open; restore it or a copy and open the conversation again");
 }
 
 #[test]
@@ -448,7 +448,7 @@ fn many_may_open_a_new_file_at_once() {
             });
         }
     });
-    // Nothing is left of the files that came too late.
+    // The temporary files of the slower writers are gone.
     let left: Vec<_> = fs::read_dir(&directory).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     let mode = fs::metadata(&path).unwrap().permissions().mode();

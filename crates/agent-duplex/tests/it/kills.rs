@@ -2,7 +2,7 @@
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "the helpers of these tests are tests too, and speak to their parents"
+    reason = "the helpers of these tests are tests too, and print results for their parents"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,12 +23,12 @@ use crate::disks::words;
 
 const FILE: &str = "AGENT_DUPLEX_TEST_TALKS";
 const ROUND: &str = "AGENT_DUPLEX_TEST_ROUND";
-/// Which records a child says to be kept before they are.
+/// The records that a child acknowledges before they are stored.
 const EARLY: &str = "AGENT_DUPLEX_TEST_EARLY";
-/// How often the conversation's process is killed.
+/// The number of kills.
 const KILLS: u64 = 50;
 
-/// An agent that answers each message in a turn of its own, and writes down what it was handed.
+/// An agent that answers each message in a separate turn, and prints the messages that it got.
 #[derive(Debug, Clone, Copy)]
 struct Echo {
     steered: bool,
@@ -37,7 +37,7 @@ struct Echo {
 #[derive(Debug, Default)]
 struct Answering {
     said: Vec<Observation>,
-    /// How often it lets others go first before it says something.
+    /// The number of yields before it reports something.
     slow: u32,
 }
 
@@ -78,7 +78,7 @@ impl Connection for Answering {
             },
             Event::TurnCompleted(EndReason::Completed.into()),
         ];
-        // The last one is said first.
+        // The last one is reported first.
         let turn = turn.into_iter().map(Observation::from).rev();
         self.said.splice(0..0, turn);
         self.slow = 20;
@@ -122,7 +122,7 @@ impl Connection for Answering {
     }
 }
 
-/// Which records are said to be kept before they are.
+/// The records that are acknowledged before they are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Early {
     None,
@@ -130,7 +130,7 @@ enum Early {
     Handed,
 }
 
-/// What must not be: it says that records are kept, and keeps some only when there are more of them.
+/// A store with a deliberate fault: it acknowledges records, and stores some of them only after more of them have arrived.
 #[derive(Debug)]
 struct Liar {
     kept: SqlitePersistence,
@@ -159,12 +159,12 @@ impl Persistence for Liar {
 }
 
 #[test]
-#[ignore = "what the children of these tests do"]
+#[ignore = "the action of the children of these tests"]
 fn a_child_talks() {
     let (Some(file), Ok(round)) = (env::var_os(FILE), env::var(ROUND)) else {
         return;
     };
-    // The test harness may have begun a line.
+    // The test harness may have started a line.
     println!();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -174,7 +174,7 @@ fn a_child_talks() {
         .block_on(talk(&PathBuf::from(file), round.parse().unwrap()));
 }
 
-/// Goes on with the conversation; without a round, until nothing waits any more.
+/// Continues the conversation; in the last round, until no input waits any more.
 async fn talk(file: &Path, round: u64) {
     let kept = SqlitePersistence::open(file, "talk").unwrap();
     let early = match env::var(EARLY).as_deref() {
@@ -243,7 +243,7 @@ async fn say(conversation: &Conversation, id: String) {
     assert!(again.duplicate && again.id == receipt.id);
 }
 
-/// What the children of all rounds said.
+/// The output of the children of all rounds.
 #[derive(Default)]
 struct Said {
     accepted: BTreeSet<String>,
@@ -266,7 +266,7 @@ impl Said {
     }
 }
 
-/// Runs a child, and kills it when it has accepted `after` inputs and a little later; lets it run to its end without.
+/// Runs a child. Kills it a little later than its acceptance number `after`; without `after`, lets it run to its end.
 fn round(file: &Path, round: u64, early: Early, after: Option<(usize, Duration)>, said: &mut Said) {
     let words = words("kills::a_child_talks");
     let mut command = Command::new(&words[0]);
@@ -280,7 +280,7 @@ fn round(file: &Path, round: u64, early: Early, after: Option<(usize, Duration)>
     let before = said.accepted.len();
     let mut killed = false;
     for line in lines {
-        // The last one may be half a line.
+        // The last line may be incomplete.
         let Ok(line) = line else { break };
         said.note(&line);
         if let Some((accepted, later)) = after
@@ -306,7 +306,7 @@ fn xorshift(seed: &mut u64) -> u64 {
     *seed
 }
 
-/// What the file says became of each input: how many rows there are, and the reason of its turn.
+/// Returns the state of each input in the file: one entry for each row, with the reason of its turn.
 fn kept(file: &Path) -> BTreeMap<String, Vec<Option<String>>> {
     let kept = rusqlite::Connection::open(file).unwrap();
     let mut rows = kept
@@ -324,7 +324,7 @@ fn kept(file: &Path) -> BTreeMap<String, Vec<Option<String>>> {
     kept
 }
 
-/// Kills a conversation's process over and over and returns what is wrong at the end.
+/// Kills the process of a conversation again and again, and returns the faults at the end.
 fn killed(kills: u64, early: Early) -> Vec<String> {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("talks");
@@ -348,25 +348,25 @@ fn killed(kills: u64, early: Early) -> Vec<String> {
                     _ => false,
                 };
                 if !settled {
-                    wrong.push(format!("{id} was handed on {handed} times: {reason:?}"));
+                    wrong.push(format!("{id} was delivered {handed} times: {reason:?}"));
                 }
             }
-            rows => wrong.push(format!("{id} was accepted and is there as {rows:?}")),
+            rows => wrong.push(format!("{id} was accepted and is stored as {rows:?}")),
         }
     }
     for id in &said.cut {
         let reasons = kept.get(id).map(Vec::as_slice);
         if reasons != Some(&[Some("interrupted".into())]) {
             wrong.push(format!(
-                "{id} was told as cut off, and is there as {reasons:?}"
+                "{id} was reported as interrupted, but is stored as {reasons:?}"
             ));
         }
     }
     let (handed, interrupted) = (&said.handed, &said.interrupted);
     for (what, all) in [
-        ("handed", handed),
+        ("delivered", handed),
         ("interrupted", interrupted),
-        ("cut", &said.cut),
+        ("reported as interrupted", &said.cut),
     ] {
         let mut once = BTreeSet::new();
         let twice = all.iter().filter(|one| !once.insert(*one));
@@ -374,10 +374,10 @@ fn killed(kills: u64, early: Early) -> Vec<String> {
     }
     assert!(said.accepted.len() as u64 > kills && !said.handed.is_empty());
     if early == Early::None {
-        assert!(!said.interrupted.is_empty(), "no turn was ever cut");
+        assert!(!said.interrupted.is_empty(), "no turn was ever interrupted");
         assert!(
             said.cut.len() >= said.interrupted.len(),
-            "a cut turn was asked nothing"
+            "an interrupted turn had no input"
         );
     }
     wrong
@@ -388,19 +388,19 @@ fn l85b_l100a_after_each_kill_accepted_inputs_are_there_once_and_nothing_is_hand
     assert_eq!(killed(KILLS, Early::None), Vec::<String>::new());
 }
 
-/// The control: who acknowledges before the commit is found out.
+/// The control experiment: an acknowledgement before the commit is detected.
 #[test]
 fn l85b_control_an_early_acknowledgement_loses_accepted_inputs() {
     assert_ne!(killed(10, Early::All), Vec::<String>::new());
 }
 
-/// The control: who hands on before that is kept does it twice.
+/// The control experiment: a delivery before its record is stored happens twice.
 #[test]
 fn l85b_control_an_unkept_hand_on_is_repeated() {
     let wrong = killed(10, Early::Handed);
     assert!(
         wrong
             .iter()
-            .any(|wrong| wrong.ends_with("was handed twice"))
+            .any(|wrong| wrong.ends_with("was delivered twice"))
     );
 }

@@ -1,4 +1,4 @@
-//! What a program does with a conversation: one prompt and its answer, an agent for one turn, a pause.
+//! Typical uses of a conversation: one prompt and its answer, an agent for one turn, a pause.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::talk::{Talk, delta, resumable, soon, steered};
 async fn texts(execution: &mut Execution) -> Vec<String> {
     let mut texts = Vec::new();
     while let Some(published) = soon(execution.next()).await {
-        texts.push(match published.expect("it is read").what {
+        texts.push(match published.expect("the reader is fast enough").what {
             What::Assigned(assignment) => format!("assigned {}", assignment.turn),
             What::Completed(completion) => completion.end.reason.to_string(),
             What::Observed(seen) => format!("{:?}", seen.events),
@@ -41,11 +41,11 @@ async fn x123a_an_execution_is_the_stream_of_its_turn() {
         assert!(read[0].starts_with("assigned"), "{read:?}");
         assert!(read.iter().any(|read| read.contains(text)), "{read:?}");
         assert_eq!(read.last().unwrap(), "the turn was completed");
-        let completion = execution.completion().expect("it was read");
+        let completion = execution.completion().expect("the completion was read");
         assert_eq!(completion.end.reason, EndReason::Completed);
         assert!(!execution.receipt().durable);
         if text == "two" {
-            // The agent is gone; the next execution starts another one in its session.
+            // The agent is gone; the next execution starts another agent in its session.
             while talk.conversation.lifecycle() != Lifecycle::Idle {
                 tokio::task::yield_now().await;
             }
@@ -78,14 +78,14 @@ async fn x123a_an_execution_in_a_turn_that_runs_waits_for_its_own() {
 
 #[tokio::test]
 async fn x123a_an_execution_ends_whatever_becomes_of_its_agent() {
-    // It dies in the turn, before it got the input, or everything is stopped.
+    // The agent dies in the turn, or before it got the input, or everything is stopped.
     let died = Script::new().message().begin().over();
     let talk = Talk::with(ScriptedDriver::new(steered()).plays(died));
     let mut execution = soon(talk.conversation.execute(Input::new("go")))
         .await
         .unwrap();
     texts(&mut execution).await;
-    let completion = execution.completion().expect("it was read");
+    let completion = execution.completion().expect("the completion was read");
     assert_eq!(completion.end.reason, EndReason::Died);
 
     let gate = Gate::new();
@@ -123,7 +123,7 @@ async fn x123b_an_agent_of_one_shot_is_closed_after_its_turn() {
     let options = ConversationOptions::default().with_mode(Mode::OneShot);
     let mut talk = Talk::limited(driver, options);
     talk.send("one");
-    // Not even an agent that can be steered is told more than once.
+    // Even an agent that can be steered gets only one message.
     talk.becomes(Lifecycle::InTurn).await;
     talk.send("two");
     gate.open();

@@ -1,4 +1,4 @@
-//! What the crate promises, seen from outside.
+//! Tests of the public promises of the crate.
 
 mod closing;
 mod commands;
@@ -72,7 +72,7 @@ fn texts_tell_what_happened_and_what_to_do() {
     ];
     insta::assert_snapshot!(texts.join("\n"), @r"
     0 of 2 left
-    0 of 2 left (as far as could be seen)
+    0 of 2 left (not proven)
     2 of 4 left: 12 (sudo), 13 (su)
     the command agent can't take a second input; start it again with the new prompt
     {Interrupt, Usage}

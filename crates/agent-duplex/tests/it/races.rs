@@ -1,4 +1,4 @@
-//! Everything at once, on many threads: nothing hangs and nothing gets lost.
+//! Everything at once, on many threads: nothing hangs and nothing is lost.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::talk::{Talk, resumable, soon};
 
-/// What is random here must not be so the next time.
+/// A random number generator with a fixed seed, so that each run is the same.
 struct Dice(u64);
 
 impl Dice {
@@ -23,7 +23,7 @@ impl Dice {
     }
 }
 
-/// Starts what does one of the things that can be done once the gate is open; it returns the receipts that it was given.
+/// Starts a task that does one action after the gate is open; the task returns its receipts.
 fn racer(
     talk: &Talk,
     deed: u64,
@@ -39,7 +39,7 @@ fn racer(
             1 => drop(conversation.stop(Duration::ZERO).await),
             2 => conversation.close().await,
             3 => {
-                // Starts that follow closes.
+                // A start that follows a close.
                 conversation.close().await;
                 drop(conversation.start(SessionChoice::Resume("s".into())).await);
             }
@@ -60,7 +60,7 @@ fn racer(
                 }
             }
             7 => {
-                // It is asked for and not waited for.
+                // Requested, but not waited for.
                 drop(conversation.interrupt(Queued::Keep));
                 let asked = tokio::time::timeout(Duration::ZERO, conversation.close());
                 drop(asked.await);
@@ -111,7 +111,7 @@ async fn l93a_l93b_p55a_in_any_race_nothing_hangs_or_gets_lost() {
         let stops = dice.roll(4) > 0;
         let racers: Vec<_> = (0..6)
             .map(|n| {
-                // Whoever waits for the end of a turn holds on to the conversation.
+                // A task that waits for the end of a turn keeps its handle of the conversation.
                 let deed = match dice.roll(12) {
                     2..=4 | 6 | 7 if !stops => 9,
                     deed => deed,
@@ -133,7 +133,7 @@ async fn l93a_l93b_p55a_in_any_race_nothing_hangs_or_gets_lost() {
             read
         });
         gate.open();
-        // What nobody stops ends with the last handle.
+        // Without a stop, the conversation ends with its last handle.
         let last = stops.then_some(conversation);
         if let Some(conversation) = &last {
             for _ in 0..dice.roll(50) {
@@ -158,12 +158,12 @@ async fn l93a_l93b_p55a_in_any_race_nothing_hangs_or_gets_lost() {
             let all = handed.len();
             handed.sort_unstable();
             handed.dedup();
-            assert_eq!(handed.len(), all, "something was handed on twice");
+            assert_eq!(handed.len(), all, "an input was delivered twice");
         }
     }
 }
 
-/// What is put into a channel while that is being closed may stay in it.
+/// A message that is sent while a channel closes may stay in the channel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn l98c_a_caller_that_asks_while_it_ends_is_answered() {
     for _ in 0..10_000 {

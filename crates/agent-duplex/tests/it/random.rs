@@ -1,4 +1,4 @@
-//! Any driver, any order of what people do: the promises hold.
+//! Any driver, and any order of the callers' actions: the promises are kept.
 
 mod any;
 
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use self::any::{Deed, Step, World, any_deed, any_script, any_world, script};
 use crate::talk::soon;
 
-/// Keeps in memory, and fails after some appends.
+/// A store in memory that fails after some appends.
 #[derive(Debug)]
 struct Failing {
     inner: MemoryPersistence,
@@ -37,12 +37,15 @@ impl Persistence for Failing {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
         {
             Ok(_) => self.inner.append(records),
-            Err(_) => Err(Error::persistence("it is full; make room", None)),
+            Err(_) => Err(Error::persistence(
+                "the disk is full; free some space",
+                None,
+            )),
         }
     }
 }
 
-/// A conversation in which things are done, and what came of them.
+/// A conversation with random actions, and their results.
 struct Play {
     conversation: Conversation,
     primary: Primary,
@@ -82,7 +85,7 @@ impl Play {
                 left: Arc::clone(&memory.left),
             };
             let opened = Conversation::open(agent, options, Box::new(memory)).await;
-            let (conversation, primary, _) = opened.expect("memory can be read");
+            let (conversation, primary, _) = opened.expect("a store in memory can be read");
             (conversation, primary)
         } else {
             Conversation::new(agent, options)
@@ -126,7 +129,7 @@ impl Play {
             if !receipt.duplicate {
                 receipts
                     .lock()
-                    .expect("nobody panics with it")
+                    .expect("no task panics with the lock")
                     .push((text, receipt));
             }
         };
@@ -134,7 +137,10 @@ impl Play {
             Deed::Send(parent) => {
                 let parent =
                     [String::new(), parent.to_string()][usize::from(parent.min(1))].clone();
-                let input = self.input().from_parent(&parent).expect("it is one");
+                let input = self
+                    .input()
+                    .from_parent(&parent)
+                    .expect("the parent is a turn number");
                 let text = input.text.clone();
                 if let Ok(receipt) = conversation.send(input) {
                     took(text, receipt);
@@ -143,11 +149,11 @@ impl Play {
             Deed::Accept(again) => {
                 let mut input = self.input();
                 if again {
-                    // What was accepted before, if there was anything.
+                    // An input that was accepted before, if there is one.
                     let known = self
                         .receipts
                         .lock()
-                        .expect("nobody panics with it")
+                        .expect("no task panics with the lock")
                         .first()
                         .cloned();
                     input.id = known.map_or(input.id, |(text, _)| text);
@@ -169,7 +175,7 @@ impl Play {
                     took(text, execution.receipt().clone());
                     let mut assigned = false;
                     while let Some(next) = execution.next().await {
-                        let what = next.expect("it had room").what;
+                        let what = next.expect("the reader has room").what;
                         assigned |= matches!(what, What::Assigned(_));
                     }
                     assert_eq!(assigned, execution.completion().is_some());
@@ -220,7 +226,7 @@ impl Play {
         }
     }
 
-    /// Ends it, and holds it against the promises.
+    /// Ends the conversation, and checks it against the promises.
     async fn end(&mut self, world: &World) {
         let conversation = self.conversation.clone();
         soon(conversation.stop(Duration::ZERO)).await;
@@ -229,24 +235,25 @@ impl Play {
         for task in self.tasks.drain(..) {
             soon(task).await.expect("no task panics");
         }
-        let receipts = self.receipts.lock().expect("nobody panics with it");
+        let receipts = self.receipts.lock().expect("no task panics with the lock");
         let mut audit = Audit::new();
         receipts
             .iter()
             .for_each(|(_, receipt)| audit.accepted(receipt));
         let mut read = self.read.clone();
         if self.answers {
-            // An answer takes an ask away without a word.
+            // An answer removes a permission request without an event.
             read.iter_mut().for_each(forget_asks);
         }
         if world.kept.is_some() {
-            // Whoever was told that it can't be kept has no receipt of what was thrown away meanwhile.
+            // A caller that got a persistence error has no receipt of an input that was dropped in the meantime.
             read.iter_mut()
                 .for_each(|what| forget_unknown(what, &receipts));
         }
         read.iter().for_each(|what| audit.see(what));
         assert_eq!(audit.running(), 0);
-        // Nothing is lost or doubled: an input was dropped, waits, or was handed on, and only what an agent never took was handed on again.
+        // No input is lost or delivered twice: an input was dropped, waits, or was delivered. Only an input that an agent never accepted was
+        // delivered again.
         let pending = conversation.pending();
         assert_eq!(pending.len(), audit.pending());
         let messages = self.driver.messages();
@@ -256,9 +263,9 @@ impl Play {
         for (text, receipt) in receipts.iter() {
             let waits = pending.iter().any(|input| input.text == *text);
             let times = handed.iter().filter(|handed| *handed == text).count();
-            assert!(times <= most, "{text} was handed on {times} times");
+            assert!(times <= most, "{text} was delivered {times} times");
             let dropped = self.read.iter().any(|what| drops(what, receipt));
-            // Of what was on its way at a stop, nobody knows whether it got there.
+            // It is unknown whether a message that was on its way at a stop arrived.
             let taken = self.read.iter().any(|what| assigns(what, receipt));
             assert!(waits || times > 0 || dropped || taken, "{text} is lost");
         }
@@ -320,7 +327,7 @@ async fn play(world: World, scripts: Vec<Vec<Step>>, deeds: Vec<Deed>) {
     play.end(&world).await;
     let mut along = Vec::new();
     while let Some(published) = soon(subscription.next()).await {
-        along.push(published.expect("it had room").what);
+        along.push(published.expect("the reader has room").what);
     }
     assert_eq!(along, play.read);
     if world.kept.is_some() {
@@ -328,12 +335,16 @@ async fn play(world: World, scripts: Vec<Vec<Step>>, deeds: Vec<Deed>) {
     }
 }
 
-/// Holds what a later conversation would find against what was promised and done.
+/// Checks the records for a later conversation against the promises and the calls.
 async fn recovers(play: Play, memory: &Failing, mut inner: MemoryPersistence) {
-    let receipts = play.receipts.lock().expect("nobody panics with it").clone();
+    let receipts = play
+        .receipts
+        .lock()
+        .expect("no task panics with the lock")
+        .clone();
     let pending = play.conversation.pending();
     let (read, driver) = (play.read, play.driver);
-    // What was still to be kept is kept before the keeper lets go.
+    // The persistence thread stores the remaining records before it ends.
     drop((play.conversation, play.primary));
     let over = async {
         while Arc::strong_count(&memory.left) > 1 {
@@ -342,7 +353,7 @@ async fn recovers(play: Play, memory: &Failing, mut inner: MemoryPersistence) {
     };
     soon(over).await;
     let failed = memory.left.load(Ordering::Relaxed) == 0;
-    let recovered = inner.recover().expect("it can be read");
+    let recovered = inner.recover().expect("the store can be read");
     let waits: Vec<&str> = recovered
         .pending
         .iter()
@@ -355,7 +366,7 @@ async fn recovers(play: Play, memory: &Failing, mut inner: MemoryPersistence) {
         let dropped = read.iter().any(|what| drops(what, receipt));
         let there = waits.contains(&text.as_str()) || handed.contains(&text.as_str());
         let taken = read.iter().any(|what| assigns(what, receipt));
-        // An agent that refused it is not remembered where nothing could be kept any more.
+        // After a failure of the store, it can't contain that an agent rejected the message.
         let told = failed && !recovered.interrupted.is_empty();
         assert!(
             there || dropped || taken || told,
@@ -373,7 +384,10 @@ async fn recovers(play: Play, memory: &Failing, mut inner: MemoryPersistence) {
         assert_eq!(waits, pending);
         assert_eq!(recovered.interrupted, []);
     }
-    assert_eq!(inner.recover().expect("it can be read").interrupted, []);
+    assert_eq!(
+        inner.recover().expect("the store can be read").interrupted,
+        []
+    );
 }
 
 proptest! {
@@ -389,7 +403,7 @@ proptest! {
         runtime.block_on(play(world, scripts, deeds));
     }
 
-    // The keeper has a thread of its own, for which the time can't stand still.
+    // The persistence thread is a real thread, so this test can't use paused time.
     #[test]
     fn l81a_l81c_l100c_acknowledged_inputs_are_kept_and_handed_on_once(
         mut world in any_world(),

@@ -1,4 +1,4 @@
-//! The lossless reader, which holds the agent up, and the others, which are dropped.
+//! The primary, which stops the reading of the agent, and the subscribers, which are dropped.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::talk::{Talk, delta, soon, steered};
 
 const MANY: usize = 500;
 
-/// An agent that says a lot in one turn.
+/// Returns an agent that reports a lot in one turn.
 fn chatty() -> ScriptedDriver {
     let mut script = Script::new().message().begin();
     for i in 0..MANY {
@@ -66,7 +66,7 @@ async fn l87a_a_subscriber_that_reads_along_is_not_dropped() {
     let conversation = talk.conversation.clone();
     let reader = tokio::spawn(async move { read_all(&mut subscription).await });
     talk.start().await;
-    // The agent is at most a backlog ahead of the primary, and so of this subscriber, which reads as often.
+    // The agent is at most one backlog ahead of the primary, and so of this subscriber, which reads as often.
     talk.completed().await;
     soon(conversation.stop(Duration::ZERO)).await;
     talk.read_all().await;
@@ -82,7 +82,7 @@ async fn p11b_a_slow_primary_loses_nothing_and_holds_the_agent_up() {
     let mut ahead = talk.conversation.subscribe(10_000);
     talk.send("go");
     talk.start().await;
-    // Nobody reads: the agent is read until the backlog is full, however often the conversation gets its turn.
+    // The primary does not read: the conversation reads the agent until the backlog is full, no matter how often it gets to run.
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Conversations that go on where an earlier one ended, from a file.
+//! Conversations that continue an earlier one from a file.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::talk::{Talk, delta, restarting, resumable, soon};
 
 fn file(path: &Path) -> SqlitePersistence {
-    SqlitePersistence::open(path, "talk").expect("the file is sound")
+    SqlitePersistence::open(path, "talk").expect("the file is valid")
 }
 
 fn answers() -> Script {
@@ -57,7 +57,7 @@ async fn l85a_x123e_a_conversation_continues_from_its_file() {
     assert_eq!(recovered.session.as_deref(), Some("s"));
     assert_eq!((recovered.turns, recovered.messages), (1, 1));
     assert!(recovered.interrupted.is_empty());
-    // What waited starts the agent by itself, in its session, as the next turn.
+    // The waiting inputs start the agent automatically, in its session, as the next turn.
     let what = talk
         .read_until(|what| matches!(what, What::Assigned(_)))
         .await;
@@ -130,7 +130,7 @@ async fn l100a_l100d_a_conversation_that_was_taken_over_stops_and_its_turn_is_in
     gate.open();
     let end = talk.completed().await.end;
     assert_eq!(end.reason, EndReason::Failed);
-    assert!(end.detail.contains("taken over"), "{}", end.detail);
+    assert!(end.detail.contains("took over"), "{}", end.detail);
     talk.becomes(Lifecycle::Idle).await;
     let refused = talk.conversation.send(Input::new("more")).unwrap_err();
     assert!(refused.is_persistence(), "{refused}");
@@ -153,7 +153,7 @@ async fn l100b_a_file_that_can_not_be_recovered_is_the_error_of_opening() {
     let mut kept = file(&path);
     kept.recover().unwrap();
     let kept = file(&path);
-    // It is damaged after it was opened, so that recovering it is what fails.
+    // The file is damaged after it was opened, so that the recovery fails.
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("DROP TABLE input").unwrap();
     let driver = ScriptedDriver::new(resumable());
@@ -175,7 +175,7 @@ async fn what_is_thrown_away_stays_so() {
     let reads = rusqlite::Connection::open(&path).unwrap();
     for number in 1..=20 {
         if number == 11 {
-            // Also while an agent is being started.
+            // Also while an agent starts.
             let conversation = talk.conversation.clone();
             tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
             let connects = |calls: &[Call]| !calls.is_empty();

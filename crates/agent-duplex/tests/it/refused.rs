@@ -1,4 +1,4 @@
-//! What becomes of an input that an agent which does nothing does not take: it is tried again, or who follows it is told.
+//! Inputs that an idle agent does not accept: the conversation tries again, or the execution that follows the input gets the reason.
 
 use std::time::Duration;
 
@@ -29,12 +29,12 @@ async fn executes(talk: &mut Talk, text: &str) -> Execution {
     execution
 }
 
-/// Reads to the end, and says why the input was dropped.
+/// Reads to the end, and returns the reason why the input was dropped.
 async fn dropped(mut execution: Execution) -> String {
     let mut dropped = None;
     while let Some(published) = soon(execution.next()).await {
-        let What::Observed(seen) = published.expect("it is read").what else {
-            panic!("it was in a turn");
+        let What::Observed(seen) = published.expect("the reader is fast enough").what else {
+            panic!("the input was in a turn");
         };
         dropped = seen.events.into_iter().find_map(|event| match event {
             Event::Input {
@@ -45,14 +45,14 @@ async fn dropped(mut execution: Execution) -> String {
         });
     }
     assert!(execution.completion().is_none());
-    dropped.expect("it is said what became of it")
+    dropped.expect("the reason is reported")
 }
 
 #[tokio::test]
 async fn x123a_an_execution_whose_agent_does_not_take_its_input_ends_with_the_cause() {
     let errors: [fn() -> Error; 3] = [
         missing,
-        || Error::held("somebody has it", None),
+        || Error::held("another process has it", None),
         || Error::refused("no"),
     ];
     for error in errors {
@@ -62,7 +62,7 @@ async fn x123a_an_execution_whose_agent_does_not_take_its_input_ends_with_the_ca
             let execution = executes(&mut talk, "go").await;
             assert_eq!(dropped(execution).await, error().to_string());
             soon(talk.conversation.drained()).await.unwrap();
-            // One that could not start is tried again for another input; one that runs is only asked again.
+            // An agent that could not start is started again for another input; a running agent only gets another try.
             let starts = if error().is_refused() { 1 } else { nth };
             assert_eq!(talk.driver.sessions().len(), starts);
         }
@@ -129,7 +129,7 @@ async fn x123a_an_idle_agent_that_can_take_nothing_for_good_is_complained_of() {
     let execution = executes(&mut talk, "go").await;
     assert_eq!(dropped(execution).await, cannot().to_string());
     assert_eq!(talk.warned().await, cannot().to_string());
-    // The next one is told so at once.
+    // The next input gets the same reason immediately.
     let execution = executes(&mut talk, "again").await;
     assert_eq!(dropped(execution).await, cannot().to_string());
     talk.send("whoever comes next");
@@ -140,7 +140,7 @@ async fn x123a_an_idle_agent_that_can_take_nothing_for_good_is_complained_of() {
 }
 
 fn releasing() -> Error {
-    Error::releasing("somebody had it", None)
+    Error::releasing("an ended agent had it", None)
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,8 +162,11 @@ async fn p46_a_session_that_is_about_to_be_released_is_waited_for() {
         assert!(error.unwrap_err().is_held());
         begun.elapsed().as_millis() / 50
     };
-    // A process that only looks at a lock holds it for a moment; an agent that runs holds it for long.
-    assert_eq!(waits(|| Error::held("somebody has it", None)).await, 1);
+    // A process that only checks a lock holds it for a moment; a running agent holds it for long.
+    assert_eq!(
+        waits(|| Error::held("another process has it", None)).await,
+        1
+    );
     assert_eq!(waits(releasing).await, 60);
 }
 

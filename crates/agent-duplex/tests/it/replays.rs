@@ -1,4 +1,4 @@
-//! Readers that come late: the turn from its beginning, and each thing once.
+//! Readers that come late: they get the turn from its start, and each event once.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn line(bytes: usize) -> Observation {
     )
 }
 
-/// A turn that says these things, stops at the gate, and says one more.
+/// Returns an agent whose turn reports these observations, waits for the gate, and reports one more.
 fn gated(things: impl IntoIterator<Item = Observation>, gate: &Gate) -> ScriptedDriver {
     let mut script = Script::new().message().begin();
     for thing in things {
@@ -39,12 +39,12 @@ fn gated(things: impl IntoIterator<Item = Observation>, gate: &Gate) -> Scripted
 async fn read_all(mut subscription: Subscription) -> Vec<Published> {
     let mut read = Vec::new();
     while let Some(next) = soon(subscription.next()).await {
-        read.push(next.expect("it reads fast enough"));
+        read.push(next.expect("the reader is fast enough"));
     }
     read
 }
 
-/// Plays a turn and another one, and returns what a reader got who came at the gate of the first, and what the primary got.
+/// Plays a turn and another one. Returns the events of a reader that came at the gate of the first turn, and the events of the primary.
 async fn late(
     things: impl IntoIterator<Item = Observation>,
     capacity: usize,
@@ -71,7 +71,7 @@ async fn late(
     let completed = all
         .iter()
         .position(|p| matches!(p.what, What::Completed(_)))
-        .expect("the first turn is over");
+        .expect("the first turn has ended");
     assert!(
         after
             .first()
@@ -89,7 +89,7 @@ fn begins_with_the_turn(late: &[Published], all: &[Published]) {
 
 #[tokio::test]
 async fn l88a_p12_a_late_reader_gets_the_turn_from_its_beginning_and_then_live_each_thing_once() {
-    // The replay is longer than what this reader may leave unread.
+    // The replay has more events than this reader may leave unread.
     let (read, all) = late((0..50).map(|i| delta(&i.to_string()).into()), 20).await;
     begins_with_the_turn(&read, &all);
 }
@@ -97,7 +97,7 @@ async fn l88a_p12_a_late_reader_gets_the_turn_from_its_beginning_and_then_live_e
 #[tokio::test]
 async fn l88b_a_replay_of_too_many_things_is_left_out_and_reported_first() {
     let most = 10_000;
-    // The assignment, the lifecycle and what comes right before the gate are three of them.
+    // Three of the events are the assignment, the lifecycle, and the event right before the gate.
     let (read, all) = late((0..most - 3).map(|_| line(0)), 100).await;
     let begin = all.len() - read.len();
     assert!(matches!(all[begin].what, What::Assigned(_)));
@@ -124,10 +124,10 @@ async fn l88b_a_replay_of_too_many_bytes_is_left_out_and_reported_first() {
     truncated(&read, &all);
 }
 
-/// What was left out ends where it says, and from there on nothing is missing.
+/// The left-out part ends at the reported sequence number, and no later event is missing.
 fn truncated(read: &[Published], all: &[Published]) {
     assert_eq!(read[0].what, What::ReplayTruncated);
-    let left_out = usize::try_from(read[0].sequence).expect("it is small");
+    let left_out = usize::try_from(read[0].sequence).expect("the number is small");
     assert_eq!(
         all[left_out - 1].what,
         What::Observed(delta("before").into())
@@ -137,7 +137,7 @@ fn truncated(read: &[Published], all: &[Published]) {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(50))]
-    /// Whenever a reader comes, its replay and what follows are the end of what the primary got, from the beginning of the turn on.
+    /// At any time a reader comes, its replay and the later events are equal to the events of the primary, from the start of the turn on.
     #[test]
     fn l88a_whenever_a_reader_comes_nothing_is_missing_or_doubled(
         turns in proptest::collection::vec(0usize..6, 1..5),
@@ -153,7 +153,7 @@ proptest! {
                 }
                 script = script.end(EndReason::Completed);
             }
-            // As good as in step with the reader.
+            // The backlog keeps the agent almost in step with the reader.
             let options = ConversationOptions::default().with_backlog(1);
             let driver = ScriptedDriver::new(steered()).plays(script);
             let mut talk = Talk::limited(driver, options);
@@ -179,7 +179,7 @@ proptest! {
                 let count = |what: fn(&What) -> bool| earlier.iter().filter(|w| what(w)).count();
                 let begun = count(|what| matches!(what, What::Assigned(a) if !a.injected));
                 let over = count(|what| matches!(what, What::Completed(_)));
-                assert_eq!(begun, over, "the replay begins within a turn");
+                assert_eq!(begun, over, "the replay starts within a turn");
             }
         });
     }

@@ -1,4 +1,4 @@
-//! Agents that are gone and come again: in which session, for which inputs, and when they are given up.
+//! Restarts of agents: their session, their inputs, and the end of restarts after too many failures.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn answers() -> Script {
         .end(EndReason::Completed)
 }
 
-/// Ends before it takes anything.
+/// Returns an agent that ends before it accepts a message.
 fn crashes() -> Script {
     Script::new().deaf(|| Error::gone("it crashed"))
 }
@@ -179,7 +179,7 @@ async fn p44c_an_agent_that_can_not_be_started_is_told_and_given_up_as_well() {
     }
     insta::assert_snapshot!(warned.join("\n"), @r"
     the agent could not be started: the program is missing; install it
-    the agent was started 3 times in a row without completing a turn; look why (the program is missing; install it), then start it
+    the agent was started 3 times in a row without completing a turn (the program is missing; install it); fix the cause, then start the agent
     ");
     talk.becomes(Lifecycle::CrashLoop).await;
     assert_eq!(talk.conversation.pending().len(), 1);
@@ -458,9 +458,9 @@ async fn l99b_l99c_an_input_chooses_the_turn_to_continue_from() {
     turn 4 after 2 forked
     turn 5 after 4
     turn 5 after 4 injected
-    turn 4 does not go on from turn 1, as one of its inputs wants: its parent was chosen before
-    turn 5 does not go on from turn 1, as one of its inputs wants: its parent was chosen before
-    "none" is no turn; turns count from 1
+    turn 4 does not continue turn 1, although one of its inputs requests it: its parent was chosen before
+    turn 5 does not continue turn 1, although one of its inputs requests it: its parent was chosen before
+    invalid turn "none"; turns count from 1
     "#);
 }
 

@@ -1,4 +1,4 @@
-//! What a stranger expects of a conversation after reading what it says of itself.
+//! Expectations of a new user after reading the documentation.
 
 use std::time::Duration;
 
@@ -98,11 +98,11 @@ async fn p44c_a_crash_loop_is_a_state_with_a_cause() {
         talk.becomes(Lifecycle::Ready).await;
     }
     insta::assert_snapshot!(texts.join("\n"), @r"
-    the agent was started once without completing a turn; look why (no such agent), then start it
-    the agent was started once without completing a turn; look why (the agent ended before its turn did: out of memory (killed by signal 9)), then start it
-    the agent was started once without completing a turn; look why (the agent is gone: it crashed), then start it
-    the agent was started once without completing a turn; look why (the agent ended before its turn did (exit status 3)), then start it
-    the agent was started once without completing a turn; look why (no such agent), then start it
+    the agent was started once without completing a turn (no such agent); fix the cause, then start the agent
+    the agent was started once without completing a turn (the agent ended before its turn did: out of memory (killed by signal 9)); fix the cause, then start the agent
+    the agent was started once without completing a turn (the agent is gone: it crashed); fix the cause, then start the agent
+    the agent was started once without completing a turn (the agent ended before its turn did (exit status 3)); fix the cause, then start the agent
+    the agent was started once without completing a turn (no such agent); fix the cause, then start the agent
     ");
 }
 

@@ -1,4 +1,4 @@
-//! What the tests share: a conversation with a scripted agent, and what was read of it.
+//! The helpers of the tests: a conversation with a scripted agent, and the events that were read.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use agent_duplex::{
     Lifecycle, Persistence, Primary, Receipt, Recovered, RestartPolicy, SessionChoice, What,
 };
 
-/// How long anything may take that takes no time.
+/// The time limit for every wait that normally ends immediately.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn steered() -> Capabilities {
@@ -29,13 +29,13 @@ pub(crate) fn delta(text: &str) -> Event {
     Event::TextDelta(text.into())
 }
 
-/// Waits for something that has to come soon.
+/// Waits for an event that must come soon.
 #[track_caller]
 pub(crate) fn soon<T>(what: impl Future<Output = T>) -> impl Future<Output = T> {
     let asked = std::panic::Location::caller();
     async move {
         let came = tokio::time::timeout(PATIENCE, what).await;
-        came.unwrap_or_else(|_| panic!("what was waited for at {asked} never came"))
+        came.unwrap_or_else(|_| panic!("the wait at {asked} never ended"))
     }
 }
 
@@ -58,7 +58,7 @@ impl Talk {
         Self::of(conversation, primary, driver)
     }
 
-    /// One that starts its agents by itself.
+    /// Returns a conversation that starts its agents automatically.
     pub(crate) fn restarting(driver: ScriptedDriver) -> Self {
         Self::limited(driver, restarting())
     }
@@ -69,7 +69,7 @@ impl Talk {
         persistence: impl Persistence,
     ) -> (Self, Recovered) {
         let opened = Conversation::open(Box::new(driver.clone()), options, Box::new(persistence));
-        let (conversation, primary, recovered) = soon(opened).await.expect("it can be read");
+        let (conversation, primary, recovered) = soon(opened).await.expect("the store can be read");
         let mut talk = Self::of(conversation, primary, driver);
         for (receipt, _) in &recovered.pending {
             talk.audit.accepted(receipt);
@@ -103,7 +103,7 @@ impl Talk {
             .expect("there is a script");
     }
 
-    /// Reads one thing more; false at the end.
+    /// Reads one more event; returns false at the end.
     pub(crate) async fn read(&mut self) -> bool {
         let Some(published) = soon(self.primary.next()).await else {
             return false;
@@ -117,8 +117,12 @@ impl Talk {
 
     pub(crate) async fn read_until(&mut self, wanted: impl Fn(&What) -> bool) -> What {
         loop {
-            assert!(self.read().await, "it ended before: {:#?}", self.read);
-            let last = self.read.last().expect("one was read");
+            assert!(
+                self.read().await,
+                "the conversation ended before: {:#?}",
+                self.read
+            );
+            let last = self.read.last().expect("an event was read");
             if wanted(last) {
                 return last.clone();
             }
@@ -142,7 +146,7 @@ impl Talk {
 
     pub(crate) async fn warned(&mut self) -> String {
         let warned = self.read_until(|what| warning(what).is_some()).await;
-        warning(&warned).expect("it is one")
+        warning(&warned).expect("the event is a warning")
     }
 
     pub(crate) async fn warns(&mut self, text: &str) {
@@ -162,7 +166,7 @@ impl Talk {
         assert_eq!(self.conversation.lifecycle(), Lifecycle::Ended);
     }
 
-    /// Returns the turns in the order of their assignments, each with its inputs' ids as receipts, and whether it was injected.
+    /// Returns the turns in the order of their assignments, each with the number of its inputs, and whether it was injected.
     pub(crate) fn assignments(&self) -> Vec<(String, usize, bool)> {
         let assigned = self.read.iter().filter_map(|what| match what {
             What::Assigned(a) => Some((a.turn.to_string(), a.inputs.len(), a.injected)),

@@ -1,4 +1,4 @@
-//! Receipts, assignments, completions: what becomes of an input, whatever the agent takes during a turn.
+//! Receipts, assignments, completions: the progress of an input, with any behaviour of the agent during a turn.
 
 use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
 use agent_duplex::{

@@ -1,4 +1,4 @@
-//! The keeper over a persistence that waits for the test's word, so that what is kept together is no accident.
+//! Tests of the persistence thread with a store that waits for the test, so that the test controls which records are stored together.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::Keeper;
 use crate::{Error, Persistence, Record, Recovered};
 
-/// Waits for a word before each append, and does what it says.
+/// A store that waits for an instruction of the test before each append.
 #[derive(Debug)]
 struct Told {
     words: mpsc::Receiver<Deed>,
@@ -28,10 +28,13 @@ impl Persistence for Told {
 
     fn append(&mut self, records: &[Record]) -> Result<(), Error> {
         self.kept.lock().unwrap().push(records.len());
-        match self.words.recv().expect("the test goes on") {
+        match self.words.recv().expect("the test sends an instruction") {
             Deed::Keep => Ok(()),
-            Deed::Fail => Err(Error::persistence("it is full; make room", None)),
-            Deed::Panic => panic!("the test says so"),
+            Deed::Fail => Err(Error::persistence(
+                "the disk is full; free some space",
+                None,
+            )),
+            Deed::Panic => panic!("on purpose"),
         }
     }
 }
@@ -81,7 +84,7 @@ async fn what_waits_is_kept_in_one_append_and_all_hear_of_it() {
     for one in rest {
         one.await.unwrap().unwrap();
     }
-    // What has no records waits for nothing but its turn.
+    // A post without records only waits for its turn.
     kept.post(0).await.unwrap().unwrap();
     assert_eq!(*kept.kept.lock().unwrap(), [1, 20]);
 }
@@ -89,7 +92,7 @@ async fn what_waits_is_kept_in_one_append_and_all_hear_of_it() {
 #[tokio::test]
 async fn the_first_fault_is_the_answer_to_all_that_comes_after() {
     for (deed, text) in [
-        (Deed::Fail, "it is full; make room"),
+        (Deed::Fail, "the disk is full; free some space"),
         (Deed::Panic, "panicked"),
     ] {
         let kept = Kept::new().await;
@@ -109,7 +112,7 @@ async fn what_was_posted_is_kept_after_the_keeper_is_dropped() {
     let posted: Vec<_> = (0..3).map(|_| kept.post(1)).collect();
     drop(kept.keeper);
     for _ in 0..3 {
-        // It needs fewer words when it keeps several posts at once, and then it is gone.
+        // The thread needs fewer instructions if it stores several posts at once, and then it is gone.
         let _gone = kept.words.send(Deed::Keep);
     }
     for one in posted {

@@ -1,4 +1,4 @@
-//! The file: how it is opened, whose it is, and what its errors mean.
+//! The SQLite file: how it is opened and checked, and the meaning of its errors.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -10,32 +10,32 @@ use uuid::Uuid;
 
 use crate::Error;
 
-/// Tells the files of this crate from other programs' (`PRAGMA application_id`): "adpx".
+/// Identifies the files of this crate (`PRAGMA application_id`): "adpx".
 const APPLICATION: i64 = 0x6164_7078;
 /// The version of the schema (`PRAGMA user_version`).
 const VERSION: i64 = 1;
-/// A commit is to outlive a power cut. `fullfsync` is what that takes on macOS, and nothing elsewhere.
+/// A commit must survive a power failure. `fullfsync` is required for this on macOS, and does nothing elsewhere.
 const DURABLE: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;";
-/// How long another process may hold the file, which it does for a commit.
+/// The maximum wait for another process, which locks the file during a commit.
 const BUSY: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Database {
     path: PathBuf,
-    /// What its path led to when it was opened.
+    /// The file at its path when it was opened.
     identity: Option<Identity>,
     pub(super) connection: Connection,
 }
 
-/// The number of a file and of its disk, where files have numbers.
+/// The inode and device numbers of a file, on systems that have them.
 type Identity = (u64, u64);
 
 impl Database {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
-        // A name alone might mean something else to SQLite, as `:memory:` does.
+        // A bare name could have another meaning for SQLite, such as `:memory:`.
         let path = std::path::absolute(path).map_err(|e| unusable(path, e))?;
         if path.is_dir() {
-            let text = format!("{} is a directory; name a file in it", path.display());
+            let text = format!("{} is a directory; choose a file in it", path.display());
             return Err(Error::persistence(text, None));
         }
         create(&path)?;
@@ -50,7 +50,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Does something in one commit, or nothing of it when it fails.
+    /// Does something in one commit; if it fails, nothing is changed.
     pub(super) fn write<T>(
         &mut self,
         deed: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Result<T, Error>>,
@@ -70,8 +70,8 @@ impl Database {
         Ok(done)
     }
 
-    /// Whoever opens the file next has to find what is written: SQLite writes on without a word when it is removed, and when it is replaced takes the log
-    /// of the one for that of the other.
+    /// Fails if the path no longer leads to the opened file, because the next program that opens it must find what is written. SQLite itself
+    /// continues to write without an error after the file is removed. If the file is replaced, SQLite uses the log of one file for the other.
     fn still_there(&self) -> Result<(), Error> {
         let is_there = match identity(&self.path) {
             Ok(identity) => identity == self.identity,
@@ -81,7 +81,7 @@ impl Database {
             return Ok(());
         }
         let text = format!(
-            "{} was removed, renamed or replaced while it was open; put it or a copy in its place and open the conversation again",
+            "{} was removed, renamed or replaced while it was open; restore it or a copy and open the conversation again",
             self.name()
         );
         Err(Error::persistence(text, None))
@@ -98,14 +98,14 @@ impl Database {
     fn prepare(&mut self) -> Result<(), Error> {
         let told = self.connection.busy_timeout(BUSY);
         told.map_err(|e| self.fault(e))?;
-        // Nothing is changed in a file before it is known to be one of ours.
+        // Change nothing in a file before it is known to be a file of this crate.
         self.check(&self.connection)?;
         let mode = "PRAGMA journal_mode = WAL";
         let mode = self.connection.query_row(mode, [], |row| row.get(0));
         let mode: String = mode.map_err(|e| self.fault(e))?;
         if mode != "wal" {
-            let (path, text) = (self.name(), "write-ahead logs; put it on a local one");
-            let text = format!("{path} is on a file system that can't have {text}");
+            let (path, text) = (self.name(), "write-ahead logs; move it to a local one");
+            let text = format!("{path} is on a file system without {text}");
             return Err(Error::persistence(text, None));
         }
         let durable = self.connection.execute_batch(DURABLE);
@@ -126,18 +126,18 @@ impl Database {
         let text = match application {
             APPLICATION if version <= VERSION => return Ok(()),
             APPLICATION => format!(
-                "{path} was written by a newer version of this program (schema {version}, this one knows {VERSION}); update it"
+                "{path} was written by a newer version of this program (schema {version}, this one supports {VERSION}); update this program"
             ),
             0 if tables == 0 => return Err(empty(&self.path)),
             _ => {
-                format!("{path} is a database of another program; name another file")
+                format!("{path} is a database of another program; choose another file")
             }
         };
         Err(Error::persistence(text, None))
     }
 }
 
-/// Looks at the file's name only: to open and close it would take away the locks that SQLite has on it in this process.
+/// Reads the identity from the path only: opening and closing the file would release the locks that SQLite has on it in this process.
 #[cfg(unix)]
 fn identity(path: &Path) -> std::io::Result<Option<Identity>> {
     use std::os::unix::fs::MetadataExt as _;
@@ -145,16 +145,17 @@ fn identity(path: &Path) -> std::io::Result<Option<Identity>> {
     Ok(Some((metadata.dev(), metadata.ino())))
 }
 
-/// Where a file that is open can't be removed, there is nothing to see.
+/// Returns `None`: an open file can't be removed on these systems.
 #[cfg(not(unix))]
 fn identity(_path: &Path) -> std::io::Result<Option<Identity>> {
     Ok(None)
 }
 
-/// Creates the file, unless there is one. It gets its name once it has its tables: one that is empty was cut, or is somebody else's.
+/// Creates the file if it does not exist. The file gets its name after its tables are written, so an empty file is either truncated or belongs to
+/// another program.
 fn create(path: &Path) -> Result<(), Error> {
     match std::fs::metadata(path) {
-        // SQLite takes one of a single byte for empty too, and then removes the log beside it.
+        // SQLite treats a file of one byte as empty too, and then removes the log beside it.
         Ok(metadata) if metadata.len() <= 1 => return Err(empty(path)),
         Ok(_) => return Ok(()),
         Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -164,14 +165,14 @@ fn create(path: &Path) -> Result<(), Error> {
     beside.push(format!(".{}.new", Uuid::new_v4()));
     let beside = PathBuf::from(beside);
     let made = make(&beside, path);
-    // It may have another name by now.
+    // The file may have its final name by now.
     let _gone = std::fs::remove_file(&beside);
     made?;
     let directory = path.parent().map_or(Ok(()), synced);
     directory.map_err(|e| unusable(path, e))
 }
 
-/// Makes a file for its owner alone, since SQLite gives its log the same permissions, and gives it its name unless another one has that by now.
+/// Creates a file for its owner only, because SQLite gives its log the same permissions. Then gives it its name, unless another file has that by now.
 fn make(beside: &Path, path: &Path) -> Result<(), Error> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -182,7 +183,7 @@ fn make(beside: &Path, path: &Path) -> Result<(), Error> {
     lay_out(beside).map_err(|e| fault(path, e))?;
     let named = std::fs::hard_link(beside, path);
     if named.is_err() && std::fs::symlink_metadata(path).is_err() {
-        // There are file systems without links.
+        // Some file systems have no hard links.
         return std::fs::rename(beside, path).map_err(|e| unusable(path, e));
     }
     Ok(())
@@ -201,36 +202,36 @@ fn lay_out(file: &Path) -> rusqlite::Result<()> {
 }
 
 fn empty(path: &Path) -> Error {
-    let text = "is empty: it was cut, or another program made it; put a copy in its place, or remove it to begin anew";
+    let text = "is empty: it was truncated, or another program created it; restore a copy, or remove it to start again";
     Error::persistence(format!("{} {text}", path.display()), None)
 }
 
-/// Makes the file's name durable. Where directories can't be opened, as on Windows, they need not be.
+/// Makes the name of the file durable. On systems where directories can't be opened, such as Windows, this is not necessary.
 fn synced(directory: &Path) -> std::io::Result<()> {
     File::open(directory).map_or(Ok(()), |directory| directory.sync_all())
 }
 
 fn unusable(path: &Path, e: std::io::Error) -> Error {
     let path = path.display();
-    let mend = "name a file in a directory that is there and can be written";
+    let mend = "choose a file in a writable directory that exists";
     let text = format!("{path} can't be created; {mend}");
     Error::persistence(text, Some(e.into()))
 }
 
 fn fault(path: &Path, e: rusqlite::Error) -> Error {
     let mend = match e.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => "has no room; make some and open the conversation again",
+        Some(ErrorCode::DiskFull) => "has no space; free some and open the conversation again",
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             "can't be written; change its permissions or its directory's"
         }
-        Some(ErrorCode::NotADatabase) => "is no database; name another file",
+        Some(ErrorCode::NotADatabase) => "is not a database; choose another file",
         Some(ErrorCode::DatabaseCorrupt) => {
-            "is damaged; put a copy in its place, or name a new file"
+            "is damaged; restore a copy of it, or choose another file"
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "is held by another program; end it and open the conversation again"
+            "is locked by another program; end it and open the conversation again"
         }
-        _ => "can't be read or written; look at its disk and open the conversation again",
+        _ => "can't be read or written; check its disk and open the conversation again",
     };
     Error::persistence(format!("{} {mend}", path.display()), Some(e.into()))
 }

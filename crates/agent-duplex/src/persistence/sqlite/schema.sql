@@ -1,12 +1,12 @@
 CREATE TABLE conversation (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
-    -- Who wrote down a lower one than this writes no more.
+    -- A writer with a lower epoch may not write any more.
     epoch INTEGER NOT NULL,
     session TEXT
 ) STRICT;
 
--- An input without a message waits; one with a message and without a turn was handed on.
+-- An input without a message waits; an input with a message and without a turn was delivered.
 CREATE TABLE input (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     conversation INTEGER NOT NULL REFERENCES conversation,

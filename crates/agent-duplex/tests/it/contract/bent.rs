@@ -1,4 +1,4 @@
-//! A scripted driver of which one thing is bent.
+//! A scripted driver with one fault.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use agent_duplex::{
     Observation, ProcessName, Queued, SessionChoice, StopReport,
 };
 
-/// What is bent.
+/// The fault of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bend {
     No,
-    /// Interrupts are refused, and the error is a wrong one.
+    /// Interrupts are rejected with a wrong error.
     DeafToInterrupts,
-    /// Interrupts are refused as something that it can't do.
+    /// Interrupts are rejected as unsupported.
     CantBeInterrupted,
-    /// Answers are refused as something that it can't be given.
+    /// Answers are rejected as unsupported.
     CantBeAnswered,
     /// Each stop reports something else.
     Fickle,
-    /// A stop leaves somebody.
+    /// A stop leaves a process.
     Leaks,
 }
 

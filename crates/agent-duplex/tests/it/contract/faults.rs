@@ -1,4 +1,4 @@
-//! Who breaks the contract, with one fault each.
+//! Agents that break the contract, each with one fault.
 
 use super::bent::{Bend, Bent};
 use super::parts::{Actor, Moves as _, actor, all, asks, cant, copy, driver, flood, start, used};
@@ -9,14 +9,14 @@ use agent_duplex::{
 };
 use uuid::Uuid;
 
-/// Somebody who breaks the contract in one scenario.
+/// An agent that breaks the contract in one scenario.
 pub(super) struct Part {
     pub(super) scenario: Scenario,
     pub(super) fault: &'static str,
     pub(super) stage: Actor,
 }
 
-/// Who breaks it: one fault each.
+/// Returns the agents that break the contract, each with one fault.
 pub(super) fn breaking() -> Vec<Part> {
     let all = all();
     let plays = |script: Script| actor(driver(all).plays(script).repeats(start().parrot()));
@@ -51,44 +51,48 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Turn,
-            "says something else",
+            "answers with another word",
             plays(turn().say("plum").end(done)),
         ),
         (
             S::Turn,
-            "is told as interrupted",
+            "reports an interrupt instead of a completion",
             plays(turn().echo().end(cut)),
         ),
         (
             S::Turn,
-            "ends without a word of why",
+            "ends without a reason",
             plays(turn().echo().over()),
         ),
         (
             S::Turn,
-            "says in pieces what does not come whole",
+            "writes deltas without the whole text",
             plays(turn().echo().delta().delta().delta().end(done)),
         ),
-        (S::Turn, "is gone before it is told", plays(start().over())),
+        (
+            S::Turn,
+            "is gone before its first message",
+            plays(start().over()),
+        ),
         (S::Turn, "does not start", plays(Script::new().fails(cant))),
         (
             S::Turn,
-            "names no session and declares resume",
+            "declares resume without naming a session",
             plays(Script::new().parrot()),
         ),
         (
             S::Turn,
-            "tells its history again",
+            "reports its history again",
             plays(start().say("old").parrot()),
         ),
         (
             S::Turn,
-            "tells of what it was not sent",
+            "reports a message that it never got",
             plays(turn().observe(lost_input()).echo().end(done)),
         ),
         (
             S::Turn,
-            "begins with what it was not sent",
+            "starts with a message that it never got",
             plays(
                 start()
                     .message()
@@ -101,17 +105,17 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Turn,
-            "tells of tools and declares none",
+            "reports undeclared tools",
             plain(turn().tool().tool_done().echo().end(done)),
         ),
         (
             S::Turn,
-            "asks and declares no asking",
+            "reports undeclared permission requests",
             plain(turn().ask("a").echo().end(done)),
         ),
         (
             S::Turn,
-            "is pushed and declares no steer",
+            "has the push policy without declaring steer",
             actor(
                 driver(Capabilities::none())
                     .takes(InputPolicy::Push)
@@ -120,7 +124,7 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Turn,
-            "declares steer and is told after",
+            "declares steer with the after-turn policy",
             actor(
                 driver(all)
                     .takes(InputPolicy::AfterTurn)
@@ -129,23 +133,23 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Turn,
-            "polls out of its policy",
+            "polls although its policy is another",
             plays(turn().observe(Event::Polled).echo().end(done)),
         ),
         (
             S::Turn,
-            "reports a stop twice",
+            "reports two different stops",
             bent(driver(all).plays(start().parrot()), Bend::Fickle),
         ),
         (
             S::Turn,
-            "leaves somebody",
+            "leaves a process",
             bent(driver(all).plays(start().parrot()), Bend::Leaks),
         ),
-        (S::Tool, "tells of none", plays(start().parrot())),
+        (S::Tool, "reports no tool", plays(start().parrot())),
         (
             S::Tool,
-            "does not tell its end",
+            "does not report the end of the tool",
             plays(turn().tool().end(done)),
         ),
         (
@@ -155,17 +159,17 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::TwoMessages,
-            "tells the beginning of the first turn only",
+            "reports only the start of the first turn",
             plays(start().parrot().message().echo().end(done)),
         ),
         (
             S::TwoMessages,
-            "is deaf after the first",
+            "ignores the second message",
             plays(start().parrot()),
         ),
         (
             S::Steer,
-            "refuses what it declares",
+            "rejects a message although it declares steer",
             plays(
                 turn()
                     .refuses(Some(cant))
@@ -177,12 +181,12 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Steer,
-            "forgets it",
+            "loses the message",
             plays(turn().tool().message().end(done)),
         ),
         (
             S::Steer,
-            "takes it and does not listen",
+            "accepts the message and ignores it",
             plays(
                 turn()
                     .tool()
@@ -194,28 +198,32 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Steer,
-            "takes what it does not declare",
+            "accepts a message without declaring steer",
             plain(turn().delta()),
         ),
         (
             S::Steer,
-            "refuses in other words",
+            "rejects with a wrong error",
             plain(turn().refuses(Some(full)).delta()),
         ),
-        (S::InterruptText, "goes on", plays(turn().delta())),
         (
             S::InterruptText,
-            "is told as done",
+            "ignores the interrupt",
+            plays(turn().delta()),
+        ),
+        (
+            S::InterruptText,
+            "reports completion",
             plays(turn().delta().interrupted().half().end(done)),
         ),
         (
             S::InterruptText,
-            "forgets what was half said",
+            "loses the partial text",
             plays(turn().delta().interrupted().end(cut).parrot()),
         ),
         (
             S::InterruptText,
-            "talks on",
+            "continues to write",
             plays(turn().delta().interrupted().half().end(cut).delta()),
         ),
         (
@@ -225,7 +233,7 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::InterruptText,
-            "goes on and does not declare it",
+            "continues without declaring interrupt",
             actor(
                 driver(Capabilities::none().with(Capability::Model))
                     .plays(turn().delta().interrupted().half().end(cut).parrot()),
@@ -233,12 +241,12 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::InterruptText,
-            "refuses",
+            "rejects the interrupt",
             bent(driver(all).plays(turn().delta()), Bend::DeafToInterrupts),
         ),
         (
             S::InterruptText,
-            "can't, and declares it",
+            "can't be interrupted, but declares it",
             bent(driver(all).plays(turn().delta()), Bend::CantBeInterrupted),
         ),
         (
@@ -249,7 +257,7 @@ pub(super) fn breaking() -> Vec<Part> {
         (S::InterruptTool, "starts no tool", plays(turn())),
         (
             S::Resume,
-            "forgets",
+            "forgets the earlier message",
             on_kill(
                 &|script, killed| script.parrot().gate(killed).over(),
                 start(),
@@ -257,17 +265,17 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Resume,
-            "does not tell its death",
+            "does not report its death",
             on_kill(&|script, _| script.parrot(), start()),
         ),
         (
             S::Resume,
-            "resumes and does not declare it",
+            "resumes without declaring it",
             plain(start().parrot()),
         ),
         (
             S::Resume,
-            "refuses in other words",
+            "rejects with a wrong error",
             plain(Script::new().fails(full)),
         ),
         (
@@ -275,16 +283,16 @@ pub(super) fn breaking() -> Vec<Part> {
             "gives up",
             plays(turn().end(EndReason::RateLimited)),
         ),
-        (S::Retry, "forgets the answer", plays(turn().end(done))),
-        (S::RateLimit, "is told as done", plays(turn().end(done))),
+        (S::Retry, "does not answer", plays(turn().end(done))),
+        (S::RateLimit, "reports completion", plays(turn().end(done))),
         (
             S::RateLimit,
-            "is told as any failure",
+            "reports an ordinary failure",
             plays(turn().end(EndReason::Failed)),
         ),
         (
             S::Death,
-            "is told as done",
+            "reports completion",
             on_kill(
                 &|script, killed| {
                     script
@@ -301,7 +309,7 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Death,
-            "is told without the exit",
+            "reports no exit status",
             on_kill(
                 &|script, killed| script.message().begin().delta().gate(killed).over(),
                 start(),
@@ -309,15 +317,15 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Death,
-            "is not told",
+            "is not reported",
             on_kill(&|script, _| script.message().begin().delta(), start()),
         ),
         (
             S::CutLine,
-            "is told as done",
+            "reports completion",
             plays(turn().delta().half().end(done).over()),
         ),
-        (S::SlowReader, "loses a piece", plays(flood(63))),
+        (S::SlowReader, "loses a part", plays(flood(63))),
         (
             S::Stop,
             "lets the tool run",
@@ -325,40 +333,44 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Stop,
-            "is told as done",
+            "reports completion",
             plays(turn().tool().last_words(Event::TurnCompleted(done.into()))),
         ),
         (
             S::Ask,
-            "does not ask",
+            "requests no permission",
             plays(turn().tool().tool_done().end(done)),
         ),
         (
             S::Ask,
-            "does what was denied",
+            "runs a denied tool",
             plays(asks(&[ToolOutcome::Done, ToolOutcome::Done])),
         ),
         (
             S::Ask,
-            "does not do what was allowed",
+            "does not run an allowed tool",
             plays(asks(&[ToolOutcome::Failed, ToolOutcome::Failed])),
         ),
         (
             S::Ask,
-            "does not go on",
+            "does not continue",
             plays(turn().tool().ask("a").answered()),
         ),
-        (S::Ask, "takes answers and asks nothing", plain(start())),
-        (S::Usage, "tells nothing of it", plays(start().parrot())),
+        (S::Ask, "accepts answers without requests", plain(start())),
+        (S::Usage, "reports no usage", plays(start().parrot())),
         (
             S::Usage,
-            "tells of it and does not declare it",
+            "reports undeclared usage",
             plain(used(start().message().begin().echo()).end(done)),
         ),
-        (S::Fork, "forgets", plays(start().parrot().parrot())),
         (
             S::Fork,
-            "goes on with the first one",
+            "forgets the earlier message",
+            plays(start().parrot().parrot()),
+        ),
+        (
+            S::Fork,
+            "continues the original session",
             actor(
                 driver(all)
                     .plays(start().parrot().parrot())
@@ -367,11 +379,15 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Fork,
-            "ends the first one",
+            "ends the original session",
             actor(driver(all).plays(start().parrot()).plays(copy())),
         ),
-        (S::Fork, "copies and does not declare it", plain(start())),
-        (S::LostSession, "begins another", plays(start().parrot())),
+        (S::Fork, "forks without declaring it", plain(start())),
+        (
+            S::LostSession,
+            "starts another session",
+            plays(start().parrot()),
+        ),
         (
             S::LostSession,
             "does not start",
@@ -379,7 +395,7 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::LostSession,
-            "is told as any failure",
+            "reports an ordinary failure",
             plays(turn().end(EndReason::Failed).over()),
         ),
     ];

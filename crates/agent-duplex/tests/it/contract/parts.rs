@@ -1,4 +1,4 @@
-//! Who plays what: the scripts of agents that keep the contract, and of others.
+//! The scripts of agents that keep the contract, and of others.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use agent_duplex::{
     ToolOutcome, TurnEnd, Usage,
 };
 
-/// Everything that the scenarios ask of a driver.
+/// Returns all capabilities that the scenarios need.
 pub(super) fn all() -> Capabilities {
     use Capability::{Fork, Interrupt, Permissions, Resume, Steer, Tools, Usage};
     [Interrupt, Steer, Resume, Tools, Usage, Permissions, Fork]
@@ -18,11 +18,11 @@ pub(super) fn all() -> Capabilities {
         .fold(Capabilities::none(), Capabilities::with)
 }
 
-/// A stage whose agent plays scripts.
+/// An agent under test that follows scripts.
 pub(super) struct Actor {
     pub(super) driver: Bent,
     pub(super) killed: Gate,
-    /// Whether the tool outlives what ends it; `None` when nobody can see it.
+    /// Whether the tool outlives an interrupt or a stop; `None` if it can't be observed.
     pub(super) outlives: Option<bool>,
     pub(super) mute: bool,
 }
@@ -78,7 +78,7 @@ pub(super) fn mute() -> Actor {
     }
 }
 
-/// Nobody sees its tools: not its stage, and its driver does not tell of them.
+/// Returns an agent whose tools can't be observed, neither as processes nor by reports of its driver.
 pub(super) fn unseen() -> Actor {
     let turn = start().message().begin().delta();
     actor(ScriptedDriver::new(Capabilities::none()).plays(turn))
@@ -89,10 +89,10 @@ pub(super) fn start() -> Script {
     Script::new().observe(started).session("s")
 }
 
-/// Says the last message again.
+/// Short forms for the steps of a script.
 pub(super) trait Moves: Sized {
     fn echo(self) -> Self;
-    /// A turn in which it says what it was told.
+    /// A turn in which the agent repeats its message.
     fn parrot(self) -> Self;
     fn tool(self) -> Self;
     fn tool_done(self) -> Self;
@@ -169,7 +169,7 @@ pub(super) fn driver(capabilities: Capabilities) -> ScriptedDriver {
     ScriptedDriver::new(capabilities)
 }
 
-/// Who keeps the contract, and can do what it declares and nothing else.
+/// Returns an agent that keeps the contract and has only the declared capabilities.
 pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
     let has = |capability| capabilities.has(capability);
     let driver = driver(capabilities).repeats(start().parrot());
@@ -279,7 +279,7 @@ pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
     }
 }
 
-/// Asks in two turns, and ends the tool as this.
+/// Requests a permission in two turns, and ends the tools with these outcomes.
 pub(super) fn asks(outcomes: &[ToolOutcome; 2]) -> Script {
     let turn = |script: Script, outcome: &ToolOutcome| {
         let ended = Event::ToolFinished {
@@ -300,7 +300,7 @@ pub(super) fn used(script: Script) -> Script {
     }))
 }
 
-/// The copy of a session.
+/// The script of a forked session.
 pub(super) fn copy() -> Script {
     let script = Script::new().session("copy").message().begin();
     script.say("first: pear").end(EndReason::Completed)

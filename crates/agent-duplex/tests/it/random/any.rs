@@ -1,4 +1,4 @@
-//! What may be done, and by whom.
+//! The random actions of agents and callers.
 
 use agent_duplex::scripted::Script;
 use agent_duplex::{
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::talk::delta;
 
-/// What an agent does, well or badly.
+/// An action of an agent, correct or faulty.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Message,
@@ -30,7 +30,7 @@ pub(super) enum Step {
     Panic,
 }
 
-/// What people do.
+/// An action of a caller.
 #[derive(Clone, Debug)]
 pub(super) enum Deed {
     Send(u8),
@@ -48,20 +48,20 @@ pub(super) enum Deed {
     Stop,
 }
 
-/// What the conversation is like.
+/// The settings of the conversation.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     pub(super) policy: InputPolicy,
     pub(super) resumes: bool,
     pub(super) mode: Mode,
     pub(super) restarts: Option<u32>,
-    /// After how many appends keeping fails, where the conversation is kept.
+    /// The number of appends before the store fails, if the conversation is stored.
     pub(super) kept: Option<usize>,
     pub(super) backlog: usize,
 }
 
 impl World {
-    /// Whether what was handed on may be handed on again, by a start that somebody asks for.
+    /// Returns whether a delivered message may be delivered again, by a start that a caller requests.
     pub(super) fn redelivers(&self) -> bool {
         self.restarts.is_none() && self.kept.is_none() && self.mode == Mode::Interactive
     }
