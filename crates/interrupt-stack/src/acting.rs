@@ -1,4 +1,4 @@
-//! What threads, or a driver in their place, do about what was decided.
+//! Performs the actions that were decided under the lock, on threads or in a driver.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,20 +17,20 @@ use crate::{
     sys, times,
 };
 
-/// How long a handler that was rung for may take, to spare a thread the news of it.
+/// How long a woken handler may take before the deadline thread is woken too.
 const LINGER: Duration = Duration::from_millis(5);
 
-/// What the deciding side finds to do.
+/// The work of the deadline thread.
 pub(crate) enum Step<'a> {
     Done,
-    /// Nothing, for this long or until something is decided.
+    /// Nothing to do for this time, or until something is decided.
     Rest(MutexGuard<'a, State>, Option<Duration>),
-    /// Nothing any more.
+    /// The ladder is closed.
     Closed,
 }
 
 impl Router {
-    /// The deciding thread's whole life: deadlines and the hard exit. It runs no waker, so that none can stand in the way of these.
+    /// Runs the deadline thread: deadlines and the hard exit. The thread runs no wakers, so no waker can delay these.
     pub(crate) fn run(&self) {
         loop {
             match self.step() {
@@ -41,13 +41,13 @@ impl Router {
         }
     }
 
-    /// The whole life of a telling thread. On an installed ladder there are more of them than may tell at once, and whoever is free
-    /// waits for the signal handler: a press meets a thread that decides and tells it, whatever the others hang in.
+    /// Runs a thread that calls wakers and hooks. An installed ladder has more of these threads than may call foreign code at the same
+    /// time. A free thread waits for the signal handler, so a press is handled even if the other threads hang.
     pub(crate) fn run_tellers(&self) {
         loop {
             let state = self.serve();
             match &self.catch {
-                _ if state.closed => break self.announce(), // to the next one
+                _ if state.closed => break self.announce(), // wakes the next thread
                 None => drop(wait(&self.decided, state, None)),
                 Some(catch) => {
                     drop(state);
@@ -57,7 +57,7 @@ impl Router {
         }
     }
 
-    /// Lets this thread receive the signals, whatever mask it inherited: one at least must.
+    /// Unblocks the signals in this thread, whatever mask it inherited. At least one thread must receive them.
     pub(crate) fn unblock(&self) {
         if self.catch.is_some() {
             sys::unblock(match self.hooks.are_of_stops() {
@@ -67,7 +67,7 @@ impl Router {
         }
     }
 
-    /// Decides what is due, and performs the hard exit.
+    /// Decides due events, and performs the hard exit.
     pub(crate) fn step(&self) -> Step<'_> {
         let now = self.clock.now();
         let mut state = self.catch_up(now);
@@ -86,7 +86,7 @@ impl Router {
         }
     }
 
-    /// Decides what has come, and tells it, until there is nothing left or others are at it.
+    /// Decides new events and calls their wakers and hooks, until nothing is left or other threads do so.
     pub(crate) fn serve(&self) -> MutexGuard<'_, State> {
         loop {
             let now = self.clock.now();
@@ -97,7 +97,7 @@ impl Router {
                 true => state.news(),
                 false => None,
             };
-            // Only a bell can wait to be followed: whom it wakes takes the notice, and then there is no deadline to mind.
+            // If only a handler is woken, it takes the notice soon, and then there is no deadline. So the deadline thread can sleep.
             let is_all = self.is_driven
                 || state.exit.is_some()
                 || news.as_ref().is_none_or(|news| !news.is_a_bell());
@@ -118,8 +118,8 @@ impl Router {
         }
     }
 
-    /// Gives a handler the time to take its notice before the deciding thread is told to mind how long it takes. Waking that at once
-    /// would take the processor from the one that was rung for.
+    /// Gives a handler time to take its notice before the deadline thread is woken to watch its take time-out. Waking that thread at
+    /// once would take the processor from the handler.
     fn linger(&self, mut state: MutexGuard<'_, State>) {
         self.heard.notify_all();
         if !state.lingering {
@@ -133,7 +133,7 @@ impl Router {
         }
     }
 
-    /// Runs the wakers of handlers and of everybody who waits for shutdown, and the hooks.
+    /// Calls the wakers of handlers and of all that wait for shutdown, and the hooks.
     fn tell(&self, news: News) {
         if let Some((_, bell)) = &news.ring {
             survive(|| bell.notify_one());
@@ -144,7 +144,7 @@ impl Router {
             survive(|| self.token.cancel());
         }
         #[cfg(feature = "tracing")]
-        survive(|| crate::state::say(&news)); // last, since it may hang
+        survive(|| crate::state::say(&news)); // after the wakers, because a subscriber may hang
         if let Some(hook) = self.hooks.on_untaken.as_ref().filter(|_| news.untaken) {
             survive(hook);
         }
@@ -159,10 +159,10 @@ impl Router {
         }
     }
 
-    /// Stops the process, and comes back with it.
+    /// Suspends the process, and returns when it continues.
     fn stop(&self) {
         let mut state = self.catch_up(Instant::now());
-        state.suspended = !state.resumed; // else it was told to go on while the hook ran
+        state.suspended = !state.resumed; // `resumed`: a `SIGCONT` came while the hook ran
         if state.suspended {
             drop(state);
             #[cfg(feature = "signals")]
@@ -174,7 +174,7 @@ impl Router {
             drop(wait(&self.heard, state, Some(NEWS / 10)));
             let now = Instant::now();
             state = self.catch_up(now);
-            // Where no `SIGCONT` comes there was no stop.
+            // No `SIGCONT` means that the process was not suspended.
             if state.suspended && now >= until {
                 state.resume(now);
             }
@@ -182,7 +182,7 @@ impl Router {
         state.stopping = false;
     }
 
-    /// Decides what has come and is due, and wakes those whom it concerns.
+    /// Decides new and due events, and wakes the threads that wait for them.
     fn catch_up(&self, now: Instant) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         if state.catch_up(now) {
@@ -192,14 +192,14 @@ impl Router {
         state
     }
 
-    /// Gives the program's hook its time before the exit. The hook has a thread of its own, since it may hang.
+    /// Runs the program's hook before the exit, for a limited time. The hook has its own thread, because it may hang.
     fn prepare(&self, cause: Cause) {
         let Some(hook) = self.hooks.before_exit.clone() else {
             return;
         };
         let (returns, returned) = mpsc::channel::<()>();
         let hooked = std::thread::Builder::new().spawn(move || {
-            let _returns = returns; // or panics
+            let _returns = returns; // dropped when the hook returns or panics
             hook(cause);
         });
         let until = Instant::now() + times::LAST_HOOK;
@@ -226,8 +226,8 @@ impl Router {
     }
 }
 
-/// Keeps the thread when code of others panics: the next press needs it.
+/// Runs foreign code and catches its panic, because the next press needs this thread.
 fn survive(action: impl FnOnce()) {
-    // The panic hook has reported it, and there is nobody to return the payload to.
+    // The panic hook has reported the panic, and no caller needs the payload.
     drop(catch_unwind(AssertUnwindSafe(action)));
 }

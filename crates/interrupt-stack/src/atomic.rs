@@ -1,3 +1,3 @@
-//! What `word` is made of. A model checker includes that file beside an `atomic` of its own.
+//! The atomics of `word`. The model checker's tests include that file with an `atomic` of their own.
 
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};

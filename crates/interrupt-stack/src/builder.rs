@@ -1,4 +1,4 @@
-//! What is chosen before a ladder runs.
+//! The settings of a ladder.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -36,98 +36,100 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Sets how long a press stays counted after its notice was dropped unanswered. Default: 2 s; zero: it does not.
+    /// Sets how long a press stays counted after its notice was dropped unanswered. Default: 2 s. With zero it doesn't stay counted.
     pub fn cooldown(mut self, cooldown: Duration) -> Self {
         self.rules.cooldown = cooldown;
         self
     }
 
-    /// Sets how closely a press must follow another to be part of it. Default: 30 ms; zero: every press counts,
-    /// which is for tests that send signals as fast as they can.
+    /// Sets the time after a press in which a further press is part of it. Default: 30 ms. With zero every press counts, for tests that
+    /// send signals as fast as they can.
     pub fn debounce(mut self, debounce: Duration) -> Self {
         self.rules.debounce = debounce;
         self
     }
 
-    /// Sets how long a handler may leave a notice untaken before the one below gets it. Default: 1 s. The last one keeps it: time
-    /// alone never begins shutdown.
+    /// Sets how long a handler may leave a notice untaken before the handler below gets it. Default: 1 s. The lowest handler keeps the
+    /// notice: time alone never begins shutdown.
     pub fn take_timeout(mut self, timeout: Duration) -> Self {
         self.rules.take_timeout = timeout;
         self
     }
 
-    /// Sets how long shutdown may last, from its beginning, before it becomes a hard exit by its cause. Default: `None`, for ever;
-    /// zero: at once. What runs before shutdown began, such as the save of a job that ended by itself, has no deadline.
+    /// Sets how long shutdown may last before it becomes a hard exit by its cause. Default: `None`, for ever. With zero the hard exit
+    /// comes at once. Work before the shutdown, such as the save of a job that ended by itself, has no deadline.
     pub fn shutdown_deadline(mut self, deadline: Option<Duration>) -> Self {
         self.rules.shutdown_deadline = deadline;
         self
     }
 
-    /// Sets what the last rung does. Default: [`HardExit::InHandler`].
+    /// Sets the action of the last stage. Default: [`HardExit::InHandler`].
     pub fn hard_exit(mut self, hard_exit: HardExit) -> Self {
         self.hard_exit = hard_exit;
         self
     }
 
-    /// Sets how long after a press at the terminal a `SIGINT` from a parent is taken for the same press, forwarded, as `npm`, `uv` and
-    /// `cargo` do. Default: 500 ms; zero: it is a press of its own.
+    /// Sets the time after a press at the terminal in which a `SIGINT` from an ancestor counts as the same press, because `npm`, `uv`
+    /// and `cargo` forward it. Default: 500 ms. With zero it is a separate press.
     pub fn forward_window(mut self, window: Duration) -> Self {
         self.forward_window = window;
         self
     }
 
-    /// Sets whether [`HardExit::InHandler`] and [`HardExit::Thread`] put the settings of the controlling terminal back to those at the
-    /// install. Default: true. It happens only while the terminal is ours, that is in the foreground; what is on the screen stays.
+    /// Sets whether [`HardExit::InHandler`] and [`HardExit::Thread`] restore the settings of the controlling terminal from the time of
+    /// the install. Default: true. They do so only while this process is in the foreground, and don't change the screen.
     pub fn restore_terminal(mut self, restore: bool) -> Self {
         self.restore_terminal = restore;
         self
     }
 
-    /// Catches `SIGTSTP` (^Z) and calls this on one of this crate's threads before the process stops, to leave raw mode for instance.
+    /// Catches `SIGTSTP` (^Z) and calls this hook on one of this crate's threads before the process stops, for instance to leave raw
+    /// mode.
     ///
-    /// With this or [`on_resume`](Self::on_resume) the process stops after it as it would have without: not where no shell could
-    /// continue it (an orphaned process group, PID 1 of a container), nor after a `SIGCONT` that came while the hook ran. A hook that
-    /// hangs keeps it running.
+    /// After the hook, the process stops as it would without a hook. It doesn't stop if no shell could continue it (an orphaned process
+    /// group, PID 1 of a container), or if a `SIGCONT` came while the hook ran. A hook that hangs keeps the process running.
     pub fn on_suspend(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.hooks.on_suspend = Some(Box::new(hook));
         self
     }
 
-    /// Calls this on one of this crate's threads after each `SIGCONT`, and after each stop that did not come about, to enter raw mode again
-    /// for instance. The process may be in the background then. It never runs beside [`on_suspend`](Self::on_suspend).
+    /// Calls this hook on one of this crate's threads after each `SIGCONT`, and after each `SIGTSTP` that did not stop the process, for
+    /// instance to enter raw mode again. The process may then be in the background. The hook never runs at the same time as
+    /// [`on_suspend`](Self::on_suspend).
     pub fn on_resume(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.hooks.on_resume = Some(Box::new(hook));
         self
     }
 
-    /// Calls this on one of this crate's threads when a handler has not taken its notice within the
-    /// [take time-out](Self::take_timeout), to print that the press was received. It comes once for each handler that the press passes.
+    /// Calls this hook on one of this crate's threads when a handler has not taken its notice within the
+    /// [take time-out](Self::take_timeout), to print that the press was received. The hook runs once for each handler that the press
+    /// passes.
     pub fn on_untaken(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.hooks.on_untaken = Some(Box::new(hook));
         self
     }
 
-    /// Calls this before a hard exit that a thread performs, to take something off the screen for instance. The terminal's settings
-    /// are put back after it.
+    /// Calls this hook before a hard exit that a thread performs, for instance to clean up the screen. The hard exit restores the
+    /// settings of the terminal after the hook.
     ///
-    /// | what ends the process | [`HardExit::InHandler`] | [`HardExit::Thread`] |
+    /// | cause of the hard exit | [`HardExit::InHandler`] | [`HardExit::Thread`] |
     /// |---|---|---|
     /// | a real Ctrl-C or `SIGQUIT` | not called | called |
     /// | an injected press, `terminate(Cause::Quit)`, the shutdown deadline | called | called |
     /// | a real Ctrl-C or `SIGQUIT` once the exit has begun | not called | not called again |
     ///
-    /// On a detached ladder both are as `Thread`; with [`HardExit::Off`] and [`HardExit::Callback`] it is never called.
+    /// On a detached ladder, `InHandler` acts like `Thread`. With [`HardExit::Off`] and [`HardExit::Callback`] the hook is never called.
     ///
-    /// It runs on a thread of its own, and the exit waits for it until it returns, the next press, or 2 s. So a hook that hangs costs
-    /// a press or a moment, and never the exit.
+    /// The hook runs on its own thread. The exit waits until the hook returns, until the next press, or for 2 s. So a hook that hangs
+    /// delays the exit, but can't prevent it.
     pub fn before_exit(mut self, hook: impl Fn(Cause) + Send + Sync + 'static) -> Self {
         self.hooks.before_exit = Some(Arc::new(hook));
         self
     }
 
-    /// Sets the clock that a detached ladder reads deadlines, debounce and cooldown from. Default: [`SystemClock`].
+    /// Sets the clock of a detached ladder, for deadlines, debounce and cooldown. Default: [`SystemClock`].
     ///
-    /// An installed one always uses the system's, as the signal handler does.
+    /// An installed ladder always uses the system clock, as the signal handler does.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self

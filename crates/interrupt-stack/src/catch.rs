@@ -1,5 +1,5 @@
-//! The side of the signal handler. Everything under [`Catch::on_signal`] may interrupt any instruction of any thread: it is atomics
-//! and async-signal-safe calls, no lock, no allocation, no code of others.
+//! The signal handler. Everything that [`Catch::on_signal`] calls may interrupt any instruction of any thread. So it uses only atomics
+//! and async-signal-safe calls: no lock, no allocation, no foreign code.
 
 use std::{
     io::{self, PipeReader, PipeWriter, Read, Write},
@@ -18,12 +18,12 @@ use crate::{
     word::{Kind, Verdict, Word},
 };
 
-/// How often is looked for what was posted when nobody can be woken.
+/// The interval of checks for posts if the wake pipe doesn't work.
 const UNWOKEN: Duration = Duration::from_millis(50);
-/// How far up a forwarder is looked for.
+/// The most ancestors that are searched for a forwarder.
 const ANCESTORS: usize = 16;
 
-/// What an install catches; `SIGTSTP`, the first, only where there is something to be done about it.
+/// The signals that an install catches. `SIGTSTP`, the first, is caught only with a hook for it.
 pub(crate) const SIGNALS: [i32; 6] = [
     libc::SIGTSTP,
     libc::SIGINT,
@@ -33,23 +33,23 @@ pub(crate) const SIGNALS: [i32; 6] = [
     libc::SIGCONT,
 ];
 
-/// What the handler needs, made before it is registered and never changed but by atomics.
+/// The data of the signal handler. It is created before the handler is registered, and later only atomics change.
 pub(crate) struct Catch {
     pub(crate) word: Word,
     start: Instant,
     pid: u32,
     debounce: u64,
     forward_window: u64,
-    /// Processes whose `SIGINT` may be the terminal's, forwarded.
+    /// Processes that may forward the terminal's `SIGINT`.
     ancestors: Vec<i32>,
-    /// When the terminal sent a `SIGINT` last, in microseconds since `start`; 0 for never.
+    /// The time of the terminal's last `SIGINT`, in microseconds since `start`; 0 for never.
     from_terminal: AtomicU64,
-    /// From so many rungs on a press ends the process right here: 2, or 3 where a thread has the first try, or never.
+    /// The stage from which on a press ends the process in the handler: 2, or 3 if a thread tries it first, or never.
     last_rung: u64,
     terminal: Option<Terminal>,
-    /// The signals were given back.
+    /// Whether the signals were restored.
     released: AtomicBool,
-    /// Both ends live here, so that no write ever meets a closed one. One byte wakes one of those who read.
+    /// Both ends of the pipe live here, so that the read end is never closed at a write. One byte wakes one reader.
     wake: PipeWriter,
     woken: PipeReader,
 }
@@ -62,7 +62,7 @@ impl Catch {
         restores_terminal: bool,
     ) -> io::Result<Self> {
         let (woken, wake) = io::pipe()?;
-        ioctl_fionbio(&wake, true)?; // full means that there is enough to wake by
+        ioctl_fionbio(&wake, true)?; // a full pipe wakes the readers anyway
         Ok(Self {
             word: Word::new(),
             start: Instant::now(),
@@ -79,7 +79,7 @@ impl Catch {
         })
     }
 
-    /// The handler itself.
+    /// Handles a signal, as the signal handler.
     pub(crate) fn on_signal(&self, signal: i32, origin: Origin) {
         if std::process::id() != self.pid {
             return in_forked_child(signal);
@@ -126,24 +126,24 @@ impl Catch {
         sys::exit_now(128 + signal as u8) // signals are below 128
     }
 
-    /// Puts the terminal's settings back for a hard exit, if that is wanted and the terminal is ours.
+    /// Restores the settings of the terminal for a hard exit, if the program wants that and this process is in the foreground.
     pub(crate) fn restore_terminal(&self) {
         if let Some(terminal) = &self.terminal {
             terminal.restore();
         }
     }
 
-    /// Wakes one of those who wait.
+    /// Wakes one waiting thread.
     pub(crate) fn wake(&self) {
-        // The only failure is a full pipe, by which they wake as well.
+        // The only failure is a full pipe, which wakes the threads too.
         drop((&self.wake).write(&[0]));
     }
 
-    /// Blocks until there is something to look for. Others may find it first.
+    /// Blocks until a wake. Another thread may read the posts first.
     pub(crate) fn wait(&self) {
         let read = (&self.woken).read(&mut [0; 64]);
-        // A signal of others, without `SA_RESTART`, costs a look too many. Anything else says that somebody closed all descriptors of
-        // the process, as daemons do: what is posted is looked for now and then.
+        // A foreign signal handler without `SA_RESTART` interrupts the read; that costs one needless check. Any other error means that
+        // the program closed all its descriptors, as daemons do: then check for posts at an interval.
         if read.is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
             std::thread::park_timeout(UNWOKEN);
         }
@@ -154,15 +154,15 @@ impl Catch {
         self.woken.try_clone()
     }
 
-    /// Does what the terminal does on ^Z, as long as the signals are caught.
+    /// Sends `SIGTSTP` to the process group, as the terminal does on ^Z, as long as the signals are caught.
     pub(crate) fn suspend_job(&self) {
         if !self.released.load(Relaxed) {
-            // It cannot fail: the group has us in it.
+            // This can't fail, because this process is in the group.
             let _impossible = kill_current_process_group(Signal::TSTP);
         }
     }
 
-    /// Notes that the signals are given back.
+    /// Notes that the signals are restored.
     pub(crate) fn release(&self) {
         self.released.store(true, Relaxed);
     }
@@ -181,10 +181,10 @@ impl Catch {
     }
 }
 
-/// A copy of the process between `fork` and `exec`: it has our handler, but nothing of what is meant by it.
+/// Handles a signal in a child between `fork` and `exec`. The child has inherited the handler, but must die of its own signals.
 fn in_forked_child(signal: i32) {
     if signal == libc::SIGCONT {
-        return; // it goes on already
+        return; // the child runs already
     }
     sys::raise_default(signal);
     if signal != libc::SIGTSTP {
@@ -192,12 +192,12 @@ fn in_forked_child(signal: i32) {
     }
 }
 
-/// Microseconds, of which there is room for two thousand years.
+/// Converts to microseconds, with room for two thousand years.
 fn micros(duration: Duration) -> u64 {
     duration.as_micros().min(u64::MAX as u128 >> 8) as u64
 }
 
-/// The parent, its parent and so on, as far as the system tells.
+/// Returns the parent, its parent and so on, as far as the system reports them.
 fn ancestors() -> Vec<i32> {
     let parent = std::os::unix::process::parent_id() as i32;
     let up = |pid: &i32| parent_of(*pid);
@@ -210,7 +210,7 @@ fn ancestors() -> Vec<i32> {
 #[cfg(target_os = "linux")]
 fn parent_of(pid: i32) -> Option<i32> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it is in parentheses and may hold anything, these too.
+    // The process name in parentheses may contain anything, even parentheses.
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(&stat[end..]).ok()?;
     fields.split_ascii_whitespace().nth(2)?.parse().ok()

@@ -1,26 +1,26 @@
-//! Why shutdown began and where a press came from, as the ladder, the program and its exit code have it.
+//! The cause of a shutdown and the source of a press, for the ladder, the program and its exit code.
 
 use std::fmt;
 
-/// Why shutdown began, or why the process ends at once.
+/// The cause of a shutdown or of a hard exit.
 ///
-/// The first cause is sticky: a later one does not replace it. A hard exit has its own: that by a press is by `SIGINT`, whatever began
-/// the shutdown.
+/// The first cause of a shutdown is sticky: a later one doesn't replace it. A hard exit has its own cause: a press ends the process by
+/// `SIGINT`, whatever began the shutdown.
 ///
-/// As text it is what a person knows it by: "Ctrl-C", "SIGTERM", "SIGHUP", "SIGQUIT", "the program".
+/// The text (`Display`) is "Ctrl-C", "SIGTERM", "SIGHUP", "SIGQUIT" or "the program".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// A person pressed Ctrl-C and no handler stood in the way.
+    /// A person pressed Ctrl-C, and no handler handled the press.
     Press,
-    /// The process was asked to end: `SIGTERM`.
+    /// `SIGTERM` requested the end of the process.
     Terminate,
-    /// The terminal or the connection is gone: `SIGHUP`. `println!` panics then, so a graceful shutdown that talks writes with
-    /// `writeln!` and drops the error, or it saves nothing.
+    /// The terminal or the connection is gone: `SIGHUP`. `println!` then panics, and a graceful shutdown that prints saves nothing. Use
+    /// `writeln!` and ignore its error.
     Hangup,
-    /// The process was told to end at once: `SIGQUIT`.
+    /// `SIGQUIT` requested the immediate end of the process.
     Quit,
-    /// The program itself asked, for instance on a remote command. Where it must be ended at once, it exits with this code.
+    /// The program itself requested the end, for instance after a remote command. A hard exit uses this exit code.
     Requested(u8),
 }
 
@@ -36,8 +36,7 @@ impl Cause {
         }
     }
 
-    /// Returns the exit code that stands for this cause where death by signal is not possible: 128 + signal, as shells count, or
-    /// the code that was requested.
+    /// Returns the exit code for this cause if the process can't die by a signal: 128 + signal, as in shells, or the requested code.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Press => 130,
@@ -61,9 +60,9 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Where a press came from.
+/// The source of a press.
 ///
-/// All presses climb the same ladder; the source is for whoever answers the notice.
+/// All presses climb the same ladder; the source is information for the handler that answers the notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PressSource {
@@ -73,6 +72,6 @@ pub enum PressSource {
     RawByte,
     /// The program or a test.
     Injected,
-    /// [`Injector::interrupt`](crate::Injector::interrupt), which is no press: it has no number and climbs nothing by itself.
+    /// [`Injector::interrupt`](crate::Injector::interrupt). A request is not a press: it has no number and doesn't climb the ladder.
     Request,
 }

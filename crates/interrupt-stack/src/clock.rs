@@ -1,12 +1,12 @@
-//! Where a ladder's time comes from: the system's clock, or one that a test moves.
+//! The clock of a ladder: the system clock, or a clock that a test moves.
 
 use std::time::Instant;
 
-/// Tells the time to the ladder.
+/// The source of a ladder's time.
 ///
-/// `now` is called from several threads, never under a lock of this crate; it must not block.
+/// Several threads call `now`, never under a lock of this crate; it must not block.
 pub trait Clock: Send + Sync {
-    /// Returns the present time. A time that runs backwards does no harm beyond longer waits.
+    /// Returns the current time. A clock that runs backwards only makes waits longer.
     fn now(&self) -> Instant;
 }
 
@@ -20,9 +20,9 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told to move.
+/// A clock that changes only when a test advances it.
 ///
-/// What became due by an advance happens at the next event or at [`Interrupts::tick`](crate::Interrupts::tick).
+/// Deadlines that become due by an advance take effect at the next event or at [`Interrupts::tick`](crate::Interrupts::tick).
 #[cfg(feature = "test-util")]
 #[derive(Debug)]
 pub struct ManualClock {
@@ -31,7 +31,7 @@ pub struct ManualClock {
 
 #[cfg(feature = "test-util")]
 impl ManualClock {
-    /// Makes a clock that stands at the present time.
+    /// Creates a clock that shows the current time.
     #[expect(
         clippy::new_without_default,
         reason = "a default that reads the time would surprise"
@@ -46,7 +46,7 @@ impl ManualClock {
     ///
     /// # Panics
     ///
-    /// Panics when the time would be further away than the platform can say. The clock stands where it stood then.
+    /// Panics if the platform can't represent the new time. The clock is then unchanged.
     pub fn advance(&self, by: std::time::Duration) {
         *self.lock() += by;
     }

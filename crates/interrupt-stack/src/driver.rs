@@ -1,4 +1,4 @@
-//! The feature `driver`: a future on a tokio runtime in the place of all threads.
+//! The feature `driver`: a future on a tokio runtime that replaces all threads.
 
 use std::{
     fmt,
@@ -12,23 +12,23 @@ use tokio::{net::unix::pipe, time::timeout};
 
 use crate::{acting::Step, router::Router};
 
-/// Does on a tokio runtime what threads do otherwise: wakes handlers, announces shutdown, minds deadlines. Spawn it.
+/// A future that does the work of all threads on a tokio runtime: it wakes handlers, announces shutdown and keeps deadlines. Spawn it.
 ///
-/// It ends when the last handle of its ladder is gone. The signal handler counts presses and ends the process without it, whether it
-/// was never spawned or the runtime is stuck; but then nobody is woken for a press, and the shutdown deadline has no effect. Hooks
-/// and callbacks run inside it and hold its runtime up.
+/// The driver ends when the last handle of its ladder is gone. If it was never spawned, or if the runtime is stuck, the signal handler
+/// still counts presses and ends the process. But no handler is woken for a press, and the shutdown deadline has no effect. Hooks and
+/// callbacks run inside the driver and block its runtime.
 ///
 /// # Cancel safety
 ///
-/// Dropping it loses no press: each is decided by the next event (a handler that looks for its notice by
-/// [`notified`](crate::Handler::notified) or [`try_take`](crate::Handler::try_take), an answer, an injected press), though nobody is
-/// woken for it any more. [`cause`](crate::Interrupts::cause), [`presses`](crate::Interrupts::presses) and the waits that block decide
-/// nothing: without an event they know of no press or signal that came since.
+/// Dropping the driver loses no press. The next event decides each earlier press: a handler that calls
+/// [`notified`](crate::Handler::notified) or [`try_take`](crate::Handler::try_take), an answer, or an injected press. But no handler
+/// is woken any more. [`cause`](crate::Interrupts::cause), [`presses`](crate::Interrupts::presses) and the blocking waits are not
+/// events: they don't see a press or signal that came since.
 ///
 /// # Panics
 ///
-/// Panics when it is polled outside of a tokio runtime with I/O and time enabled.
-#[must_use = "nobody is woken for a press unless the driver runs: spawn it"]
+/// Panics if it is polled outside of a tokio runtime with I/O and time enabled.
+#[must_use = "a press wakes no handler unless the driver runs: spawn it"]
 pub struct Driver(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl Driver {
@@ -53,7 +53,7 @@ impl fmt::Debug for Driver {
 
 async fn drive(router: Arc<Router>, woken: PipeReader) {
     let woken = pipe::Receiver::from_owned_fd(woken.into())
-        .expect("a runtime that drives I/O has room for one more pipe");
+        .expect("the runtime has I/O enabled and can register the pipe");
     loop {
         drop(router.serve());
         let rest = match router.step() {
@@ -61,7 +61,7 @@ async fn drive(router: Arc<Router>, woken: PipeReader) {
             Step::Rest(_, rest) => rest,
             Step::Closed => return,
         };
-        // All that is decided elsewhere writes into the pipe too, after its decision: none is slept through.
+        // Decisions in other threads write to the pipe too, after the decision, so this wait misses none.
         let wake = forget(&woken);
         let is_driven = match rest {
             None => wake.await,
@@ -73,10 +73,10 @@ async fn drive(router: Arc<Router>, woken: PipeReader) {
     }
 }
 
-/// Waits for a wake and takes it out of the pipe; `false` when the runtime is going down.
+/// Waits for a wake and reads it from the pipe. Returns `false` when the runtime shuts down.
 async fn forget(woken: &pipe::Receiver) -> bool {
     let is_driven = woken.readable().await.is_ok();
-    // What cannot be read was a false alarm.
+    // If the read fails, the wake was spurious.
     drop(woken.try_read(&mut [0; 64]));
     is_driven
 }

@@ -1,4 +1,4 @@
-//! The program's side of a press: a scope on the stack, and the notice that it takes and answers.
+//! The handler of a press scope, and the notice that it takes and answers.
 
 use std::{
     sync::Arc,
@@ -14,10 +14,11 @@ use crate::{
 
 /// A scope in which the program answers presses itself.
 ///
-/// Presses go to the topmost handler only. Dropping it takes it off the stack, in any order; a notice that it has not taken goes to
-/// the handler below, or begins shutdown if there is none. `let _ = interrupts.push(…)` drops it at once: give it a name.
+/// Presses go to the topmost handler only. Handlers can be dropped in any order; dropping one removes it from the stack. A notice that
+/// the dropped handler has not taken goes to the handler below, or begins shutdown if there is none. `let _ = interrupts.push(…)` drops
+/// the handler at once: bind it to a name.
 #[derive(Debug)]
-#[must_use = "dropping a handler takes it off the stack at once"]
+#[must_use = "dropping a handler removes it from the stack at once"]
 pub struct Handler {
     pub(crate) interrupts: Interrupts,
     pub(crate) id: HandlerId,
@@ -28,18 +29,18 @@ pub struct Handler {
 impl Handler {
     /// Waits for a press and takes its notice.
     ///
-    /// A handler that does not come here within the take time-out (1 s by default) loses the notice to the one below, if there is
-    /// one. In shutdown there are no notices and it stays pending: wait for [`Interrupts::cancelled`] beside it.
+    /// A handler that doesn't call this within the take time-out (1 s by default) loses the notice to the handler below, if there is
+    /// one. In shutdown there are no notices and this future stays pending: also wait for [`Interrupts::cancelled`].
     ///
     /// # Cancel safety
     ///
-    /// A notice is taken only in the poll that returns it, so dropping the future loses none.
+    /// A notice is taken only in the poll that returns it, so dropping the future loses no notice.
     pub async fn notified(&mut self) -> Notice {
         loop {
             if let Some(notice) = self.try_take() {
                 return notice;
             }
-            // A ring between the look and this wait leaves a permit behind, and the wait ends at once.
+            // A wake between `try_take` and this wait leaves a permit, so the wait ends at once.
             self.bell.notified().await;
         }
     }
@@ -50,9 +51,9 @@ impl Handler {
         Some(self.notice(press))
     }
 
-    /// Waits for a press and takes its notice, or returns `None` once shutdown has begun, before the wait or in it.
+    /// Waits for a press and takes its notice. Returns `None` if shutdown has begun before the wait or begins during it.
     ///
-    /// It blocks the thread: for programs without a runtime. Not on the runtime that runs the `Driver`.
+    /// This blocks the thread: it is for programs without a runtime. Don't call it on the runtime that runs the `Driver`.
     ///
     /// # Examples
     ///
@@ -63,7 +64,7 @@ impl Handler {
     /// let mut menu = interrupts.push("menu");
     /// let asks = std::thread::spawn(move || {
     ///     while let Some(notice) = menu.wait() {
-    ///         notice.handled(); // asked and answered
+    ///         notice.handled(); // the person has answered
     ///     }
     /// });
     /// interrupts.injector().terminate(Cause::Terminate);
@@ -74,9 +75,9 @@ impl Handler {
         Some(self.notice(press))
     }
 
-    /// As [`wait`](Self::wait), but no longer than `timeout`: `None` at its end as well.
+    /// Waits as [`wait`](Self::wait) does, for at most `timeout`. Also returns `None` at the time-out.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Notice> {
-        let deadline = Instant::now().checked_add(timeout); // `None` is further away than any time: for ever
+        let deadline = Instant::now().checked_add(timeout); // `None` means for ever
         let press = self.interrupts.router().wait_for_press(self.id, deadline)?;
         Some(self.notice(press))
     }
@@ -90,12 +91,12 @@ impl Handler {
         }
     }
 
-    /// Returns the name that it was pushed with.
+    /// Returns the name of the handler, as it was pushed.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns its id, by which a notice names its handler.
+    /// Returns the id of the handler, which a notice contains too.
     pub fn id(&self) -> HandlerId {
         self.id
     }
@@ -107,10 +108,10 @@ impl Drop for Handler {
     }
 }
 
-/// A press that was handed to one handler and waits for an answer.
+/// A press on its way to one handler, which answers it.
 ///
-/// While it is open, taken or not, another press begins shutdown, whatever the clock says. It can be answered once. Dropping it is no
-/// answer: the press stays counted, and another one within the cooldown (2 s by default) begins shutdown.
+/// While a notice is open, taken or not, another press begins shutdown, however much later it comes. A notice can be answered once.
+/// Dropping it is not an answer: the press stays counted, and another press within the cooldown (2 s by default) begins shutdown.
 #[derive(Debug)]
 #[must_use = "dropping a notice leaves the press unanswered, so that the next one begins shutdown"]
 pub struct Notice {
@@ -126,26 +127,26 @@ impl Notice {
         self.resolution = Resolution::Handled;
     }
 
-    /// Leaves the press to the handler below this one, also when this one is gone; if there is none, shutdown begins. A
-    /// [request](PressSource::Request) goes nowhere else, and begins nothing.
+    /// Passes the press to the handler below this one, even if this one is gone; if there is none, shutdown begins. A
+    /// [request](PressSource::Request) is not passed on and begins no shutdown.
     pub fn decline(mut self) {
         self.resolution = Resolution::Declined;
     }
 
-    /// Begins shutdown with [`Cause::Press`](crate::Cause::Press), as a second press would, also for a request.
+    /// Begins shutdown with [`Cause::Press`](crate::Cause::Press), as a second press would. This is also possible for a request.
     ///
-    /// It is the answer where input ends, too. If that ended with the terminal, `SIGHUP` comes beside it and the first of the two is
-    /// the cause. For another cause, call [`Injector::terminate`](crate::Injector::terminate) and drop the notice.
+    /// Use it too when the input ends. If the input ended because the terminal is gone, `SIGHUP` comes as well, and the first of the
+    /// two is the cause. For another cause, call [`Injector::terminate`](crate::Injector::terminate) and drop the notice.
     pub fn escalate(mut self) {
         self.resolution = Resolution::Escalated;
     }
 
-    /// Returns how many presses were accepted up to this one, itself included; 0 for a [request](PressSource::Request).
+    /// Returns the number of this press: the presses accepted so far, including this one; 0 for a [request](PressSource::Request).
     pub fn presses(&self) -> u64 {
         self.press.number
     }
 
-    /// Returns the handler that took it.
+    /// Returns the handler that took the notice.
     pub fn handler(&self) -> HandlerId {
         self.handler
     }
@@ -155,7 +156,7 @@ impl Notice {
         self.press.at
     }
 
-    /// Returns where the press came from.
+    /// Returns the source of the press.
     pub fn source(&self) -> PressSource {
         self.press.source
     }

@@ -1,30 +1,30 @@
-//! What a program sets for the router: how the last rung ends the process, and which code of the program is called.
+//! The program's settings for the router: the action of the last stage, and the hooks.
 
 use std::{fmt, sync::Arc};
 
 use crate::Cause;
 
-/// What the last rung does: how a process is ended whose graceful shutdown takes too long for somebody.
+/// The action of the last stage, when a press or a deadline ends a graceful shutdown.
 ///
-/// None of these runs destructors or `atexit` handlers, or flushes a buffer: each of them can hang.
+/// No action runs destructors or `atexit` handlers, or flushes a buffer, because each of these can hang.
 #[derive(Default)]
 #[non_exhaustive]
 pub enum HardExit {
-    /// Ends the process in the signal handler, as [`die_by`](crate::die_by) does, in whatever state its threads are, once the settings
-    /// of the terminal are [put back](crate::Builder::restore_terminal). The default. A press ends it by `SIGINT`, also where `SIGTERM` began the
-    /// shutdown.
+    /// Ends the process in the signal handler, as [`die_by`](crate::die_by) does, whatever its threads do. Before that, the handler
+    /// [restores](crate::Builder::restore_terminal) the settings of the terminal. The default. A press ends the process by `SIGINT`,
+    /// even if `SIGTERM` began the shutdown.
     ///
-    /// What is no signal (an injected press, the shutdown deadline) acts from one of this crate's threads or from the driver, and so
-    /// does all on a detached ladder.
+    /// For an injected press, for the shutdown deadline, and on a detached ladder, one of this crate's threads or the driver ends the
+    /// process.
     #[default]
     InHandler,
-    /// Ends the process from one of this crate's threads, under no lock, so that [`Builder::before_exit`](crate::Builder::before_exit) has its turn. The press after
-    /// that ends it in the signal handler, whatever the thread does.
+    /// Ends the process from one of this crate's threads, under no lock, so that [`Builder::before_exit`](crate::Builder::before_exit)
+    /// can run. The press after that ends the process in the signal handler, whatever the thread does.
     Thread,
-    /// Ends nothing; presses are still counted, and `SIGQUIT` begins shutdown. For programs with an exit of their own.
+    /// Doesn't end the process. Presses are still counted, and `SIGQUIT` begins shutdown. For programs with their own exit.
     Off,
-    /// Calls this on one of this crate's threads, under no lock, for tests and for embedders. It may come more than once, and while it
-    /// runs no deadline acts.
+    /// Calls this function on one of this crate's threads, under no lock, for tests and for embedders. It can be called more than once.
+    /// While it runs, no deadline takes effect.
     Callback(Box<dyn Fn(Cause) + Send + Sync>),
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for HardExit {
     }
 }
 
-/// Code of the program that the router calls.
+/// The hooks of the program.
 #[derive(Default)]
 pub(crate) struct Hooks {
     pub(crate) on_suspend: Option<Box<dyn Fn() + Send + Sync>>,
@@ -49,7 +49,7 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    /// Says whether there is something to be done about a stop.
+    /// Whether there is a hook for a suspension of the process.
     pub(crate) fn are_of_stops(&self) -> bool {
         self.on_suspend.is_some() || self.on_resume.is_some()
     }

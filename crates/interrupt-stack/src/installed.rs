@@ -1,4 +1,4 @@
-//! A ladder that has the signals of the process, and gives them back; or why it can't have them, with the way out.
+//! A ladder that catches the signals of the process and restores them, and the errors of an install.
 
 use std::{io, ops::Deref, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     sys::Disposition,
 };
 
-/// Why the operating system's side could not be set up.
+/// The error of an install.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(#[from] Kind);
@@ -21,15 +21,13 @@ pub struct Error(#[from] Kind);
 #[derive(Debug, thiserror::Error)]
 enum Kind {
     #[error(
-        "signals are caught in this process already: share the first `Interrupts` (it is `Clone`), or drop its `Installed` first"
+        "this process already catches its signals: share the first `Interrupts` (it is `Clone`), or drop its `Installed` first"
     )]
     AlreadyInstalled,
-    #[error(
-        "cannot catch signal {signal}: {source}; use a detached ladder and feed it through its injector"
-    )]
+    #[error("cannot catch signal {signal}: {source}; use a detached ladder with its injector")]
     Signal { signal: i32, source: io::Error },
     #[error(
-        "cannot make the pipe that wakes the signal threads: {0}; raise the limit on open files"
+        "cannot create the pipe that wakes the signal threads: {0}; raise the limit on open files"
     )]
     Wake(io::Error),
     #[error("cannot start the signal threads: {0}; raise the limit on processes and threads")]
@@ -37,20 +35,20 @@ enum Kind {
 }
 
 impl Error {
-    /// Says whether another [`Installed`] is alive in this process.
+    /// Whether another [`Installed`] is alive in this process.
     pub fn is_already_installed(&self) -> bool {
         matches!(self.0, Kind::AlreadyInstalled)
     }
 }
 
-/// A ladder that catches the process's signals.
+/// A ladder that catches the signals of the process.
 ///
-/// Dropping it stops catching them and restores what they did before; the ladder itself lives on as a detached one while other
-/// handles exist. Keep it to the end of `main`.
+/// Dropping this value stops catching them and restores their earlier behaviour. The ladder itself continues as a detached ladder while
+/// other handles exist. Keep this value to the end of `main`.
 ///
-/// Restoring means the default effect in nearly every program. Where other code of the process listens to the same signals through
-/// the same registry (as `tokio::signal` does), it is what they did before the install, so listeners that came later go deaf.
-#[must_use = "dropping it restores the signals' former effect at once"]
+/// In nearly every program the earlier behaviour is the default action. If other code listens to the same signals through the same
+/// registry (as `tokio::signal` does), listeners that were registered after the install get no more signals.
+#[must_use = "dropping it restores the earlier behaviour of the signals at once"]
 pub struct Installed {
     interrupts: Interrupts,
     before: Vec<(i32, Disposition)>,
@@ -58,7 +56,7 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Makes an install whose router is served by what `start` starts.
+    /// Installs the ladder. `start` starts the threads or the driver of its router.
     pub(crate) fn new(
         mut builder: Builder,
         is_driven: bool,
@@ -81,7 +79,7 @@ impl Installed {
                 before.push((signal, disposition));
             }
         }
-        builder.clock = Arc::new(SystemClock); // the handler's
+        builder.clock = Arc::new(SystemClock); // the signal handler uses this clock too
         let last_rung = match builder.hard_exit {
             HardExit::InHandler => 2,
             HardExit::Thread => 3,
@@ -103,7 +101,7 @@ impl Installed {
         };
         process.installed = true;
         let mut handled = before.into_iter().try_for_each(|(signal, disposition)| {
-            // Noted first, so that what is half done is undone by the drop.
+            // Noted first, so that after an error the drop restores this signal too.
             installed.before.push((signal, disposition));
             let catch = catch.clone();
             sys::register(signal, move |origin| catch.on_signal(signal, origin))
@@ -111,7 +109,7 @@ impl Installed {
                 .and_then(|()| process.catch(signal))
                 .map_err(|source| Kind::Signal { signal, source })
         });
-        // After the handlers: it lets in what the mask has kept waiting.
+        // After the handlers are registered, because it unblocks signals that may be pending.
         handled = handled.and_then(|()| start(&installed.interrupts).map_err(Kind::Thread));
         drop(process); // the drop of `installed` needs it
         handled?;
@@ -134,13 +132,13 @@ impl Drop for Installed {
             catch.release();
         }
         for (signal, disposition) in &self.before {
-            // It cannot fail: the signal is valid, and so is an action that came from the kernel.
+            // This can't fail: the signal is valid, and the action came from the kernel.
             drop(disposition.put_back(*signal));
         }
         for action in self.actions.drain(..) {
             unregister(action);
         }
-        self.interrupts.router().tick(); // no signal is left behind
+        self.interrupts.router().tick(); // handles signals that were already posted
         process.installed = false;
     }
 }

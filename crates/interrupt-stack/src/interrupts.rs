@@ -1,4 +1,4 @@
-//! The handles on a ladder: one for the program, which pushes and waits, and one for whoever feeds presses in.
+//! The handles on a ladder: one to push handlers and to wait, and one to inject presses.
 
 use std::{
     fmt,
@@ -12,8 +12,8 @@ use crate::{Cause, Handler, PressSource, router::Router};
 
 /// A handle on one ladder with its stack of handlers.
 ///
-/// Clones are the same ladder. Its threads end when the last handle ([`Interrupts`], [`Handler`], [`Notice`](crate::Notice),
-/// [`Injector`]) is gone; a running shutdown deadline ends with them, so keep one to the end of `main`.
+/// Clones are handles on the same ladder. Its threads end when the last handle ([`Interrupts`], [`Handler`],
+/// [`Notice`](crate::Notice), [`Injector`]) is gone. A shutdown deadline ends with them, so keep a handle to the end of `main`.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ pub struct Interrupts {
     handle: Arc<Handle>,
 }
 
-/// Closes the router when the last of them is dropped; the threads hold the router itself.
+/// Closes the router when the last handle is dropped. The threads hold the router itself.
 struct Handle(Arc<Router>);
 
 impl Drop for Handle {
@@ -58,7 +58,7 @@ impl Interrupts {
 
     /// Puts a handler on top of the stack, for as long as the returned value lives.
     ///
-    /// `name` is what [`Injector::interrupt`] looks for, and says in reports what the program was doing. It need not be unique.
+    /// [`Injector::interrupt`] finds the handler by its `name`, and reports contain it. The name need not be unique.
     pub fn push(&self, name: impl Into<Arc<str>>) -> Handler {
         let (name, bell) = (name.into(), Arc::new(Notify::new()));
         let id = self.router().push(name.clone(), bell.clone());
@@ -70,23 +70,23 @@ impl Interrupts {
         }
     }
 
-    /// Returns the way in for presses that are no signals: raw-mode terminals, remote commands, tests.
+    /// Returns an injector for presses that are not signals: from raw-mode terminals, remote commands, tests.
     pub fn injector(&self) -> Injector {
         Injector {
             interrupts: self.clone(),
         }
     }
 
-    /// Returns a token that is cancelled when shutdown begins. Cancelling it yourself begins nothing and reaches nobody else: each
-    /// call makes a new child of the ladder's own. To begin shutdown, use [`Injector::terminate`].
+    /// Returns a token that is cancelled when shutdown begins. Cancelling it yourself begins no shutdown and affects no other token,
+    /// because each call creates a new child of the ladder's own token. To begin shutdown, use [`Injector::terminate`].
     ///
-    /// It is told by a thread, so it may be cancelled a moment after [`cause`](Self::cause) knows: in a test, wait for it.
+    /// A thread cancels the token, so this can happen a moment after [`cause`](Self::cause) returns the cause: in a test, wait for it.
     #[cfg(feature = "tokio-util")]
     pub fn token(&self) -> tokio_util::sync::CancellationToken {
         self.router().token.child_token()
     }
 
-    /// Waits until shutdown begins, and says why. Answers at once when it has begun.
+    /// Waits until shutdown begins, and returns its cause. Returns at once if shutdown has begun.
     ///
     /// # Cancel safety
     ///
@@ -100,46 +100,47 @@ impl Interrupts {
                 .await
                 .ok()
                 .and_then(|cause| *cause);
-            cause.expect("the sender is alive and the wait is for a cause")
+            cause.expect("the sender is alive, so the wait ends only with a cause")
         }
     }
 
-    /// Waits until shutdown begins, and says why, blocking the thread: for programs without a runtime. Not on the runtime that
-    /// runs the `Driver`.
+    /// Waits until shutdown begins, and returns its cause. This blocks the thread: it is for programs without a runtime. Don't call it
+    /// on the runtime that runs the `Driver`.
     pub fn wait(&self) -> Cause {
         let cause = self.router().wait_for_cause(None);
-        cause.expect("the wait has no end but a cause")
+        cause.expect("without a deadline, the wait ends only with a cause")
     }
 
-    /// As [`wait`](Self::wait), but no longer than `timeout`.
+    /// Waits as [`wait`](Self::wait) does, for at most `timeout`.
     pub fn wait_timeout(&self, timeout: Duration) -> Option<Cause> {
-        let deadline = Instant::now().checked_add(timeout); // `None` is further away than any time: for ever
+        let deadline = Instant::now().checked_add(timeout); // `None` means for ever
         self.router().wait_for_cause(deadline)
     }
 
-    /// Returns why shutdown began, or `None` before it has. It may know a moment before [`cancelled`](Self::cancelled) wakes.
+    /// Returns the cause of the shutdown, or `None` before it. This can return a cause a moment before [`cancelled`](Self::cancelled)
+    /// wakes.
     pub fn cause(&self) -> Option<Cause> {
         self.router().cause()
     }
 
-    /// Sets anew how long a press stays counted after its notice was dropped unanswered; see
-    /// [`Builder::cooldown`](crate::Builder::cooldown). For settings that are read after the signals were taken.
+    /// Changes how long a press stays counted after its notice was dropped unanswered; see
+    /// [`Builder::cooldown`](crate::Builder::cooldown). For programs that read their settings after the install.
     pub fn set_cooldown(&self, cooldown: Duration) {
         self.router().lock().ladder.set_cooldown(cooldown);
     }
 
-    /// Sets anew how long shutdown may last; see [`Builder::shutdown_deadline`](crate::Builder::shutdown_deadline). A shutdown that has
+    /// Changes how long shutdown may last; see [`Builder::shutdown_deadline`](crate::Builder::shutdown_deadline). A shutdown that has
     /// begun keeps its deadline.
     pub fn set_shutdown_deadline(&self, deadline: Option<Duration>) {
         self.router().lock().ladder.set_shutdown_deadline(deadline);
     }
 
-    /// Returns how many presses were accepted so far; debounced ones are part of the press before them.
+    /// Returns how many presses were accepted so far. Debounced presses don't count.
     pub fn presses(&self) -> u64 {
         self.router().presses()
     }
 
-    /// Does what the clock has made due. With the system clock this happens by itself.
+    /// Handles due deadlines. With the system clock this happens automatically.
     #[cfg(feature = "test-util")]
     pub fn tick(&self) {
         self.router().tick();
@@ -155,38 +156,38 @@ impl fmt::Debug for Interrupts {
     }
 }
 
-/// Feeds presses and requests into a ladder, from any thread.
+/// A handle that injects presses and requests into a ladder, from any thread.
 #[derive(Clone, Debug)]
 pub struct Injector {
     interrupts: Interrupts,
 }
 
 impl Injector {
-    /// Presses: what `SIGINT` does. For a terminal in raw mode, call it on the byte 0x03.
+    /// Injects a press, as `SIGINT` does. For a terminal in raw mode, call it on the byte 0x03.
     pub fn press(&self, source: PressSource) {
         self.interrupts.router().press(source);
     }
 
-    /// Begins shutdown, past all handlers. It is not a press: once shutdown has begun, another cause changes nothing.
+    /// Begins shutdown without asking any handler. This is not a press: after shutdown has begun, another cause changes nothing.
     ///
-    /// [`Cause::Quit`] is the way to abort from within: a hard exit by `SIGQUIT`, with the terminal's settings put back.
+    /// [`Cause::Quit`] aborts the program from within: a hard exit by `SIGQUIT` that restores the settings of the terminal.
     pub fn terminate(&self, cause: Cause) {
         self.interrupts.router().terminate(cause);
     }
 
-    /// Asks the innermost handler of this name for an interrupt, and says whether there is one to ask.
+    /// Requests an interrupt from the innermost handler of this name. Returns whether there is such a handler.
     ///
-    /// The handler gets a [`Notice`](crate::Notice) of source [`PressSource::Request`]. It is no press: it has no number, and it does
-    /// not count for the next one, however it is answered. If another handler's notice is open, it comes after that; if the handler's
-    /// own is, there is nothing to add. In shutdown nobody is asked, and the answer is `false`.
+    /// The handler gets a [`Notice`](crate::Notice) with the source [`PressSource::Request`]. It is not a press: it has no number, and
+    /// it doesn't count for the next press, whatever the answer is. If another handler's notice is open, the request comes after that.
+    /// If the handler's own notice is open, the request changes nothing. In shutdown the request is dropped, and this returns `false`.
     pub fn interrupt(&self, name: &str) -> bool {
         self.interrupts.router().interrupt(name)
     }
 
-    /// Suspends the job, as the terminal does on ^Z: for a terminal in raw mode, call it on the byte 0x1a.
+    /// Suspends the job, as the terminal does on ^Z. For a terminal in raw mode, call it on the byte 0x1a.
     ///
-    /// It sends `SIGTSTP` to the process group, so that a shell or a wrapper around the program stops with it. A detached ladder, also
-    /// one whose signals were given back, does nothing.
+    /// This sends `SIGTSTP` to the process group, so that a script or wrapper around the program stops too. On a detached ladder, or after the
+    /// signals were restored, it does nothing.
     pub fn suspend(&self) {
         if let Some(catch) = &self.interrupts.router().catch {
             catch.suspend_job();

@@ -1,7 +1,7 @@
-//! The ladder as a pure machine: what happened and when goes in, what to do comes out.
+//! The ladder as a pure state machine: events and their times go in, effects come out.
 //!
-//! There is no clock, no thread and no signal here. [`Interrupts`](crate::Interrupts) drives one of these; drive one yourself in a
-//! program whose event loop must own every wait.
+//! It has no clock, no thread and no signal. [`Interrupts`](crate::Interrupts) drives a ladder; drive one yourself in a program whose
+//! event loop must own every wait.
 //!
 //! | state | press | answer to the notice |
 //! |---|---|---|
@@ -11,12 +11,11 @@
 //! | notice open, taken or not | shutdown begins | see [`Resolution`] |
 //! | shutting down | hard exit | – (too late) |
 //!
-//! Two things move by time alone. A notice that nobody takes goes to the handler below, but never off the stack and so never by
-//! itself into shutdown. A shutdown that outlasts its deadline becomes a hard exit.
+//! Two changes need only time. An untaken notice goes to the handler below, but the lowest handler keeps it, so time alone never begins
+//! shutdown. A shutdown that takes longer than its deadline becomes a hard exit.
 //!
-//! A [request](Ladder::request) opens a notice for one handler without being a press: it waits while another notice is open, stays
-//! with its handler however long that takes, and leaves the count of presses and the cooldown as they are. A press that meets it
-//! begins shutdown all the same.
+//! A [request](Ladder::request) opens a notice for one handler, but is not a press. It waits while another notice is open, stays with
+//! its handler without a time limit, and doesn't change the count of presses or the cooldown. A press while it is open begins shutdown.
 
 use std::{
     collections::BTreeSet,
@@ -30,13 +29,14 @@ use crate::{Cause, PressSource};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rules {
-    /// How long a press stays counted after its notice was dropped without an answer. Default: 2 s. Zero: it does not.
+    /// The time for which a press stays counted after its notice was dropped without an answer. Default: 2 s. With zero it doesn't
+    /// stay counted.
     pub cooldown: Duration,
-    /// Presses that follow an accepted one more closely than this are the same press. Default: 30 ms. Zero: every press counts.
+    /// The time after an accepted press in which further presses are part of it. Default: 30 ms. With zero every press counts.
     pub debounce: Duration,
-    /// How long a handler may leave a notice untaken before the one below gets it. Default: 1 s.
+    /// The time for which a handler may leave a notice untaken before the handler below gets it. Default: 1 s.
     pub take_timeout: Duration,
-    /// How long shutdown may last before it becomes a hard exit. Default: `None`, for ever. Zero: not at all.
+    /// The time after which a shutdown becomes a hard exit. Default: `None`, for ever. With zero this happens at once.
     pub shutdown_deadline: Option<Duration>,
 }
 
@@ -51,7 +51,7 @@ impl Default for Rules {
     }
 }
 
-/// Names a handler. Ids are never reused, and one that was pushed later is greater.
+/// The id of a handler. Ids are never reused, and a handler that was pushed later has a greater id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandlerId(u64);
 
@@ -59,39 +59,39 @@ pub struct HandlerId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Press {
-    /// Which one it is of all that this ladder accepted, from 1; 0 for a request, which is no press.
+    /// The number of this press among all accepted presses, from 1; 0 for a request, which is not a press.
     pub number: u64,
-    /// When it was accepted. For a request: when its notice was opened.
+    /// The time when the press was accepted, or when the notice of a request was opened.
     pub at: Instant,
-    /// Where it came from.
+    /// The source of the press.
     pub source: PressSource,
 }
 
-/// How a handler answers its notice.
+/// The answer of a handler to its notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// The press was answered: the ladder starts over at once.
+    /// The press was handled: the ladder starts over at once.
     Handled,
-    /// Not mine: the handler below decides, or shutdown begins if there is none.
+    /// The handler below decides, or shutdown begins if there is none.
     Declined,
-    /// Shutdown shall begin.
+    /// Shutdown begins.
     Escalated,
     /// No answer: the press stays counted for the cooldown.
     Dropped,
 }
 
-/// What the caller must do.
+/// The action that the caller must perform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub enum Effect {
-    /// Nothing: the press was part of the one before it.
+    /// Do nothing: the press was part of the one before it.
     Debounced,
     /// Wake this handler; a notice waits for it.
     Notify(HandlerId),
     /// Begin the graceful shutdown.
     BeginShutdown(Cause),
-    /// End the process now. Comes again with every further press, for a caller that did not.
+    /// End the process now. If the caller doesn't, every further press returns this effect again.
     HardExit(Cause),
 }
 
@@ -107,18 +107,19 @@ enum Phase {
 
 #[derive(Clone, Copy, Debug)]
 struct Notice {
-    /// A request is told by its number, 0.
+    /// The press; the number 0 means a request.
     press: Press,
-    /// Whose turn it is. The handler may be gone when it has taken the notice.
+    /// The handler that has the notice now. If it has taken the notice, the handler may be gone.
     handler: HandlerId,
     taken: bool,
-    /// When it goes to the handler below, if it is still untaken then.
+    /// The time when the notice goes to the handler below, if it is still untaken.
     deadline: Option<Instant>,
 }
 
-/// The machine: handlers, the one open notice, and the rung.
+/// The state machine: the handlers, the one open notice, and the stage.
 ///
-/// Call [`on_deadline`](Self::on_deadline) until it answers `None` before each event, so that things happen in the order of time.
+/// Before each event, call [`on_deadline`](Self::on_deadline) until it returns `None`, so that events and deadlines are in the order
+/// of time.
 ///
 /// # Examples
 ///
@@ -136,20 +137,20 @@ struct Notice {
 #[derive(Clone, Debug)]
 pub struct Ladder {
     rules: Rules,
-    /// The stack: ids grow, so the last is the topmost and "below" is a range.
+    /// The stack: ids increase, so the last handler is the topmost, and the handlers below another one are a range.
     handlers: BTreeSet<HandlerId>,
     next_handler: u64,
     presses: u64,
     last_press: Option<Instant>,
-    /// When a notice was dropped without an answer, so that its press still counts for the cooldown.
+    /// The time when a notice was dropped without an answer; its press counts from then on for the cooldown.
     dropped: Option<Instant>,
-    /// Handlers for which a request waits until no notice is open.
+    /// The handlers whose requests wait until no notice is open.
     requested: BTreeSet<HandlerId>,
     phase: Phase,
 }
 
 impl Ladder {
-    /// Makes an idle ladder without handlers.
+    /// Creates an idle ladder without handlers.
     pub fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -171,7 +172,7 @@ impl Ladder {
         id
     }
 
-    /// Takes a handler off the stack, wherever it stands. A notice that it has not taken goes down, as if declined.
+    /// Removes a handler from any place in the stack. A notice that it has not taken goes to the handler below, as if declined.
     #[must_use]
     pub fn remove(&mut self, id: HandlerId, now: Instant) -> Option<Effect> {
         self.handlers.remove(&id);
@@ -184,7 +185,7 @@ impl Ladder {
         }
     }
 
-    /// Accepts a press, or finds that it belongs to the one before.
+    /// Accepts a press, or ignores it as a part of the one before.
     pub fn press(&mut self, source: PressSource, now: Instant) -> Effect {
         if self
             .last_press
@@ -212,10 +213,10 @@ impl Ladder {
         }
     }
 
-    /// Opens a notice for `id` that is no press, or remembers to do so when the ladder is idle.
+    /// Opens a notice for `id` that is not a press. If another notice is open, the request waits until the ladder is idle.
     ///
-    /// Nothing changes where there is no such handler, where a notice is open for it already, and in shutdown. The notice stays with
-    /// its handler: untaken it never moves by time, and declined, dropped or left behind by its handler it leaves the ladder idle.
+    /// Nothing changes if there is no such handler, if a notice is already open for it, or in shutdown. The notice stays with its
+    /// handler without a time limit. If the handler declines or drops the notice, or is removed, the ladder becomes idle.
     #[must_use]
     pub fn request(&mut self, id: HandlerId, now: Instant) -> Option<Effect> {
         if !self.handlers.contains(&id) {
@@ -242,10 +243,10 @@ impl Ladder {
         self.rules.shutdown_deadline = deadline;
     }
 
-    /// Takes note that the process was stopped and goes on: time that nobody could use is not held against anybody.
+    /// Notes that the process was stopped and continues. The time in which it was stopped doesn't count.
     ///
-    /// A press that was dropped unanswered is forgotten and an untaken notice has its whole take time-out again; a taken one stays as
-    /// it is. Shutdown is never taken back, but its deadline starts anew.
+    /// The ladder forgets a press that was dropped unanswered. An untaken notice gets its whole take time-out again; a taken notice
+    /// doesn't change. A shutdown continues, but its deadline starts again.
     pub fn resumed(&mut self, now: Instant) {
         self.dropped = None;
         let (take, shutdown) = (Some(self.rules.take_timeout), self.rules.shutdown_deadline);
@@ -259,7 +260,7 @@ impl Ladder {
         }
     }
 
-    /// Begins shutdown, or ends at once for [`Cause::Quit`]. During shutdown another cause is not a press and changes nothing.
+    /// Begins shutdown; for [`Cause::Quit`], returns a hard exit at once. During shutdown, any other cause changes nothing.
     #[must_use]
     pub fn terminate(&mut self, cause: Cause, now: Instant) -> Option<Effect> {
         match (cause, self.phase) {
@@ -276,7 +277,7 @@ impl Ladder {
         }
     }
 
-    /// Hands the open notice to `id`, if it is this handler's turn and it has not taken it. A taken notice has no time limit.
+    /// Returns the open notice to `id`, if this handler has the notice and has not taken it. A taken notice has no time limit.
     #[must_use]
     pub fn take(&mut self, id: HandlerId) -> Option<Press> {
         match &mut self.phase {
@@ -288,7 +289,7 @@ impl Ladder {
         }
     }
 
-    /// Answers the taken notice of the press with this number. An answer that comes when shutdown has begun changes nothing.
+    /// Answers the taken notice of the press with this number. After shutdown has begun, an answer changes nothing.
     #[must_use]
     pub fn resolve(&mut self, number: u64, resolution: Resolution, now: Instant) -> Option<Effect> {
         let Phase::Notified(notice) = self.phase else {
@@ -309,7 +310,7 @@ impl Ladder {
         }
     }
 
-    /// Says when [`on_deadline`](Self::on_deadline) has something to do, if nothing else happens before.
+    /// Returns the time of the next deadline, at which the caller must call [`on_deadline`](Self::on_deadline).
     pub fn next_deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Idle => None,
@@ -318,7 +319,7 @@ impl Ladder {
         }
     }
 
-    /// Does what is due: one effect a call, `None` when nothing is.
+    /// Handles one due deadline and returns its effect; `None` if no deadline is due.
     #[must_use]
     pub fn on_deadline(&mut self, now: Instant) -> Option<Effect> {
         self.next_deadline().filter(|deadline| *deadline <= now)?;
@@ -326,7 +327,7 @@ impl Ladder {
             Phase::Idle => None,
             Phase::Notified(notice) => {
                 let untaken = *notice;
-                // The last handler keeps it: a late take is better than none, and time alone never shuts down.
+                // The lowest handler keeps the notice: it may still take it, and time alone never begins shutdown.
                 notice.deadline = None;
                 self.below(untaken.handler)
                     .map(|below| self.notify(untaken.press, below, now))
@@ -338,7 +339,7 @@ impl Ladder {
         }
     }
 
-    /// Returns why shutdown began, once it has.
+    /// Returns the cause of the shutdown, if it has begun.
     pub fn cause(&self) -> Option<Cause> {
         match self.phase {
             Phase::ShuttingDown { cause, .. } => Some(cause),
@@ -351,7 +352,7 @@ impl Ladder {
         self.presses
     }
 
-    /// Returns how many rungs are climbed: 0 idle, 1 a notice is open, 2 shutting down.
+    /// Returns the stage of the ladder: 0 idle, 1 a notice is open, 2 shutting down.
     pub(crate) fn rung(&self) -> u8 {
         match self.phase {
             Phase::Idle => 0,
@@ -379,7 +380,7 @@ impl Ladder {
         })
     }
 
-    /// No notice is open any more: the next request has its turn, the innermost first.
+    /// Makes the ladder idle, and opens the next waiting request, the innermost handler first.
     fn rest(&mut self, now: Instant) -> Option<Effect> {
         self.phase = Phase::Idle;
         let id = self.requested.pop_last()?;
@@ -392,7 +393,7 @@ impl Ladder {
     }
 
     fn notify(&mut self, press: Press, handler: HandlerId, now: Instant) -> Effect {
-        self.requested.remove(&handler); // it is asked already
+        self.requested.remove(&handler); // this notice answers the request too
         let mut notice = Notice {
             press,
             handler,

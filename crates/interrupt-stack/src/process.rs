@@ -1,5 +1,5 @@
-//! The process: its one set of signals, how it is stopped by one, and how it ends: by its cause, as shells expect, and with the terminal's settings
-//! as they were found.
+//! The process: its one set of signals, its suspension, and its end. It ends by the signal of its cause, as shells expect, and with the original settings of
+//! the terminal.
 
 #[cfg(feature = "signals")]
 use std::{
@@ -17,7 +17,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use crate::sys::Disposition;
 use crate::{Cause, sys};
 
-/// The process has one set of signals.
+/// The state of the one set of signals that a process has.
 #[cfg(feature = "signals")]
 static PROCESS: Mutex<Process> = Mutex::new(Process {
     installed: false,
@@ -27,11 +27,11 @@ static PROCESS: Mutex<Process> = Mutex::new(Process {
 #[cfg(feature = "signals")]
 pub(crate) struct Process {
     pub(crate) installed: bool,
-    /// The signal registry's handlers. It sets each once in the life of a process, so a second install must put them back itself.
+    /// The handlers of the signal registry. The registry sets each handler once per process, so a second install must restore them itself.
     catching: BTreeMap<i32, Disposition>,
 }
 
-/// Waits until no other install comes or goes.
+/// Locks the signals of the process. Waits while another install is being created or dropped.
 #[cfg(feature = "signals")]
 pub(crate) fn process() -> MutexGuard<'static, Process> {
     PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -39,7 +39,7 @@ pub(crate) fn process() -> MutexGuard<'static, Process> {
 
 #[cfg(feature = "signals")]
 impl Process {
-    /// Takes a signal whose handler is registered.
+    /// Sets the registry's handler for a signal that is registered.
     pub(crate) fn catch(&mut self, signal: i32) -> io::Result<()> {
         match self.catching.get(&signal) {
             Some(disposition) => disposition.put_back(signal),
@@ -49,26 +49,26 @@ impl Process {
     }
 }
 
-/// Stops the process by the default action of `SIGTSTP`, and comes back with it. At once where the system stops nobody by that
-/// signal, because there would be no shell to continue it: in an orphaned process group, and as PID 1 of a container.
+/// Suspends the process by the default action of `SIGTSTP`, and returns when it continues. Returns at once if the kernel ignores that
+/// signal because no shell could continue the process: in an orphaned process group, and for PID 1 of a container.
 #[cfg(feature = "signals")]
 pub(crate) fn stop_process() {
-    let _process = process(); // no install comes or goes meanwhile
+    let _process = process(); // blocks other installs meanwhile
     if let Ok(handler) = Disposition::of(SIGTSTP) {
         sys::raise_default(SIGTSTP);
         drop(handler.put_back(SIGTSTP)); // see the drop of `Installed`
     }
 }
 
-/// Ends this process by the cause's signal, so that whoever waits for it sees a death by signal and a shell's `for` loop stops too.
+/// Ends this process by the signal of the cause, so that its parent sees a death by signal and a shell's `for` loop stops too.
 ///
-/// This is the last line of a program whose graceful shutdown is done. Nothing is run or flushed: no destructors, no `atexit`
-/// handlers, no output buffers. The terminal stays as it is: leave raw mode before. [`HardExit`](crate::HardExit) ends a process in
-/// the same way, after it has put the terminal's settings back: to abort from within, take
-/// [`Injector::terminate`](crate::Injector::terminate) with [`Cause::Quit`], or a press after shutdown began.
+/// Call this last in a program, after its graceful shutdown. It runs no destructors and no `atexit` handlers, and flushes no output
+/// buffers. It doesn't change the terminal: leave raw mode before. [`HardExit`](crate::HardExit) ends a process in the same way, after
+/// it has restored the settings of the terminal. To abort from within, use
+/// [`Injector::terminate`](crate::Injector::terminate) with [`Cause::Quit`], or a press after shutdown has begun.
 ///
-/// [`Cause::Quit`] leaves no core file. Where a signal cannot end the process, as in PID 1 of a container, and for
-/// [`Cause::Requested`], it exits with [`Cause::exit_code`].
+/// [`Cause::Quit`] leaves no core file. If a signal can't end the process, as for PID 1 of a container, and for
+/// [`Cause::Requested`], the process exits with [`Cause::exit_code`].
 ///
 /// # Platform
 ///
@@ -80,28 +80,30 @@ pub fn die_by(cause: Cause) -> ! {
     sys::exit_now(cause.exit_code())
 }
 
-/// The controlling terminal and its settings as they were found, so that a hard exit leaves the shell no raw mode.
+/// The controlling terminal and its original settings, so that a hard exit doesn't leave the shell in raw mode.
 pub(crate) struct Terminal {
-    /// Of our own: the program may close or redirect every other.
+    /// A separate descriptor, because the program may close or redirect its own.
     tty: File,
     settings: Termios,
 }
 
 impl Terminal {
-    /// Returns `None` where there is no controlling terminal.
+    /// Returns the controlling terminal; `None` if there is none.
     pub(crate) fn find() -> Option<Self> {
         let tty = File::open("/dev/tty").ok()?;
         let settings = tcgetattr(&tty).ok()?;
         Some(Self { tty, settings })
     }
 
-    /// Puts the settings back, if the terminal is ours. Safe in a signal handler: system calls, none of which waits for the terminal.
+    /// Restores the settings, if this process is in the foreground. Safe in a signal handler: it makes only system calls, none of which
+    /// waits for the terminal.
     ///
-    /// From the background it would stop the process by `SIGTTOU`, and may fall there between the look and the call.
+    /// From the background the call would stop the process by `SIGTTOU`. The process can move to the background between the check and
+    /// the call, so this blocks `SIGTTOU`.
     pub(crate) fn restore(&self) {
         if sys::is_in_foreground(self.tty.as_fd()) {
             sys::block(libc::SIGTTOU);
-            // There is nobody to tell: the process ends.
+            // The process ends, so an error can't be reported.
             let _untold = tcsetattr(&self.tty, OptionalActions::Now, &self.settings);
         }
     }

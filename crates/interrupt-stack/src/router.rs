@@ -1,4 +1,4 @@
-//! Where handles, threads and signal handler meet: one lock, under which everything is decided and nothing is done.
+//! The router, which connects handles, threads and the signal handler. All decisions are made under its one lock; all actions are performed without it.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -15,24 +15,25 @@ use crate::{
     state::{Inbox, State},
 };
 
-/// How many wakers or hooks may hang before others go unheard on an installed ladder. Presses count and end the process even then.
+/// The number of threads of an installed ladder that may run wakers or hooks at once. If that many hang, no other waker or hook runs; but presses still count
+/// and end the process.
 const TELLERS: usize = 2;
 
-/// What handles and threads share. Whoever has an event decides it here, under the lock; only `acting` acts, without it.
+/// The state that handles and threads share. Events are decided here, under the lock; only `acting` performs actions, without the lock.
 pub(crate) struct Router {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hard_exit: HardExit,
     pub(crate) hooks: Hooks,
-    /// The signal handler's side; none for a detached ladder.
+    /// The signal handler; `None` for a detached ladder.
     pub(crate) catch: Option<Arc<Catch>>,
-    /// How many threads at most may run code of others, so that one is left for the next press.
+    /// The most threads that may run foreign code, so that one thread is free for the next press.
     pub(crate) tellers: usize,
-    /// There are no threads: a driver acts, and must not block.
+    /// Whether a driver, which must not block, replaces the threads.
     pub(crate) is_driven: bool,
     state: Mutex<State>,
-    /// Something was decided, or the last handle is gone: for the threads of the router.
+    /// Wakes the deadline thread, and on a detached ladder the other thread, after a decision or when the last handle is gone.
     pub(crate) decided: Condvar,
-    /// The same for those who wait without a runtime.
+    /// Wakes the callers of blocking waits at the same time.
     pub(crate) heard: Condvar,
     pub(crate) shutdown: watch::Sender<Option<Cause>>,
     #[cfg(feature = "tokio-util")]
@@ -109,7 +110,7 @@ impl Router {
         is_reached
     }
 
-    /// Waits until there is a notice for `id` to take; `None` at the deadline, and when shutdown has begun.
+    /// Waits for a notice for `id` and takes it. Returns `None` at the deadline, and when shutdown has begun.
     pub(crate) fn wait_for_press(&self, id: HandlerId, until: Option<Instant>) -> Option<Press> {
         self.wait_until(until, |state| {
             let press = state.ladder.take(id);
@@ -118,7 +119,7 @@ impl Router {
         .flatten()
     }
 
-    /// Waits until shutdown has begun; `None` at the deadline.
+    /// Waits until shutdown has begun. Returns `None` at the deadline.
     pub(crate) fn wait_for_cause(&self, until: Option<Instant>) -> Option<Cause> {
         self.wait_until(until, |state| state.shutdown())
     }
@@ -149,13 +150,13 @@ impl Router {
         self.lock().ladder.presses()
     }
 
-    /// Decides what has come and what is due.
+    /// Decides new posts and due deadlines.
     #[cfg(any(feature = "signals", feature = "test-util"))]
     pub(crate) fn tick(&self) {
         self.decide(|_, _| None);
     }
 
-    /// Lets the threads end once they have done what is decided.
+    /// Ends the threads after they have performed all decided actions.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.announce();
@@ -168,14 +169,14 @@ impl Router {
         let effect = event(&mut state, now);
         let any = due | state.note(effect);
         state.settle();
-        // A look that finds nothing wakes nobody: a busy program polls its handlers often.
+        // Without a change, wake no thread: a busy program polls its handlers often.
         if any {
             drop(state);
             self.announce();
         }
     }
 
-    /// Wakes whoever acts or waits, under the lock or without.
+    /// Wakes all threads that act or wait. Can be called with or without the lock.
     pub(crate) fn announce(&self) {
         self.notify();
         if let Some(catch) = &self.catch {
@@ -183,15 +184,15 @@ impl Router {
         }
     }
 
-    /// Wakes the deciding thread and whoever waits without a runtime.
+    /// Wakes the deadline thread and the callers of blocking waits.
     pub(crate) fn notify(&self) {
         self.decided.notify_all();
         self.heard.notify_all();
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // No code of others runs under this lock and the ladder's steps are small: a panic would be a bug of ours, and even then the
-        // next press must find a way out.
+        // No foreign code runs under this lock and the ladder's steps are small, so a panic would be a bug of this crate. Even then the
+        // next press must be able to end the process.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use crate::{Builder, Interrupts};
 use crate::{Error, Installed};
 
 impl Interrupts {
-    /// Begins a configuration.
+    /// Returns a builder with the default settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -18,21 +18,21 @@ impl Interrupts {
 impl Builder {
     /// Starts the ladder and catches `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT` and `SIGCONT`, and with a hook `SIGTSTP`.
     ///
-    /// Needs no runtime: call it first in `main`, before anything slow, since a signal that comes earlier has its default effect.
-    /// `SIGINT` is a press; `SIGTERM` and `SIGHUP` begin shutdown; `SIGQUIT` ends the process at once. In shutdown a
-    /// second `SIGTERM` changes nothing: set a [`shutdown_deadline`](Self::shutdown_deadline). `SIGINT`, `SIGHUP`, `SIGQUIT` and
-    /// `SIGTSTP` stay ignored if they were ignored before, as under `nohup` or in a script's background job.
+    /// This needs no runtime. Call it first in `main`, before anything slow, because a signal that comes earlier has its default effect.
+    /// `SIGINT` is a press; `SIGTERM` and `SIGHUP` begin shutdown; `SIGQUIT` ends the process at once. In shutdown a second `SIGTERM`
+    /// changes nothing: set a [`shutdown_deadline`](Self::shutdown_deadline). `SIGINT`, `SIGHUP`, `SIGQUIT` and `SIGTSTP` stay ignored
+    /// if they were ignored before, as under `nohup` or in a script's background job.
     ///
-    /// Bind the value to a name and keep it to the end of `main`: its drop restores the signals, so `install()?.clone()`, or a
-    /// function that returns the clone, switches everything off without a word.
+    /// Bind the value to a name and keep it to the end of `main`, because its drop restores the signals. So `install()?.clone()`, or a
+    /// function that returns the clone, silently switches everything off.
     ///
-    /// Four threads are started, all asleep until there is something to do. The futures run on any executor and need no driver of
-    /// time or I/O. As the first line under `#[tokio::main]` it is early enough for most: only the runtime was built before.
+    /// This starts four threads, which sleep until an event comes. The futures run on any executor and need no driver of time or I/O.
+    /// The first line under `#[tokio::main]` is early enough for most programs: only the runtime was built before.
     ///
     /// # Errors
     ///
-    /// Fails when signals are caught by another [`Installed`] of this process already
-    /// ([`Error::is_already_installed`]), or when the system refuses a thread or a handler.
+    /// Fails if another [`Installed`] of this process already catches the signals ([`Error::is_already_installed`]), or if the system
+    /// refuses a thread or a handler.
     ///
     /// # Platform
     ///
@@ -55,13 +55,13 @@ impl Builder {
         Installed::new(self, false, start)
     }
 
-    /// As [`install`](Self::install), but without a thread: the returned driver does on a tokio runtime what threads do otherwise.
+    /// Starts the ladder as [`install`](Self::install) does, but without threads: the returned driver does their work on a tokio runtime.
     ///
-    /// Needs no runtime yet. It lets the calling thread receive the signals, whatever mask it inherited.
+    /// The call itself needs no runtime. It unblocks the signals in the calling thread, whatever mask it inherited.
     ///
     /// # Errors
     ///
-    /// As [`install`](Self::install).
+    /// Fails as [`install`](Self::install) does.
     ///
     /// # Platform
     ///
@@ -76,19 +76,20 @@ impl Builder {
             driver = Some(Driver::new(router.clone(), catch.woken()?));
             Ok(())
         })?;
-        Ok((installed, driver.expect("the start makes it or fails")))
+        Ok((installed, driver.expect("a start without an error sets it")))
     }
 
-    /// Starts the ladder without any signal: presses come through [`Interrupts::injector`] only.
+    /// Starts the ladder without signals: presses come only through [`Interrupts::injector`].
     ///
-    /// The hard exit is still that of the process unless set otherwise, from a thread and without the terminal's settings.
+    /// Unless [`hard_exit`](Self::hard_exit) is set otherwise, the hard exit still ends the process, from a thread and without restoring
+    /// the terminal.
     ///
     /// # Panics
     ///
-    /// Panics when the system refuses to start two threads.
+    /// Panics if the system refuses to start two threads.
     pub fn detached(self) -> Interrupts {
         let interrupts = Interrupts::new(self.router(None));
-        start(&interrupts).expect("the system starts two threads");
+        start(&interrupts).expect("the system can start two threads");
         interrupts
     }
 }
@@ -96,7 +97,7 @@ impl Builder {
 /// Starts the threads of the router.
 fn start(interrupts: &Interrupts) -> io::Result<()> {
     let router = interrupts.router().clone();
-    // One more than may tell, where the handler must always find one.
+    // With signals, one thread more than may run foreign code, so that one is always free for the signal handler.
     let tellers = router.tellers + usize::from(router.catch.is_some());
     for _ in 0..tellers {
         let router = router.clone();

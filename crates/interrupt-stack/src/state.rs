@@ -1,4 +1,4 @@
-//! What was decided and is to be done: which waker, hook or exit comes next, and when a deadline counts.
+//! The decided actions that are not performed yet: the next waker, hook or exit, and whether a deadline counts.
 
 use std::{
     collections::BTreeMap,
@@ -16,62 +16,62 @@ use crate::{
     word::Kind,
 };
 
-/// A deadline that is met this much too late was not met for want of a processor, but because the process was stopped.
+/// The delay after which a missed deadline means that the process was stopped, and not only that it had no processor.
 const LATE: Duration = Duration::from_millis(100);
-/// How long the news of that may take to come, from the handler of `SIGCONT` in another thread.
+/// The time to wait for `SIGCONT` after such a delay. Its handler may run in another thread.
 pub(crate) const NEWS: Duration = Duration::from_millis(50);
 
-/// What a handler is known by: its name and what wakes it.
+/// The name and the waker of a handler.
 pub(crate) type Known = (Arc<str>, Arc<Notify>);
 
-/// What is left to tell to code of others.
+/// The wakers and hooks to call next.
 pub(crate) struct News {
     pub(crate) ring: Option<Known>,
     pub(crate) shutdown: Option<Cause>,
     pub(crate) suspend: bool,
     pub(crate) resumed: bool,
-    /// No handler took a press in time.
+    /// Whether a handler did not take its notice in time.
     pub(crate) untaken: bool,
     #[cfg(feature = "tracing")]
     pub(crate) trace: Option<Trace>,
 }
 
 impl News {
-    /// Says whether it is for one handler only.
+    /// Whether this wakes only one handler and runs no hook.
     pub(crate) fn is_a_bell(&self) -> bool {
         self.ring.is_some() && !self.suspend && !self.resumed && !self.untaken
     }
 }
 
-/// All that is decided, and what of it is left to do. It is behind the router's lock; nothing here runs code of others.
+/// The ladder and the actions that are left to perform. The state is behind the router's lock; nothing here runs foreign code.
 pub(crate) struct State {
     pub(crate) ladder: Ladder,
     pub(crate) handlers: BTreeMap<HandlerId, Known>,
     inbox: Inbox,
-    /// To be woken. One is enough: only one notice is open at a time.
+    /// The handler to wake. One is enough, because only one notice is open at a time.
     ring: Option<Known>,
-    /// A take time-out has passed, and nobody was told yet.
+    /// Whether a take time-out has passed and the hook for it has not run yet.
     untaken: bool,
-    /// Shutdown was announced, or is being announced.
+    /// Whether shutdown was announced, or is being announced.
     announced: bool,
-    /// How many threads run code of others.
+    /// The number of threads that run foreign code.
     pub(crate) telling: usize,
-    /// A thread looks soon whether the deciding one has a deadline to mind.
+    /// Whether a thread will soon check whether the deadline thread must be woken.
     pub(crate) lingering: bool,
     #[cfg(feature = "tracing")]
     trace: Trace,
     pub(crate) exit: Option<Cause>,
-    /// The exit is being performed. Until that has failed to end the process, no graceful shutdown shall start beside it.
+    /// Whether a hard exit is in progress. Unless it fails to end the process, no graceful shutdown must start at the same time.
     pub(crate) exiting: bool,
-    /// The process is to be stopped.
+    /// Whether the process must be suspended.
     suspend: bool,
-    /// A thread is at it, with a hook that may take its time: the next stop, and the news that the process goes on, come after that.
+    /// Whether a thread runs the suspend hook or suspends the process. The next suspension and the resume hook wait for it.
     pub(crate) stopping: bool,
-    /// It is being stopped: no deadline is due until it goes on.
+    /// Whether the process is being suspended. No deadline is due until it continues.
     pub(crate) suspended: bool,
-    /// It has gone on.
+    /// Whether the process continues and the hook for it has not run yet.
     pub(crate) resumed: bool,
-    /// Since when a deadline is found to be missed.
+    /// The time when a missed deadline was noticed.
     late: Option<Instant>,
     pub(crate) closed: bool,
 }
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// Why a graceful shutdown is to be carried out: not beside a hard exit that has not failed.
+    /// Returns the cause of the graceful shutdown; `None` while a hard exit is in progress.
     pub(crate) fn shutdown(&self) -> Option<Cause> {
         self.ladder.cause().filter(|_| !self.is_ending())
     }
@@ -109,7 +109,7 @@ impl State {
         self.exiting || self.exit.is_some()
     }
 
-    /// Decides what the handler has posted and what the clock has made due, in the order of time; says whether there was anything.
+    /// Decides the posts of the signal handler and the due deadlines, in the order of time. Returns whether anything changed.
     pub(crate) fn catch_up(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some((kind, at)) = self.inbox.next() {
@@ -135,7 +135,7 @@ impl State {
         any | self.pass(now)
     }
 
-    /// Decides a press that no signal made.
+    /// Decides a press that is not a signal.
     pub(crate) fn press(&mut self, source: PressSource, now: Instant) -> Effect {
         match self.inbox.admits(now) {
             true => self.ladder.press(source, now),
@@ -144,12 +144,12 @@ impl State {
     }
 
     pub(crate) fn resume(&mut self, now: Instant) {
-        self.suspend = false; // as the system forgets a stop that it has not carried out
+        self.suspend = false; // `SIGCONT` cancels a suspension that has not happened yet, as in the kernel
         (self.suspended, self.resumed, self.late) = (false, true, None);
         self.ladder.resumed(now);
     }
 
-    /// Leaves the effect to the thread that performs it; says whether there is one.
+    /// Stores the effect for the thread that performs it. Returns whether there is an effect.
     pub(crate) fn note(&mut self, effect: Option<Effect>) -> bool {
         match effect {
             None | Some(Effect::Debounced) => return false,
@@ -161,18 +161,18 @@ impl State {
                     self.trace.exit = Some(cause);
                 }
             }
-            Some(Effect::BeginShutdown(_)) => {} // needs no note: the ladder has the cause
+            Some(Effect::BeginShutdown(_)) => {} // the ladder itself has the cause
         }
         true
     }
 
-    /// Takes what is to be told, if there is anything. Whoever has it must tell it.
+    /// Takes the wakers and hooks to call, if there are any. The caller must call them.
     pub(crate) fn news(&mut self) -> Option<News> {
         let shutdown = self.shutdown().filter(|_| !self.announced);
         self.announced |= shutdown.is_some();
         let may_hook = !self.stopping;
         let news = News {
-            // In shutdown there is nothing to take: a waker that hangs must not keep that from those who are to know.
+            // In shutdown there is no notice to take, so wake no handler: a waker that hangs must not delay the announcement of the shutdown.
             ring: self.ring.take().filter(|_| self.ladder.cause().is_none()),
             shutdown,
             suspend: may_hook && take(&mut self.suspend),
@@ -189,18 +189,18 @@ impl State {
         any.then_some(news)
     }
 
-    /// Tells the signal handler how things stand.
+    /// Publishes the stage of the ladder to the signal handler.
     pub(crate) fn settle(&mut self) {
         let is_ending = self.is_ending();
         self.inbox.settle(&self.ladder, is_ending);
     }
 
-    /// Says when something will be due.
+    /// Returns the next deadline, if deadlines count now.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.ladder.next_deadline().filter(|_| !self.suspended)
     }
 
-    /// Says how long nothing will be due.
+    /// Returns the time until the next check of deadlines.
     pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
         let left = self.next_deadline()?.saturating_duration_since(now);
         Some(self.late.map_or(left, |_| NEWS))
@@ -218,7 +218,7 @@ impl State {
         any
     }
 
-    /// Says whether deadlines have to wait, because the process was stopped or seems to have been.
+    /// Whether deadlines have to wait, because the process is stopped or was probably stopped.
     fn awaits_news(&mut self, now: Instant) -> bool {
         let is_late = |deadline| now.saturating_duration_since(deadline) > LATE;
         if !self.inbox.is_connected() || !self.ladder.next_deadline().is_some_and(is_late) {
@@ -230,12 +230,12 @@ impl State {
     }
 }
 
-/// The router's end of what the signal handler posts; always empty on a detached ladder.
+/// The router's access to the posts of the signal handler; always empty on a detached ladder.
 pub(crate) struct Inbox {
     catch: Option<Arc<Catch>>,
     /// The number of the next post to read.
     next: u64,
-    /// What was read and is not settled yet.
+    /// The posts that were read since the last `settle`.
     read: Vec<Kind>,
 }
 
@@ -252,13 +252,13 @@ impl Inbox {
         self.catch.is_some()
     }
 
-    /// Says whether a press that no signal made is one of its own beside those that signals make.
+    /// Returns whether a press that is not a signal is a new press, and not part of an earlier signal.
     pub(crate) fn admits(&self, now: Instant) -> bool {
         let catch = self.catch.as_ref();
         catch.is_none_or(|catch| catch.admits(now))
     }
 
-    /// Returns the oldest post that was not read.
+    /// Returns the oldest unread post.
     pub(crate) fn next(&mut self) -> Option<(Kind, Instant)> {
         let catch = self.catch.as_ref()?;
         let (kind, at) = catch.word.read(self.next)?;
@@ -267,7 +267,7 @@ impl Inbox {
         Some((kind, catch.instant(at)))
     }
 
-    /// Tells the handler what came of all that was decided.
+    /// Publishes the stage after the decisions about all read posts.
     pub(crate) fn settle(&mut self, ladder: &Ladder, is_ending: bool) {
         if let Some(catch) = &self.catch {
             let rung = if is_ending { 3 } else { ladder.rung() };
@@ -277,19 +277,19 @@ impl Inbox {
     }
 }
 
-/// What the events have said already, and what is to be said.
+/// The next `tracing` events.
 #[cfg(feature = "tracing")]
 #[derive(Clone, Default)]
 pub(crate) struct Trace {
     presses: u64,
-    /// Presses that were accepted since.
+    /// The presses since the last events.
     more: u64,
     pub(crate) exit: Option<Cause>,
 }
 
 #[cfg(feature = "tracing")]
 impl Trace {
-    /// Takes what is to be said, if there is anything.
+    /// Takes the next events, if there are any.
     pub(crate) fn next(&mut self, ladder: &Ladder) -> Option<Self> {
         self.more = ladder.presses() - self.presses;
         self.presses += self.more;
@@ -299,8 +299,8 @@ impl Trace {
     }
 }
 
-/// Sends the events for whoever subscribes, from the threads that run wakers. They may hang in a subscriber as in any waker. The signal handler and
-/// the thread that ends the process send none.
+/// Emits `tracing` events, on the threads that run wakers. A subscriber may hang, as any waker. The signal handler and the thread that ends the process emit
+/// no events.
 #[cfg(feature = "tracing")]
 pub(crate) fn say(news: &News) {
     let trace = news.trace.clone().unwrap_or_default();

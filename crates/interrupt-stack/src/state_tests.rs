@@ -1,4 +1,4 @@
-//! Deadlines that a process misses because it was stopped, and what the signal handler is told of the ladder.
+//! Tests of deadlines that a process misses because it was stopped, and of the stage that the router publishes to the signal handler.
 
 use crate::{ladder::Rules, word::Verdict};
 
@@ -7,7 +7,7 @@ use super::*;
 const SHUTDOWN: Duration = Duration::from_secs(1);
 const LITTLE: Duration = Duration::from_millis(1);
 
-/// In shutdown, with the time at which that becomes a hard exit.
+/// Returns a state in shutdown, and the time when the shutdown becomes a hard exit.
 fn shutting_down(catch: Option<&Arc<Catch>>) -> (State, Instant) {
     let rules = Rules {
         shutdown_deadline: Some(SHUTDOWN),
@@ -43,7 +43,7 @@ fn deadline_that_is_missed_by_more_waits_for_the_news_of_a_stop() {
         assert!(!state.catch_up(now) && state.exit.is_none());
         assert_eq!(state.rest(now), Some(NEWS));
     }
-    assert!(state.catch_up(found + NEWS), "there was no stop");
+    assert!(state.catch_up(found + NEWS), "the process was not stopped");
     assert!(state.exit.is_some());
 }
 
@@ -55,20 +55,20 @@ fn news_of_a_stop_in_that_time_give_the_shutdown_its_time_back() {
     assert!(!state.catch_up(found));
     assert!(catch.word.raise(Kind::Resume, catch.micros(found)));
     assert!(state.catch_up(found + NEWS) && state.exit.is_none());
-    assert!(state.resumed, "the hook is told");
+    assert!(state.resumed, "the resume hook runs");
     let anew = state.next_deadline().unwrap();
     assert!(anew > found + NEWS, "{:?}", anew - found);
     assert!(state.catch_up(anew) && state.exit.is_some());
 }
 
-/// Nobody would tell it of a stop.
+/// A detached ladder gets no `SIGCONT`.
 #[test]
 fn detached_ladder_waits_for_no_news() {
     let (mut state, deadline) = shutting_down(None);
     assert!(state.catch_up(deadline + 9 * LATE) && state.exit.is_some());
 }
 
-/// The handler decides alone whether a press is the last one, also by presses that came through no signal.
+/// The signal handler decides alone whether a press ends the process. It also counts presses that are not signals.
 #[test]
 fn signal_handler_knows_how_far_the_ladder_has_climbed_and_since_when() {
     let debounce = Rules::default().debounce;
@@ -97,7 +97,7 @@ fn signal_handler_knows_how_far_the_ladder_has_climbed_and_since_when() {
     assert!(!catch.word.is_ending());
 }
 
-/// On the first rung one more press is the router's, and the next one is not.
+/// While a notice is open, the signal handler posts one more press to the router; the press after that ends the process.
 #[test]
 fn open_notice_leaves_the_signal_handler_one_press() {
     let catch = catch();

@@ -1,4 +1,4 @@
-//! System calls that have no safe interface: all of this crate's `unsafe`, each piece with its proof.
+//! System calls that have no safe interface: all `unsafe` code of this crate, each piece with its proof.
 
 #![expect(
     unsafe_code,
@@ -7,16 +7,16 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Ends this process by `signal`'s default action, or stops it; returns where that does not work, as for PID 1 of a container.
+/// Ends or stops this process by the default action of `signal`. Returns if that has no effect, as for PID 1 of a container.
 ///
-/// The signal goes to the calling thread alone. One sent to the process may be taken by any thread, later than the `_exit` that
-/// follows this call.
+/// The signal goes only to the calling thread. A signal to the process could go to any thread, and only after the `_exit` that follows
+/// this call.
 pub(crate) fn raise_default(signal: i32) {
     if signal == libc::SIGQUIT {
         forbid_core_file();
     }
     // SAFETY: an all-zero `sigaction` is a valid one: the default action (`SIG_DFL` is 0), an empty mask, no flags. The pointers are
-    // to live locals; `pthread_self` is this very thread, so it is alive. No handler runs in consequence.
+    // to live locals; `pthread_self` is the calling thread, so it is alive. The default action runs no handler.
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, &default, std::ptr::null_mut());
@@ -31,12 +31,12 @@ pub(crate) fn exit_now(code: u8) -> ! {
     unsafe { libc::_exit(code.into()) }
 }
 
-/// Lets the calling thread receive `signals`, whatever mask it inherited.
+/// Unblocks `signals` in the calling thread, whatever mask it inherited.
 pub(crate) fn unblock(signals: &[i32]) {
     change_mask(libc::SIG_UNBLOCK, signals);
 }
 
-/// Keeps `signal` from the calling thread.
+/// Blocks `signal` in the calling thread.
 pub(crate) fn block(signal: i32) {
     change_mask(libc::SIG_BLOCK, &[signal]);
 }
@@ -53,19 +53,19 @@ fn change_mask(how: i32, signals: &[i32]) {
     }
 }
 
-/// Says whether the terminal is this process's, that is in the hands of its group.
+/// Whether this process is in the foreground of the terminal.
 ///
-/// A group outside of the process's pid namespace is 0 to both calls, which `rustix` takes for impossible: so the foreground job of
-/// an outer shell restores its terminal too.
+/// Both calls return 0 for a group outside of the process's pid namespace. `rustix` excludes the value 0, so this uses `libc`: then the
+/// foreground job of an outer shell restores its terminal too.
 pub(crate) fn is_in_foreground(terminal: BorrowedFd<'_>) -> bool {
-    // SAFETY: neither call has a precondition or touches memory of ours. Both are async-signal-safe.
+    // SAFETY: neither call has a precondition or accesses memory of this process. Both are async-signal-safe.
     unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) == libc::getpgrp() }
 }
 
-/// By the dumpable flag where there is one: a core pattern that is a pipe disregards the size limit.
+/// Prevents a core file by the dumpable flag, because a core pattern that is a pipe ignores the size limit.
 #[cfg(target_os = "linux")]
 fn forbid_core_file() {
-    // SAFETY: this `prctl` takes one integer and touches no memory of ours.
+    // SAFETY: this `prctl` takes one integer and accesses no memory of this process.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
 }
 
@@ -79,28 +79,28 @@ fn forbid_core_file() {
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
 }
 
-/// Who sent a signal, as far as the system tells.
+/// The sender of a signal, as far as the system reports it.
 #[cfg_attr(
     not(feature = "signals"),
-    expect(dead_code, reason = "only a registered handler is told")
+    expect(dead_code, reason = "only a registered handler gets an origin")
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The terminal, or another part of the kernel.
     Terminal,
-    /// A process; 0 where the system does not tell which.
+    /// A process; 0 if the system doesn't report its pid.
     Process(i32),
 }
 
-/// Registers `action` beside what others have registered for `signal`. It may use only what is safe in a signal handler.
+/// Registers `action` for `signal`, in addition to the actions of other code. `action` must be async-signal-safe.
 #[cfg(feature = "signals")]
 pub(crate) fn register(
     signal: i32,
     action: impl Fn(Origin) + Send + Sync + 'static,
 ) -> std::io::Result<signal_hook_registry::SigId> {
     let action = move |info: &libc::siginfo_t| action(origin(info));
-    // SAFETY: the only caller passes `Catch::on_signal`, which keeps to what its module says: atomics, the clock, and system calls
-    // that POSIX lists as async-signal-safe. The registry saves and restores `errno`.
+    // SAFETY: the only caller passes `Catch::on_signal`, which keeps the rule of its module: atomics, the clock, and system calls that
+    // POSIX lists as async-signal-safe. The registry saves and restores `errno`.
     unsafe { signal_hook_registry::register_sigaction(signal, action) }
 }
 
@@ -109,7 +109,7 @@ fn origin(info: &libc::siginfo_t) -> Origin {
     match info.si_code {
         libc::SI_KERNEL => Origin::Terminal,
         libc::SI_USER | libc::SI_QUEUE | libc::SI_TKILL => {
-            // SAFETY: with these codes, those of signals that processes send, the sender's pid is there.
+            // SAFETY: these are the codes of signals that processes send; with them the sender's pid is set.
             Origin::Process(unsafe { info.si_pid() })
         }
         _ => Origin::Process(0),
@@ -118,14 +118,14 @@ fn origin(info: &libc::siginfo_t) -> Origin {
 
 #[cfg(all(feature = "signals", not(target_os = "linux")))]
 fn origin(info: &libc::siginfo_t) -> Origin {
-    // SAFETY: these systems fill the sender's pid for every signal that our handler is registered for, 0 for the kernel.
+    // SAFETY: these systems set the sender's pid for every signal of our handler; it is 0 for the kernel.
     match unsafe { info.si_pid() } {
         0 => Origin::Terminal,
         pid => Origin::Process(pid),
     }
 }
 
-/// What a signal does in this process, to be looked at and put back.
+/// The action of a signal in this process, which can be read and restored.
 #[cfg(feature = "signals")]
 #[derive(Clone, Copy)]
 pub(crate) struct Disposition(libc::sigaction);
@@ -148,8 +148,8 @@ impl Disposition {
     }
 
     pub(crate) fn put_back(&self, signal: i32) -> std::io::Result<()> {
-        // SAFETY: the action was read from the kernel by `of`, so its handler is a function that somebody registered in this process.
-        // Handlers of the signal registry, the only ones that we put back after others, are never unloaded.
+        // SAFETY: `of` read the action from the kernel, so its handler is a function that was registered in this process. The handlers of
+        // the signal registry, the only ones that are restored after other handlers, are never unloaded.
         match unsafe { libc::sigaction(signal, &self.0, std::ptr::null_mut()) } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),

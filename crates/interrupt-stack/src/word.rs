@@ -1,20 +1,21 @@
-//! What the signal handler and the router share: one word that both change by compare-exchange, and a ring for what the handler posts.
+//! The data that the signal handler and the router share: one atomic word that both change by compare-exchange, and a ring buffer for the posts of the
+//! handler.
 //!
-//! The handler may run on any thread, on several at once, and at any instruction of the router's; so nothing here waits or
-//! allocates. The file knows no clock and no signal: times are microseconds since the install, and the atomics are those of
-//! `crate::atomic`, so that a model checker can put its own in their place.
+//! The handler may run on any thread, on several at once, and between any two instructions of the router, so nothing here waits or
+//! allocates. This file uses no clock and no signals: times are microseconds since the install, and the atomics come from
+//! `crate::atomic`, so that a model checker can replace them.
 
 use crate::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Release},
 };
 
-/// Sequence numbers are twice as many, so that what a slot holds is told from what it held a round before.
+/// The number of slots. There are twice as many sequence numbers, so that a slot's content differs from its content one round before.
 const SLOTS: u64 = 16;
-/// So that the other five kinds, of which one at a time is posted, always find a slot.
+/// The most posted presses, so that the other five kinds, each of which is posted at most once at a time, always find a slot.
 const MOST_PRESSES: u64 = SLOTS - 5;
 
-/// What the handler posts.
+/// The kind of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Press,
@@ -25,18 +26,18 @@ pub(crate) enum Kind {
     Resume,
 }
 
-/// What became of a press.
+/// The result of a press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is part of the press before it. Also where more are posted than anybody can have meant, and the router reads none.
+    /// The press is part of the press before it. Also if too many presses are posted and the router reads none of them.
     Part,
-    /// The router will read it.
+    /// The router will read the press.
     Posted,
-    /// The router would answer it by the hard exit, once it runs: whoever can end the process need not wait for that.
+    /// The router would answer the press with the hard exit. The signal handler can end the process without waiting for the router.
     LastRung,
 }
 
-/// See the module.
+/// The shared word and the slots of the posts.
 pub(crate) struct Word {
     word: AtomicU64,
     slots: [AtomicU64; SLOTS as usize],
@@ -45,20 +46,20 @@ pub(crate) struct Word {
 /// The word, unpacked: 2 + 4 + 5 + 5 + 48 bits.
 #[derive(Clone, Copy)]
 struct Fields {
-    /// How many rungs are climbed, as the router last said: 0 idle, 1 a notice is open, 2 shutting down, 3 ending.
+    /// The stage that the router last published: 0 idle, 1 a notice is open, 2 shutting down, 3 ending.
     rung: u64,
-    /// Presses that are posted and not settled.
+    /// The number of presses that are posted and not settled.
     presses: u64,
-    /// Other kinds that are posted and not settled.
+    /// The other kinds that are posted and not settled.
     flags: u64,
     /// The sequence number of the next post.
     next: u64,
-    /// When the last press was accepted, in units of 16 µs, rounded up; 0 for never. It lasts for 142 years.
+    /// The time when the last press was accepted, in units of 16 µs, rounded up; 0 for never. The field lasts for 142 years.
     last: u64,
 }
 
 impl Kind {
-    /// The flag of a kind that is posted once at a time; none for presses, which are counted.
+    /// Returns the flag of a kind that is posted at most once at a time; 0 for presses, which are counted.
     fn flag(self) -> u64 {
         match self {
             Self::Press => 0,
@@ -82,7 +83,7 @@ impl Fields {
         self.rung | self.presses << 2 | self.flags << 6 | self.next << 11 | self.last << 16
     }
 
-    /// How many rungs the ladder has climbed at the least, once it has decided all that is posted.
+    /// Returns the lowest stage that the ladder can have after it has decided all posts.
     fn climbed(self) -> u64 {
         let is_posted = |kind: Kind| self.flags & kind.flag() != 0;
         let by_flags = match () {
@@ -93,7 +94,7 @@ impl Fields {
         by_flags.max(self.rung + self.presses)
     }
 
-    /// Whether a press at this time belongs to the last one.
+    /// Whether a press at this time is part of the last one.
     fn is_part(self, now: u64, debounce: u64) -> bool {
         self.last != 0 && now.saturating_sub(self.last << 4) < debounce
     }
@@ -110,21 +111,21 @@ impl Word {
     pub(crate) fn new() -> Self {
         Self {
             word: AtomicU64::new(0),
-            // As if a round had gone before: the tag of each is not that of its first post.
+            // As after an earlier round, so that the tag of each slot differs from the tag of its first post.
             slots: std::array::from_fn(|slot| AtomicU64::new(slot as u64 + SLOTS)),
         }
     }
 
-    /// The handler's side: posts a press, unless it is part of another or the last one that is needed.
+    /// Posts a press, for the signal handler, unless it is part of the press before it or ends the process.
     ///
-    /// From so many rungs on the answer is [`Verdict::LastRung`], and nothing changes.
+    /// From the stage `last_rung` on, this returns [`Verdict::LastRung`] and changes nothing.
     pub(crate) fn press(&self, now: u64, debounce: u64, last_rung: u64) -> Verdict {
         let claimed = self.change(|fields| {
             if fields.is_part(now, debounce) {
                 return Err(Verdict::Part);
             }
-            // Each unsettled press climbs one rung at least, since `last` knows of every press before it, so this ends no process that the
-            // ladder would not end.
+            // `last` contains the time of every earlier press, so each unsettled press raises the stage by at least one. So this ends the
+            // process only if the ladder would end it too.
             if fields.climbed() >= last_rung {
                 return Err(Verdict::LastRung);
             }
@@ -144,8 +145,8 @@ impl Word {
         }
     }
 
-    /// The router's side: says whether a press that no signal made is one of its own, and not part of another. From then on what follows
-    /// it too closely is part of it, though it is not decided yet.
+    /// Returns, for the router, whether a press that is not a signal is a new press, and not part of another. If it is, later presses
+    /// within the debounce are part of it, even before the router has decided it.
     pub(crate) fn admit(&self, now: u64, debounce: u64) -> bool {
         let admitted = self.change(|fields| match fields.is_part(now, debounce) {
             true => Err(()),
@@ -157,12 +158,12 @@ impl Word {
         admitted.is_ok()
     }
 
-    /// Says whether the hard exit is decided, or will be.
+    /// Whether the hard exit is decided, or will be.
     pub(crate) fn is_ending(&self) -> bool {
         Fields::unpack(self.word.load(Acquire)).climbed() >= 3
     }
 
-    /// The handler's side: posts what is no press; says whether it was not posted already.
+    /// Posts another kind, for the signal handler. Returns whether it was not posted already.
     pub(crate) fn raise(&self, kind: Kind, now: u64) -> bool {
         let claimed = self.change(|fields| {
             if fields.flags & kind.flag() != 0 {
@@ -174,7 +175,7 @@ impl Word {
         claimed.map(|number| self.fill(number, kind, now)).is_ok()
     }
 
-    /// The router's side: what was posted under this number and when, once it is there.
+    /// Returns, for the router, the post with this number and its time, if it is there.
     pub(crate) fn read(&self, number: u64) -> Option<(Kind, u64)> {
         let number = number % (2 * SLOTS);
         let slot = self.slots[(number % SLOTS) as usize].load(Acquire);
@@ -189,11 +190,11 @@ impl Word {
         (slot & 31 == number).then_some((kind, slot >> 8))
     }
 
-    /// The router's side: takes off what it has `read` and decided, and says in the same step where that has led.
+    /// Removes, for the router, the posts that it has `read` and decided, and publishes the new stage in the same step.
     pub(crate) fn settle(&self, read: &[Kind], rung: u8) {
         let presses = read.iter().filter(|kind| **kind == Kind::Press).count() as u64;
         let flags = read.iter().fold(0, |flags, kind| flags | kind.flag());
-        // It cannot fail: nothing here refuses.
+        // This can't fail, because the closure always returns `Ok`.
         let _: Result<(), ()> = self.change(|fields| {
             fields.rung = rung.into();
             fields.presses -= presses;
@@ -218,7 +219,8 @@ impl Word {
         }
     }
 
-    /// The number is this caller's alone, and its slot is free: the claim saw the router settle what stood there a round before.
+    /// Writes a post to its slot. Only this caller has the number, and the slot is free: the claim saw that the router settled the slot's
+    /// post from one round before.
     fn fill(&self, number: u64, kind: Kind, now: u64) {
         let slot = now << 8 | (kind as u64) << 5 | number;
         self.slots[(number % SLOTS) as usize].store(slot, Release);

@@ -1,4 +1,4 @@
-//! The word against a second account of it, one step after another. What its sides do at once is for `tests/loom.rs`.
+//! Compares the word with a simple model, one step after another. `tests/loom.rs` tests concurrent steps.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use crate::word::{Kind, Verdict, Word};
 
 const DEBOUNCE: u64 = 30_000;
-/// As many presses as wait at once: 16 slots, of which each other kind has one.
+/// The most posted presses: 16 slots, minus one for each other kind.
 const MOST_PRESSES: usize = 11;
 
 #[derive(Clone, Debug)]
@@ -16,9 +16,9 @@ enum Step {
         last_rung: u64,
     },
     Raise(Kind),
-    /// The router has a press of its own.
+    /// The router decides a press that is not a signal.
     Admit,
-    /// It reads so many posts at most, and says where that has led.
+    /// The router reads at most `most` posts, and publishes the stage.
     Settle {
         most: usize,
         rung: u8,
@@ -39,15 +39,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The rules in plain words.
+/// A simple model of the rules.
 #[derive(Default)]
 struct Model {
-    /// Posted and not read.
+    /// The unread posts.
     posts: VecDeque<(Kind, u64)>,
     rung: u64,
-    /// When the last press was accepted, to the 16 µs after it.
+    /// The time when the last press was accepted, rounded up to 16 µs.
     last: Option<u64>,
-    /// How many were read.
+    /// The number of read posts.
     read: u64,
 }
 

@@ -47,7 +47,7 @@ impl<'a> Review<'a> {
     pub fn asks(self) -> String {
         let all = self.head.rules.phases.len();
         let (number, name) = self.last();
-        let what = match (self.of, self.is_boundary()) {
+        let subject = match (self.of, self.is_boundary()) {
             (_, true) => format!("phase {name} ({number} of {all}) finished"),
             _ if all > 1 => format!(
                 "iteration {} of phase {name} ({number} of {all}) ends a batch",
@@ -55,7 +55,7 @@ impl<'a> Review<'a> {
             ),
             _ => format!("iteration {} ends a batch", self.head.iteration),
         };
-        format!("{what}: review it")
+        format!("{subject}: review it")
     }
 
     /// Returns the label of a choice.

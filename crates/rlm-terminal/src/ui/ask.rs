@@ -133,7 +133,7 @@ impl Ui {
             return;
         }
         if self.closed {
-            return self.decide(ask, deny("nobody is there to answer"));
+            return self.decide(ask, deny("no person is attached"));
         }
         self.questions.push(Question { ask, seen: false });
         if self.prompt.is_none() {
@@ -182,7 +182,7 @@ impl Ui {
             if self.attached {
                 continue;
             }
-            self.decide(question.ask, deny("nobody is there to answer"));
+            self.decide(question.ask, deny("no person is attached"));
         }
     }
 

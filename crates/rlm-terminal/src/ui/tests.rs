@@ -472,9 +472,9 @@ fn a_shutdown_closes_what_prompts_and_answers_what_was_asked() {
     play.line("text\n");
     insta::assert_snapshot!(play.out(), @r#"
     Notice(Drop)
-    Answer { ask: "1", allow: false, message: "nobody is there to answer" }
+    Answer { ask: "1", allow: false, message: "no person is attached" }
     print "held\n"
-    Answer { ask: "2", allow: false, message: "nobody is there to answer" }
+    Answer { ask: "2", allow: false, message: "no person is attached" }
     "#);
     assert_eq!(play.ui.wants(), Wants::Lines);
 }
