@@ -395,8 +395,8 @@ fn h12_x128e_a_state_directory_that_was_moved_is_rebuilt_and_a_link_is_not_follo
     let (_scene, ended) = run("cp -a .rlm c; mv .rlm .rlm2; mv c .rlm");
     for part in [
         "can't be saved",
-        "a copy or a backup in its place",
-        "move it away",
+        "a copy or a backup was put in its place",
+        "move them away",
     ] {
         assert!(ended.stderr.contains(part), "{part}: {ended}");
     }

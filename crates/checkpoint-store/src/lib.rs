@@ -33,7 +33,7 @@
 //! # Limits
 //!
 //! A save takes at most 128 MiB (64 MiB compressed), a file 1 GiB, the events of one state 4 GiB. Values nest at most 128 levels deep. Plain serde
-//! writes a `Vec<u8>` as a list of numbers, most of them two bytes long; `serde_bytes` writes the bytes. A writer holds about 100 KiB of its journal
+//! writes a `Vec<u8>` as a list of numbers, most of them two bytes long; `serde_bytes` writes the bytes. A writer holds about 64 KiB of its journal
 //! in memory. To open a store and to write a phase, a writer needs memory for the whole state. Old phases stay until the caller removes them; only
 //! [`Store`] removes its own. Saves are as durable as `fsync` on the file system: network and memory file systems promise less. Blobs have no
 //! checksum.

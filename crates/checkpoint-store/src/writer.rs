@@ -64,7 +64,7 @@ impl<H: DeserializeOwned, E: DeserializeOwned> Loaded<H, E> {
 /// existing data. When a call returns, its save is on disk, and a crash at any later moment does not lose it.
 ///
 /// If a write or a sync fails, or the files were removed, the writer takes the next epoch and writes everything since the last phase to a new file
-/// before the call returns; [`last_heal`](Self::last_heal) reports this. For this purpose it keeps the newest saves, about 100 KiB, in memory, and
+/// before the call returns; [`last_heal`](Self::last_heal) reports this. For this purpose it keeps the newest saves, about 64 KiB, in memory, and
 /// reads the older ones from their journal, which it holds open. Only if that fails too, the call and every later call fail. On a full disk the call
 /// fails, all earlier saves are intact, and the same save succeeds once there is room. A writer that was taken over stays so: open the store again to
 /// continue from the saves on disk.

@@ -93,7 +93,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
                 &format!("{OURS} over {SHELL} and {SYNCS}, {label}"),
                 added,
                 5.0,
-                "ms an iteration",
+                "ms per iteration",
             )
             .about(format!("{QUANTITY}, {label}"), OURS);
     }
@@ -107,7 +107,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         outcome.skip(peer, why);
     }
     outcome.notes.push(format!(
-        "{:.1} saves an iteration, each synced; no git calls: the loop runs outside a repository; {RUNNER} saves nothing on disk",
+        "{:.1} saves per iteration, each synced; no git calls: the loop runs outside a repository; {RUNNER} saves nothing on disk",
         seen.saves
     ));
     Ok(())
@@ -170,7 +170,7 @@ fn judge_memory(seen: &Looked, outcome: &mut Outcome) {
         "growth of the resident memory",
         grown,
         0.1,
-        "KiB an iteration",
+        "KiB per iteration",
     );
 }
 

@@ -56,7 +56,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         .at_most(&format!("{OURS} over {FLOOR}"), ratio, LIMIT, "×")
         .about(title, OURS);
     outcome.notes.push(format!(
-        "{saved:.1} saves an iteration, each synced; the agent is `{AGENT}`"
+        "{saved:.1} saves per iteration, each synced; the agent is `{AGENT}`"
     ));
     Ok(())
 }
@@ -79,7 +79,7 @@ fn repository(dir: &Path, program: &Path) -> Result<Command> {
     Ok(command_in(dir, program))
 }
 
-/// Runs our loop. Returns the milliseconds and the saves of an iteration.
+/// Runs our loop. Returns the milliseconds and the saves for each iteration.
 fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, f64)> {
     let mut command = repository(dir, rlm)?;
     command

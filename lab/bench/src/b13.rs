@@ -21,7 +21,7 @@ pub(crate) const BENCH: Bench = Bench {
 };
 
 const OURS: &str = "conversation";
-const STEERED: &str = "conversation, an input a message";
+const STEERED: &str = "conversation, one message per input";
 const FLOOR: &str = "mpsc + broadcast";
 const PRODUCERS: usize = 10;
 const SUBSCRIBERS: usize = 10;

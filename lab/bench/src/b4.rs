@@ -45,7 +45,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             })
         });
         let heap = Series::new(
-            "heap a sleeper",
+            "heap per sleeper",
             "B",
             in_turn(0..1, heap.into(), &progress)?,
         )

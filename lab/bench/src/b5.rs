@@ -48,7 +48,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     for size in sizes {
         rows.extend(begin(plan, &SMALL, *size, rounds, outcome)?);
     }
-    let quantities = ["save", "bytes a save", "disk after"];
+    let quantities = ["save", "bytes per save", "disk after"];
     let progress = Progress::of("b5 changes");
     let small = measure(rows, rounds, Duration::from_secs(60), quantities, &progress)?;
     judge_small(&small, sizes, outcome);
@@ -60,16 +60,16 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let rows = begin(plan, &SMALL, size, rounds, outcome)?;
     let quantities = [
         "save, long run",
-        "bytes a save, long run",
+        "bytes per save, long run",
         "disk after a long run",
     ];
     let progress = Progress::of("b5 long run");
     let long = measure(rows, rounds, Duration::from_secs(60), quantities, &progress)?;
-    let bytes = find(&long, "bytes a save, long run", size.1)
+    let bytes = find(&long, "bytes per save, long run", size.1)
         .and_then(|bytes| bytes.ratio(OURS.name, ROWS.name, |summary| summary.median));
     outcome
-        .at_most("bytes a save, long run", bytes, 0.2, "× SQLite's")
-        .about(format!("bytes a save, long run, {}", size.1), OURS.name);
+        .at_most("bytes per save, long run", bytes, 0.2, "× SQLite's")
+        .about(format!("bytes per save, long run, {}", size.1), OURS.name);
     outcome.series.extend(long);
 
     let rounds = plan.scale.pick(30, 5, 2);
@@ -78,7 +78,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         let rows = begin(plan, &LARGE, *size, rounds, outcome)?;
         let quantities = [
             "save beside whole states",
-            "bytes a save beside whole states",
+            "bytes per save beside whole states",
             "disk after whole states",
         ];
         let progress = Progress::of(format!("b5 whole states of {}", size.1));

@@ -75,11 +75,11 @@ fn golden(name: &'static str) -> Golden {
         state.head = Some(number);
         if is_phase {
             let sealed = writer.save_phase("p", &head, Meta::default());
-            sealed.expect("there is room");
+            sealed.expect("the disk has room");
         } else {
             state.events.push(number);
             let event = (number, text(number, 300));
-            writer.append(&head, &[event]).expect("there is room");
+            writer.append(&head, &[event]).expect("the disk has room");
         }
         states.push(state.clone());
     };
@@ -96,16 +96,16 @@ fn golden(name: &'static str) -> Golden {
         save(&mut writer, true);
     }
     let pc = shared.pc();
-    let dir = pc.disk.lookup(ROOT, DIR).expect("it was made");
+    let dir = pc.disk.lookup(ROOT, DIR).expect("the store was made");
     let names: Vec<String> = pc
         .disk
         .names(dir)
-        .expect("it is a directory")
+        .expect("the store is a directory")
         .map(str::to_owned)
         .collect();
     let mut files = Memory::default();
     for name in names {
-        let ino = pc.disk.lookup(dir, &name).expect("it was listed");
+        let ino = pc.disk.lookup(dir, &name).expect("the name was listed");
         if let Ok(bytes) = pc.disk.read(ino) {
             files.0.insert(name, Arc::from(bytes));
         }
@@ -116,7 +116,7 @@ fn golden(name: &'static str) -> Golden {
         "progress-"
     };
     let victims = files.0.keys().filter(|file| file.starts_with(kind));
-    let victim = victims.max().expect("a writer made it").clone();
+    let victim = victims.max().expect("the writer made the file").clone();
     Golden {
         name,
         last: last_frame(&files.0[&victim], kind),

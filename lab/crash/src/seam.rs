@@ -45,7 +45,7 @@ impl Shared {
         if pc.disk.lookup(ROOT, name).is_none() {
             pc.disk.create(ROOT, name, true).expect("the name is free");
         }
-        pc.disk.sync_dir(ROOT).expect("it is a directory");
+        pc.disk.sync_dir(ROOT).expect("the root is a directory");
         drop(pc);
         self.directory(name)
     }
