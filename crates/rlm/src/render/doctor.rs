@@ -1,4 +1,4 @@
-//! What `rlm doctor` found, for people and programs.
+//! The output of `rlm doctor`, for people and programs.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::hint::rlm;
 
-/// What an agent may be able to do, in the order of the table.
+/// The abilities of agents, in the order of the table.
 const ABILITIES: [&str; 9] = [
     "interrupt",
     "steer",
@@ -21,21 +21,21 @@ const ABILITIES: [&str; 9] = [
     "model",
 ];
 
-/// How something is.
+/// The health of an agent or of a part of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Health {
     /// It works.
     Ok,
-    /// It works, and there is something to know.
+    /// It works, but has a warning.
     Warning,
     /// It does not work.
     Problem,
-    /// It is not here.
+    /// It is not installed.
     Absent,
 }
 
-/// Whether an agent can talk to its service.
+/// Whether an agent is logged in to its service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LoggedIn {
@@ -44,25 +44,25 @@ pub(crate) enum LoggedIn {
     Unknown,
 }
 
-/// What was found of one agent.
+/// The results for one agent.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AgentHealth {
     pub(crate) agent: &'static str,
     pub(crate) health: Health,
-    /// What is started.
+    /// The program that a run starts.
     pub(crate) program: Option<String>,
-    /// What else of that name is on `PATH`, and is not started.
+    /// The other programs of that name on `PATH`, which a run doesn't start.
     pub(crate) others: Vec<String>,
     pub(crate) version: Option<String>,
-    /// The version that this version of `rlm` was tried with.
+    /// The version that was tested with this version of `rlm`.
     pub(crate) tried: Option<&'static str>,
     pub(crate) logged_in: LoggedIn,
-    /// How it is logged in, or how it can be, or why that can't be known.
+    /// The login method, or how to log in, or the reason why the login is unknown.
     pub(crate) login: Option<String>,
-    /// The variables for its login that are set, by name.
+    /// The names of the variables for its login that are set.
     pub(crate) variables: Vec<String>,
     pub(crate) capabilities: Vec<String>,
-    /// What is wrong or worth knowing, and what to do.
+    /// The problems and warnings, with their fixes.
     pub(crate) notes: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl AgentHealth {
     }
 }
 
-/// Something of this machine that was looked at.
+/// The result of one check of this machine.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Check {
     pub(crate) check: &'static str,
@@ -80,14 +80,14 @@ pub(crate) struct Check {
     pub(crate) detail: String,
 }
 
-/// All that was found.
+/// All results.
 #[derive(Debug, Serialize)]
 pub(crate) struct Findings {
     /// The version of `rlm`.
     pub(crate) rlm: &'static str,
-    /// Whether a run can begin: what was asked for, or is chosen for this project, can be used, and this machine has no problem.
+    /// Whether a run can start: the chosen agents can be used, and this machine has no problem.
     pub(crate) usable: bool,
-    /// The agents that decide that; empty when none was named.
+    /// The agents that decide `usable`; empty if none was named or set.
     pub(crate) chosen: Vec<&'static str>,
     pub(crate) agents: Vec<AgentHealth>,
     pub(crate) machine: Vec<Check>,
@@ -115,7 +115,7 @@ impl fmt::Display for Findings {
 fn row(f: &mut fmt::Formatter<'_>, health: Health, name: &str, text: &str) -> fmt::Result {
     let (style, word) = match health {
         Health::Ok => (GOOD, "ok"),
-        Health::Warning => (MIND, "mind"),
+        Health::Warning => (MIND, "warn"),
         Health::Problem => (BAD, "bad"),
         Health::Absent => (DIM, "-"),
     };
@@ -123,7 +123,7 @@ fn row(f: &mut fmt::Formatter<'_>, health: Health, name: &str, text: &str) -> fm
     writeln!(f, "  {word}  {name:<9}  {}", plain(text))
 }
 
-/// One line of an agent.
+/// Returns the summary line of an agent.
 fn summary(agent: &AgentHealth) -> String {
     if agent.program.is_none() {
         return "not found".into();
@@ -144,7 +144,7 @@ fn summary(agent: &AgentHealth) -> String {
     }
 }
 
-/// What the agents that are here can do, as a table.
+/// Writes a table of the abilities of the installed agents.
 fn abilities(f: &mut fmt::Formatter<'_>, agents: &[AgentHealth]) -> fmt::Result {
     let here: Vec<_> = { agents.iter() }
         .filter(|agent| agent.program.is_some())
@@ -152,7 +152,7 @@ fn abilities(f: &mut fmt::Formatter<'_>, agents: &[AgentHealth]) -> fmt::Result 
     if here.is_empty() {
         return Ok(());
     }
-    writeln!(f, "\n{}", styled(BOLD, "what they can do"))?;
+    writeln!(f, "\n{}", styled(BOLD, "abilities"))?;
     writeln!(f, "{:19}{}", "", ABILITIES.join("  "))?;
     for agent in here {
         let cells = ABILITIES.iter().map(|name| {
@@ -169,7 +169,7 @@ fn abilities(f: &mut fmt::Formatter<'_>, agents: &[AgentHealth]) -> fmt::Result 
     Ok(())
 }
 
-/// What to do now.
+/// Returns the conclusion with the next command.
 fn verdict(findings: &Findings) -> String {
     let bad = { findings.machine.iter() }.any(|check| check.health == Health::Problem);
     let ready: Vec<_> = { findings.agents.iter() }
@@ -177,7 +177,7 @@ fn verdict(findings: &Findings) -> String {
         .map(|agent| agent.agent)
         .collect();
     match ready.as_slice() {
-        _ if bad => styled(BAD, "no run can work here before what is bad is mended"),
+        _ if bad => styled(BAD, "no run can work here; fix the problems marked `bad`"),
         _ if !findings.usable => {
             let which = findings.chosen.join(", ");
             styled(BAD, format_args!("not ready: {which}"))
@@ -228,7 +228,7 @@ mod tests {
             variables: vec![],
             capabilities: vec!["interrupt".into(), "model".into()],
             notes: vec![
-                "also on PATH, and not started: /opt/codex".into(),
+                "also on PATH, but not used: /opt/codex".into(),
                 "log in: codex login".into(),
             ],
         };

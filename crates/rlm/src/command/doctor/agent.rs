@@ -1,4 +1,4 @@
-//! The examination of one agent.
+//! The examination of one agent: its version and its login.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,43 +11,43 @@ use super::known::{Facts, Question};
 use super::login::{self, Login};
 use crate::render::{AgentHealth, Health, LoggedIn};
 
-/// How long a program may take to say its version.
+/// The time in which a program must print its version.
 const VERSION: Duration = Duration::from_secs(10);
-/// From this version of Claude Code on it is certain that `auth status` is a command.
+/// The first version of Claude Code that certainly has the command `auth status`.
 const STATUS_SINCE: [u64; 3] = [2, 1, 79];
-/// The longest of an agent's words that are repeated.
+/// The maximum length of an agent's text that is repeated.
 const MAX_WORDS: usize = 200;
 
-/// Who is examined.
+/// An agent to examine.
 #[derive(Debug)]
 pub(super) struct Patient {
     pub(super) name: &'static str,
-    /// What is started, or why that is not there.
+    /// The program, or the reason why it is missing.
     pub(super) program: Result<Program, String>,
-    /// Why it is not started, though it is there.
+    /// The reason why an existing program is not run.
     pub(super) unrun: Option<String>,
-    /// The variables that the project's file names and that it does not get here, by name.
+    /// The names of the variables that the project's file sets, but that the program doesn't get here.
     pub(super) unset: Vec<String>,
-    /// Why it can't be started as `rlm.toml` says.
+    /// The error of its section in `rlm.toml`.
     pub(super) refused: Option<String>,
-    /// What else of that name is on `PATH`.
+    /// The other programs of that name on `PATH`.
     pub(super) others: Vec<PathBuf>,
-    /// The variables for its login that it would get, by name.
+    /// The names of the variables for its login that it would get.
     pub(super) variables: Vec<String>,
     pub(super) capabilities: Vec<String>,
     pub(super) facts: Facts,
 }
 
-/// What an agent said of itself.
+/// The responses of an agent.
 #[derive(Debug)]
 pub(super) struct Answers {
-    /// Its version, if it has one to tell; or why it can't be used.
+    /// Its version, if it reports one; or the reason why it can't be used.
     pub(super) version: Result<Option<String>, String>,
     pub(super) login: Login,
 }
 
 impl Answers {
-    /// Of a program that was not run.
+    /// Returns the responses of a program that was not run.
     pub(super) fn unasked() -> Self {
         Self {
             version: Ok(None),
@@ -63,19 +63,19 @@ impl Answers {
     }
 }
 
-/// Asks the agent, until a moment at the latest.
+/// Asks the agent, until `until` at the latest.
 pub(super) async fn ask(program: &Program, facts: &Facts, until: Instant) -> Answers {
     let soon = until.min(Instant::now() + VERSION);
     let version = async || version_of(run(command(program, &["--version"]), soon).await);
     match facts.question {
         Question::ClaudeStatus => {
             let (version, said) = version().await;
-            // Another program, or an older one, would take the words for a prompt, and that costs money.
+            // Another program, or an older version, would take the words for a prompt, which costs money.
             let new = said.contains("Claude")
                 && numbers_in(&said).and_then(numbers) >= Some(STATUS_SINCE);
             let login = match new {
                 true => status(program, &["auth", "status"], until).await,
-                false => Login::unknown("only Claude Code from 2.1.79 on can be asked"),
+                false => Login::unknown("only Claude Code 2.1.79 and later can report it"),
             };
             Answers { version, login }
         }
@@ -83,7 +83,7 @@ pub(super) async fn ask(program: &Program, facts: &Facts, until: Instant) -> Ans
             let (version, said) = version().await;
             let login = match said.contains("codex") {
                 true => account(program, until).await,
-                false => Login::unknown("it does not call itself Codex"),
+                false => Login::unknown("the program is not Codex"),
             };
             Answers { version, login }
         }
@@ -97,7 +97,7 @@ pub(super) async fn ask(program: &Program, facts: &Facts, until: Instant) -> Ans
             let arguments = ["--acp", "--allowed-mcp-server-names", "none", "-e", "none"];
             let answers = introduced(program, &arguments, true, until).await;
             match answers.version {
-                // What it says without the protocol tells more of why.
+                // Without the protocol the program prints more about the cause.
                 Err(_) => Answers {
                     version: version().await.0,
                     ..answers
@@ -123,7 +123,7 @@ pub(super) async fn ask(program: &Program, facts: &Facts, until: Instant) -> Ans
     }
 }
 
-/// Returns the version, or why there is none, and what was printed.
+/// Returns the version, or the reason why there is none, and the output.
 fn version_of(said: Result<Said, Silence>) -> (Result<Option<String>, String>, String) {
     let said = match said {
         Ok(said) => said,
@@ -133,7 +133,7 @@ fn version_of(said: Result<Said, Silence>) -> (Result<Option<String>, String>, S
         true => Ok(numbers_in(&said.stdout).map(str::to_owned)),
         false => {
             let why = words(&said.stderr);
-            Err(format!("`--version` ended with {}{why}", said.exit))
+            Err(format!("`--version` failed: {}{why}", said.exit))
         }
     };
     (version, said.stdout)
@@ -155,12 +155,12 @@ async fn account(program: &Program, until: Instant) -> Login {
     });
     match asked.await {
         Ok(Ok(account)) => login::of_codex(&account),
-        Ok(Err(_)) => Login::unknown("this version does not know `account/read`"),
+        Ok(Err(_)) => Login::unknown("this version does not support `account/read`"),
         Err(why) => Login::unknown(why),
     }
 }
 
-/// Introduces us to an agent of the protocol, and opens a session if that says whether it is logged in.
+/// Initialises an agent of the protocol, and opens a session if that shows whether the agent is logged in.
 async fn introduced(
     program: &Program,
     arguments: &[&str],
@@ -188,11 +188,11 @@ async fn introduced(
             login: match opened {
                 Some(Ok(answer)) => login::of_session(&answer),
                 Some(Err(why)) => Login::unknown(why),
-                None => Login::unknown("its protocol tells it only when there is a message"),
+                None => Login::unknown("unknown before the first message"),
             },
         },
         Ok((Err(error), _)) => Answers::none(&format!(
-            "it refused to be introduced{}",
+            "it refused to initialize{}",
             words(error["message"].as_str().unwrap_or_default())
         )),
         Err(why) => Answers::none(&why),
@@ -210,14 +210,14 @@ fn numbers_in(text: &str) -> Option<&str> {
     words.find(|word| numbers(word).is_some() && word.len() <= MAX_WORDS / 4)
 }
 
-/// Returns the three numbers that a version begins with.
+/// Returns the three numbers at the start of a version.
 fn numbers(version: &str) -> Option<[u64; 3]> {
     let core = version.split(['-', '+']).next()?;
     let numbers: Result<Vec<u64>, _> = core.split('.').map(str::parse).collect();
     numbers.ok()?.try_into().ok()
 }
 
-/// Returns the first line of what an agent said of its trouble, behind a colon.
+/// Returns the first line of an agent's error text, after a colon.
 fn words(text: &str) -> String {
     let line = { text.lines().map(str::trim) }.find(|line| !line.is_empty());
     line.map_or(String::new(), |line| {
@@ -226,7 +226,7 @@ fn words(text: &str) -> String {
     })
 }
 
-/// Judges by what was found and said.
+/// Combines what was found with the responses.
 pub(super) fn judge(patient: Patient, answers: Option<Answers>) -> AgentHealth {
     let Patient {
         name,
@@ -270,7 +270,7 @@ pub(super) fn judge(patient: Patient, answers: Option<Answers>) -> AgentHealth {
     }
     if is_run && !unset.is_empty() {
         let unset = unset.join(", ");
-        let what = format!("asked without the variables that rlm.toml sets for it: {unset}");
+        let what = format!("checked without the variables that rlm.toml sets for it: {unset}");
         note(&mut found, Health::Ok, what);
     }
     if !found.others.is_empty() {
@@ -278,7 +278,7 @@ pub(super) fn judge(patient: Patient, answers: Option<Answers>) -> AgentHealth {
         note(
             &mut found,
             Health::Warning,
-            format!("also on PATH, and not started: {others}"),
+            format!("also on PATH, but not used: {others}"),
         );
     }
     let path = program.words.first().map(PathBuf::from);
@@ -289,7 +289,7 @@ pub(super) fn judge(patient: Patient, answers: Option<Answers>) -> AgentHealth {
         Err(why) => note(&mut found, Health::Problem, why),
     }
     found.logged_in = answers.login.is;
-    // Why an agent that does not even say its version was not asked further is clear, and said.
+    // For an agent that doesn't report its version, the notes already have the reason why the login is unknown.
     let is_known = found.logged_in != LoggedIn::Unknown;
     found.login = answers.login.how.filter(|_| is_known || is_there);
     match found.logged_in {
@@ -344,7 +344,7 @@ mod tests {
                 "",
                 "\n  Error: claude native binary not installed.\n\nEither",
             ),
-            Err("it did not answer within 10 s".to_owned()),
+            Err("no response within 10 s".to_owned()),
         ];
         let found: Vec<_> = printed
             .map(|said| match version_of(said).0 {
@@ -357,8 +357,8 @@ mod tests {
         0.169.0-alpha.2
         1.18.33
         none
-        `--version` ended with exit status 1: Error: claude native binary not installed.
-        it did not answer within 10 s
+        `--version` failed: exit status 1: Error: claude native binary not installed.
+        no response within 10 s
         ");
         assert!(numbers("2.1.100") > Some(STATUS_SINCE) && numbers("2.1.9") < Some(STATUS_SINCE));
         assert_eq!(numbers("2.1"), None);
@@ -391,7 +391,7 @@ mod tests {
                 .map_err(str::to_owned),
             login,
         };
-        let unknown = || Login::unknown("nobody knows");
+        let unknown = || Login::unknown("not reported");
         let judged = [
             judge(
                 patient(&[]),
@@ -424,7 +424,7 @@ mod tests {
         });
         insta::assert_snapshot!(shown.join("\n"), @r#"
         true Ok Yes Some("api_key") []
-        true Warning Unknown Some("nobody knows") []
+        true Warning Unknown Some("not reported") []
         true Ok Yes Some("KEY is set; not checked") []
         false Problem No None ["log in: claude auth login"]
         false Problem Unknown None ["it is broken"]

@@ -1,5 +1,5 @@
-//! Runs a program that somebody else wrote, for a bounded time and with nothing left of it: under a guard, away from the
-//! project, whose settings and hooks are none of the doctor's business.
+//! Runs a program of somebody else for a limited time, under a guard that ends all its processes. It runs outside of the project, because the
+//! doctor must not use the settings and hooks of the project.
 
 use std::ffi::OsString;
 
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout_at};
 
-/// How much of an answer is looked at.
+/// The maximum size of a response that is read.
 const MAX_ANSWER: usize = 64 << 10;
 const MAX_LINE: usize = 1 << 20;
-/// How many lines may come before an answer.
+/// The maximum number of lines before a response.
 const MAX_LINES: usize = 1000;
 
-/// What a program said until it ended.
+/// The output of a program until it ended.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) exit: Exit,
@@ -24,15 +24,15 @@ pub(super) struct Said {
     pub(super) stderr: String,
 }
 
-/// Why there is no answer, for people.
+/// The reason why there is no response, as text.
 pub(super) type Silence = String;
 
-/// What is asked.
+/// A program to ask.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// Its path, and arguments before all others.
+    /// Its path, and the arguments that come first.
     pub(super) words: Vec<OsString>,
-    /// What `rlm.toml` sets for it.
+    /// The variables that `rlm.toml` sets for it.
     pub(super) env: Vec<(String, String)>,
 }
 
@@ -43,7 +43,7 @@ impl Program {
     }
 }
 
-/// Returns the command with which a program is asked. `/` has no settings of a project, and none above it.
+/// Returns the command that asks a program. It runs in `/`, where no project has settings.
 pub(super) fn command(program: &Program, arguments: &[&str]) -> AgentCommand {
     let marker = Marker {
         variable: "RLM_MARKER".into(),
@@ -86,17 +86,17 @@ pub(super) async fn run(command: AgentCommand, until: Instant) -> Result<Said, S
     })
 }
 
-/// Ends what is left of a program, at once.
+/// Kills the remaining processes of a program.
 pub(super) async fn end(agent: &mut Agent) -> StopReport {
     agent.stop(&StopPolicy::kill()).await
 }
 
 fn no_answer(asked: Instant) -> Silence {
     let seconds = asked.elapsed().as_secs_f64().round();
-    format!("it did not answer within {seconds} s")
+    format!("no response within {seconds} s")
 }
 
-/// Has a conversation with a program that answers requests, one JSON object a line, and ends the program.
+/// Talks to a program that answers requests, one JSON object per line, and then ends the program.
 pub(super) async fn converse<T>(
     command: AgentCommand,
     until: Instant,
@@ -104,7 +104,7 @@ pub(super) async fn converse<T>(
 ) -> Result<T, Silence> {
     let started = command.stdin(StdinMode::Piped).spawn().await;
     let mut agent = started.map_err(|e| e.to_string())?;
-    let stdin = agent.take_stdin().expect("its input is a pipe");
+    let stdin = agent.take_stdin().expect("the input is a pipe");
     let mut talked = Talk {
         agent,
         stdin,
@@ -116,7 +116,7 @@ pub(super) async fn converse<T>(
     said
 }
 
-/// A conversation with a program.
+/// A connection to a program.
 #[derive(Debug)]
 pub(super) struct Talk {
     agent: Agent,
@@ -126,7 +126,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    /// Asks, and waits for the result; what is an error to the program is one here, as it told it.
+    /// Sends a request and waits for its result. An error that the program reports is returned unchanged.
     pub(super) async fn ask(
         &mut self,
         method: &str,
@@ -137,7 +137,7 @@ impl Talk {
         let id = self.asked;
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         let answered = async {
-            // A program that has ended is known by the end of its output.
+            // If the program has ended, its output ends too, which is handled below.
             let _ended = self
                 .stdin
                 .write_all(format!("{request}\n").as_bytes())
@@ -157,7 +157,7 @@ impl Talk {
                 Value::Null => Ok(answer["result"].take()),
                 error => Err(error),
             }),
-            Ok(None) => Err("it ended without an answer".into()),
+            Ok(None) => Err("it exited without a response".into()),
             Err(_) => Err(no_answer(asked)),
         }
     }

@@ -1,10 +1,10 @@
-//! What kind of file system something lies on.
+//! The kind of a file system.
 
 use std::path::Path;
 
 use crate::render::Health;
 
-/// A kind of file system, as far as a run depends on it.
+/// A kind of file system, with the properties that matter for a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
@@ -15,26 +15,26 @@ pub(super) struct Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeps {
     Local,
-    /// Another machine, or a program, decides what a lock and a flush are.
+    /// Another machine, or a program, implements locks and flushes.
     Elsewhere,
-    /// Until a reboot.
+    /// Lost at a reboot.
     Memory,
 }
 
 impl Kind {
-    /// Says what it does not promise.
+    /// Returns a warning about its limits.
     pub(super) fn caution(self) -> Option<&'static str> {
         match self.keeps {
             Keeps::Local => None,
             Keeps::Elsewhere => Some(
-                "locks and saved state are as good as whoever serves it; a local disk is better",
+                "its server decides whether locks and saved state are safe; a local disk is better",
             ),
-            Keeps::Memory => Some("it is gone after a reboot"),
+            Keeps::Memory => Some("it is lost at a reboot"),
         }
     }
 }
 
-/// The numbers by which Linux names them, from its `magic.h` and their own headers.
+/// The numbers of file systems on Linux, from `magic.h` and from their own headers.
 #[cfg(target_os = "linux")]
 const KNOWN: [(u32, &str, Keeps); 24] = [
     (0xEF53, "ext4", Keeps::Local),
@@ -63,11 +63,11 @@ const KNOWN: [(u32, &str, Keeps); 24] = [
     (0x0116_1970, "gfs2", Keeps::Elsewhere),
 ];
 
-/// Returns the kind of the file system under a path; `None` where it is not known.
+/// Returns the kind of the file system of a path; `None` if it is not known.
 #[cfg(target_os = "linux")]
 pub(super) fn of(path: &Path) -> Option<Kind> {
     let number = rustix::fs::statfs(path).ok()?.f_type;
-    // Narrow on some machines, and signed on most: the numbers have 32 bits.
+    // The type is narrow on some machines and signed on most; the numbers have 32 bits.
     kind(number as u32)
 }
 

@@ -1,4 +1,4 @@
-//! Finds what a run would start, without starting it.
+//! Finds the programs that a run would start, without running them.
 
 use std::path::{Path, PathBuf};
 
@@ -14,28 +14,28 @@ use crate::config::{self, Config, Layers};
 use crate::exit::Failure;
 use crate::hint::rlm;
 
-/// What was found by looking at files only.
+/// The results of searching files only.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) project: Project,
-    /// How the project's settings are.
+    /// The state of the project's settings.
     pub(super) settings: Seen,
     /// The agents that must work.
     pub(super) chosen: Vec<AgentKind>,
-    /// The agents that are looked at.
+    /// The agents to examine.
     pub(super) patients: Vec<Patient>,
 }
 
-/// What the settings say, with the project's own file and without it.
+/// The settings with the project's own file and without it.
 struct Said {
     all: Config,
-    /// What the user's own file and the environment say.
+    /// The settings of the user's own file and the environment.
     of_user: Config,
-    /// Whether the programs that only the project's file names are run.
+    /// Whether to run programs that only the project's file names.
     runs_project: bool,
 }
 
-/// Finds the agents that are named, or else all of them. What the project's own file names is run only if `runs_project` says so.
+/// Finds the named agents, or all of them. A program that only the project's own file names runs only with `runs_project`.
 pub(super) fn find(
     directory: &Path,
     named: &[AgentKind],
@@ -48,7 +48,7 @@ pub(super) fn find(
     let config = |layers: &Layers| {
         let mut config = layers.run().config();
         if config.agent.is_none() && named.len() != 1 {
-            // Its protocol is unknown, and what one agent takes for a question another takes for a prompt.
+            // The protocol of the program is unknown, and one agent may take the question of another for a prompt.
             config.agent_bin = None;
         }
         config
@@ -75,19 +75,19 @@ pub(super) fn find(
     })
 }
 
-/// Returns the agent that a run here would have if none was named.
+/// Returns the agent of a run here without `--agent`.
 fn configured(config: &Config) -> Result<Option<AgentKind>, Failure> {
     if let Some(name) = std::env::var_os("RLM_AGENT").filter(|name| !name.is_empty()) {
         let name = name.to_string_lossy();
         let kind = AgentKind::from_str(&name, false);
-        let refuse = |_| Failure::usage(format!("RLM_AGENT: `{name}` is no agent that is known"));
+        let refuse = |_| Failure::usage(format!("RLM_AGENT: `{name}` is not a known agent"));
         return kind.map(Some).map_err(refuse);
     }
     let command = config.command().filter(|words| !words.is_empty());
     Ok(config.agent.or(command.map(|_| AgentKind::Command)))
 }
 
-/// All agents that are driven, and a command where that is chosen.
+/// Returns all agents with a driver, and the command agent if it is chosen.
 fn everyone(chosen: &[AgentKind]) -> Vec<AgentKind> {
     let kinds = AgentKind::value_variants().iter().copied();
     let mut driven: Vec<_> = kinds.filter(|kind| *kind != AgentKind::Command).collect();
@@ -99,20 +99,20 @@ fn everyone(chosen: &[AgentKind]) -> Vec<AgentKind> {
     driven
 }
 
-/// Finds what would be started for an agent, and what is known of it.
+/// Finds the program of an agent, and the known facts about the agent.
 fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
     let directory = project.directory();
     let settings = |config| {
         let settings = |bin| config::agent(kind, bin, config, project.root());
         settings(None)
             .or_else(|_| settings(Some(known::ADAPTER.into())))
-            .expect("an agent whose program is named has settings")
+            .expect("an agent with a program has settings")
     };
     let (agent, of_user) = (settings(&said.all), settings(&said.of_user));
     let is_run = said.runs_project || agent.program == of_user.program;
     let unrun = (!is_run).then(|| {
         format!(
-            "{} names it, so doctor doesn't run it; if you trust it: {} doctor {} --run-project-agent",
+            "only {} names this program, so doctor doesn't run it; if you trust it: {} doctor {} --run-project-agent",
             config::FILE_NAME,
             rlm(),
             kind.name()
@@ -143,7 +143,7 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
     };
     let variables = facts.variables.iter().filter(is_set);
     let capabilities = agent.capabilities();
-    // A variable can make a program run another one. Those by which the agent logs in can't.
+    // A variable can make a program run another program. The variables for the agent's login can't.
     let users = of_user.handed_on().env;
     let is_safe = |name: &String, value: &String| {
         let is_users = users.is_some_and(|users| users.get(name) == Some(value));

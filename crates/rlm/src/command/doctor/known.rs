@@ -1,41 +1,41 @@
-//! What is known of each agent that only the doctor needs.
+//! The facts about each agent that only the doctor needs.
 
 use agent_drivers::{AgentConfig, AgentOptions, acp::AcpPreset};
 
 use crate::agents::{AgentKind, KNOWN};
 
-/// How an agent is asked whether it is logged in, without a look at its files.
+/// The way to ask an agent whether it is logged in, without reading its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     /// `auth status` prints an object.
     ClaudeStatus,
-    /// The app server answers `account/read`. `login status` knows nothing of services that want no login.
+    /// The app server answers `account/read`. `login status` doesn't know services without a login.
     CodexAccount,
     /// `auth list` prints counts.
     OpencodeList,
-    /// The protocol's own way: a session that can't be opened.
+    /// The way of the protocol: an attempt to open a session.
     GeminiSession,
-    /// The adapter passes on what its own Claude Code says.
+    /// The adapter reports the status of its own Claude Code.
     AdapterStatus,
-    /// Nothing is known of it but its protocol.
+    /// Only the protocol of the agent is known.
     Introduction,
-    /// It is not driven, or nothing is known of it.
+    /// The agent has no driver, or nothing is known about it.
     None,
 }
 
-/// What the doctor knows of an agent.
+/// The facts about an agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
-    /// The version that is tried with this version of `rlm`.
+    /// The version that was tested with this version of `rlm`.
     pub(super) tried: Option<&'static str>,
     pub(super) question: Question,
-    /// How a person logs in.
+    /// The way for a person to log in.
     pub(super) log_in: &'static str,
-    /// The variables by which it logs in.
+    /// The variables for its login.
     pub(super) variables: &'static [&'static str],
 }
 
-/// The program that `acp` means when `rlm.toml` names none.
+/// The program of `acp` if `rlm.toml` names none.
 pub(super) const ADAPTER: &str = "claude-agent-acp";
 
 const CLAUDE_VARIABLES: &[&str] = &[
@@ -47,7 +47,7 @@ const CLAUDE_VARIABLES: &[&str] = &[
     "CLAUDE_CODE_USE_FOUNDRY",
 ];
 
-/// Returns what is known of an agent.
+/// Returns the facts about an agent.
 pub(super) fn facts(agent: &AgentConfig) -> Facts {
     match &agent.options {
         AgentOptions::Claude(_) => Facts {
@@ -63,7 +63,7 @@ pub(super) fn facts(agent: &AgentConfig) -> Facts {
             variables: &[],
         },
         AgentOptions::Acp { preset, .. } => protocol(*preset),
-        // A command, and an agent that has no entry here, are asked nothing.
+        // A command, or an agent without an entry here, is not asked.
         _ => Facts {
             tried: None,
             question: Question::None,
@@ -78,7 +78,7 @@ fn protocol(preset: AcpPreset) -> Facts {
         AcpPreset::Gemini => Facts {
             tried: Some("0.61.0"),
             question: Question::GeminiSession,
-            log_in: "start gemini once and choose how, or set GEMINI_API_KEY",
+            log_in: "start gemini once and choose a login method, or set GEMINI_API_KEY",
             variables: &[
                 "GEMINI_API_KEY",
                 "GOOGLE_API_KEY",
@@ -98,7 +98,7 @@ fn protocol(preset: AcpPreset) -> Facts {
             log_in: "claude-agent-acp --cli auth login",
             variables: CLAUDE_VARIABLES,
         },
-        // Of one that has no entry here, no more is known than of any program that speaks the protocol.
+        // For any other agent, only the protocol is known.
         _ => Facts {
             tried: None,
             question: Question::Introduction,
@@ -108,7 +108,7 @@ fn protocol(preset: AcpPreset) -> Facts {
     }
 }
 
-/// Says that a program is not here, and how to get it.
+/// Returns how to install a missing program.
 pub(super) fn missing(kind: AgentKind, program: &str) -> String {
     let known = KNOWN.iter().find(|known| known.name == program);
     match known {
@@ -117,10 +117,10 @@ pub(super) fn missing(kind: AgentKind, program: &str) -> String {
             "npm install -g @agentclientprotocol/claude-agent-acp".to_owned()
         }
         None if program.is_empty() => {
-            "no command stands in rlm.toml; it can be given behind --".to_owned()
+            "rlm.toml has no command; you can add one after --".to_owned()
         }
         None => format!(
-            "`{program}`, which rlm.toml names for {}, is not there",
+            "`{program}`, which rlm.toml names for {}, doesn't exist",
             kind.name()
         ),
     }

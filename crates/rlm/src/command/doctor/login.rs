@@ -1,13 +1,13 @@
-//! What agents say about their login, in each one's own words. Whose account it is, is nobody's business here.
+//! Reads what agents report about their login. The account itself is never read.
 
 use serde_json::Value;
 
 use crate::render::LoggedIn;
 
-/// The longest word of an agent's that is repeated.
+/// The maximum length of an agent's word that is repeated.
 const MAX_WORD: usize = 40;
 
-/// Whether an agent is logged in, and how, or why nobody knows.
+/// Whether an agent is logged in, with the method, or with the reason why that is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Login {
     pub(super) is: LoggedIn,
@@ -37,33 +37,38 @@ impl Login {
     }
 }
 
-/// Reads what `claude auth status` printed.
+/// Reads the output of `claude auth status`.
 pub(super) fn of_claude(stdout: &str) -> Login {
     let said: Value = serde_json::from_str(stdout.trim()).unwrap_or_default();
     let word = |key: &str| said[key].as_str().and_then(word);
     match said["loggedIn"].as_bool() {
         Some(true) => {
             let service = word("apiProvider").filter(|provider| *provider != "firstParty");
-            let how = service.or(word("authMethod")).unwrap_or("somehow");
+            let how = service.or(word("authMethod")).unwrap_or("method unknown");
             Login::yes(how)
         }
         Some(false) => Login::no(),
-        None => Login::unknown("`auth status` was not understood"),
+        None => Login::unknown("unexpected output of `auth status`"),
     }
 }
 
-/// Reads what the app server of Codex answered to `account/read`.
+/// Reads the response of Codex's app server to `account/read`.
 pub(super) fn of_codex(answer: &Value) -> Login {
     let account = &answer["account"];
     match (account.is_null(), answer["requiresOpenaiAuth"].as_bool()) {
         (true, Some(true)) => Login::no(),
-        (true, Some(false)) => Login::yes("its settings name a service that wants no login of it"),
-        (false, _) => Login::yes(account["type"].as_str().and_then(word).unwrap_or("somehow")),
-        (true, None) => Login::unknown("`account/read` was not understood"),
+        (true, Some(false)) => Login::yes("its settings name a service without a login"),
+        (false, _) => Login::yes(
+            account["type"]
+                .as_str()
+                .and_then(word)
+                .unwrap_or("method unknown"),
+        ),
+        (true, None) => Login::unknown("unexpected response to `account/read`"),
     }
 }
 
-/// Reads what `opencode auth list` printed: a list for people, with the counts at the ends of its parts.
+/// Reads the output of `opencode auth list`: a list for people, with counts at the ends of its parts.
 pub(super) fn of_opencode(stdout: &str) -> Login {
     let count = |what: &str| -> Option<u64> {
         let line = stdout.lines().find(|line| line.contains(what))?;
@@ -71,9 +76,9 @@ pub(super) fn of_opencode(stdout: &str) -> Login {
     };
     let (stored, named) = (count(" credential"), count(" environment variable"));
     match (stored, named.unwrap_or(0)) {
-        (None, 0) => Login::unknown("`auth list` was not understood"),
+        (None, 0) => Login::unknown("unexpected output of `auth list`"),
         (Some(0), 0) => {
-            Login::unknown("no credentials: only models that want none; else: opencode auth login")
+            Login::unknown("no credentials: only models without a login; else: opencode auth login")
         }
         (stored, named) => Login::yes(format!(
             "credentials: {} stored, {named} in variables",
@@ -82,16 +87,16 @@ pub(super) fn of_opencode(stdout: &str) -> Login {
     }
 }
 
-/// Reads what an agent answered to `session/new`.
+/// Reads an agent's response to `session/new`.
 pub(super) fn of_session(answer: &Result<Value, Value>) -> Login {
     match answer {
-        Ok(_) => Login::yes("it opens a session"),
+        Ok(_) => Login::yes("a session can be opened"),
         Err(error) if error["code"] == -32000 => Login::no(),
-        Err(_) => Login::unknown("it opens no session, for another reason"),
+        Err(_) => Login::unknown("a session can not be opened, for another reason"),
     }
 }
 
-/// A name that can be shown: no address, no key, no text.
+/// Returns the word if it is a plain name: no address, no key, no text.
 fn word(text: &str) -> Option<&str> {
     let harmless = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     (text.len() <= MAX_WORD && !text.is_empty() && text.chars().all(harmless)).then_some(text)
@@ -106,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_agents_say_is_understood() {
-        // As the programs printed it: Claude Code 2.1.329, Codex 0.169.0, OpenCode 1.18.33, Gemini CLI 0.61.0.
+        // The real output of the programs: Claude Code 2.1.329, Codex 0.169.0, OpenCode 1.18.33, Gemini CLI 0.61.0.
         let out = r#"{
   "loggedIn": false,
   "authMethod": "none",

@@ -1,4 +1,4 @@
-//! What of this machine a run depends on.
+//! The properties of this machine that a run depends on.
 
 use std::fs::{File, TryLockError};
 use std::io::IsTerminal as _;
@@ -18,22 +18,22 @@ use crate::exit::Failure;
 use crate::hint::rlm;
 use crate::render::Health;
 
-/// How something is, and what is to be known of it.
+/// The health of something, with details.
 pub(super) type Seen = (Health, String);
 
-/// Below this a run may fail for want of room.
+/// With less free space, a run may fail.
 const LITTLE: u64 = 1 << 30;
-/// Below this it will: a transcript alone may have 64 MiB.
+/// With less free space, a run will fail: a single transcript may have 64 MiB.
 const TOO_LITTLE: u64 = 128 << 20;
-/// From here on it is worth a word what runs take.
+/// From this size on, the doctor reports the space of the runs as a warning.
 const MUCH: u64 = 4_000_000_000;
 const ENOUGH_FILES: u64 = 1000;
-/// An agent whose child has lost its parent: who stops it must find both.
+/// An agent with an orphan: a stop must find both processes.
 const ORPHAN: &str = "(sleep 600 & echo ready); exec sleep 600";
-const BLIND: &str = "what an agent did can't be told from what was there";
-const NO_GUARD: &str = "no guard, so a stop proves less";
+const BLIND: &str = "rlm can't tell an agent's changes from yours";
+const NO_GUARD: &str = "no guard, so a stop may miss processes";
 
-/// Tells which files of settings there are, or why one can't be read.
+/// Returns which settings files exist, or the error of one.
 pub(super) fn settings(project: &Project, read: &Result<Layers, Failure>) -> Seen {
     let file = config::FILE_NAME;
     let layers = match read {
@@ -56,7 +56,7 @@ pub(super) fn settings(project: &Project, read: &Result<Layers, Failure>) -> See
     }
 }
 
-/// Starts something that would outlive its parent, stops it, and sees what is left.
+/// Starts a process that would outlive its parent, stops it, and checks what is left.
 pub(super) async fn guard(until: Instant) -> Seen {
     let shell = ["sh", "-c", ORPHAN].map(Into::into).into();
     let mut agent = match command(&Program::new(shell), &[]).spawn().await {
@@ -68,17 +68,17 @@ pub(super) async fn guard(until: Instant) -> Seen {
     match ready {
         Ok(Some(_)) if report.is_proven() => (
             Health::Ok,
-            format!("a stop ends an orphan too, and proves it: {report}"),
+            format!("orphan cleanup works (a stop also ended a detached child process): {report}"),
         ),
         Ok(Some(_)) if report.containment == Containment::Group => {
             (Health::Warning, format!("{NO_GUARD}: {report}"))
         }
-        Ok(Some(_)) => (Health::Problem, format!("a stop left something: {report}")),
+        Ok(Some(_)) => (Health::Problem, format!("a stop left processes: {report}")),
         _ => (Health::Problem, "`sh` did not start a program".into()),
     }
 }
 
-/// Tells whether `/proc` shows this process: without that no tree can be listed.
+/// Checks that `/proc` shows this process: otherwise no process tree can be listed.
 #[cfg(target_os = "linux")]
 pub(super) fn proc_fs() -> Seen {
     let own = std::process::id().to_string();
@@ -89,11 +89,11 @@ pub(super) fn proc_fs() -> Seen {
         ),
         Ok(_) => (
             Health::Warning,
-            format!("it is another namespace's: {NO_GUARD}; mount it anew"),
+            format!("belongs to another namespace: {NO_GUARD}; mount it again"),
         ),
         Err(_) => (
             Health::Warning,
-            format!("it is not mounted: {NO_GUARD}; mount it"),
+            format!("not mounted: {NO_GUARD}; mount it"),
         ),
     }
 }
@@ -115,10 +115,10 @@ pub(super) async fn git(project: &Project, until: Instant) -> Seen {
         Ok(said) => {
             return (
                 Health::Warning,
-                format!("`git --version` ended with {}", said.exit),
+                format!("`git --version` failed: {}", said.exit),
             );
         }
-        Err(why) => return (Health::Warning, format!("none, {BLIND}: {why}")),
+        Err(why) => return (Health::Warning, format!("no git, so {BLIND}: {why}")),
     };
     let version = said.trim().trim_start_matches("git version ");
     let root = project.root();
@@ -127,12 +127,12 @@ pub(super) async fn git(project: &Project, until: Instant) -> Seen {
         true => (Health::Ok, format!("{version}, repository {shown}")),
         false => (
             Health::Warning,
-            format!("{version}, but {shown} is in no repository: {BLIND}"),
+            format!("{version}, but {shown} is not in a repository: {BLIND}"),
         ),
     }
 }
 
-/// Tells whether state can be kept: whether it can be written, and what the file system makes of locks.
+/// Checks that the state directory can be written, and that its file system supports locks.
 pub(super) fn state(project: &Project) -> Seen {
     let state = project.root().join(".rlm");
     let kind = state_dir::metadata(&state).map(|meta| meta.is_dir());
@@ -140,7 +140,7 @@ pub(super) fn state(project: &Project) -> Seen {
         Ok(true) => (true, &*state),
         Ok(false) => {
             let why = state_dir::open_directory(&state).err();
-            let why = why.map_or_else(|| "it changed just now".into(), |e| e.to_string());
+            let why = why.map_or_else(|| "it changed during the check".into(), |e| e.to_string());
             return (Health::Problem, format!("{}: {why}", state.display()));
         }
         Err(_) => (false, project.root()),
@@ -153,7 +153,7 @@ pub(super) fn state(project: &Project) -> Seen {
             format!("{} can't be written to: {e}", place.display()),
         );
     }
-    // This lock has no other use, while that on the top of the tree is a run's.
+    // Nothing else uses this lock; the lock of a run is on the working tree.
     let locked =
         there.then(|| state_dir::open_directory(place).map(|place| File::from(place).try_lock()));
     match locked {
@@ -165,7 +165,7 @@ pub(super) fn state(project: &Project) -> Seen {
         }
         _ => {}
     }
-    let there = if there { "" } else { " (not yet there)" };
+    let there = if there { "" } else { " (not created yet)" };
     match file_system::of(place) {
         Some(kind) => {
             let caution = kind
@@ -182,7 +182,7 @@ pub(super) fn state(project: &Project) -> Seen {
 
 pub(super) fn disk(project: &Project) -> Seen {
     match statvfs(project.root()) {
-        // Some file systems count no files.
+        // Some file systems don't count files.
         Ok(stat) => room(
             stat.f_bavail.saturating_mul(stat.f_frsize),
             Some(stat.f_favail).filter(|_| stat.f_files > 0),
@@ -191,7 +191,7 @@ pub(super) fn disk(project: &Project) -> Seen {
     }
 }
 
-/// Tells what the runs of the project take, and which of them take most.
+/// Returns the size of the project's runs, and the largest of them.
 pub(super) fn space(project: &Project) -> Seen {
     let mut runs: Vec<_> = match project.clone().in_root().runs() {
         Ok(runs) => { runs.into_iter() }
@@ -226,23 +226,23 @@ pub(super) fn space(project: &Project) -> Seen {
     let largest: Vec<_> = largest.collect();
     let rlm = rlm();
     detail += &format!(
-        "; largest: {}. `{rlm} clean --dry-run` shows what can go, `{rlm} clean --transcripts` leaves the state",
+        "; largest: {}. `{rlm} clean --dry-run` lists what can be deleted, `{rlm} clean --transcripts` keeps the state",
         largest.join(", ")
     );
     (Health::Warning, detail)
 }
 
-/// Judges by the bytes that are free, and by how many more files there can be.
+/// Returns the health for the free bytes and the number of files that can still be created.
 fn room(free: u64, files: Option<u64>) -> Seen {
     let size = match free >> 30 {
         0 => format!("{} MiB free", free >> 20),
         gigabytes => format!("{gigabytes} GiB free"),
     };
     match files {
-        _ if free < TOO_LITTLE => (Health::Problem, format!("{size}: make room")),
+        _ if free < TOO_LITTLE => (Health::Problem, format!("{size}: free some space")),
         Some(0) => (
             Health::Problem,
-            format!("{size}, but no more files: remove some"),
+            format!("{size}, but no more files can be created: delete some"),
         ),
         Some(n) if n < ENOUGH_FILES => {
             (Health::Warning, format!("{size}, but only {n} more files"))
@@ -252,7 +252,7 @@ fn room(free: u64, files: Option<u64>) -> Seen {
     }
 }
 
-/// Tells of runs whose process died, and of what can't be read.
+/// Returns crashed and damaged runs.
 pub(super) fn runs(project: &Project) -> Seen {
     let runs = match project.runs() {
         Ok(runs) => runs,
@@ -267,12 +267,14 @@ pub(super) fn runs(project: &Project) -> Seen {
     let (mut told, rlm) = (format!("{} saved, {live} live", runs.len()), rlm());
     if let Some(one) = crashed.first() {
         let all = crashed.join(", ");
-        told.push_str(&format!("; crashed: {all}; go on with: {rlm} resume {one}"));
+        told.push_str(&format!(
+            "; crashed: {all}; to continue: {rlm} resume {one}"
+        ));
     }
     if !damaged.is_empty() {
         let all = damaged.join(", ");
         told.push_str(&format!(
-            "; damaged: {all}; look with: {rlm} checkpoints verify"
+            "; damaged: {all}; to check: {rlm} checkpoints verify"
         ));
     }
     match crashed.is_empty() && damaged.is_empty() {
@@ -281,13 +283,13 @@ pub(super) fn runs(project: &Project) -> Seen {
     }
 }
 
-/// Tells where agents' sessions are locked against other runs.
+/// Returns the directory in which agents' sessions are locked against other runs.
 pub(super) fn sessions() -> Seen {
     match agents::session_place() {
         Some((place, _)) => (Health::Ok, format!("locked in {}", place.display())),
         None => (
             Health::Warning,
-            "not locked: no place for that can be written to; set XDG_STATE_HOME to one".into(),
+            "not locked: no directory for the locks can be written; set XDG_STATE_HOME".into(),
         ),
     }
 }
@@ -295,13 +297,13 @@ pub(super) fn sessions() -> Seen {
 pub(super) fn terminal() -> Seen {
     let here = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let what = match here {
-        true => "here: in a run Ctrl-C opens a menu, and Enter lets you say something",
-        false => "not here: nothing asks, Ctrl-C saves and stops",
+        true => "yes: in a run, Ctrl-C opens the menu and Enter messages the agent",
+        false => "no: rlm asks nothing, Ctrl-C saves and stops",
     };
     (Health::Ok, what.into())
 }
 
-/// Tells of parts of `PATH` by which the project decides what is started.
+/// Warns about relative directories in `PATH`, because the project then decides which program is started.
 pub(super) fn path() -> Seen {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let parts: Vec<_> = std::env::split_paths(&path).collect();
@@ -310,19 +312,19 @@ pub(super) fn path() -> Seen {
     match relative {
         _ if path.is_empty() => (
             Health::Problem,
-            "it is not set: nothing is found by its name".into(),
+            "not set: no program can be found by name".into(),
         ),
-        0 => (Health::Ok, format!("{all} places")),
+        0 => (Health::Ok, format!("{all} directories")),
         n => (
             Health::Warning,
             format!(
-                "{n} of {all} places are relative: a file of the project may be started in the place of a program"
+                "{n} of {all} directories are relative: a file of the project may run instead of a program"
             ),
         ),
     }
 }
 
-/// Looks at something that may hang, such as a file system of another machine.
+/// Runs a check that may hang, for example on a network file system.
 pub(super) async fn on_thread(
     within: Duration,
     look: impl FnOnce() -> Seen + Send + 'static,
@@ -334,7 +336,7 @@ pub(super) async fn on_thread(
             let seconds = within.as_secs();
             (
                 Health::Problem,
-                format!("no answer within {seconds} s: does a file system hang?"),
+                format!("no response within {seconds} s: a file system may hang"),
             )
         }
     }
@@ -359,9 +361,9 @@ mod tests {
         Ok 5 GiB free
         Ok 5 GiB free
         Warning 5 GiB free, but only 7 more files
-        Problem 5 GiB free, but no more files: remove some
+        Problem 5 GiB free, but no more files can be created: delete some
         Warning 700 MiB free: a run may need more
-        Problem 90 MiB free: make room
+        Problem 90 MiB free: free some space
         ");
     }
 }

@@ -1,10 +1,10 @@
-//! `rlm doctor`: what of the agents and of this machine works, seen before a run needs it.
+//! `rlm doctor`: checks the agents and this machine before a run needs them.
 
 mod agent;
 mod ask;
 #[cfg_attr(
     not(target_os = "linux"),
-    expect(dead_code, reason = "only Linux tells by a number which kind it is")
+    expect(dead_code, reason = "only Linux has a number for each kind")
 )]
 mod file_system;
 mod find;
@@ -27,10 +27,10 @@ use agent::{Answers, Patient};
 use find::find;
 use machine::Seen;
 
-/// How long all of it may take, and how much of that agents have to answer; the rest is to end them.
+/// The time for all checks, and the part of it in which agents must respond; the rest is for ending them.
 const WHOLE: Duration = Duration::from_secs(15);
 const ANSWERS: Duration = Duration::from_secs(12);
-/// How long a file system may take.
+/// The time for one check of a file system.
 const LOOK: Duration = Duration::from_secs(5);
 
 pub(crate) fn execute(directory: &Path, args: &DoctorArgs) -> Result<ExitCode, Failure> {
@@ -38,14 +38,14 @@ pub(crate) fn execute(directory: &Path, args: &DoctorArgs) -> Result<ExitCode, F
         .enable_all()
         .build();
     let runtime =
-        runtime.map_err(|e| Failure::failed(format!("the runtime can't be made: {e}")))?;
+        runtime.map_err(|e| Failure::failed(format!("can't start the async runtime: {e}")))?;
     let examined = examine(
         directory.to_owned(),
         args.agents.clone(),
         args.run_project_agent,
     );
     let findings = runtime.block_on(examined);
-    // What hangs does so without us.
+    // A check that hangs must not delay the exit.
     runtime.shutdown_background();
     let findings = findings?;
     print(args.json, &findings);
@@ -65,7 +65,7 @@ async fn examine(
     let shown = directory.display().to_string();
     let found = tokio::task::spawn_blocking(move || find(&directory, &named, runs_project));
     let Ok(found) = timeout(LOOK, found).await else {
-        let what = format!("`{shown}` does not answer: does its file system hang?");
+        let what = format!("`{shown}` does not respond: its file system may hang");
         return Err(Failure::failed(what));
     };
     let found = found.map_err(|e| Failure::failed(e.to_string()))??;
@@ -107,7 +107,7 @@ async fn examine_agent(patient: Patient, begin: Instant) -> AgentHealth {
     agent::judge(patient, answers)
 }
 
-/// Waits for something until all of it must be over.
+/// Waits for a future until the time for all checks is over.
 async fn within<T>(begin: Instant, asked: impl Future<Output = T>) -> Result<T, String> {
     let answer = timeout_at(begin + WHOLE, asked).await;
     answer.map_err(|_| format!("it took longer than {} s", WHOLE.as_secs()))
