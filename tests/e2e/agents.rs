@@ -1,4 +1,4 @@
-//! Every agent behaves as one: the same run against each of them.
+//! All agents behave alike: the same run with each of them.
 
 use std::os::unix::fs::symlink;
 
@@ -10,28 +10,28 @@ use serde_json::Value;
 use crate::scene::{PROMPT, Scene, crash, events, expect_in_order, says, stop, text};
 use crate::{FAKE_AGENT, LONG};
 
-/// Those with a driver besides Claude Code.
+/// The agents with a driver, without Claude Code.
 const OTHERS: [&str; 4] = ["codex", "gemini", "opencode", "acp"];
 
 impl Scene {
-    /// `rlm run --sleep 0 --prompt … --agent AGENT ARGUMENTS`, and the agent is the fake one.
+    /// Prepares `rlm run --sleep 0 --prompt … --agent AGENT ARGUMENTS` with the fake agent.
     pub(crate) fn driven(&self, agent: &str, arguments: &[&str]) -> Rlm<'_> {
         let run = ["run", "--sleep", "0", "--prompt", PROMPT];
         self.as_agent(agent, &[&run, arguments].concat())
     }
 
-    /// `rlm ARGUMENTS --agent AGENT --agent-bin …`
+    /// Prepares `rlm ARGUMENTS --agent AGENT --agent-bin …`.
     pub(crate) fn as_agent(&self, agent: &str, arguments: &[&str]) -> Rlm<'_> {
         let named = ["--agent", agent, "--agent-bin", FAKE_AGENT];
         let rlm = self.talking(&[arguments, &named].concat());
         match agent {
-            // What makes it speak is for whoever names such an agent to say.
+            // For a generic ACP agent the user gives the argument that starts the protocol.
             "acp" => rlm.args(["--", "--acp"]),
             _ => rlm,
         }
     }
 
-    /// What was said with the first request of this kind.
+    /// Returns the first request of this kind.
     #[track_caller]
     fn request(&self, kinds: [&str; 2]) -> Value {
         let controls = self.agent.controls().into_iter();
@@ -104,7 +104,7 @@ fn x114a_an_agent_that_does_not_go_when_it_is_done_holds_nothing_up() {
 
 #[test]
 fn x124f_every_agent_may_what_its_run_allows() {
-    // Codex runs commands in its sandbox, where it may edit; it asks nothing then.
+    // Codex runs commands in its sandbox, where it may edit. Then it requests no permission.
     for (agent, permissions, made, denied) in [
         ("codex", "ask", false, 1),
         ("codex", "edits", true, 0),
@@ -147,7 +147,7 @@ fn x107a_x107e_a_limit_is_waited_for_and_is_no_failure() {
             (&1.into(), &Value::Null)
         );
         let at = text(&status["saved_at"]);
-        // Who says when it is over is believed; others are asked again soon.
+        // `rlm` uses the reset time that an agent reports, and retries the other agents soon.
         let hour = |time: &str| time[11..13].parse::<u32>().unwrap();
         let later = (hour(&until) + 24 - hour(&at)) % 24;
         assert_eq!(later >= 1, agent == "codex", "{agent}: {at} {until}");
@@ -327,7 +327,7 @@ fn s24d_the_installed_agent_is_taken_and_of_several_one_must_be_chosen() {
     fs_err::write(scene.file("rlm.toml"), "agent = 'codex'\nmodel = 'm-7'\n").unwrap();
     let ended = run().run(LONG).expect_code(0);
     assert!(ended.stdout.contains("agent   codex (m-7): "), "{ended}");
-    // The file's model is for the file's agent.
+    // The model in the file applies only to the agent in the file.
     let ended = run().args(["--agent", "opencode"]).run(LONG).expect_code(0);
     assert!(ended.stdout.contains("agent   opencode: "), "{ended}");
     assert_eq!(scene.start_count(), 3);

@@ -1,4 +1,4 @@
-//! An agent that has something running in the background when its turn ends.
+//! Agents with a background task at the end of their turn.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::LONG;
 use crate::scene::{Scene, says};
 
-/// A conversation in which the turn ends while a task runs. What the task does, and whether it ends, comes with it.
+/// Returns the script of a conversation whose turn ends while a task runs; `task` has the actions and the end of the task.
 fn agent(scene: &Scene, task: &str) -> String {
     let script = format!(
         r#"#!/bin/sh
@@ -57,7 +57,7 @@ fn run<'a>(scene: &'a Scene, task: &str, arguments: &[&str]) -> rlm_tests::Rlm<'
     scene.rlm(&[&run, arguments].concat())
 }
 
-/// Runs until a task is waited for that does not end by itself.
+/// Runs until the run waits for a task that does not end by itself.
 fn waiting(scene: &Scene, task: &str, arguments: &[&str]) -> Running {
     let mut running = run(scene, task, &[&["--run-id", "r1"], arguments].concat()).spawn();
     says(&mut running, "waiting for 1 background task");
@@ -65,7 +65,7 @@ fn waiting(scene: &Scene, task: &str, arguments: &[&str]) -> Running {
     running
 }
 
-/// Whether the work is whole is asked for by a gate and by the check.
+/// A required check and a check that test whether the work is complete.
 const JUDGE: [&str; 6] = [
     "-n",
     "1",
@@ -90,7 +90,7 @@ fn x105g_what_the_agent_has_in_the_background_is_done_before_it_is_judged() {
 #[test]
 fn x114b_a_turn_that_the_agent_begins_by_itself_takes_its_time_and_is_shown() {
     let scene = Scene::new("");
-    // It takes longer than a task may.
+    // The turn takes longer than the limit for a task.
     let task = "look; sleep 3; touch whole; words 'I looked.'; good";
     let patience = ["--background-wait", "1s"];
     let ended = run(&scene, task, &[&JUDGE, &patience[..]].concat());
@@ -143,7 +143,7 @@ fn x114d_a_signal_while_the_background_is_waited_for_stops_at_once_and_judges_no
     let running = waiting(&scene, "touch going", &judge);
     running.signal(Signal::TERM);
     let ended = running.wait(LONG).expect_signal(Signal::TERM);
-    // A hard exit at the end of the budget would have said nothing.
+    // A hard exit at the end of the budget would not have printed this.
     assert!(ended.stdout.contains("stopped by SIGTERM"), "{ended}");
     assert!(!scene.sandbox.repo().join("judged").exists(), "{ended}");
     assert_eq!(scene.status()["state"], "stopped");

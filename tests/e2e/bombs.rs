@@ -1,4 +1,4 @@
-//! Small archives that would unpack to something large, and names that would hide a file.
+//! Small archives with a huge unpacked size, and names that could hide a file.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use crate::RLM;
 use crate::moving_bad::{archive, pack, replaced, stopped, unpack};
 use crate::scene::Scene;
 
-/// More than anything here may take: 200 MB, in KiB.
+/// The memory limit of each command: 200 MB, in KiB.
 const MOST_KIB: u64 = 200_000;
 const BOMB: usize = 300 << 20;
 
-/// Runs `rlm WORDS` in a directory, and returns how it ended and the most memory that it had, in KiB.
+/// Runs `rlm WORDS` in a directory. Returns its end and its peak memory in KiB.
 fn measured(scene: &Scene, dir: &Path, words: &[&str]) -> (Ended, u64) {
     let most = scene.sandbox.path().join("most");
     let script = r#"import resource, subprocess, sys
@@ -84,12 +84,12 @@ fn w7_zeros_as_a_bundle_are_refused_before_they_are_unpacked() {
     let scene = stopped();
     let files = unpack(&fs_err::read(archive(&scene)).unwrap());
     let bundle = files.iter().position(|(name, _)| name == "git.bundle");
-    // A good beginning, and then nothing.
+    // A valid beginning, then zeros.
     let zeros = [b"# v2 git bundle\n".to_vec(), vec![0; BOMB]].concat();
     for bomb in [vec![0; BOMB], zeros] {
         let bomb = replaced(&files, bundle.unwrap(), bomb);
         let mut packed = pack(&bomb, |_, _| {});
-        // Whatever comes later is not looked at: what is cut off is not the first thing that is wrong.
+        // The import must stop before the truncation, so the error must not be about it.
         packed.truncate(packed.len() / 2);
         let file = scene.sandbox.path().join("bomb.tar.zst");
         fs_err::write(&file, packed).unwrap();
@@ -101,7 +101,7 @@ fn w7_zeros_as_a_bundle_are_refused_before_they_are_unpacked() {
     }
 }
 
-/// The name of the file that has the prompt of the only run.
+/// Returns the path of the prompt of the only run.
 fn prompt_of(scene: &Scene) -> std::path::PathBuf {
     let blobs = scene.file(".rlm/runs/r1/blobs");
     let mut names = fs_err::read_dir(blobs).unwrap();
@@ -118,7 +118,7 @@ fn w6_a_run_whose_files_are_bombs_is_looked_at_within_bounds() {
     fs_err::write(prompt_of(&scene), &text).unwrap();
     let transcripts = scene.file(".rlm/runs/r1/transcripts");
     fs_err::remove_file(transcripts.join("2-1.ndjson")).unwrap();
-    // A transcript of one record, which is one long line.
+    // A transcript with one record, in one long line.
     let plant = |text: &str| {
         let record = format!("{{\"at\":1,\"kind\":\"stdout\",\"text\":\"{text}\"}}\n");
         let packed = zstd::encode_all(record.as_bytes(), 3).unwrap();
@@ -145,7 +145,7 @@ fn w6_a_run_whose_files_are_bombs_is_looked_at_within_bounds() {
             );
         }
     }
-    // Less than is read of a transcript, and more than a record of ours has.
+    // Within the limit of a transcript, but beyond the limit of a record.
     plant(&text[..110 << 20]);
     for words in [&["logs", "r1"][..], &["report", "r1", "-o", "-"]] {
         let (_ended, most) = measured(&scene, &repo, words);
@@ -189,7 +189,7 @@ fn w11_what_rlm_has_begun_to_write_is_in_no_commit() {
     let scene = stopped();
     let packed = fs_err::read(archive(&scene)).unwrap();
     let id = "0123456789abcdef0123456789abcdef";
-    // As an export that was killed leaves it: its beginning, and nothing at all.
+    // The leftovers of a killed export: a truncated file, and an empty one.
     fs_err::write(
         scene.file(&format!(".rlm-export-{id}.partial")),
         &packed[..packed.len() - 9],

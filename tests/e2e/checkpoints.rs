@@ -1,4 +1,4 @@
-//! `rlm checkpoints`: what is saved, whether it is sound, and that looking changes nothing.
+//! `rlm checkpoints`: it lists and verifies the saves, and changes nothing.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::LONG;
 use crate::scene::{Scene, crash, events, expect_in_order, stop, text};
 
-/// Its second turn fails, its third one hangs.
+/// The second turn fails, the third one hangs.
 const SCRIPT: &str = "print turn {start}\n@2 exit 3\n@3 print ready\n@3 hang";
 
-/// A run that was stopped in its third iteration.
+/// Returns a run that was stopped in its third iteration.
 fn stopped() -> Scene {
     let scene = Scene::new(SCRIPT);
     stop(scene.ready(&["-n", "4"]), Signal::INT);
@@ -44,7 +44,7 @@ fn middle(bytes: &mut [u8]) {
     bytes[end / 2] ^= 0xff;
 }
 
-/// Every file with its contents, mode and time of change.
+/// Returns every file with its content, mode and modification time.
 fn files(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, u32, std::time::SystemTime)> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -402,7 +402,7 @@ fn what_cannot_be_read_is_listed_with_the_reason() {
     let ended = checkpoints(&scene, &["list"]).expect_code(0);
     let expected = [
         "stopped, sound",
-        // It holds a copy of the same state, and so the same last activity.
+        // It has a copy of the same state, and so the same time of last activity.
         "c-pipe",
         "LOCK",
         "a-pipe  damaged, unreadable",

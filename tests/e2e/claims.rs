@@ -1,4 +1,4 @@
-//! Done is evidence: promises, what proves them, and what does not count as one.
+//! Done means evidence: completion promises, the checks behind them, and texts that are no promise.
 
 use crate::LONG;
 use crate::scene::{Scene, events, expect_in_order};

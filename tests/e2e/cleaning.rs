@@ -1,4 +1,4 @@
-//! `rlm clean`: what goes, what stays whatever its age, and who is asked before.
+//! `rlm clean`: the runs that it removes, the runs that it keeps at any age, and its confirmation.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::LONG;
 use crate::control::quick;
 use crate::scene::{Scene, events, expect_in_order, stop, until_ready};
 
-/// A project with a run that is done, one that was stopped, one that is damaged, and one that is live.
+/// Returns a project with one finished, one stopped, one damaged and one live run.
 fn project() -> (Scene, rlm_tests::Running) {
     let scene = Scene::new("@1 print done\n@2.. print ready\n@2.. hang");
     let named = |name| scene.run(&["--once", "--run-id", name]);
@@ -49,7 +49,7 @@ fn s20c_s20d_s20e_s20f_s20g_s20h_s20j_only_ended_runs_are_removed_unless_all_is_
     assert_eq!(action(&planned, "stopped"), ("kept", Some("resumable")));
     assert_eq!(action(&planned, "damaged"), ("kept", Some("damaged")));
     assert_eq!(action(&planned, "live"), ("kept", Some("live")));
-    // Nobody is there to be asked.
+    // Without a terminal nobody can confirm.
     let refused = quick(scene.rlm(&["clean", "--days", "0"])).expect_code(2);
     assert!(refused.stderr.contains("--yes"), "{refused}");
     assert_eq!(left(&scene), all);
@@ -101,7 +101,7 @@ fn s20b_s20d_s20e_the_newest_are_kept_and_a_person_is_asked() {
     assert_eq!(left(&scene), Vec::<String>::new());
 }
 
-/// Whatever the clock of the place says, what just ended is young.
+/// A run that just ended is young in every time zone.
 #[test]
 fn s20a_s21c_age_does_not_depend_on_the_time_zone() {
     let scene = Scene::new("print done");
@@ -169,7 +169,7 @@ fn s20i_of_transcripts_only_a_note_is_left() {
         &report(),
         &["was removed by", "prints the remaining ones", gone[0]],
     );
-    // What comes later is there, and the rest is not passed over.
+    // The missing transcripts hide neither later nor remaining ones.
     quick(scene.rlm(&["resume", "r1", "-n", "3"])).expect_code(3);
     let logs = quick(scene.rlm(&["logs", "r1"])).expect_code(0);
     assert!(logs.stdout.contains("turn 3"), "{logs}");

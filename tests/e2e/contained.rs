@@ -1,4 +1,4 @@
-//! What git starts, what a killed guard leaves, and what `/proc` hides: nothing of it is left, or it is named.
+//! The processes that git starts, that a killed guard leaves, and that `/proc` hides: `rlm` ends or names all of them.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::git::{hook, know_who};
 use crate::scene::{PROMPT, Scene};
 use crate::{LONG, RLM};
 
-/// The pids in a file that still belong to `sleep NUMBER`.
+/// Returns the pids in a file that still belong to `sleep NUMBER`.
 pub(crate) fn sleeping(pids: &Path, number: &str) -> Vec<i32> {
     let text = fs_err::read_to_string(pids).unwrap_or_default();
     let pids = text.lines().filter_map(|line| line.trim().parse().ok());
@@ -30,7 +30,7 @@ fn expect_none(pids: &Path, number: &str, what: &str) {
     assert!(!met.is_empty(), "{what}: nothing was started");
 }
 
-/// A command that leaves `sleep NUMBER` in a session of its own, without an environment, and writes its pid into a file.
+/// Returns a command that leaves `sleep NUMBER` in its own session, without an environment, and writes its pid into a file.
 fn leaves(pids: &Path, number: &str) -> String {
     format!(
         "setsid env -i sh -c \"echo \\$\\$ >>{}; exec sleep {number}\" </dev/null >/dev/null 2>&1 &",
@@ -51,7 +51,7 @@ fn h7_a_git_filter_of_an_agent_leaves_nothing_running() {
         let filter = format!("{} cat", leaves(&pids, number));
         let filter_file = scene.sandbox.home().join("filter");
         fs_err::write(&filter_file, filter).unwrap();
-        // The same size, so that git has to read the file.
+        // The size stays the same, so git must read the file.
         let script = format!(
             "git config filter.d.clean 'sh {}'; mkdir -p .git/info; echo 'README.md filter=d' >>{attributes}; tr a-z b-za <README.md >x; cat x >README.md; rm x",
             filter_file.display()
@@ -68,7 +68,7 @@ fn h7_a_git_filter_of_an_agent_leaves_nothing_running() {
     }
 }
 
-/// A submodule has a configuration of its own, which git reads when it looks into the submodule.
+/// A submodule has its own configuration, which git reads for its status.
 #[test]
 fn h7_a_filter_in_the_configuration_of_a_submodule_leaves_nothing_running() {
     let scene = Scene::new("");
@@ -163,7 +163,7 @@ fn w3_what_an_agent_leaves_that_kills_its_guard_is_ended() {
     assert!(!ended.stdout.contains("all processes ended;"), "{ended}");
 }
 
-/// A program that belongs to root and becomes it in full, with `hidepid=2`: nobody else sees it, and nobody else can end it.
+/// A program of root with its full rights, and `hidepid=2`: no other user can see or end it.
 #[test]
 fn h8_a_child_that_proc_hides_is_a_survivor() {
     if let Some(why) = hidden_child("6705", "sleep 1") {
@@ -171,7 +171,7 @@ fn h8_a_child_that_proc_hides_is_a_survivor() {
     }
 }
 
-/// The child comes to `rlm` itself, which can't see it either.
+/// `rlm` adopts the child, but can't see it either.
 #[test]
 fn h8_w3_a_hidden_child_of_a_killed_guard_is_a_survivor() {
     if let Some(why) = hidden_child("6707", "sleep 1; kill -9 $PPID; sleep 5") {
@@ -179,7 +179,7 @@ fn h8_w3_a_hidden_child_of_a_killed_guard_is_a_survivor() {
     }
 }
 
-/// Returns why this can't be shown here, if it can't.
+/// Returns the reason if this can't be tested here.
 fn hidden_child(number: &str, then: &str) -> Option<&'static str> {
     let folder = tempfile::tempdir().unwrap();
     let script = "mount --make-rprivate / && mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 --regid 65534 --clear-groups env -i PATH=\"$PATH\" HOME=\"$PWD\" \"$@\"";
@@ -219,7 +219,7 @@ fn hidden_child(number: &str, then: &str) -> Option<&'static str> {
     let agent = format!(
         "{becomes_root} setsid sh -c 'echo $$ >pid; exec sleep {number}' </dev/null >/dev/null 2>&1 & {then}"
     );
-    // The pid is written by root into a directory of the other user.
+    // Root writes the pid into a directory of the other user.
     let words = [
         rlm.to_str().unwrap(),
         "-C",

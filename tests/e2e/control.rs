@@ -1,4 +1,4 @@
-//! A run is looked at, interrupted, paused and steered from another terminal.
+//! Viewing, interrupting, pausing and steering a run from another terminal.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::LONG;
 use crate::scene::{PROMPT, Scene, crash, events, expect_in_order, json, says, stop, until_ready};
 
-/// Waits until the only run stands like that.
+/// Waits until the only run has this state.
 #[track_caller]
 fn wait_until_it_is(scene: &Scene, state: &str) -> Value {
     wait_for(format_args!("the run to be {state}"), LONG, || {
@@ -21,7 +21,7 @@ fn wait_until_it_is(scene: &Scene, state: &str) -> Value {
     })
 }
 
-/// What an agent in a conversation does for ten minutes.
+/// The script of an agent in a conversation that works for ten minutes.
 const TALKS: &str = "say ready\nhang\nturn\nrun true\nsay on\nturn";
 
 fn talks(scene: &Scene) -> Running {
@@ -35,11 +35,11 @@ pub(crate) fn socket(scene: &Scene) -> PathBuf {
     runs.join("control.sock")
 }
 
-/// Asks without `rlm`, and gives the lines of the answer.
+/// Sends a request without `rlm`, and returns the lines of the response.
 fn ask(socket: &Path, line: &str) -> Vec<Value> {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
-    // One that is refused early may hang up before all is written.
+    // The run can close the connection after an early refusal.
     let _refused = stream.write_all(line.as_bytes());
     let mut text = String::new();
     let _cut = stream.read_to_string(&mut text);
@@ -66,7 +66,7 @@ fn j49a_j49b_an_interrupt_reaches_only_the_run_that_is_named() {
     assert_eq!(other.controls(), ["initialize"]);
     assert_eq!(one.status()["state"], "paused");
     assert_eq!(other.status()["state"], "running");
-    // The session waits, also for a word from elsewhere.
+    // The session also waits for a message from another terminal.
     quick(one.rlm(&["steer", "go on with four"])).expect_code(0);
     first.wait(LONG).expect_code(0);
     let messages = one.agent.messages();
@@ -126,7 +126,7 @@ fn c75a_c75b_c75c_a_pause_from_another_shell_comes_at_the_boundary_and_says_why(
         (&status["state"], &status["pause_reason"]),
         (&"running".into(), &"look at the migration first".into())
     );
-    // The newest reason counts.
+    // The last reason applies.
     let because = |reason: &str, wait: &str| {
         let pause = ["pause", "--reason", reason, "--wait", wait];
         let told = quick(scene.rlm(&pause)).expect_code(0).stdout;
@@ -135,7 +135,7 @@ fn c75a_c75b_c75c_a_pause_from_another_shell_comes_at_the_boundary_and_says_why(
     };
     because("then the tests", "0");
     says(&mut running, "pause requested: then the tests");
-    // Once more is no mistake, and follows the one that was taken.
+    // A second request is valid, and waits for the same pause.
     let again = scene.rlm(&["pause"]).spawn();
     wait_for("the second wish to be told", LONG, || {
         again.stdout().contains("recorded").then_some(())
@@ -146,7 +146,7 @@ fn c75a_c75b_c75c_a_pause_from_another_shell_comes_at_the_boundary_and_says_why(
     let status = quick(scene.rlm(&["status"])).stdout;
     expect_in_order(&status, &["paused", "because then the tests"]);
     assert_eq!(scene.status()["iterations_complete"], 1);
-    // Also where it waits already.
+    // A request also works during the pause.
     let told = because("look once more", "10");
     assert!(told.contains("paused; to continue: rlm resume"), "{told}");
     let listed = quick(scene.rlm(&["ps"])).expect_code(0).stdout;
@@ -204,14 +204,14 @@ fn c76a_the_holder_of_a_run_is_known_by_the_lock() {
     let running = scene.ready(&["--once"]);
     let holder = scene.file(".rlm/holder.json");
     let mut written: Value = serde_json::from_slice(&fs_err::read(&holder).unwrap()).unwrap();
-    // The number of a process that is dead, or not the one: the run is live all the same, and hears.
+    // The pid of a dead process or of another process: the run is live anyway, and responds.
     written["process"]["pid"] = 999_999.into();
     fs_err::write(&holder, written.to_string()).unwrap();
     let listed = events(&quick(scene.rlm(&["ps", "--json"])).stdout);
     assert_eq!((listed.len(), &listed[0]["answers"]), (1, &true.into()));
     quick(scene.rlm(&["stop"])).expect_code(0);
     running.wait(LONG).expect_code(7);
-    // The number of a process that lives: the run is dead all the same.
+    // The pid of a live process: the run is dead anyway.
     written["process"]["pid"] = std::process::id().into();
     fs_err::write(&holder, written.to_string()).unwrap();
     quick(scene.rlm(&["stop", &scene.run_id()])).expect_code(10);
@@ -306,7 +306,7 @@ fn x118f_the_socket_is_private_and_goes_with_the_run() {
     assert_eq!(meta.permissions().mode() & 0o777, 0o600);
     let folder = fs_err::metadata(path.parent().unwrap()).unwrap();
     assert_eq!(folder.permissions().mode() & 0o777, 0o700);
-    // After a crash it stays, nobody listens, and the next process makes it anew.
+    // After a crash the socket remains without a listener, and the next process creates it again.
     crash(running);
     scene.wait_until_nothing_is_alive();
     assert!(path.exists());
@@ -352,7 +352,7 @@ fn x128b_the_socket_is_there_again_after_the_next_save() {
         quick(scene.rlm(&["ps"])).expect_code(0);
         assert_eq!(scene.run_id(), run);
     }
-    // Who asks while it is away waits for it.
+    // A request waits while the socket is missing.
     fs_err::remove_file(socket(&scene)).unwrap();
     let stopping = scene.rlm(&["stop", "--wait", "20s"]).spawn();
     fs_err::write(scene.file("go-3"), "").unwrap();
@@ -361,7 +361,7 @@ fn x128b_the_socket_is_there_again_after_the_next_save() {
     scene.expect_nothing_alive();
 }
 
-/// As when an agent cleans up and then works for an hour.
+/// This happens if an agent deletes the directory and then works for an hour.
 #[test]
 fn x128b_a_run_that_saves_nothing_is_reached_again_too() {
     let scene = Scene::new("print ready\nhang");
@@ -395,7 +395,7 @@ fn what_strangers_send_is_answered_and_harms_nothing() {
     );
     assert_eq!(answer("GET / HTTP/1.1\n"), "malformed");
     assert_eq!(answer(&"[".repeat(3 << 20)), "malformed");
-    // Forty that say nothing: the oldest are dropped, and the run is reached all the same.
+    // Forty silent connections: the run drops the oldest, and still responds.
     let silent: Vec<_> = (0..40)
         .map(|_| UnixStream::connect(&path).unwrap())
         .collect();

@@ -1,4 +1,4 @@
-//! What a run that is being stopped waits for, and the seconds that are left.
+//! The reports of a stopping run: what it waits for, and the remaining seconds.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::LONG;
 use crate::scene::{STUBBORN_TREE, Scene, events, says, stop, until_ready};
 
-/// The bound of a stop that is over before a test is.
+/// A stop budget that ends during a test.
 const BOUND: (&str, &str) = ("RLM_SHUTDOWN_TIMEOUT", "4s");
-/// The bound of a stop that a second press ends.
+/// The budget of a stop that a second press ends.
 const LATE: (&str, &str) = ("RLM_SHUTDOWN_TIMEOUT", "600s");
 
-/// A command for the shell that says that it runs, and then hangs whatever it is asked.
+/// Returns a shell command that reports its start, and then ignores every request to end.
 fn hangs(scene: &Scene) -> String {
     let file = scene.file("hangs");
     format!(
@@ -29,14 +29,14 @@ fn agent_pid(scene: &Scene) -> i32 {
     scene.agent.starts().last().unwrap().pid
 }
 
-/// Returns the seconds that the lines with this text say are left.
+/// Returns the remaining seconds in the lines with this text.
 fn seconds_left(text: &str, of: &str) -> Vec<u64> {
     let lines = text.lines().filter(|line| line.contains(of));
     let left = lines.filter_map(|line| line.strip_suffix("s left")?.rsplit(' ').next());
     left.map(|seconds| seconds.parse().unwrap()).collect()
 }
 
-/// Expects that the stop named `what` at its first line, and then counted down to less than 4 s.
+/// Expects that the first line of the stop names `what`, and that the countdown reached less than 4 s.
 #[track_caller]
 fn expect_countdown(ended: &Ended, what: &str) {
     let text = &ended.stdout;
@@ -91,7 +91,7 @@ fn j41a_a_stop_names_the_commit() {
     expect_countdown(&stop(running, Signal::TERM), "the commit");
 }
 
-/// An `strace` that ends with this value: it holds the threads that it delays, also at the end of their process.
+/// An `strace` that ends when this value is dropped. It holds the threads that it delays, even at the end of their process.
 pub(crate) struct Tracer(std::process::Child);
 
 impl Drop for Tracer {
@@ -101,12 +101,12 @@ impl Drop for Tracer {
     }
 }
 
-/// Has each sync of the process take so many seconds; `None` where that can't be had.
+/// Delays each sync of the process by this number of seconds; `None` if that is impossible here.
 fn slow_syncs(running: &Running, seconds: u32) -> Option<Tracer> {
     slow_calls(running, "fsync,fdatasync", &[], seconds)
 }
 
-/// Has these system calls of the process take so many seconds, as far as strace's `filter` selects them; `None` where that can't be had.
+/// Delays the system calls of the process that strace's `filter` selects by this number of seconds; `None` if that is impossible here.
 pub(crate) fn slow_calls(
     running: &Running,
     calls: &str,
@@ -162,7 +162,7 @@ fn j41a_a_stop_during_a_save_names_it_before_it_ends() {
     let Some(strace) = slow_syncs(&running, 600) else {
         return println!("skipped: strace is missing or may not trace here");
     };
-    // The answer would come after the save.
+    // The response follows the save, so it can't arrive.
     let paused = scene.rlm(&["pause", "--wait", "1s"]).run(LONG);
     assert_ne!(paused.code(), Some(0), "{paused}");
     running.signal(Signal::TERM);
@@ -258,7 +258,7 @@ fn j41d_w20_a_save_that_hangs_is_given_up_at_the_bound() {
         running.signal(Signal::TERM);
         let words = "ended at once";
         running.until(words, LONG, |it| it.stderr().contains(words).then_some(()));
-        // Without strace the save no longer hangs, and may end before the process does.
+        // Without strace the save no longer hangs, and can end before the process does.
         let printed = running.stdout();
         drop(strace);
         running.wait(LONG).expect_signal(Signal::TERM);

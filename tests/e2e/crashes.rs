@@ -1,4 +1,4 @@
-//! What a crash leaves, and what a resume makes of it.
+//! The state after a crash, and the resume from it.
 
 use rustix::process::Signal;
 
@@ -12,13 +12,13 @@ fn c67b_c67c_a_start_reports_the_temporary_files_of_dead_processes_that_it_remov
     let scene = Scene::new(HANGS_IN_THE_THIRD);
     crash(scene.third_iteration());
     scene.wait_until_nothing_is_alive();
-    // No process has a number that is larger than any.
+    // No pid is larger than this one.
     let orphan =
         |place: &str| scene.file(&format!("{place}/.holder.json.2147483646.{:032x}.tmp", 7));
     let run = scene.run_id();
     let places = [".rlm".to_owned(), format!(".rlm/runs/{run}")];
     let orphans = places.map(|place| orphan(&place));
-    // The store removes its own, of an earlier process, itself.
+    // The store itself removes its temporary file of an earlier process.
     let of_store = scene.file(&format!(".rlm/runs/{run}/.tmp-00000001-0000000000000007"));
     let orphans: Vec<_> = orphans.into_iter().chain([of_store]).collect();
     for orphan in &orphans {
@@ -126,7 +126,7 @@ fn s14c_s14d_a_new_run_names_the_one_that_could_be_resumed() {
         3,
         "the other one stays as it was"
     );
-    // And that one can still be resumed.
+    // The original can still be resumed.
     scene.rlm(&["resume", "-n", "3"]).run(LONG);
     assert_eq!(scene.agent.starts()[4].env["RLM_ITERATION"], "3");
 }
@@ -223,7 +223,7 @@ fn x110e_a_turn_that_ends_breaks_the_row_of_crashes() {
     );
     crash(scene.ready(&["-n", "2", "--max-failures", "3"]));
     crash(until_ready(scene.rlm(&["resume"])));
-    // The third start ends its turn; the fourth and fifth are cut again.
+    // The third start ends its turn; the fourth and fifth are unfinished again.
     crash(until_ready(scene.rlm(&["resume"])));
     crash(until_ready(scene.rlm(&["resume"])));
     scene.rlm(&["resume"]).run(LONG).expect_code(0);
@@ -235,7 +235,7 @@ fn c76b_a_recycled_pid_hides_no_run() {
     let scene = Scene::new("print turn {start}\n@1 print ready\n@1 hang");
     crash(scene.ready(&["--once"]));
     scene.wait_until_nothing_is_alive();
-    // A process that lives, with its true start time: by number and time it is the holder.
+    // A live process with its true start time: pid and time identify it as the holder.
     let me = std::process::id();
     let stat = fs_err::read_to_string(format!("/proc/{me}/stat")).unwrap();
     let started = stat
@@ -271,7 +271,7 @@ fn what_was_said_before_a_crash_is_in_the_transcript() {
     let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
     expect_in_order(&logs, &[PROMPT, "half a thought", "ready"]);
     let mut other = scene.rlm(&["resume"]).spawn();
-    // Its agent says the same again, and hangs.
+    // Its agent prints the same again, and hangs.
     says(&mut other, "ready");
     stop(other, Signal::TERM);
     let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;

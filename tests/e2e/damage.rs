@@ -1,4 +1,4 @@
-//! Damaged state: it is told, what is left is used or refused, and nothing is deleted.
+//! Damaged state: `rlm` reports it, uses or refuses the rest, and deletes nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::LONG;
 use crate::scene::{PROMPT, Scene, events, expect_in_order, stop, text};
 
-/// A run that was stopped in its fourth iteration, and where its state is.
+/// A run that was stopped in its fourth iteration, and the path of its state.
 struct Stopped {
     scene: Scene,
     run: String,
@@ -24,7 +24,7 @@ impl Stopped {
         Self { scene, run, folder }
     }
 
-    /// The file with the newest state.
+    /// Returns the file with the newest state.
     fn journal(&self) -> PathBuf {
         let entries = fs_err::read_dir(&self.folder).unwrap();
         let names = entries.map(|entry| entry.unwrap().path());
@@ -34,7 +34,7 @@ impl Stopped {
             .unwrap()
     }
 
-    /// Changes the journal's bytes.
+    /// Changes the bytes of the journal.
     fn damage(&self, change: impl FnOnce(&mut Vec<u8>)) {
         let path = self.journal();
         let mut bytes = fs_err::read(&path).unwrap();
@@ -42,7 +42,7 @@ impl Stopped {
         fs_err::write(path, bytes).unwrap();
     }
 
-    /// Every file of the run but the lock's, which says who looked last.
+    /// Returns every file of the run, except the lock file, which names the last process.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         collect(&self.folder, &mut found);
@@ -50,7 +50,7 @@ impl Stopped {
         found
     }
 
-    /// Expects that the state is told to be damaged and is refused, and that no file was changed.
+    /// Expects that `rlm` reports the damage, refuses the resume, and changes no file.
     fn expect_refused(&self) {
         let before = self.files();
         let status = self
@@ -70,12 +70,12 @@ impl Stopped {
         }
         assert_eq!(self.files(), before);
         assert_eq!(self.scene.start_count(), 4);
-        // A new run is not held up by it.
+        // A new run is independent of it.
         self.scene.run(&["--once"]).run(LONG).expect_code(0);
         assert_eq!(self.files(), before);
     }
 
-    /// Inverts some bytes in the middle, so that whole iterations are lost.
+    /// Inverts some bytes in the middle, so that complete iterations are lost.
     fn damage_the_middle(&self) {
         self.damage(|bytes| {
             let middle = used(bytes) / 2;
@@ -83,7 +83,7 @@ impl Stopped {
         });
     }
 
-    /// Resumes to the end of the plan, doing again what is lost, and expects that all bytes that there were are still there, wherever.
+    /// Resumes to the end of the plan, repeats the lost iterations, and expects that all original bytes still exist in some file.
     fn resume(&self, notes: bool) -> String {
         let before = self.files();
         let status = self
@@ -121,7 +121,7 @@ impl Stopped {
 }
 
 impl Stopped {
-    /// The option by which what is lost is made again, as a refusal names it.
+    /// Returns the option that repeats lost iterations, as the refusal names it.
     fn again(&self) -> String {
         let refused = self.scene.rlm(&["resume", &self.run]);
         let refused = refused.run(LONG).expect_code(2).stderr;
@@ -130,7 +130,7 @@ impl Stopped {
     }
 }
 
-/// Where a run stands of which something is lost.
+/// Returns the status of a run with data loss.
 fn status(scene: &Scene, run: &str) -> serde_json::Value {
     let told = scene.rlm(&["status", run, "--json"]).run(LONG);
     events(&told.expect_code(1).stdout).remove(0)
@@ -148,7 +148,7 @@ fn collect(folder: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// How much of a journal is in use: it ends in zeros that hold room for the next saves.
+/// Returns the used length of a journal: it ends in zeros, which reserve space for the next saves.
 fn used(bytes: &[u8]) -> usize {
     bytes
         .iter()
@@ -208,7 +208,7 @@ fn c63e_work_that_a_damage_took_is_not_done_again_silently() {
             assert!(refused.stderr.contains(words), "{words}: {refused}");
         }
     }
-    // What looks beforehand says the same.
+    // A dry run reports the same.
     let refused = scene.rlm(&["resume", run]).run(LONG).expect_code(2);
     let dry = scene.rlm(&["resume", run, "--dry-run"]);
     assert_eq!(dry.run(LONG).expect_code(2).stderr, refused.stderr);
@@ -242,7 +242,7 @@ fn c63e_work_that_a_damage_took_is_not_done_again_silently() {
     rlm_tests::wait_for("its end", LONG, || {
         (scene.status()["state"] == "ended").then_some(())
     });
-    // Nothing was lost but the fourth one's attempt, and that is remembered.
+    // Only the attempt of the fourth iteration was lost, and `rlm` remembers that.
     assert_eq!(scene.start_count(), 6);
     assert_eq!(scene.status()["iterations_complete"], 5);
     for look in looks {
@@ -292,7 +292,7 @@ fn c63c_a_torn_end_falls_back_to_the_save_before_it() {
     for keep in [2, 3] {
         let stopped = Stopped::new();
         stopped.damage(|bytes| bytes.truncate(used(bytes) * keep / 4));
-        // The file looks whole, and the transcripts tell that it is not.
+        // The file looks intact, but the transcripts show that it isn't.
         let said = stopped.resume(true);
         expect_in_order(
             &said,
@@ -404,7 +404,7 @@ fn a_damaged_run_does_not_hide_the_others() {
     stopped.scene.rlm(&["resume"]).run(LONG).expect_code(0);
 }
 
-/// CRC-32C, a bit at a time.
+/// CRC-32C, one bit at a time.
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     let table = |byte: u32| (0..8).fold(byte, |crc, _| (crc >> 1) ^ (0x82f6_3b78 * (crc & 1)));
     let sum = bytes.iter().fold(!0, |crc, byte| {
@@ -416,7 +416,7 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
 #[test]
 fn c64a_c64c_state_of_a_newer_version_is_refused_with_both_versions() {
     let stopped = Stopped::new();
-    // The version of the container stands behind its magic number, the checksum at the header's end.
+    // The version of the container follows its magic number, the checksum is at the end of the header.
     stopped.damage(|bytes| {
         bytes[8] = 2;
         let sum = crc32c(&bytes[..28]);

@@ -1,4 +1,4 @@
-//! `rlm demo`: the whole thing without an account, as a newcomer meets it.
+//! `rlm demo` from start to end, without an account, as a new user runs it.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ impl Demo {
         demo.args([&self.place])
     }
 
-    /// `rlm -C PLACE ARGUMENTS`
+    /// Prepares `rlm -C PLACE ARGUMENTS`.
     fn there(&self, arguments: &[&str]) -> Rlm<'_> {
         let rlm = self.sandbox.rlm(RLM).args(["-C"]).args([&self.place]);
         rlm.args(arguments)
@@ -49,7 +49,7 @@ impl Demo {
         log.lines().map(str::to_owned).collect()
     }
 
-    /// Runs what was printed as a command, as a person would who copies it.
+    /// Runs a printed command, as a person who copies it would.
     #[track_caller]
     fn copied(&self, command: &str) -> Ended {
         let bin = self.sandbox.path().join("bin");
@@ -144,7 +144,7 @@ fn a_person_steers_the_demo_and_leaves_and_comes_back() {
     terminal.sees("steer>", LONG);
     terminal.send("use tabs\r");
     terminal.sees("You said: “use tabs”", LONG);
-    // The next session knows it from the file.
+    // The next session reads it from the file.
     terminal.sees("NOTES.md says “use tabs”", LONG);
     terminal.send(b"\x03");
     terminal.sees("save and exit", LONG);

@@ -1,4 +1,4 @@
-//! Runs in the background: started, found from anywhere, looked at, and left.
+//! Runs in the background: started, found from any directory, viewed, and left.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,7 +13,7 @@ use crate::permissions::answer;
 use crate::scene::{Scene, events, expect_in_order, json};
 use crate::{LONG, RLM};
 
-/// Starts a run in the background and gives its name.
+/// Starts a run in the background and returns its id.
 fn detach(scene: &Scene, arguments: &[&str]) -> String {
     let arguments: Vec<&str> = [&["--detach"], arguments].concat();
     let told = quick(scene.run(&arguments)).expect_code(0).stdout;
@@ -68,7 +68,7 @@ fn a_detached_run_is_at_work_when_its_parent_is_gone_and_outlives_the_terminal()
     drop(terminal);
     wait_for("the shell to end", LONG, || shell.has_ended().then_some(()));
     assert_eq!(scene.status()["state"], "running");
-    // It has no terminal whose signals it would get, and a session of its own.
+    // The run has its own session and no terminal that could send signals.
     let listed = found(quick(scene.rlm(&["ps", "--json"])));
     let stat = fs_err::read_to_string(format!("/proc/{}/stat", listed[0]["pid"])).unwrap();
     let fields: Vec<&str> = stat
@@ -120,7 +120,7 @@ fn x134a_x134b_x134c_a_live_run_is_found_from_any_directory_and_the_index_heals(
     let index = one.sandbox.home().join(".local/state/rlm/runs");
     let files = || fs_err::read_dir(&index).map_or(0, |it| it.count());
     assert_eq!(files(), 1);
-    // Without a name, this project is meant.
+    // Without a name the command refers to this project.
     let nothing = quick(elsewhere(&one, &["stop"])).expect_code(10);
     assert!(nothing.stderr.contains("no live run"), "{nothing}");
     assert!(found(quick(elsewhere(&one, &["ps", "--json"]))).is_empty());
@@ -133,12 +133,12 @@ fn x134a_x134b_x134c_a_live_run_is_found_from_any_directory_and_the_index_heals(
     let from_there = one.rlm(&["-C"]).args([no_project]);
     let all = found(quick(from_there.args(["ps", "--all", "--json"])));
     assert_eq!(all.len(), 1);
-    // Each user has an index; the other run is another one's.
+    // Each user has an index. The other run belongs to another user.
     let missing = quick(elsewhere(&one, &["status", &second])).expect_code(10);
     assert!(missing.stderr.contains(&second), "{missing}");
     let status = found(quick(elsewhere(&one, &["status", &first, "--json"])));
     assert_eq!(status[0]["state"], "running");
-    // Emptied, it is filled again by who lists the project.
+    // After its deletion, listing the project fills it again.
     fs_err::remove_dir_all(&index).unwrap();
     quick(elsewhere(&one, &["status", &first])).expect_code(10);
     quick(one.rlm(&["ps"])).expect_code(0);
@@ -147,7 +147,7 @@ fn x134a_x134b_x134c_a_live_run_is_found_from_any_directory_and_the_index_heals(
     assert!(told.stdout.contains("recorded"), "{told}");
     let woken = quick(elsewhere(&one, &["resume", &first])).expect_code(0);
     assert!(woken.stdout.contains("continues"), "{woken}");
-    // What a dead process left is removed by who reads it.
+    // The reader of the index removes the entry of a dead process.
     let pid = all[0]["pid"].as_i64().unwrap() as i32;
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     wait_until_it_is(&one, "crashed");
@@ -299,7 +299,7 @@ fn logs_that_are_followed_go_on_to_the_end_of_the_run() {
         lines.iter().filter(|line| line["kind"] == "stdout").count(),
         2
     );
-    // Nothing is that young, and a point in time is one too.
+    // No record is that new. A point in time is also valid.
     let none = quick(scene.rlm(&["logs", "--since", "2999-01-31T09:30:00Z"])).expect_code(0);
     assert_eq!(none.stdout, "");
     let wrong = quick(scene.rlm(&["logs", "--since", "yesterday"])).expect_code(2);
@@ -316,7 +316,7 @@ fn who_attached_is_asked_and_who_left_is_not() {
     scene.wait_until_recorded("ready");
     let (watching, terminal) = scene.rlm(&["attach"]).spawn_on_terminal();
     terminal.sees("attached to run", LONG);
-    // That somebody is there it heard before it showed itself.
+    // The run knew of the viewer before it announced itself.
     fs_err::write(scene.file("go"), "").unwrap();
     answer(&terminal, "Bash: true", "y");
     terminal.sees("asked", LONG);
@@ -372,7 +372,7 @@ fn a_detached_run_that_has_not_begun_ends_with_who_started_it_and_leaves_the_ter
     });
     terminal.send("\u{3}");
     running.wait(LONG).expect_signal(Signal::INT);
-    // Whoever adopts it may not have looked yet.
+    // The adopting process may not have reaped it yet.
     wait_for("the end of the child", LONG, || {
         let stat = fs_err::read_to_string(proc.join("stat")).unwrap_or_default();
         (stat.is_empty() || stat.contains(") Z ")).then_some(())
@@ -387,7 +387,7 @@ fn a_detached_run_keeps_nothing_open_of_who_started_it() {
     let shell = scene.sandbox.rlm("sh").dir(scene.sandbox.repo());
     let run = [RLM, "run", "-p", "x", "--detach", "--once", "--"];
     let shell = shell.args(["-c", script]).args(run);
-    // The pipe ends here and not with the run.
+    // The pipe closes now, not at the end of the run.
     shell.args(scene.agent.argv()).run(LONG).expect_code(0);
     assert_eq!(scene.status()["state"], "running");
     fs_err::write(scene.file("go"), "").unwrap();

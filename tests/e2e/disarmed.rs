@@ -1,4 +1,4 @@
-//! An agent can't disarm Ctrl-C for good: a process of the same user can change the modes of the terminal, and `rlm` changes them back.
+//! An agent can't disable Ctrl-C permanently: a process of the same user can change the modes of the terminal, and `rlm` restores them.
 
 use rlm_tests::{Terminal, wait_for};
 use rustix::process::Signal;
@@ -9,10 +9,10 @@ use crate::menu::{MENU, PRESS, open};
 use crate::presses::pause;
 use crate::scene::{PROMPT, Scene};
 
-/// The shell's way to the terminal of the loop: its parent is the guard, and the guard's parent the loop.
+/// The shell code that finds the terminal of the loop: the parent is the guard, and the guard's parent is the loop.
 const LOOP: &str = "loop=$(cut -d' ' -f4 /proc/$PPID/stat); ";
 
-/// Starts a run whose agent does this to the terminal `/proc/$loop/fd/0`, then says so and goes on.
+/// Starts a run whose agent changes the terminal `/proc/$loop/fd/0` by `does`, then reports it and continues.
 fn run(scene: &Scene, arguments: &[&str], does: &str) -> (rlm_tests::Running, Terminal) {
     let agent = format!("{LOOP} {does}; sleep 600");
     let run = [
@@ -35,7 +35,7 @@ fn leave(scene: &Scene, running: rlm_tests::Running, terminal: &Terminal, before
     scene.wait_until_nothing_is_alive();
 }
 
-/// The agent changes the terminal once; a press a moment later opens the menu, as does one that came before it was noticed.
+/// The agent changes the terminal once. A press a moment later opens the menu; so does a press before `rlm` noticed the change.
 fn w4_disarmed_once(stty: &str, presses_at_once: bool) {
     let scene = Scene::new("");
     let does = format!(

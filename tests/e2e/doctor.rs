@@ -1,4 +1,4 @@
-//! `rlm doctor`, with stand-ins that answer as the real programs do.
+//! `rlm doctor`, with stand-ins that answer like the real programs.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::scene::{Scene, crash};
 use crate::{LONG, RLM};
 
-/// A program has ten seconds to tell its version, and all has fifteen.
+/// A program has ten seconds to print its version, and the whole command has fifteen.
 const BOUND: Duration = Duration::from_secs(60);
 const SECRET: &str = "5318008-5318008";
 
@@ -81,7 +81,7 @@ fn install(sandbox: &Sandbox, place: &str, programs: &[(&str, &str)]) {
     }
 }
 
-/// `rlm doctor ARGUMENTS` with the programs of these places before all others.
+/// Prepares `rlm doctor ARGUMENTS`, with the programs of these directories first on the PATH.
 fn doctor<'a>(sandbox: &'a Sandbox, places: &[&str], arguments: &[&str]) -> Rlm<'a> {
     let own = places.iter().map(|place| match place.starts_with('.') {
         true => (*place).to_owned(),
@@ -110,7 +110,7 @@ fn check<'a>(findings: &'a Value, name: &str) -> &'a Value {
     checks.find(|check| check["check"] == name).unwrap()
 }
 
-/// What each agent was found to be.
+/// Returns the state of each agent.
 fn states(findings: &Value) -> Vec<String> {
     let agents = findings["agents"].as_array().unwrap().iter();
     let state = |a: &Value| {
@@ -148,7 +148,7 @@ fn every_agent_is_asked_in_its_own_words_away_from_the_project_and_none_gets_a_p
         "it writes nothing there"
     );
     assert_eq!(sandbox.survivors().scan(), []);
-    // What the live checks try is what is called tried.
+    // The versions marked as tried are those of the live checks.
     let versions = rlm_tests::live::versions();
     assert_eq!(versions.len(), findings["agents"].as_array().unwrap().len());
     for (program, version) in versions {
@@ -387,14 +387,14 @@ fn colours_are_for_terminals_that_want_them() {
         }
         let (running, terminal) = doctor.spawn_on_terminal();
         running.wait(LONG).expect_code(0);
-        // The last line, after all that may have a colour.
+        // The last line, after all text that may have a colour.
         terminal.wait_text("no agent is ready", 0, LONG);
         let text = terminal.text();
         assert_eq!(text.contains("\u{1b}[3"), coloured, "{text:?}");
     }
 }
 
-/// What stands between fences of a language on a page.
+/// Returns the code blocks of a language on a page.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let begin = format!("```{language}\n");
     let parts = page.split(&*begin).skip(1);
@@ -439,7 +439,7 @@ fn the_pages_about_agents_say_what_is_so() {
             sections += 1;
         }
         fs_err::remove_file(sandbox.repo().join("rlm.toml")).unwrap();
-        // A command line that is understood gets as far as its directory.
+        // A valid command line fails only at its directory.
         for block in blocks(&page, "sh") {
             for line in block.lines().filter_map(|line| line.strip_prefix("rlm ")) {
                 let script = format!("{RLM} -C /nowhere {line}");

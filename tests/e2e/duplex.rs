@@ -1,4 +1,4 @@
-//! An agent in a conversation, without a person: what it is told and says, how it fails, and how it is ended.
+//! An agent in a conversation, without a person: its messages, its failures, and its end.
 
 use rlm_tests::agent::{Memory, Taken};
 use rlm_tests::wait_for;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::LONG;
 use crate::scene::{PROMPT, Scene, events, expect_in_order, says, stop, text};
 
-/// A failing turn each time.
+/// Every turn fails.
 const FAILS: &str = "turn ..\nretry 400 10 1";
 
 #[test]
@@ -63,7 +63,7 @@ fn large_lines_come_through_both_ways() {
         .expect_code(0);
     let last = ended.stdout.lines().last().unwrap_or_default();
     assert!(last.starts_with("finished: all planned"), "{last}");
-    // The screen may leave something out behind such a line; the transcript does not.
+    // The screen may omit text after such a line; the transcript does not.
     let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
     assert!(
         logs.contains("after it") && logs.len() > 10_000_000,
@@ -136,7 +136,7 @@ fn s6b_a_turn_that_fails_is_a_failure_although_its_subtype_says_success() {
 
 #[test]
 fn an_agent_that_is_not_logged_in_ends_the_run_with_what_to_do() {
-    // The second one is the storm of retries that goes on for minutes when nobody stops it.
+    // The second script retries for minutes unless `rlm` stops it.
     for script in ["not-logged-in", "retry 401 10"] {
         let scene = Scene::new(script);
         let ended = scene.claude(&["-n", "9"]).run(LONG).expect_code(1);

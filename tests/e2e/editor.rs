@@ -10,7 +10,7 @@ use crate::contained::sleeping;
 use crate::menu::{ESC, MENU, PRESS, open};
 use crate::scene::{PROMPT, Scene};
 
-/// An editor that adds a line to its file, and leaves a mark.
+/// Returns an editor that appends a line to its file, and creates a marker file.
 fn editor(scene: &Scene, script: &str) -> String {
     let path = scene.sandbox.path().join("editor");
     fs_err::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -95,7 +95,7 @@ fn x132a_the_interrupt_of_an_editor_is_no_press() {
     assert!(!scene.controls().contains(&"interrupt".into()));
 }
 
-/// The server comes to `rlm` when the editor ends, and looks like an orphan of the agent then.
+/// `rlm` adopts the server at the end of the editor. The server then looks like an orphan of the agent.
 #[test]
 fn w3_a_server_that_an_editor_left_outlives_a_killed_guard() {
     let scene = Scene::new("say ready\nawait go\nturn");

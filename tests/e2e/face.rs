@@ -1,4 +1,4 @@
-//! The tool as a shell, a pager and a terminal meet it: completions, the manual, colours.
+//! The integration with shells, pagers and terminals: completions, the manual, colours.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use rlm_tests::Sandbox;
 use crate::scene::Scene;
 use crate::{LONG, RLM};
 
-/// Whether a program of the machine's, if it has one, takes this file without a word.
+/// Expects that a program, if installed, accepts this file without output.
 #[track_caller]
 fn expect_taken(sandbox: &Sandbox, program: &str, arguments: &[&str], text: &str) {
     let file = sandbox.path().join("taken");
@@ -84,7 +84,7 @@ fn colours_are_as_wished_and_else_for_terminals() {
         running.wait(LONG).expect_code(0);
         let text = terminal.text();
         assert!(text.contains("complete"), "{text}");
-        // What moves the cursor is no colour.
+        // Cursor movements are no colours.
         text.contains("\u{1b}[1m")
     };
     assert!(on_terminal(&[]));

@@ -1,4 +1,4 @@
-//! The fakes do what their scripts say.
+//! The fake agents follow their scripts.
 
 use std::io::Read;
 use std::process::{Command, Stdio};

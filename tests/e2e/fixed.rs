@@ -1,4 +1,4 @@
-//! Presses that mean something fixed in this project, instead of the menu.
+//! Presses with an action that the project sets, instead of the menu.
 
 use rlm_tests::wait_for;
 use rustix::process::Signal;

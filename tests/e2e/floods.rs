@@ -1,4 +1,4 @@
-//! An agent that prints without measure costs neither memory nor the run.
+//! An agent with unlimited output costs no memory and does not disturb the run.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::menu;
 use crate::scene::{PROMPT, Scene, says, stop};
 use crate::{LONG, RLM};
 
-/// More than a run may ever need, in KiB: the 64 MiB that the item names.
+/// The memory limit of a run in KiB: the 64 MiB of the acceptance item.
 const MOST: u64 = 64 << 10;
-/// How many MB of lines the agent prints.
+/// The megabytes of lines that the agent prints.
 const X115_MEGABYTES: Effort = Effort {
     ci: 100,
     nightly: 1000,
 };
-/// Ten times a small machine's time for a flood of 100 MB.
+/// Ten times the duration of a flood of 100 MB on a small machine.
 const FLOOD: Duration = Duration::from_secs(100);
 
-/// Waits until the agent is through, and gives the most memory that the loop has had resident, in KiB.
+/// Waits until the agent has printed everything. Returns the peak resident memory of the loop, in KiB.
 fn peak_until_done(scene: &Scene, mut running: Running, deadline: Duration) -> u64 {
     running.until("the end of the flood", deadline, |_| {
         scene.file("through").exists().then_some(())
@@ -75,11 +75,11 @@ fn x115d_x115e_a_flood_behind_an_open_menu_costs_no_memory_and_what_is_left_out_
     terminal.sees_no(menu::MENU, LONG);
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
-    // The program is gone; the terminal may still be showing what it wrote.
+    // The program has ended, but the terminal may still be showing its output.
     terminal.wait_text("lines not shown", 0, LONG);
     assert!(peak < MOST, "{peak} KiB");
 
-    // What is for programs stays for programs.
+    // Machine-readable output stays machine-readable.
     let scene = Scene::new("print ready\nawait begin\nflood 3M\ntouch through\nawait go");
     let (running, terminal) = scene.run(&["--once", "--json"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
@@ -145,7 +145,7 @@ fn x115d_x115e_a_screen_that_takes_nothing_costs_no_memory() {
     );
     let peak = memory(pid, "VmHWM");
     fs_err::write(scene.file("go"), "").unwrap();
-    // The run comes to its end, and a stop does not wait for a reader either.
+    // The run ends without the reader, and so does a stop.
     wait_for("the end of the run", LONG, || {
         (scene.status()["state"] == "ended").then_some(())
     });

@@ -1,4 +1,4 @@
-//! A person can always stop a run: whatever listens at its socket, whoever floods it, whatever became of its state.
+//! A person can always stop a run, whatever program listens on its socket, floods it, or damages its state.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -18,10 +18,10 @@ use crate::LONG;
 use crate::control::{quick, socket};
 use crate::scene::{STUBBORN_TREE, Scene, expect_in_order};
 
-/// Connections that are made and never say what they want.
+/// The number of connections that send nothing.
 const FLOOD: usize = 60;
 
-/// A program that listens where the run should. Dropping it ends it.
+/// A program that listens on the socket of the run. Dropping it ends it.
 struct Fake {
     path: PathBuf,
     end: Arc<AtomicBool>,
@@ -36,7 +36,7 @@ impl Fake {
         });
     }
 
-    /// Listens in place of a run whose process stands still. Each request is answered by `first`, and then by `then` without an end.
+    /// Listens in place of a suspended run. Answers each request with `first`, and then endlessly with `then`.
     fn new(path: PathBuf, first: &'static str, then: &'static str) -> Self {
         fs_err::remove_file(&path).unwrap();
         let listener = UnixListener::bind(&path).unwrap();
@@ -77,21 +77,21 @@ fn answer(mut stream: UnixStream, first: &str, then: &str) {
 impl Drop for Fake {
     fn drop(&mut self) {
         self.end.store(true, Ordering::SeqCst);
-        // Its last connection; the run may have put its own socket there, which takes it too.
+        // Its last connection. It may reach the run's own socket instead, which accepts it too.
         let _woken = UnixStream::connect(&self.path);
         drop(fs_err::remove_file(&self.path));
         drop(self.thread.take());
     }
 }
 
-/// A run whose process stands still.
+/// Returns a suspended run.
 fn frozen(scene: &Scene) -> Running {
     let running = scene.ready(&["--until", "false", "--run-id", "r1"]);
     running.signal(Signal::STOP);
     running
 }
 
-/// Ends a frozen run at whose socket something else listens.
+/// Ends a suspended run while another program listens on its socket.
 fn h5_forced(first: &'static str, then: &'static str) {
     let scene = Scene::new("print ready\nhang");
     let running = frozen(&scene);
@@ -193,7 +193,7 @@ fn flood(scene: &Scene) -> Vec<UnixStream> {
     (0..FLOOD).filter_map(connect).collect()
 }
 
-/// Connects until the system has no room for one more connection. Those that were closed again stay until the run takes them.
+/// Connects until the system accepts no more connections. Closed ones stay in the queue until the run accepts them.
 fn fill(scene: &Scene) {
     let address = SocketAddrUnix::new(socket(scene)).unwrap();
     let connect = || {
@@ -242,14 +242,14 @@ fn h5j_force_needs_no_state() {
         fs_err::remove_dir_all(scene.file(".rlm")).unwrap();
         let stop = [&["stop"], name, &["--force", "--wait", "1s"]].concat();
         let forced = quick(scene.rlm(&stop)).expect_code(0);
-        // Where it was woken and could, it has saved its end.
+        // The run was continued and has saved its end.
         assert!(forced.stdout.starts_with("r1: "), "{forced}");
         running.wait(LONG);
         scene.wait_until_nothing_is_alive();
     }
 }
 
-/// Ends a frozen run after the shell has done this in its project.
+/// Ends a suspended run after a shell command changed its project.
 fn h5j_forced(options: &[&str], deed: &str) {
     let scene = Scene::new("print ready\nhang");
     let run = [&["--until", "false", "--run-id", "r1"], options].concat();
@@ -300,7 +300,7 @@ fn h5j_force_needs_no_working_tree() {
 fn h5k_force_needs_no_lock_file() {
     let scene = Scene::new("print ready\nhang");
     let running = frozen(&scene);
-    // What lies there now is locked by nobody.
+    // The new file has no lock.
     let lock = scene.file(".rlm/runs/r1/LOCK");
     fs_err::remove_file(&lock).unwrap();
     fs_err::write(&lock, "").unwrap();
@@ -313,7 +313,7 @@ fn is_alive(pid: u32) -> bool {
     test_kill_process(Pid::from_raw(pid.cast_signed()).unwrap()).is_ok()
 }
 
-/// Clock ticks from boot to the start of a process.
+/// Returns the start time of a process, in clock ticks since boot.
 fn start_time(pid: u32) -> u64 {
     let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields = stat.rsplit_once(')').unwrap().1;
@@ -348,7 +348,7 @@ fn h11b_a_process_that_merely_holds_the_directory_gets_no_signal() {
     running.signal(Signal::KILL);
     running.wait(LONG);
     scene.wait_until_nothing_is_alive();
-    // The forged sign that the run lives, and a program of the person's that has locked the directory.
+    // A forged lock of the run, and another program of the person that has locked the directory.
     let hold = |path: PathBuf| {
         let mut flock = Command::new("flock");
         flock.arg(path).args(["sleep", "600"]);
@@ -374,7 +374,7 @@ fn h11b_a_process_that_merely_holds_the_directory_gets_no_signal() {
     );
     for held in [&mut state, &mut stranger] {
         assert!(is_alive(held.id()) && held.try_wait().unwrap().is_none());
-        // Its sleep goes with it.
+        // Also ends its `sleep`.
         let children = format!("/proc/{0}/task/{0}/children", held.id());
         for child in fs_err::read_to_string(children).unwrap().split_whitespace() {
             kill_process(Pid::from_raw(child.parse().unwrap()).unwrap(), Signal::KILL).unwrap();

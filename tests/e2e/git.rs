@@ -1,4 +1,4 @@
-//! What a run does with git: commits, and working trees of its own.
+//! The use of git by a run: commits and worktrees.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::LONG;
 use crate::scene::{Scene, TREE_SIZE, crash, events, expect_in_order, stop, text};
 
-/// A scene in which git knows who commits.
+/// Returns a scene with a git identity.
 pub(crate) fn scene(script: &str) -> Scene {
     let scene = Scene::new(script);
     know_who(&scene);
@@ -33,7 +33,7 @@ pub(crate) fn text_of(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The subjects of all commits, oldest first.
+/// Returns the subjects of all commits, oldest first.
 pub(crate) fn subjects(scene: &Scene, branch: &str) -> Vec<String> {
     let log = scene
         .sandbox
@@ -93,7 +93,7 @@ fn s22c_each_complete_iteration_that_changed_something_is_a_commit_with_its_trai
     let status = scene.status();
     assert_eq!(status["committed"]["commit"], *head);
     assert_eq!(status["git_changed"], 0);
-    // What an iteration left is in a commit, also when it made none.
+    // The changes of each iteration are in a commit, even if the iteration made none.
     let listed = scene.rlm(&["checkpoints", "list", "--json"]).run(LONG);
     let listed = crate::scene::json(&listed.stdout);
     let rows = listed["progress"].as_array().unwrap();
@@ -133,7 +133,7 @@ fn s22d_uncommitted_files_are_never_committed() {
     assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{ended}");
     assert_eq!(scene.statuses(), [Value::Null; 0]);
     assert_eq!(scene.start_count(), 0);
-    // A tree of its own has none of it.
+    // A worktree of the run has none of these files.
     let own = ["--once", "--commit", "--worktree", "w1"];
     let ended = scene.run(&own).run(LONG).expect_code(0);
     assert!(
@@ -364,7 +364,7 @@ fn a_run_has_a_tree_of_its_own_and_says_how_to_take_its_work_or_leave_it() {
     assert!(own.join("work").exists() && !own.join(".rlm").exists());
     let start = &scene.agent.starts()[0];
     assert_eq!(Path::new(&start.cwd), own);
-    // It is known from within as well.
+    // `rlm` also finds the run from inside the worktree.
     let within = scene.rlm(&["status", "--json"]).dir(&own).run(LONG);
     let within = crate::scene::json(&within.expect_code(0).stdout);
     assert_eq!(text(&within["worktree"]["branch"]), "rlm/r1");

@@ -1,4 +1,4 @@
-//! Commits that are refused, or that nothing comes behind.
+//! Refused commits, and changes after the last commit.
 
 use serde_json::Value;
 
@@ -87,7 +87,7 @@ fn a_night_of_refused_commits_has_its_sum_at_the_end() {
     let warnings = ended.stdout.matches("is in the next commit").count();
     assert_eq!(warnings, 2, "{ended}");
     assert_eq!(ended.stdout.matches("no commit comes after").count(), 1);
-    // What a later commit takes in is none of them any more.
+    // Changes in a later commit no longer count as uncommitted.
     fs_err::remove_file(scene.file(".git/hooks/pre-commit")).unwrap();
     let run = scene.run_id();
     scene

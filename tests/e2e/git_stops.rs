@@ -1,4 +1,4 @@
-//! Git that hangs is ended with the run that has asked it something, and with all that it has started.
+//! A stop also ends a hanging git of the run, with all its processes.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,7 +9,7 @@ use crate::LONG;
 use crate::control::quick;
 use crate::scene::{Scene, crash, stop};
 
-/// Git that hangs in one command once a file is there, and goes by no SIGTERM; so do its child and one in a session of its own.
+/// A git that hangs in one command once a file exists, and ignores SIGTERM. So do its child and a child in another session.
 const GIT: &str = r#"#!/bin/sh
 PATH=$REAL_PATH
 export PATH
@@ -29,9 +29,9 @@ exec git "$@"
 const LOOK: &str = "status --porcelain=v2 --branch";
 const PLAN: &str = "--untracked-files=all";
 
-/// `rlm` with such a git, which hangs when asked for `at`.
+/// Prepares `rlm` with such a git, which hangs in the command `at`.
 fn hanging<'a>(scene: &'a Scene, rlm: Rlm<'a>, at: &str) -> Rlm<'a> {
-    // Outside of the repository, where it would be a change.
+    // Outside of the repository, where it would count as a change.
     let bin = scene.agent.folder().join("bin");
     fs_err::create_dir(&bin).unwrap();
     let git = bin.join("git");
@@ -53,7 +53,7 @@ fn until_git_hangs(scene: &Scene) {
     wait_for("git to hang", LONG, || (sleeps(scene) == 3).then_some(()));
 }
 
-/// A run whose git hangs in the look after the first turn, while the second one works.
+/// Returns a run whose git hangs in `git status` after the first turn, during the second one.
 fn in_a_look(scene: &Scene) -> Running {
     let run = scene.run(&["-n", "3"]);
     let running = hanging(scene, run, LOOK).spawn();
@@ -69,7 +69,7 @@ fn x101g_sigterm_leaves_nothing_of_a_git_that_hangs() {
     let scene = Scene::new(TOUCHES);
     let ended = stop(in_a_look(&scene), Signal::TERM);
     scene.expect_nothing_alive();
-    // The agent, git and its three children; git's guard proves it.
+    // The agent, git and its three children; the guard of git proves the result.
     let end = ended.stdout.lines().last().unwrap();
     assert!(end.contains("; 0 of 5 processes left; "), "{ended}");
 }
@@ -110,7 +110,7 @@ fn x101g_a_git_that_hangs_before_there_is_a_run_is_ended_with_its_group() {
     assert_eq!(strays(), 0);
 }
 
-/// A hook of git's comes when the tree and the branch are there.
+/// git runs the hook after it created the worktree and the branch.
 #[test]
 fn x101g_a_working_tree_whose_making_is_stopped_is_taken_back_with_its_branch() {
     let scene = Scene::new("print turn");

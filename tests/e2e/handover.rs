@@ -1,4 +1,4 @@
-//! A run that goes from one agent to another.
+//! Runs that continue with another agent.
 
 use rlm_tests::wait_for;
 use rustix::process::Signal;
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use crate::LONG;
 use crate::scene::{PROMPT, Scene, crash, expect_in_order, says, stop};
 
-/// A run that was stopped in the first turn of this agent's, in one session, after a word that it did not take.
+/// Leaves a run that was stopped in the first turn of this agent, in one session, after a message that the agent did not take.
 fn stopped(scene: &Scene, agent: &str) {
     let run = ["-n", "2", "--session", "continue"];
     let mut running = scene.driven(agent, &run).spawn();

@@ -1,4 +1,4 @@
-//! What the other tests rely on: the sandbox finds and ends what is its own, and a terminal is a terminal.
+//! The foundations of the other tests: a sandbox finds and ends its own processes, and a terminal works like a terminal.
 
 use std::path::Path;
 
@@ -204,7 +204,7 @@ fn a_sandbox_is_a_repository_with_one_commit_and_a_home_of_its_own() {
     );
 }
 
-/// The lint of clippy that CI runs knows each plain sleep, and only the one place that makes a sleep wakeable is excused from it.
+/// The clippy lint of CI knows each plain sleep, and exempts only the module that makes a sleep cancellable.
 #[test]
 fn c56a_no_product_code_sleeps_without_being_wakeable() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

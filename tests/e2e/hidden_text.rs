@@ -1,11 +1,11 @@
-//! What an agent writes to deceive whoever looks at a terminal.
+//! Output of an agent that could deceive the reader of a terminal.
 
 use rlm_tests::Terminal;
 
 use crate::LONG;
 use crate::scene::Scene;
 
-/// Bytes of which none may reach a terminal, as the agent prints them.
+/// Bytes that must not reach a terminal, as the agent prints them.
 const HOSTILE: &str = "\u{1b}[8mconcealed\u{1b}[0m \u{1b}[30;40mblack\u{1b}[0m c1\u{9b}31m del\u{7f} bidi\u{202e} zero\u{200b} tag\u{e0041} end";
 
 #[track_caller]
@@ -48,7 +48,7 @@ fn w1_w2_no_terminal_gets_what_hides_text() {
             _ => expect_harmless(&terminal, &words.join(" ")),
         }
     }
-    // A program reads the same text.
+    // JSON output has the same text.
     let logs = scene.rlm(&["logs", "--json"]).run(LONG).expect_code(0);
     let said = logs.stdout.lines().filter_map(|line| {
         let value: serde_json::Value = serde_json::from_str(line).unwrap();

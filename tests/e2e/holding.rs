@@ -1,4 +1,4 @@
-//! One run at a time in a working tree, and what lives how long in it.
+//! One run at a time per working tree, and the lifetime of its processes.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -93,7 +93,7 @@ fn j53e_two_working_trees_are_free_of_each_other() {
 
 #[test]
 fn j53c_j53d_after_a_kill_the_tree_is_free_when_the_agents_processes_are_gone() {
-    // The guard needs its time for these; the next run has to wait for it.
+    // The guard needs time to end these processes, and the next run must wait for it.
     let scene = Scene::new(STUBBORN_TREE);
     crash(scene.ready(&["--once"]));
     scene.agent.set_script("print ready\nhang");
@@ -149,7 +149,7 @@ fn c76c_a_copy_of_the_tree_is_held_by_nobody() {
     assert_eq!(listed.stdout, "", "{listed}");
     there(&["stop", "r1", "--force"]).expect_code(10);
     assert_eq!(scene.status()["state"], "running");
-    // What it left has a working tree of its own, and is taken up there.
+    // The run in the copy has its own working tree, and resumes there.
     let plan = ["resume", "r1", "--until", "false"];
     let resumed = scene.talking(&plan).dir(&copy).spawn();
     scene.wait_until_started(2);
@@ -161,7 +161,7 @@ fn c76c_a_copy_of_the_tree_is_held_by_nobody() {
     scene.expect_nothing_alive();
 }
 
-/// Runs `rlm` as an agent's tool would, in another repository, and gives what it said and its exit code.
+/// Runs `rlm` as a tool of an agent would, in another repository. Returns its output and its exit code.
 fn inside(options: &str, environment: &str) -> (Scene, String) {
     let scene = Scene::new("");
     let other = scene.sandbox.path().join("other");
@@ -178,7 +178,7 @@ fn inside(options: &str, environment: &str) -> (Scene, String) {
 #[test]
 fn x130a_a_run_inside_an_agents_tool_is_refused() {
     let (scene, said) = inside("", "");
-    // What comes on two pipes comes in any order.
+    // The output of two pipes has no fixed order.
     expect_in_order(&said, &["this is inside the agent of run", "--nested"]);
     assert!(said.contains("code 2"), "{said}");
     assert!(!scene.sandbox.path().join("other/.rlm").exists());
@@ -270,7 +270,7 @@ fn x130c_a_stop_of_the_outer_run_ends_the_nested_one() {
     scene.wait_until_nothing_is_alive();
 }
 
-/// Prints whether the process lives whose number is in the file.
+/// Prints whether the process with the pid in the file is alive.
 const PROBE: &str = "if kill -0 $(cat pid); then echo it lives; else echo it is gone; fi";
 
 #[test]
@@ -315,7 +315,7 @@ fn x127b_leftovers_live_through_the_judgement_and_not_into_the_next_attempt() {
             .unwrap()
             .contains("it is gone")
     );
-    // What a gate prints when it passes is not shown, so it is asked for its log.
+    // `rlm` does not show the output of a passing required check, so the test reads it from the log.
     scene.expect_nothing_alive();
 }
 
@@ -343,7 +343,7 @@ fn x127b_leftovers_of_a_failed_turn_end_too() {
 
 #[test]
 fn x127d_what_a_gate_leaves_ends_with_the_gate() {
-    // It also keeps the gate's output open, which must not hold the loop up.
+    // The process also keeps the output of the required check open, which must not block the loop.
     for keeps in ["", ">/dev/null 2>&1"] {
         let scene = Scene::new("print turn {start}");
         let gate = format!("setsid sleep 600 {keeps} & echo $! >pid");

@@ -1,4 +1,4 @@
-//! Files below `.rlm` that an agent, a repository or another user planted: nothing outside is written, nothing hangs, nothing grows.
+//! Files below `.rlm` from an agent, a repository or another user: `rlm` writes no file outside, does not hang, and needs no extra memory.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::PathBuf;
@@ -10,9 +10,9 @@ use rlm_tests::{Effort, Ended, Rlm};
 use crate::LONG;
 use crate::scene::{PROMPT, Scene};
 
-/// As many bytes as a process of a command may have in memory at most, in KiB.
+/// The memory limit of a command, in KiB.
 const MEMORY: i64 = 200 << 10;
-/// What may be in `.rlm` beside what a short run leaves there.
+/// Names in `.rlm` that a short run does not create.
 const MORE_NAMES: [&str; 8] = [
     "holder.new",
     "worktrees",
@@ -43,12 +43,12 @@ const COMMANDS: [&[&str]; 16] = [
     &["run", "-n", "1", "-p", PROMPT, "--", "true"],
 ];
 
-/// How many of the commands meet a kind of thing at a name.
+/// The number of commands for each kind of file at each name.
 const H9_COMMANDS: Effort = Effort { ci: 4, nightly: 16 };
 const KINDS: [&str; 5] = ["link", "dangling", "fifo", "device", "sparse"];
 
-/// The commands that meet the kind at the name: all, or a share of them that shifts with both, so that each command meets each kind, and each command
-/// meets something at each name.
+/// Returns the commands for a kind of file at a name: all of them, or a part that depends on both, so that each command meets each kind and each name
+/// meets some command.
 fn commands(kind: &str, name: usize) -> impl Iterator<Item = &'static [&'static str]> {
     let kind = KINDS.iter().position(|it| *it == kind).unwrap();
     let step = COMMANDS.len() / usize::try_from(H9_COMMANDS.number()).unwrap();
@@ -56,7 +56,7 @@ fn commands(kind: &str, name: usize) -> impl Iterator<Item = &'static [&'static 
     COMMANDS.into_iter().skip(first).step_by(step)
 }
 
-/// A file outside of `.rlm` that must stay as it is.
+/// A file outside of `.rlm` that must not change.
 struct Target {
     path: PathBuf,
     dangling: PathBuf,
@@ -73,7 +73,7 @@ impl Target {
         }
     }
 
-    /// The shell's commands that put a thing of this kind in the place of `$1`.
+    /// Returns the shell commands that replace `$1` with a file of this kind.
     fn plant(&self, kind: &str) -> String {
         let plant = match kind {
             "link" => format!("ln -s {} \"$1\"", self.path.display()),
@@ -111,7 +111,7 @@ fn once(scene: &Scene, id: &str) -> Ended {
     scene.rlm(&words).run(LONG)
 }
 
-/// The names of all that a run leaves in `.rlm`, and more.
+/// Returns the names of all files that a run leaves in `.rlm`, and more.
 fn names(scene: &Scene) -> Vec<String> {
     let state = scene.file(".rlm");
     let (mut names, mut due) = (
@@ -132,8 +132,8 @@ fn names(scene: &Scene) -> Vec<String> {
     names
 }
 
-/// Plants one kind of thing at each name, before commands and in mid-run. The commands have ten times their 2 s, then they are killed. Returns what
-/// was tried, and the slowest.
+/// Puts one kind of file at each name, before commands and during a run. Each command has ten times its 2 s before it is killed. Returns the
+/// combinations, and the slowest one.
 fn table(kind: &str) -> String {
     if kind == "device" && !rustix::process::geteuid().is_root() {
         return "skipped: only root can make devices".into();
@@ -355,7 +355,7 @@ fn h4_runs_of_another_user_are_read_in_a_trusted_project_only() {
     let above = root.parent().unwrap();
     let here = root.display().to_string();
     let trusted = [here, format!("{}/*", above.display()), "*".into()];
-    // Each time one iteration more: a plan that is done is not resumed.
+    // Each resume needs one more iteration: a finished plan can't be resumed.
     for (trusted, most) in trusted.into_iter().zip(["2", "3", "4"]) {
         let line = format!("safe-directories = [\"{trusted}\"]\n");
         fs_err::write(settings.join("config.toml"), line).unwrap();
@@ -391,7 +391,7 @@ fn h12_x128e_a_state_directory_that_was_moved_is_rebuilt_and_a_link_is_not_follo
         let status = scene.status();
         assert_eq!(status["iterations_complete"], 3, "{deed}: {status}");
     }
-    // A copy of the store can't be told from another writer's.
+    // A copy of the store looks like the store of another writer.
     let (_scene, ended) = run("cp -a .rlm c; mv .rlm .rlm2; mv c .rlm");
     for part in [
         "can't be saved",

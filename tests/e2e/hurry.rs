@@ -1,4 +1,4 @@
-//! Who loses patience with a stop that is under way is obeyed at once, whatever is being ended.
+//! A second stop with less time shortens a running stop, whatever it is ending.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -8,11 +8,11 @@ use crate::LONG;
 use crate::control::quick;
 use crate::scene::Scene;
 
-/// Goes by no signal but writes down what it got.
+/// Ignores signals, but records them.
 const DEAF: &str = "trap 'echo INT >>told' INT; trap 'echo TERM >>told' TERM; echo >up
 while :; do sleep 0.05; done";
 
-/// Stops a run twice while something deaf holds the first stop up, and returns what that was told.
+/// Stops a run twice while a deaf process delays the first stop. Returns the signals of that process.
 fn told(scene: &Scene, run: Rlm<'_>) -> String {
     let running = run.spawn();
     scene.wait_for_file("up");
@@ -22,7 +22,7 @@ fn told(scene: &Scene, run: Rlm<'_>) -> String {
         (!told().is_empty()).then_some(())
     });
     let now = quick(scene.rlm(&["stop", "--now"])).expect_code(0);
-    // As long as the run gives it, which is not what the first one has.
+    // The budget of an abort, not of the first stop.
     assert!(
         now.stdout.contains("recorded; stopping (up to 1s)"),
         "{now}"
@@ -38,7 +38,7 @@ fn told(scene: &Scene, run: Rlm<'_>) -> String {
 fn l90g_a_gate_that_is_being_ended_is_ended_sooner_by_a_second_stop() {
     let scene = Scene::new("print turn {start}");
     let told = told(&scene, scene.run(&["--once", "--gate", DEAF]));
-    // SIGTERM would have come three seconds later, and SIGKILL after that.
+    // SIGTERM would have followed three seconds later, and SIGKILL after that.
     assert_eq!(told, "INT\n");
 }
 
@@ -61,7 +61,7 @@ fn l90g_an_agent_that_is_being_ended_in_its_turn_is_ended_sooner_by_a_second_sto
 fn l90g_leftovers_that_are_being_ended_are_ended_sooner_by_a_second_stop() {
     let scene = Scene::new("");
     let agent = format!("({DEAF}) >/dev/null 2>&1 & while ! test -e up; do sleep 0.05; done");
-    // It is not over when they are ended by themselves, as the next iteration begins.
+    // The run ends the leftovers while a second iteration is still ahead.
     let run = ["run", "-p", "x", "-n", "2", "--sleep", "600", "--"];
     let run = scene.rlm(&run).args(["sh", "-c", &agent]);
     assert_eq!(told(&scene, run), "TERM\n");

@@ -1,4 +1,4 @@
-//! A loop that waits costs next to nothing.
+//! A waiting loop needs almost no resources.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::LONG;
 use crate::scene::{PROMPT, Scene, says, stop};
 
-/// Ticks of processor time that a process has used.
+/// Returns the processor time of a process, in ticks.
 pub(crate) fn ticks(pid: i32) -> u64 {
     let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat
@@ -20,7 +20,7 @@ pub(crate) fn ticks(pid: i32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// How many times the threads of a process were given a processor.
+/// Returns the number of context switches of all threads of a process.
 fn switches(pid: i32) -> u64 {
     let tasks = fs_err::read_dir(format!("/proc/{pid}/task")).unwrap();
     let status =
@@ -49,16 +49,16 @@ pub(crate) fn memory(pid: i32, field: &str) -> u64 {
         .unwrap()
 }
 
-/// Looks at a process for two seconds in which it has nothing to do.
+/// Observes an idle process for two seconds.
 fn expect_idle(pid: i32) {
-    // What it was doing may need a moment to come to its end.
+    // Its last activity may need a moment to end.
     poll_until(Duration::from_millis(300), || None::<()>);
     let (before, woken) = (ticks(pid), switches(pid));
     poll_until(Duration::from_secs(2), || None::<()>);
     assert_eq!(ticks(pid), before, "it used the processor");
     let woken = switches(pid) - woken;
     assert!(woken <= 4, "it was woken {woken} times in two seconds");
-    // What of the program's own file is resident hangs on how it was built.
+    // The resident part of the program file depends on the build, so it does not count.
     let resident = memory(pid, "RssAnon");
     assert!(resident < 10 << 10, "{resident} KiB are resident");
 }

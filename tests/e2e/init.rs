@@ -1,4 +1,4 @@
-//! `rlm` as the first process of a container: a pid namespace of its own is what it sees of one.
+//! `rlm` as PID 1 of a container, simulated by a pid namespace.
 
 use std::process::Command;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::{LONG, RLM};
 
 const CONTAINER: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
 
-/// Whether a pid namespace can be had here.
+/// Whether this machine supports pid namespaces.
 fn has_containers() -> bool {
     let status = Command::new("unshare").args(CONTAINER).arg("true").status();
     status.is_ok_and(|status| status.success())
 }
 
-/// `rlm run --once ARGUMENTS -- AGENT` as PID 1.
+/// Prepares `rlm run --once ARGUMENTS -- AGENT` as PID 1.
 fn contained<'a>(scene: &'a Scene, arguments: &[&str]) -> Rlm<'a> {
     let run = [RLM, "run", "--once", "--prompt", PROMPT];
     let container = scene.sandbox.rlm("unshare").args(CONTAINER).args(run);
@@ -34,7 +34,7 @@ fn ready(scene: &Scene) -> Running {
     running
 }
 
-/// The only child of a process.
+/// Returns the only child of a process.
 #[track_caller]
 fn child(scene: &Scene, parent: i32) -> Process {
     let mut children = scene.alive();
@@ -79,7 +79,7 @@ fn x113c_a_signal_without_a_name_reaches_the_program_too() {
     }
     let scene = Scene::new("print ready\nhang");
     let running = ready(&scene);
-    // What some container engines stop an init with: SIGRTMIN + 3, as the kernel counts.
+    // The stop signal of some container engines: SIGRTMIN + 3, in the kernel's numbering.
     let signal = 32 + 2 + 3;
     let init = child(&scene, running.pid()).pid;
     let kill = scene.sandbox.rlm("/bin/kill");
@@ -121,8 +121,7 @@ fn x113c_a_killed_rlm_ends_its_container_and_its_guard_has_time_to_say_what_it_e
     assert_eq!(word.matches("fake-agent").count(), TREE_SIZE, "{word}");
 }
 
-/// Has a process in the pid namespace of another lose a child, as `docker exec` may, and says how often that child was seen as
-/// a zombie of the other in the end.
+/// Lets a process enter the pid namespace and lose a child, as `docker exec` may. Returns how often the child was still a zombie at the end.
 fn zombies_of_strangers(scene: &Scene, init: &Process) -> usize {
     let target = init.pid.to_string();
     let enter = ["--target", &target, "--pid", "--mount", "sh", "-c"];
@@ -150,7 +149,7 @@ fn x113c_orphans_of_a_container_are_reaped() {
     running.wait(LONG).expect_code(143);
 }
 
-/// The control: what is no init leaves the orphan a zombie.
+/// The control: a process that isn't an init leaves the orphan as a zombie.
 #[test]
 fn x113c_control_orphans_of_another_first_process_stay_zombies() {
     if !has_containers() {

@@ -1,4 +1,4 @@
-//! Bad input: one line that says what and where, the right code, and nothing made or changed.
+//! Invalid input: one line with the problem and its place, the right exit code, and no changes.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -9,7 +9,7 @@ use rlm_tests::{Ended, Rlm};
 use crate::LONG;
 use crate::scene::{PROMPT, Scene};
 
-/// Expects a refusal that costs nothing.
+/// Expects a refusal without any effect.
 #[track_caller]
 fn refused(scene: &Scene, rlm: Rlm<'_>, code: i32, says: &[&str]) -> Ended {
     let ended = rlm.run(LONG).expect_code(code);
@@ -18,7 +18,7 @@ fn refused(scene: &Scene, rlm: Rlm<'_>, code: i32, says: &[&str]) -> Ended {
         "{says:?} {ended}"
     );
     assert_eq!(ended.stdout, "", "{ended}");
-    // What the parser of arguments refuses comes with a hint below it.
+    // Errors of the argument parser have a hint below the first line.
     let first = ended.stderr.lines().next().unwrap_or_default();
     let one = first.starts_with("error: ")
         || (first.starts_with("rlm: ") && ended.stderr.lines().count() == 1);
@@ -420,7 +420,7 @@ fn x115a_garbage_reaches_neither_the_terminal_nor_the_logs_readers() {
     }
 }
 
-/// Runs `sh -c SCRIPT sh rlm run … --` with what follows, so that the shell arranges its streams.
+/// Runs `sh -c SCRIPT sh rlm run … --` with the given agent, so that the shell sets up its streams.
 fn by_shell(scene: &Scene, script: &str, arguments: &[&str]) -> Ended {
     let run = ["run", "--sleep", "0", "--prompt", PROMPT];
     let shell = scene

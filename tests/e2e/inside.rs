@@ -1,4 +1,4 @@
-//! An agent can't act as a person: what comes from below a guard controls no run but those that were started there.
+//! An agent can't act as a person: a process below a guard controls only runs that were started there.
 
 use std::process::{Command, Stdio};
 
@@ -9,14 +9,14 @@ use crate::control::{quick, socket};
 use crate::scene::{PROMPT, Scene, events, expect_in_order, json, says, stop, until_ready};
 use crate::{LONG, RLM};
 
-/// A program that connects to a socket, sends one line and prints the answer; `perl` is on every machine with git.
+/// A program that connects to a socket, sends one line and prints the response. Every machine with git has `perl`.
 const ASK: &str = r#"use Socket; my ($path, $line) = @ARGV; socket(S, AF_UNIX, SOCK_STREAM, 0) or die;
 connect(S, sockaddr_un($path)) or die; syswrite(S, "$line\n"); while (<S>) { print }"#;
-/// The same, and it ends without waiting for the answer.
+/// The same program without waiting for the response.
 const ASK_AND_GO: &str = r#"use Socket; my ($path, $line) = @ARGV; socket(S, AF_UNIX, SOCK_STREAM, 0) or die;
 connect(S, sockaddr_un($path)) or die; syswrite(S, "$line\n");"#;
 
-/// What an agent might want of the run that holds it.
+/// Commands that an agent could try on its own run.
 const COMMANDS: [&str; 8] = [
     "stop",
     "stop --now",
@@ -36,7 +36,7 @@ fn has_perl() -> bool {
     perl.is_ok_and(|status| status.success())
 }
 
-/// Runs a tool in an agent, which ends with it, and gives what the run printed.
+/// Runs a tool in an agent, which ends with it. Returns the output of the run.
 fn tool(scene: &Scene, tool: &str) -> Ended {
     let run = [
         "run", "-p", PROMPT, "--once", "--run-id", "own", "--", "sh", "-c", tool,
@@ -44,7 +44,7 @@ fn tool(scene: &Scene, tool: &str) -> Ended {
     scene.rlm(&run).run(LONG)
 }
 
-/// A second project of the same user, with a run at work in it.
+/// Starts a run in a second project of the same user.
 fn other_run(scene: &Scene, arguments: &[&str]) -> Running {
     let other = scene.sandbox.path().join("other");
     fs_err::create_dir(&other).unwrap();
@@ -70,7 +70,7 @@ fn h13a_an_agent_without_the_variable_is_refused_everything_but_the_status() {
         COMMANDS.len(),
         "{ended}"
     );
-    // Each is told to the agent, and in the run's own log.
+    // `rlm` reports each refusal to the agent, and in the log of the run.
     for request in [
         "stop",
         "abort",
@@ -176,7 +176,7 @@ fn h13e_an_agent_neither_stops_nor_steers_the_runs_of_other_projects() {
     let ended = tool(&scene, &script).expect_code(0);
     assert_eq!(ended.stdout.matches("code 2").count(), 10, "{ended}");
     assert!(other.stdout().contains("refused `stop` from pid"));
-    // A person outside of it still can.
+    // A person outside of the agent still can.
     quick(scene.rlm(&["pause", "other", "--wait", "0"])).expect_code(0);
     quick(scene.rlm(&["stop", "other"])).expect_code(0);
     other.wait(LONG).expect_code(7);
@@ -218,7 +218,7 @@ fn h13f_an_agent_removes_moves_and_forks_no_run_unless_it_is_nested() {
         &["this is inside the agent of run own", "--nested"],
     );
     assert!(scene.file(".rlm/runs/old").exists());
-    // Whoever means it says so.
+    // An explicit option permits it.
     quick(scene.rlm(&["clean", "own", "--yes"])).expect_code(0);
     let nested = tool(&scene, &format!("{RLM} clean old --yes --nested")).expect_code(0);
     assert!(!scene.file(".rlm/runs/old").exists(), "{nested}");

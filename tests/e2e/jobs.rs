@@ -1,4 +1,4 @@
-//! Job control: ^Z and fg, the background, and a terminal that goes away.
+//! Job control: ^Z and fg, the background, and a closed terminal.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use crate::LONG;
 use crate::menu;
 use crate::scene::Scene;
 
-/// A shell with job control, and the line that starts a run in it.
+/// Returns a shell with job control, and the command line of a run in it.
 fn shell(scene: &Scene, arguments: &str) -> (Running, Terminal, String) {
     let (shell, terminal) = scene.sandbox.shell().spawn_on_terminal();
     terminal.sees("$ ", LONG);
@@ -28,7 +28,7 @@ fn shell(scene: &Scene, arguments: &str) -> (Running, Terminal, String) {
     (shell, terminal, line)
 }
 
-/// The states of the agents and their children.
+/// Returns the states of the agents and their children.
 fn states(scene: &Scene) -> Vec<char> {
     let mut pids: Vec<i32> = scene
         .agent
@@ -64,7 +64,7 @@ fn x126a_x126b_suspend_stops_the_tree_and_fg_lets_it_go_on() {
         wait_for("the shell in the foreground", LONG, || {
             (terminal.foreground() == Some(shell.pid())).then_some(())
         });
-        // Others can see that it is alive, only stopped.
+        // Other commands see that the run is alive, only suspended.
         assert_eq!(scene.status()["state"], "running");
         let second = scene.claude(&["--once"]).run(LONG).expect_code(9);
         assert!(
@@ -104,7 +104,7 @@ fn x126a_suspend_while_an_agent_starts_holds_nothing_up() {
         (terminal.foreground() == Some(shell.pid())).then_some(())
     });
     terminal.send("fg\r");
-    // Who doesn't hear does not answer in its time.
+    // A run that does not read its requests would not respond in time.
     scene.rlm(&["stop"]).run(LONG).expect_code(0);
     terminal.sees("stopped", LONG);
     terminal.send("exit\r");
@@ -151,7 +151,7 @@ fn x126c_time_that_a_run_stood_still_does_not_count_as_its_silence() {
     terminal.sees("ready", LONG);
     terminal.send(b"\x1a");
     wait_for_states(&scene, "the agent stopped", |state| state == 'T');
-    // Longer than the agent may be silent.
+    // Longer than the idle timeout.
     assert!(poll_until(std::time::Duration::from_secs(4), || None::<()>).is_none());
     fs_err::write(scene.file("go"), "").unwrap();
     terminal.send("fg\r");
@@ -201,7 +201,7 @@ fn x126c_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
                 .find(|it| it.pid == pid)
                 .map(|it| it.state)
         };
-        // The run waits half a second for a command that is just being started, and then stops without it.
+        // The run waits half a second for a command that is just starting, and then suspends without it.
         let beats = || fs_err::read(scene.file(&format!("{name}-beats"))).unwrap_or_default();
         wait_for("its beats", LONG, || (beats().len() > 10).then_some(()));
         terminal.send(b"\x1a");

@@ -1,11 +1,11 @@
-//! A run of thirty iterations that was killed twice, had to wait, was told something, and was moved: finished elsewhere, and explained there to
-//! somebody who has not seen it.
+//! A run of thirty iterations that was killed twice, waited for a rate limit, got a steer, and was transferred. It finishes at its destination, where
+//! its report explains everything to a reader without previous knowledge.
 
 use crate::LONG;
 use crate::control::quick;
 use crate::scene::{Scene, crash, expect_in_order, json, says};
 
-/// Each turn is work. The fifth and the twenty-second are killed, the ninth may not begin yet, the fourteenth hears a word, the last one makes an end.
+/// Each turn works. The fifth and the twenty-second are killed, the ninth hits a rate limit, the fourteenth gets a steer, the last one finishes.
 const AGENT: &str = "append work {start}\n@5 say half done\n@5 hang\n@9 retry 429 3600\n@14 say listening\n@14 expect-steer\n\
 @22 say nearly there\n@22 hang\n@33 touch finished";
 
@@ -49,7 +49,7 @@ fn x112a_x112b_a_run_is_crashed_and_steered_and_waits_and_moves_and_its_report_e
         (&19.into(), &2.into())
     );
 
-    // What the attempt that was cut has done is not committed, and not left behind unsaid.
+    // The work of the unfinished attempt is not committed, so the export must mention it.
     let archive = scene.sandbox.path().join("night.tar.zst");
     let archive = archive.to_str().unwrap();
     let export = ["checkpoints", "export", "night", "-o", archive];
@@ -57,7 +57,7 @@ fn x112a_x112b_a_run_is_crashed_and_steered_and_waits_and_moves_and_its_report_e
     assert!(refused.contains("--allow-dirty"), "{refused}");
     quick(scene.rlm(&export).args(["--allow-dirty"])).expect_code(0);
     quick(scene.rlm(&["resume", "night"])).expect_code(2);
-    // Nothing but that file goes there: not even where the repository came from is known.
+    // The destination gets only that file, and doesn't know the original repository.
     let there = scene.sandbox.path().join("elsewhere");
     fs_err::create_dir(&there).unwrap();
     let import = ["checkpoints", "import", archive];

@@ -1,4 +1,4 @@
-//! `--leftovers keep`: what an agent leaves running serves the attempts after it, and never outlives the run.
+//! `--leftovers keep`: retained leftovers serve the later attempts, and never outlive the run.
 
 use rlm_tests::wait_for;
 use rustix::process::Signal;
@@ -27,7 +27,7 @@ fn x127c_the_leftovers_of_eight_attempts_are_kept_at_most() {
     let scene = Scene::new("child setsid\n@9 print ninth\n@10 hang");
     let mut running = scene.run(&["-n", "10", "--leftovers", "keep"]).spawn();
     says(&mut running, "iteration 9 complete");
-    // It is ended beside what goes on.
+    // The run ends it while the others continue.
     wait_for("the end of the oldest", LONG, || {
         scene.children_alive(1).is_empty().then_some(())
     });
@@ -39,7 +39,7 @@ fn x127c_the_leftovers_of_eight_attempts_are_kept_at_most() {
 #[test]
 fn x127c_kept_leftovers_that_print_neither_block_nor_die() {
     let scene = Scene::new("");
-    // It prints long after its agent is gone, and more than a pipe holds; the second turn waits for its end.
+    // It prints long after the end of its agent, more than a pipe buffer. The second turn waits for its end.
     let server = "sleep 1; yes chatter | head -c 1000000; touch done";
     let agent = format!(
         "case $RLM_ITERATION in 1) (trap '' PIPE; set -e; {server}) & ;; \

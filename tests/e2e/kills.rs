@@ -1,4 +1,4 @@
-//! A kill of the loop, of its guard, and of both: what they started does not live on.
+//! Killing the loop, its guard, or both leaves no process.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn x102a_a_kill_of_the_loop_ends_its_gate_and_its_check() {
         let scene = Scene::new("child daemon");
         let running = scene.run(&["-n", "1", option, tools]).spawn();
         scene.wait_for_file("begun");
-        // The shell has forked them; they may not have come to be `sleep` yet.
+        // The shell has forked them, but exec of `sleep` may not have happened yet.
         wait_for("the tools of the command", LONG, || {
             let alive = scene.alive();
             let sleeping = alive.iter().filter(|process| process.name == "sleep");
@@ -51,14 +51,14 @@ fn x102f_control_without_a_guard_the_tree_outlives_a_kill() {
         .spawn();
     says(&mut shell, "ready");
     crash(shell);
-    // Longer than a guard takes.
+    // Longer than a guard needs.
     let gone = poll_until(Duration::from_secs(3), || {
         (scene.tree_alive() < TREE_SIZE).then_some(())
     });
     assert!(gone.is_none(), "{:?}", scene.alive());
 }
 
-/// The guard of the agent's first start: its parent.
+/// Returns the guard of the agent's first start: its parent.
 fn guard(scene: &Scene) -> Pid {
     Pid::from_raw(scene.agent.starts()[0].ppid).unwrap()
 }
@@ -70,7 +70,7 @@ fn x102b_after_a_kill_of_both_the_next_resume_ends_and_names_what_is_left() {
         TREE.replace('\n', "\n@1 ")
     ));
     let running = scene.ready(&["--once"]);
-    // Stopped, so that it can't clean up after its guard.
+    // Suspended, so that it can't clean up after its guard.
     running.signal(Signal::STOP);
     kill_process(guard(&scene), Signal::KILL).unwrap();
     crash(running);
@@ -181,7 +181,7 @@ fn x102b_what_a_guard_that_stands_still_has_not_ended_is_named_by_who_ends_it() 
     );
     let scene = Scene::new(&script);
     crash(scene.ready(&["--once"]));
-    // It waits for who is deaf to SIGTERM.
+    // The guard would wait for the processes that ignore SIGTERM.
     kill_process(guard(&scene), Signal::STOP).unwrap();
     let left = scene.children_alive(1);
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);

@@ -1,4 +1,4 @@
-//! Where settings come from: options, the environment, `rlm.toml`, the user's own file; and what becomes of a change.
+//! The layers of the settings: options, the environment, `rlm.toml`, the user's file; and changes during a run.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ fn write_users(scene: &Scene, text: &str) {
     fs_err::write(users(scene), text).unwrap();
 }
 
-/// What `rlm config show --json` says of a key: its value, and from where.
+/// Returns the value and the source of a key in `rlm config show --json`.
 #[track_caller]
 fn shown(rlm: Rlm<'_>, key: &str) -> (Value, Value) {
     let ended = rlm.run(LONG).expect_code(0);
@@ -37,7 +37,7 @@ fn refused(scene: &Scene, rlm: Rlm<'_>, says: &str) -> Ended {
     ended
 }
 
-/// Each layer says something else; without the uppermost one the next counts.
+/// Each layer sets another value. Without the highest one, the next applies.
 #[test]
 fn s24b_the_nearest_layer_counts() {
     let scene = Scene::new("print never");
@@ -129,7 +129,7 @@ fn s15b_the_shown_configuration_is_what_the_run_has() {
     );
 }
 
-/// What is printed can be taken as a file: it says the same again.
+/// The printed configuration is a valid file with the same meaning.
 #[test]
 fn s15b_the_shown_configuration_is_a_file_that_means_the_same() {
     let scene = Scene::new("print never");
@@ -244,7 +244,7 @@ fn limits_follow_the_file_between_iterations() {
     say("max-iterations = 5\nsleep = 0\nmax-failures = 5\n");
     let options = ["-p", PROMPT, "--max-failures", "4"];
     let mut running = scene.run_bare(&options).spawn();
-    // The option stays above the file, which raises nothing: an agent can write it.
+    // The option has precedence over the file, and the file can't raise a limit: an agent could write it.
     says(&mut running, "turn 2");
     say("max-iterations = 9\nsleep = 0\nmax-failures = 6\n");
     go(2);
@@ -270,7 +270,7 @@ fn limits_follow_the_file_between_iterations() {
     assert_eq!(settings["limits"]["max_failures"], 4);
 }
 
-/// What was edited while the run was stopped is no change of it, and what is edited then is one.
+/// Edits made while the run was stopped don't count as changes; later ones do.
 #[test]
 fn limits_follow_the_file_after_a_resume_too() {
     let scene = Scene::new("print turn {start}\n@2 await go2\n@3 await go3\n@4 await go4");
@@ -287,7 +287,7 @@ fn limits_follow_the_file_after_a_resume_too() {
     fs_err::write(scene.file("go2"), "").unwrap();
     says(&mut running, "changed: time limit");
     says(&mut running, "turn 3");
-    // An agent could write that as well.
+    // An agent could also write these values.
     say("sleep = '1h'\nmax-duration = '3h'\n");
     for turn in [3, 4] {
         fs_err::write(scene.file(&format!("go{turn}")), "").unwrap();

@@ -1,4 +1,4 @@
-//! Output that could not be written is an error; a reader that has gone is none.
+//! Output that can't be written is an error; a closed pipe is not.
 
 use rlm_tests::{Ended, Rlm};
 
@@ -8,7 +8,7 @@ use crate::{LONG, RLM};
 /// The one line on standard error.
 const LOST: &str = "output was lost: can't write to standard output";
 
-/// Commands with the words of one call that prints something. `LIVE` is a run that goes on, `OVER` one that has ended.
+/// Commands, each with the arguments of a call that prints something. `LIVE` is a live run, `OVER` an ended one.
 const CALLS: [&[&str]; 31] = [
     &["--help"],
     &["--version"],
@@ -51,7 +51,7 @@ const CALLS: [&[&str]; 31] = [
     &["pause", "LIVE", "--json"],
     &["stop", "LIVE", "--json"],
 ];
-/// Commands without a row above, and why.
+/// Commands without a row above, with the reason.
 const OTHERS: [(&str, &str); 4] = [
     (
         "attach",

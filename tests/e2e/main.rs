@@ -1,6 +1,6 @@
-//! End-to-end tests: the `rlm` binary as a user meets it, against a scripted agent.
+//! End-to-end tests: the `rlm` binary as a user runs it, with a scripted agent.
 //!
-//! A test that shows an item of `acceptance.md` begins with the item's number; the others show that the harness itself can be believed.
+//! The name of a test that shows an item of `acceptance.md` begins with the item's number. The other tests show that the harness itself is correct.
 
 #![expect(
     clippy::unwrap_used,
@@ -93,7 +93,7 @@ mod view;
 
 use std::time::Duration;
 
-/// For what takes a second at most: ten times that, and some for a loaded machine.
+/// The deadline for steps that take a second at most: ten times that, plus a margin for a loaded machine.
 const LONG: Duration = Duration::from_secs(20);
 
 const RLM: &str = env!("CARGO_BIN_EXE_rlm-under-test");

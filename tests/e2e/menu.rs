@@ -1,4 +1,4 @@
-//! A person presses Ctrl-C on a terminal and chooses.
+//! A person presses Ctrl-C on a terminal and selects from the menu.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::scene::{PROMPT, Scene, json, text};
 
 pub(crate) const PRESS: &[u8] = b"\x03";
 pub(crate) const ESC: &[u8] = b"\x1b";
-/// A line of the menu that stands nowhere else.
+/// A line that appears only in the menu.
 pub(crate) const MENU: &str = "save and exit";
 
-/// Presses, later than what would count as the same press as the last one.
+/// Presses Ctrl-C, after the debounce of the previous press.
 fn press(terminal: &Terminal) {
     pause();
     terminal.send(PRESS);
@@ -28,7 +28,7 @@ pub(crate) fn open(terminal: &Terminal) {
     terminal.sees(MENU, LONG);
 }
 
-/// A run whose agent works and says no more.
+/// Returns a run whose agent works and prints nothing more.
 fn at_work(scene: &Scene, arguments: &[&str]) -> (Running, Terminal) {
     let (running, terminal) = scene.claude(arguments).spawn_on_terminal();
     terminal.sees("ready", LONG);
@@ -116,7 +116,7 @@ fn s9b_a_turn_is_ended_from_the_menu_and_its_conversation_goes_on() {
     terminal.send("t");
     terminal.sees("interrupted", LONG);
     terminal.sees_no(MENU, LONG);
-    // Its turn is over: there is none to end.
+    // The turn has ended, so the menu doesn't offer to end it.
     open(&terminal);
     assert!(!terminal.screen().contains(END_TURN));
     terminal.send("c");
@@ -125,7 +125,7 @@ fn s9b_a_turn_is_ended_from_the_menu_and_its_conversation_goes_on() {
     let place = |at: usize| (messages[at].pid, messages[at].session.clone());
     assert_eq!(place(0), place(1));
 
-    // A plain command is no conversation.
+    // A command agent has no conversation.
     let scene = Scene::new("print ready\nhang");
     let (running, terminal) = scene.run(&["--once"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
@@ -238,7 +238,7 @@ fn s9f_abort_ends_a_deaf_agent_and_stops_the_run() {
     scene.expect_nothing_alive();
 }
 
-/// The sessions of all messages, the first of which is 1.
+/// Returns the sessions of all messages, numbered from 1.
 fn sessions(scene: &Scene) -> Vec<usize> {
     let mut names = Vec::new();
     let messages = scene.agent.messages().into_iter();
@@ -340,7 +340,7 @@ fn j40a_j40b_a_press_without_a_way_to_ask_decides_nothing_and_stays_counted() {
     for (name, value) in scene.agent.variables() {
         shell = shell.env(name, value);
     }
-    // There is a terminal, and no way to it.
+    // The process has a terminal, but can't open it.
     let script = "mount --bind /dev/null /dev/tty && exec \"$@\"";
     let run = ["-m", "sh", "-c", script, "sh", crate::RLM, "run", "--once"];
     let agent = [
@@ -361,7 +361,7 @@ fn j40a_j40b_a_press_without_a_way_to_ask_decides_nothing_and_stays_counted() {
         assert_eq!(scene.controls(), ["initialize"], "nothing was decided");
     };
     told(1);
-    // A press counts for two seconds; what comes later is a first one again.
+    // A press counts for two seconds. A later press counts as a first one again.
     assert!(poll_until(Duration::from_millis(2500), || None::<()>).is_none());
     told(2);
     press(&terminal);

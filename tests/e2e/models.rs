@@ -1,4 +1,4 @@
-//! The scripted model answers as the services do whose protocols it speaks; asked by a plain TCP client.
+//! The scripted model answers like the services whose protocols it implements. A plain TCP client sends the requests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{FAKE_MODEL, LONG};
 
-/// Sends one request and gives the head and the body of the answer, its chunks joined.
+/// Sends one request, and returns the head and the body of the response, with its chunks joined.
 fn ask(port: u16, method: &str, path: &str, body: &str) -> (String, String) {
     let mut answer = String::new();
     send(port, method, path, body)
@@ -40,7 +40,7 @@ fn send(port: u16, method: &str, path: &str, body: &str) -> TcpStream {
     stream
         .write_all(format!("{head}{body}").as_bytes())
         .unwrap();
-    // No more will be asked, so that the answer ends with the connection.
+    // No further request, so the response ends with the connection.
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     stream
 }
@@ -122,7 +122,7 @@ fn a_streamed_response_has_all_its_events_in_order() {
     "#);
 }
 
-/// One line an event, without what hangs on the length of the request.
+/// Returns one line per event, without the values that depend on the length of the request.
 fn regular(events: &str) -> String {
     let data = events
         .lines()

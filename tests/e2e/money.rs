@@ -1,4 +1,4 @@
-//! What a run spends, and what it waits for.
+//! The budgets of a run, and its waits for rate limits.
 
 use rlm_tests::wait_for;
 use rustix::process::Signal;
@@ -9,10 +9,10 @@ use crate::menu::open;
 use crate::scene::{Scene, crash, events, expect_in_order, says, stop, text};
 use crate::{FAKE_AGENT, LONG};
 
-/// A call of the fake agent's model costs a cent and reads 100 tokens.
+/// A call of the fake agent's model costs one cent and reads 100 tokens.
 const CALLS: &str = "turn ..\nsay one\nsay two\nawait go\nsay three";
 
-/// Where the wait of the only run ends, once it waits.
+/// Returns the end of the wait of the only run, once the run waits.
 fn waits_until(scene: &Scene) -> String {
     wait_for("a wait", LONG, || {
         let statuses = scene.statuses();
@@ -33,7 +33,7 @@ fn x108a_a_turn_that_passes_max_cost_is_interrupted_and_not_awaited() {
         "--max-cost MORE",
     ];
     expect_in_order(&ended.stdout, &words);
-    // The agent's words may be printed after those of the budget.
+    // The agent's text may be printed after the line of the budget.
     assert!(ended.stdout.contains("two"), "{ended}");
     assert!(scene.controls().contains(&"interrupt".into()));
     let status = scene.status();
@@ -42,7 +42,7 @@ fn x108a_a_turn_that_passes_max_cost_is_interrupted_and_not_awaited() {
         (&0.02.into(), &1.into())
     );
     scene.expect_nothing_alive();
-    // With more to spend it goes on where it was.
+    // With a larger budget the run continues at the same place.
     fs_err::write(scene.file("go"), "").unwrap();
     let run = scene.run_id();
     let more = ["resume", &run, "--max-cost", "1", "--json"];
@@ -143,7 +143,7 @@ fn x129a_x129b_a_budget_that_an_agent_does_not_report_on_is_a_usage_error() {
         let refused = scene.run(&[&["--once"], budget].concat()).run(LONG);
         assert!(refused.expect_code(2).stderr.contains(budget[0]));
     }
-    // Nor can a run be given such a budget, or such an agent, when it goes on.
+    // A resume can't set such a budget, or select such an agent, either.
     let scene = Scene::new("say one\nsay two");
     scene
         .claude(&["-n", "1", "--max-cost", "1"])
@@ -186,7 +186,7 @@ fn x107d_x107f_a_wait_is_cut_short_from_another_terminal() {
 
 #[test]
 fn x107c_x107d_a_wait_counts_down_on_the_terminal_and_is_cut_short_by_a_key_or_a_word() {
-    // Short enough for a countdown by seconds.
+    // Short enough for a countdown in seconds.
     let scene = Scene::new("@1 retry 429 55\n@2 retry 429 55\n@3 say well");
     let [record, script] = scene.agent.variables();
     let run = scene.driven("codex", &["--once"]);
@@ -274,7 +274,7 @@ fn x107j_an_outage_of_a_service_that_has_answered_is_waited_for() {
         .unwrap();
     assert!(text(&wait["what"]).contains("529"), "{wait}");
     assert_eq!(scene.status()["iterations_complete"], 1);
-    // One that goes away without a word is tried again soon.
+    // An outage without a reported time is retried soon.
     let scene = Scene::new("@1 retry 529 10 1\n@2 say well");
     let ended = scene.claude(&["--once", "--max-failures", "1"]).run(LONG);
     expect_in_order(

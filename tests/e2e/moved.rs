@@ -1,11 +1,11 @@
-//! What a run that was moved, or is being moved, keeps others from.
+//! A transferred run, or a transfer in progress, blocks other commands.
 
 use rustix::process::Signal;
 
 use crate::LONG;
 use crate::scene::{Scene, expect_in_order, stop};
 
-/// What a scheduler starts, with a name or without.
+/// Runs the command of a scheduler, with or without a name.
 fn job(scene: &Scene, name: Option<&str>) -> rlm_tests::Ended {
     let name = name.map(|name| ["--run-id", name]);
     let name: Vec<&str> = name.into_iter().flatten().collect();
@@ -45,7 +45,7 @@ fn x112c_no_other_run_is_begun_while_it_goes_on_elsewhere() {
             assert_eq!(refused.stderr, resumed.stderr);
         }
         assert_eq!((scene.start_count(), scene.statuses().len()), (2, 1));
-        // Who begins another one here has said so, and that one is what is gone on with from then on.
+        // An explicit new run here is a decision. From then on the scheduler continues that run.
         scene.run(&["--once"]).run(LONG).expect_code(0);
         job(&scene, None).expect_code(3);
     }
@@ -83,11 +83,11 @@ fn x112c_one_that_was_over_is_not_said_to_have_ended_here() {
         &["was transferred to", "resume r1 --force"],
     );
     assert_eq!(refused.stdout, "");
-    // It was over, so that nothing goes on elsewhere.
+    // The run had ended, so nothing continues elsewhere.
     job(&scene, None).expect_code(3);
 }
 
-/// Without the state of a press, a wait for who writes would take as long as a shutdown may.
+/// If the import ignored presses, its wait for input would last until the shutdown deadline.
 #[cfg(target_os = "linux")]
 #[test]
 fn x112f_a_press_ends_an_import_that_waits_for_who_writes() {
@@ -118,7 +118,7 @@ fn x112h_who_imports_what_is_here_is_told_what_helps() {
     let refused = import(&[]).expect_code(2);
     let words = ["exists already", "--copy", ": rlm -C ../other resume r1\n"];
     expect_in_order(&refused.stderr, &words);
-    // What it does not name helps neither.
+    // An option that the error doesn't mention doesn't help either.
     assert!(!refused.stderr.contains("choose"), "{refused}");
     let refused = import(&["--run-id", "r2"]).expect_code(1);
     assert!(refused.stderr.contains("which keeps its name"), "{refused}");

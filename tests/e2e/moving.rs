@@ -1,4 +1,4 @@
-//! Runs that begin from another one's past, and runs that go on elsewhere.
+//! Forks of runs, and transfers of runs.
 
 use rlm_tests::Ended;
 use rustix::process::Signal;
@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::LONG;
 use crate::scene::{Scene, crash, expect_in_order, json, stop, text};
 
-/// Each of its turns adds a line; the fourth hangs the first time.
+/// Each turn adds a line; the fourth hangs the first time.
 const SCRIPT: &str = "append work {start}\n@4 print ready\n@4 hang";
 
-/// A scene in which git knows who commits.
+/// Returns a scene with a git identity.
 pub(crate) fn scene(script: &str) -> Scene {
     let scene = Scene::new(script);
     scene.sandbox.git(&["config", "user.name", "A. Tester"]);
@@ -75,7 +75,7 @@ fn x111a_a_fork_goes_on_after_an_iteration_with_the_tree_of_that_commit() {
             "iteration 2 of r1",
         ],
     );
-    // The person's files and the other run are as they were.
+    // The person's files and the other run are unchanged.
     assert_eq!(
         scene.sandbox.git(&["status", "--porcelain", "--branch"]),
         before
@@ -103,7 +103,7 @@ fn x111d_a_live_run_a_killed_one_and_a_fork_can_be_forked() {
     let ended = scene.rlm(&["resume", "killed", "-n", "2"]).run(LONG);
     ended.expect_code(0);
     let again = fork(&scene, &["killed", "--at", "2", "--run-id", "again"]);
-    // By its own plan nothing is left to do.
+    // Its own plan has no iteration left.
     assert_eq!(again["next"], "rlm resume again -n MORE");
     let ended = scene.rlm(&["resume", "again", "-n", "3"]).run(LONG);
     ended.expect_code(0);
@@ -152,10 +152,10 @@ fn x111b_what_is_in_no_commit_or_not_there_is_refused_with_the_mend() {
     assert_eq!(runs, 1);
 }
 
-/// Its third turn hangs the first time; what the others add is committed.
+/// The third turn hangs the first time; the changes of the other turns are committed.
 const CLEAN: &str = "@3 print ready\n@3 hang\nappend work {start}";
 
-/// `rlm -C ../PLACE ARGUMENTS`, in a directory beside the repository.
+/// Runs `rlm -C ../PLACE ARGUMENTS`, in a directory beside the repository.
 pub(crate) fn there(scene: &Scene, place: &str, arguments: &[&str]) -> Ended {
     let place = format!("../{place}");
     scene.rlm(&[&["-C", &place], arguments].concat()).run(LONG)
@@ -179,7 +179,7 @@ pub(crate) fn status_there(scene: &Scene, place: &str, run: &str) -> Value {
     json(&ended.expect_code(0).stdout)
 }
 
-/// What git says in a directory beside the repository.
+/// Runs git in a directory beside the repository, and returns its output.
 pub(crate) fn git_there(scene: &Scene, place: &str, arguments: &[&str]) -> String {
     let place = format!("../{place}");
     scene.sandbox.git(&[&["-C", &place], arguments].concat())
@@ -190,7 +190,7 @@ fn x112a_x112c_x112g_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not
     let scene = scene(SCRIPT);
     crash(scene.ready(&COMMITS));
     let before = status(&scene, "r1");
-    // What its fourth turn has begun would be lost.
+    // The changes of the fourth turn would be lost.
     let refused = checkpoints(&scene, &["export", "r1", "-o", "../r1.tar.zst"]).expect_code(2);
     let words = [
         "1 file is not committed",
@@ -244,7 +244,7 @@ fn x112a_x112c_x112g_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not
         "M work"
     );
 
-    // Here it does not go on.
+    // The run can't continue here.
     let refused = scene.rlm(&["resume", "r1"]).run(LONG).expect_code(2);
     let words = [
         "`r1` was transferred to `",
@@ -305,7 +305,7 @@ fn x112a_x112c_x112g_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not
     expect_in_order(&log, &["iteration 6 of r1", "iteration 3 of r1", "start"]);
     there(&scene, "other", &["checkpoints", "verify", "r1"]).expect_code(0);
 
-    // By force it goes on here, as before.
+    // With --force it continues here.
     let ended = scene
         .rlm(&["resume", "r1", "--force"])
         .run(LONG)
@@ -365,7 +365,7 @@ fn x112a_x112d_a_run_in_a_tree_of_its_own_has_one_there_and_its_branch() {
     scene.sandbox.git(&["clone", "-q", ".", "../clone"]);
     let run = ["-n", "4", "--commit", "--run-id", "r1", "--worktree", "w1"];
     stop(scene.ready(&run), Signal::INT);
-    // No remote, and by a pipe.
+    // Without a remote, and through a pipe.
     let words = [crate::RLM, "checkpoints", "export", "r1", "-o", "-"].join(" ");
     let line = format!("{words} | {} -C ../clone checkpoints import -", crate::RLM);
     let ended = scene
@@ -402,7 +402,7 @@ fn x112a_x112d_a_run_in_a_tree_of_its_own_has_one_there_and_its_branch() {
     let log = git_there(&scene, "clone", &["log", "--format=%s", "rlm/w1"]);
     expect_in_order(&log, &["iteration 4 of r1", "iteration 2 of r1", "start"]);
     assert_eq!(status(&scene, "r1")["moved_to"], "-");
-    // Home again, its own tree is brought to where the run is.
+    // After the import back, its own worktree is updated to the state of the run.
     there(
         &scene,
         "clone",
@@ -430,7 +430,7 @@ fn x112h_a_live_run_is_refused_and_a_copy_is_another_run() {
         (&imported["run"], &imported["copy_of"]),
         (&"r2".into(), &"r1".into())
     );
-    // It stood at the commit of the run.
+    // The working tree was at the commit of the run.
     assert_eq!(
         (&imported["arrival"], &imported["branch"]),
         (&"in-place".into(), &"main".into())
@@ -461,7 +461,7 @@ fn x112j_another_user_goes_on_with_it_elsewhere() {
     scene.wait_until_started(3);
     crash(running);
     export(&scene, &["r1", "-o", "../r1.tar.zst"]);
-    // Another home, another place; the program of the agent is not here.
+    // Another home and another directory. The agent's program is missing there.
     let script = r#"chmod 711 .. ; chmod 644 ../r1.tar.zst
         mkdir ../theirs ../theirs/p && chown -R 65534:65534 ../theirs && cd ../theirs/p
         as() { HOME="$PWD/.." XDG_CONFIG_HOME= XDG_STATE_HOME= setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }

@@ -1,4 +1,4 @@
-//! Archives that lie about in a project, runs that come home again, and what a press leaves of a working tree.
+//! Archives inside a working tree, runs that are imported back, and the working tree after an interrupted import.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::moving::{checkpoints, export, fork, git_there, import, status, status
 use crate::moving_bad::{names, stopped};
 use crate::scene::{Scene, expect_in_order, stop, text};
 
-/// Lets git know who commits in a directory beside the repository.
+/// Sets a git identity in a directory beside the repository.
 fn known(scene: &Scene, place: &str) {
     for words in [
         ["user.name", "A. Tester"],
@@ -21,7 +21,7 @@ fn known(scene: &Scene, place: &str) {
     }
 }
 
-/// Takes a file of one project to another one.
+/// Copies a file from one project to another.
 fn carry(scene: &Scene, from: &str, to: &str) {
     let [from, to] = [from, to].map(|it| scene.sandbox.path().join(it));
     fs_err::copy(from, to).unwrap();
@@ -30,7 +30,7 @@ fn carry(scene: &Scene, from: &str, to: &str) {
 #[test]
 fn x112i_what_was_exported_and_reported_into_the_tree_is_in_no_commit() {
     let scene = stopped();
-    // As they are named by themselves, and otherwise.
+    // With the default names, and with other names.
     export(&scene, &["r1", "--copy"]);
     export(&scene, &["r1", "--copy", "-o", "backup.tar.zst"]);
     scene.rlm(&["report", "r1"]).run(LONG).expect_code(0);
@@ -88,7 +88,7 @@ fn x112d_the_way_there_and_back_as_it_is_printed() {
     let note = text(&exported["notes"][0]);
     assert!(note.contains("git does not ignore it"), "{note}");
     carry(&scene, "repo/rlm-r1.tar.zst", "other/rlm-r1.tar.zst");
-    // What is refused leaves the archive.
+    // A refused import keeps the archive.
     fs_err::write(scene.sandbox.path().join("other/mine"), "").unwrap();
     let words = ["checkpoints", "import", "rlm-r1.tar.zst"];
     let refused = there(&scene, "other", &words).expect_code(2);
@@ -175,14 +175,14 @@ fn x112c_x112d_what_is_exported_once_more_is_the_same_move() {
     assert_eq!(status(&scene, "r1")["state"], "stopped");
 }
 
-/// A filter that hangs once, when it gets so far.
+/// A filter that hangs once.
 const SMUDGE: &str = r#"#!/bin/sh
 if mv "$0.pass" "$0.passed" 2>/dev/null; then exec cat; fi
 if mv "$0.hang" "$0.hangs" 2>/dev/null; then exec sleep 777; fi
 exec cat
 "#;
 
-/// Makes that filter one for `*.slow`, in a repository.
+/// Installs that filter for `*.slow` in a repository, and returns its path.
 pub(crate) fn slow(scene: &Scene, repository: &Path) -> String {
     let filter = scene.sandbox.path().join("filter");
     fs_err::write(&filter, SMUDGE).unwrap();
@@ -239,7 +239,7 @@ fn x112f_a_press_in_a_slow_checkout_leaves_the_working_tree_as_it_was() {
         )
     };
     let before = stands();
-    // In the merge, and in what was not committed.
+    // During the merge, and during the restore of uncommitted changes.
     for signs in [&["hang"][..], &["pass", "hang"]] {
         for sign in signs {
             fs_err::write(format!("{filter}.{sign}"), "").unwrap();
@@ -250,14 +250,14 @@ fn x112f_a_press_in_a_slow_checkout_leaves_the_working_tree_as_it_was() {
         wait_for("the filter to hang", LONG, || {
             Path::new(&hangs).exists().then_some(())
         });
-        // The file before is there by then.
+        // By then the earlier file has been written.
         stop(running, Signal::INT);
         scene.expect_nothing_alive();
         fs_err::remove_file(hangs).unwrap();
         assert_eq!(stands(), before, "{signs:?}");
         assert!(!scene.file(".git/index.lock").exists());
     }
-    // Also where a working tree of its own is made.
+    // The same with a worktree of the run.
     scene.sandbox.git(&["clone", "-q", ".", "../clone"]);
     let clone = scene.sandbox.path().join("clone");
     slow(&scene, &clone);
@@ -275,7 +275,7 @@ fn x112f_a_press_in_a_slow_checkout_leaves_the_working_tree_as_it_was() {
         git_there(&scene, "clone", &["branch", "--list", "--all"]),
         branches
     );
-    // Left alone, it comes home.
+    // Without an interrupt, the import succeeds.
     checkpoints(&scene, &["import", "../back.zst"]).expect_code(0);
     let work = fs_err::read_to_string(scene.file("b.slow")).unwrap();
     assert_eq!(work, "not committed\n");

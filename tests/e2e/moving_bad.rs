@@ -1,4 +1,4 @@
-//! What goes wrong while a run moves: archives that are none, presses, and no room.
+//! Failures during a transfer: invalid archives, presses, and full disks.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt;
@@ -12,12 +12,12 @@ use crate::LONG;
 use crate::room::{has_mounts, with_mounts};
 use crate::scene::{Scene, expect_in_order, stop};
 
-/// A run that was stopped in its second iteration, after a commit.
+/// Returns a run that was stopped in its second iteration, after a commit.
 pub(crate) fn stopped() -> Scene {
     stopped_with(|_| ())
 }
 
-/// The same, of a run that begins in a repository with more in it.
+/// Does the same in a repository with more files.
 fn stopped_with(more: impl FnOnce(&Scene)) -> Scene {
     let scene = Scene::new("@2 print ready\n@2 hang\nappend work {start}");
     more(&scene);
@@ -39,11 +39,11 @@ pub(crate) fn archive(scene: &Scene) -> PathBuf {
     scene.sandbox.path().join("r1.tar.zst")
 }
 
-/// Everything below a directory.
+/// Returns the paths of everything below a directory.
 pub(crate) fn names(folder: PathBuf) -> Vec<PathBuf> {
     let entries = fs_err::read_dir(folder).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    // What the harness keeps.
+    // Files of the harness.
     names.retain(|path| !path.display().to_string().contains("/output-"));
     names.sort();
     names
@@ -65,7 +65,7 @@ pub(crate) fn unpack(archive: &[u8]) -> Files {
 
 fn header(name: &str, bytes: u64) -> tar::Header {
     let mut header = tar::Header::new_ustar();
-    // As it is: the library would refuse what leads out.
+    // Written directly, since the library would refuse a path outside.
     header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
     header.set_size(bytes);
     header.set_mode(0o644);
@@ -88,7 +88,7 @@ pub(crate) fn pack(
     tar.into_inner().unwrap().finish().unwrap()
 }
 
-/// The same with another manifest.
+/// Returns the files with another manifest.
 fn announcing(files: &Files, change: impl FnOnce(&mut Value)) -> Files {
     let mut files = files.clone();
     let mut manifest: Value = serde_json::from_slice(&files[0].1).unwrap();
@@ -97,12 +97,12 @@ fn announcing(files: &Files, change: impl FnOnce(&mut Value)) -> Files {
     files
 }
 
-/// The same with other bytes in a file, which are announced as they are.
+/// Returns the files with other bytes in one of them, and a matching manifest.
 pub(crate) fn replaced(files: &Files, place: usize, bytes: Vec<u8>) -> Files {
     with(files, place, |before| *before = bytes)
 }
 
-/// The same with another file, which is announced as it is.
+/// Returns the files with one changed, and a matching manifest.
 fn with(files: &Files, place: usize, change: impl FnOnce(&mut Vec<u8>)) -> Files {
     let mut files = files.clone();
     change(&mut files[place].1);
@@ -304,21 +304,21 @@ fn x112e_an_archive_that_is_none_is_refused_in_a_line_and_leaves_nothing() {
             "{what}: {ended}"
         );
     }
-    // The good one is taken.
+    // The valid archive is accepted.
     fs_err::write(&file, good).unwrap();
     let import = ["-C", "../other", "checkpoints", "import", "../bad"];
     scene.rlm(&import).run(LONG).expect_code(0);
     assert_eq!(scene.start_count(), 2);
 }
 
-/// Git that hangs in one command.
+/// A git that hangs in one command.
 const GIT: &str = r#"#!/bin/sh
 PATH=$REAL_PATH
 case "$*" in *"$HANG_AT"*) touch "$HANG"; exec sleep 777;; esac
 exec git "$@"
 "#;
 
-/// Starts it with such a git, and waits until that hangs.
+/// Starts the command with such a git, and waits until git hangs.
 pub(crate) fn hanging(scene: &Scene, rlm: Rlm<'_>, at: &str) -> Running {
     let bin = scene.agent.folder().join("bin");
     fs_err::create_dir_all(&bin).unwrap();
@@ -363,7 +363,7 @@ fn x112f_a_press_leaves_nothing_half_made_and_the_run_as_it_was() {
         let left = names(scene.sandbox.path().join("other"));
         assert_eq!(left, Vec::<PathBuf>::new(), "at {at}");
     }
-    // Nobody writes into the pipe.
+    // The pipe stays empty.
     let line = format!(
         "sleep 700 | exec {} -C ../other checkpoints import -",
         crate::RLM
@@ -424,7 +424,7 @@ fn x112f_a_full_disk_loses_neither_the_run_nor_room() {
 
 #[test]
 fn x112f_a_pipe_that_breaks_takes_no_run_away() {
-    // More than a pipe holds: otherwise all is written before the reader leaves.
+    // More than a pipe buffer: otherwise everything is written before the reader exits.
     let scene = stopped_with(|scene| {
         let mut noise = vec![0; 300_000];
         let mut source = fs_err::File::open("/dev/urandom").unwrap();

@@ -1,4 +1,4 @@
-//! What is left of an export or an import that was killed, and what of one that is under way is spared.
+//! The leftovers of a killed export or import, and the protection of a running one.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::moving_back::slow;
 use crate::moving_bad::{archive, hanging, names, stopped};
 use crate::scene::{Scene, crash, stop};
 
-/// What is on its way in a project, or was.
+/// Returns the number of incoming transfers in a project, complete or not.
 fn incoming(state: PathBuf) -> usize {
     let is_incoming = |path: &PathBuf| path.display().to_string().contains("/incoming-");
     names(state).into_iter().filter(is_incoming).count()
@@ -28,7 +28,7 @@ fn x112f_what_a_killed_export_leaves_goes_with_the_next_one_or_with_a_cleaning()
     let clean = ["clean", "--yes"];
     for (next, at) in [(&clean[..], "bundle create"), (&words, "bundle create")] {
         crash(hanging(&scene, scene.rlm(&words), at));
-        // Git does not outlive it.
+        // Git ends with the export.
         scene.wait_until_nothing_is_alive();
         assert_eq!(incoming(scene.file(".rlm")), 1);
         assert!(refs(&scene).contains("refs/rlm/moving/"));
@@ -55,7 +55,7 @@ fn x112f_a_cleaning_spares_an_import_that_is_under_way() {
     let clean = ["-C", "../clone", "clean", "--days", "0", "--yes"];
     scene.rlm(&clean).run(LONG).expect_code(0);
     assert_eq!(incoming(clone.join(".rlm")), 1);
-    // Another import neither.
+    // A second import keeps the first one's files too.
     scene.rlm(&words).run(LONG).expect_code(0);
     assert_eq!(incoming(clone.join(".rlm")), 1);
     crash(running);
@@ -68,7 +68,7 @@ fn x112f_a_cleaning_spares_an_import_that_is_under_way() {
 fn x112h_a_file_that_is_there_is_told_before_anything_is_made() {
     let scene = stopped();
     fs_err::write(scene.sandbox.path().join("r1.tar.zst"), "mine").unwrap();
-    // Looked for later, this would be told instead.
+    // If the file check came later, the error would be about this change instead.
     fs_err::write(scene.file("work"), "not committed").unwrap();
     let words = ["export", "r1", "-o", "../r1.tar.zst"];
     let refused = checkpoints(&scene, &words).expect_code(1);

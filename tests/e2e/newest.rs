@@ -1,11 +1,11 @@
-//! "The newest run" is the one that was active last, whatever it is called.
+//! "The newest run" is the run with the latest activity, whatever its name.
 
 use rustix::process::Signal;
 
 use crate::LONG;
 use crate::scene::{Scene, expect_in_order, says, stop, text};
 
-/// Starts and stops a run of this name.
+/// Starts and stops a run with this name.
 fn stopped(scene: &Scene, name: &str) {
     let mut running = scene.run(&["--once", "--run-id", name]).spawn();
     says(&mut running, "ready");
@@ -15,7 +15,7 @@ fn stopped(scene: &Scene, name: &str) {
 #[test]
 fn w17_the_newest_run_is_the_last_active_one_everywhere() {
     let scene = Scene::new("print ready\nprint start-{start}\nhang");
-    // By name the first one is the last.
+    // The order of the names is the reverse of the order of the runs.
     for name in ["z", "m", "a"] {
         stopped(&scene, name);
     }
@@ -37,7 +37,7 @@ fn w17_the_newest_run_is_the_last_active_one_everywhere() {
         told.contains("3 runs can be resumed instead, the last: rlm resume a"),
         "{told}"
     );
-    // One that is resumed is the newest again.
+    // A resumed run is the newest again.
     let mut running = scene.rlm(&["resume", "z"]).spawn();
     says(&mut running, "ready");
     stop(running, Signal::TERM);

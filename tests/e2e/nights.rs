@@ -1,4 +1,4 @@
-//! A loop that goes on and on has no more memory, threads and descriptors in the end.
+//! The memory, threads and descriptors of a long loop stay constant.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use crate::LONG;
 use crate::idle::memory;
 use crate::scene::Scene;
 
-/// How many iterations the loop makes.
+/// The number of iterations of the loop.
 const X116_ITERATIONS: Effort = Effort {
     ci: 150,
     nightly: 10_000,
 };
 
-/// How many KiB of memory may come and go: a save that compacts the journal, threads that come.
+/// The tolerated growth of memory in KiB: saves that compact the journal, and new threads.
 const MOST_GROWN: u64 = 4096;
 
-/// What a process has at one moment.
+/// The resources of a process at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     iteration: usize,
-    /// KiB that no file backs.
+    /// Anonymous memory, in KiB.
     resident: u64,
     threads: usize,
     descriptors: usize,
@@ -44,7 +44,7 @@ fn look(pid: i32, iteration: usize) -> Option<Look> {
     })
 }
 
-/// The store on disk grows by the history of the run, and nothing else grows. The time of an iteration is measured by the bench b10.
+/// The store on disk grows with the history of the run; nothing else does. The bench b10 measures the time of an iteration.
 #[test]
 fn x116a_x116b_x116c_a_loop_that_goes_on_and_on_has_no_more_memory_threads_and_descriptors() {
     let iterations = X116_ITERATIONS.number();
@@ -74,7 +74,7 @@ fn x116a_x116b_x116c_a_loop_that_goes_on_and_on_has_no_more_memory_threads_and_d
     let mut looks = Vec::new();
     let deadline = LONG + Duration::from_millis(200) * iterations;
     let over = poll_until(deadline, || {
-        // One that ends meanwhile is looked at no more.
+        // A sample taken while the run ends doesn't count.
         if made() < wanted {
             looks.extend(look(pid, made()));
         }
@@ -89,7 +89,7 @@ fn x116a_x116b_x116c_a_loop_that_goes_on_and_on_has_no_more_memory_threads_and_d
     let most = |looks: &[Look], of: fn(&Look) -> usize| looks.iter().map(of).max().unwrap();
     let threads = [&early, &late].map(|looks| most(looks, |look| look.threads));
     let descriptors = [&early, &late].map(|looks| most(looks, |look| look.descriptors));
-    // Who is looked at in the midst of a start has a few more.
+    // A sample during the start of an agent has a few more.
     assert!(threads[1] <= threads[0] + 2, "threads: {threads:?}");
     assert!(
         descriptors[1] <= descriptors[0] + 8,
@@ -106,7 +106,7 @@ fn x116a_x116b_x116c_a_loop_that_goes_on_and_on_has_no_more_memory_threads_and_d
     );
 }
 
-/// The bytes of the run's store, apart from the transcripts.
+/// Returns the size of the run's store in bytes, without the transcripts.
 fn state_size(run_dir: &std::path::Path) -> u64 {
     let files = fs_err::read_dir(run_dir).unwrap();
     let metas = files.map(|file| file.unwrap().metadata().unwrap());

@@ -1,4 +1,4 @@
-//! A command that is told what becomes of a run, and the bell.
+//! Notify commands, and the bell.
 
 use fs_err as fs;
 use rlm_tests::wait_for;
@@ -9,10 +9,10 @@ use crate::LONG;
 use crate::permissions;
 use crate::scene::{Scene, expect_in_order, says, stop};
 
-/// Appends what it is told to `told`, a line each.
+/// Appends its input to `told`, one line per call.
 const TELL: &str = "cat >> told";
 
-/// What the command was told, in order.
+/// Returns the inputs of the command, in order.
 fn told(scene: &Scene) -> Vec<Value> {
     let text = fs::read_to_string(scene.file("told")).unwrap_or_default();
     let whole = text.lines().filter(|line| line.ends_with('}'));
@@ -27,7 +27,7 @@ fn events(scene: &Scene) -> Vec<String> {
         .collect()
 }
 
-/// A check that waits until the command was told of so many things.
+/// Returns a check that waits until the command got this number of notifications.
 fn until_told(count: usize) -> String {
     format!("while [ \"$(grep -c . told)\" -lt {count} ]; do sleep 0.05; done")
 }
@@ -35,7 +35,7 @@ fn until_told(count: usize) -> String {
 #[test]
 fn x113h_a_command_is_told_what_becomes_of_the_run_when_that_is_saved() {
     let scene = Scene::new("print turn {start}\n@2 exit 3");
-    // What it is told of can be seen on disk by then: it looks.
+    // The command reads the status, so each event must be saved before it.
     let notify = format!(
         "{TELL}; echo \"$RLM_EVENT|$RLM_RUN_ID|$RLM_ITERATION|$RLM_EXIT_CODE|$RLM_TEXT\" >> words; {} status --json >> seen",
         crate::RLM
@@ -120,7 +120,7 @@ fn x101g_nothing_of_a_notify_command_outlives_the_run() {
     );
     scene.expect_nothing_alive();
 
-    // And of one that hangs and hears nothing, in a stop.
+    // The same for a command that hangs and ignores signals, during a stop.
     let scene = Scene::new("print ready\nhang");
     let hangs = "trap '' INT TERM HUP; touch begun; setsid sleep 600 & sleep 600; sleep 600";
     let run = ["--once", "--notify", hangs, "--notify-on", "started,ended"];
@@ -159,7 +159,7 @@ fn x113h_a_command_that_fails_is_told_of_once_and_ends_nothing() {
 #[test]
 fn x113h_a_slow_command_holds_nothing_up_and_hears_how_much_it_missed() {
     let scene = Scene::new("print turn {start}");
-    // The first call goes on until the run has gone through all its iterations but the last.
+    // The first call lasts until the last iteration of the run.
     let notify = format!("[ -e told ] || while [ ! -e go ]; do sleep 0.05; done; {TELL}");
     let until = format!(
         "[ \"$RLM_ITERATION\" -lt 15 ] && exit 1; touch go; {}",
@@ -228,7 +228,7 @@ fn x113h_the_bell_rings_at_the_end_where_it_is_wanted() {
         });
         assert_eq!(rung(), count, "{}", terminal.text());
     }
-    // Never where nobody has a terminal.
+    // Without a terminal there is no bell.
     let scene = Scene::new("print turn {start}");
     let ended = scene.run(&["--once", "--bell"]).run(LONG).expect_code(0);
     assert!(!ended.stdout.contains('\u{7}') && !ended.stderr.contains('\u{7}'));

@@ -1,4 +1,4 @@
-//! What rlm.toml says of the agent: its options, its MCP servers, its patience, its sessions.
+//! The agent's settings in rlm.toml: its options, its MCP servers, its timeouts, its sessions.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn with_options(script: &str) -> Scene {
     scene
 }
 
-/// The words of the last start, and the files that they name, by their flags.
+/// Returns the arguments of the last start, and the files that they name, by their flags.
 fn files(scene: &Scene) -> Vec<(String, PathBuf)> {
     let argv = scene.agent.starts().pop().unwrap().argv;
     let pairs = argv.iter().filter_map(|word| word.split_once('='));
@@ -154,7 +154,7 @@ fn l95g_the_files_of_a_killed_run_are_removed_by_the_next() {
     assert!(left.iter().all(|(_, path)| !path.exists()));
 }
 
-/// All files below a directory that are no private files of an agent's.
+/// Returns all files below a directory, without the private files of agents.
 fn state(directory: &Path) -> Vec<PathBuf> {
     let entries = fs_err::read_dir(directory)
         .unwrap()
@@ -173,7 +173,7 @@ fn x118b_x118c_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
     let alive = scene.alive();
     assert!(alive.len() >= 3, "rlm, the guard and the agent: {alive:?}");
     for process in alive {
-        // A git that was just listed may have ended.
+        // A git process in the list may have ended meanwhile.
         let line = fs_err::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).into_owned();
         assert!(!line.contains("s3cret"), "{line}");
@@ -209,7 +209,7 @@ fn x118b_x118c_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
         shown[0].contains("TOKEN") && shown[6].contains("Authorization"),
         "names are shown"
     );
-    // A name of a variable is kept of a run, not its value; what is written in rlm.toml is kept by its owner alone.
+    // The state of a run contains the name of a variable, not its value. Only the owner can read a value in rlm.toml.
     let kept = state(&scene.file(".rlm"));
     for path in kept.iter().filter(|path| path.is_file()) {
         let bytes = fs_err::read(path).unwrap();
@@ -297,7 +297,7 @@ fn x133b_x133c_a_command_is_handed_no_mcp_servers_and_says_so_before_the_run() {
         assert!(ended.stderr.contains(says), "{ended}");
         assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
         assert_eq!((scene.start_count(), scene.statuses().len()), (0, 0));
-        // The same is passed on where a driver can.
+        // A driver that supports these options passes them on.
         let claude = Scene::new("say ready");
         fs_err::write(claude.file("rlm.toml"), toml).unwrap();
         claude.claude(&["--once"]).run(LONG).expect_code(0);
@@ -348,7 +348,7 @@ fn p49a_an_open_connection_is_no_sign_of_life_and_an_announced_wait_is_no_silenc
     assert!(!ended.stdout.contains("said nothing for"), "{ended}");
 }
 
-/// Where this user's programs lock sessions.
+/// Returns the directory of this user's session locks.
 fn locks(scene: &Scene) -> PathBuf {
     let environment = scene.sandbox.environment();
     let (_, place) = { environment.iter() }
@@ -359,7 +359,7 @@ fn locks(scene: &Scene) -> PathBuf {
 
 #[test]
 fn p46_a_session_is_locked_while_its_agent_lives_also_when_rlm_is_killed() {
-    // It lives longer than rlm, so that a lock that goes with rlm is seen to go too early.
+    // The agent outlives rlm. A lock that ended with rlm would be free too early.
     let scene = Scene::new("ignore TERM\nsay ready\nhang");
     let mut running = scene.claude(&["--once"]).spawn();
     says(&mut running, "ready");

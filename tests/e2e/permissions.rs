@@ -1,4 +1,4 @@
-//! What an agent may do, who is asked, and what it is told.
+//! Permissions of an agent: automatic decisions, permission requests, and the answers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::LONG;
 use crate::scene::{Scene, text};
 
-/// It wants to edit, to run something harmless, and tells what came of it.
+/// The script requests an edit and a harmless command, and prints the results.
 const WANTS: &str = "ask Edit notes.md\nask Bash touch made\nrecall\nturn";
 
 #[test]
@@ -141,7 +141,7 @@ fn x124a_the_environment_may_say_it_and_the_flag_wins() {
     assert!(ended.stderr.contains("RLM_PERMISSIONS"), "{ended}");
 }
 
-/// Waits until the agent's question is shown, and answers when a person could have read it: a key that comes at once decides nothing.
+/// Waits until the terminal shows the agent's permission request, and answers after a readable delay: an immediate key decides nothing.
 pub(crate) fn answer(terminal: &Terminal, question: &str, key: &str) {
     terminal.sees(&format!("allow? {question}"), LONG);
     wait(1500);
@@ -194,7 +194,7 @@ fn x124g_what_was_typed_before_a_question_is_no_answer_to_it() {
     fs_err::write(scene.file("go"), "").unwrap();
     terminal.sees("allow? Bash: touch made", LONG);
     assert!(scene.agent.answers().is_empty());
-    // Nor is what follows at once: a person in the middle of a word.
+    // An immediate key doesn't count either: the person may be typing a word.
     terminal.send("y");
     wait(1500);
     assert!(scene.agent.answers().is_empty());
@@ -212,7 +212,7 @@ fn x124g_several_questions_are_put_one_after_the_other() {
         .claude(&["--once", "--permissions", "ask"])
         .spawn_on_terminal();
     terminal.sees("ready", LONG);
-    // While something else is open the question waits.
+    // The request waits while another prompt is open.
     terminal.send("\r");
     terminal.sees("steer>", LONG);
     fs_err::write(scene.file("go"), "").unwrap();

@@ -1,4 +1,4 @@
-//! Several phases, each with an agent of its own, and a person's word between them.
+//! Several phases, each with its own agent, and reviews between them.
 
 use rlm_tests::agent::FakeAgent;
 use rlm_tests::{Rlm, Terminal, poll_until, wait_for};
@@ -9,7 +9,7 @@ use crate::presses::pause;
 use crate::scene::{Scene, crash, events, expect_in_order, says, text};
 use crate::{FAKE_AGENT, LONG};
 
-/// A question that no choice of the menu is without.
+/// A text in every review prompt.
 const ASKS: &str = "finished: review it";
 
 /// A project whose `rlm.toml` has three phases: a command, then Claude Code, then Codex.
@@ -21,7 +21,7 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    /// `more` stands above the phases.
+    /// Creates the project; `more` comes before the phases.
     fn new(more: &str, plan: &str, build: &str) -> Self {
         let scene = Scene::new("");
         let agent = |name: &str, script: &str| {
@@ -69,7 +69,7 @@ impl Pipeline {
         self.scene.rlm(&["run"]).args(arguments)
     }
 
-    /// The prompts of the plan, of the build and of the check.
+    /// Returns the prompts of the plan, of the build and of the check.
     fn told(&self) -> [Vec<String>; 3] {
         let starts = self.plan.starts().into_iter();
         let told = |agent: &FakeAgent| -> Vec<String> {
@@ -99,7 +99,7 @@ impl Pipeline {
     }
 }
 
-/// Presses a key once the question has stood there for long enough to be read.
+/// Presses a key after the prompt was visible long enough to read.
 fn answer(terminal: &Terminal, key: &str) {
     terminal.sees(ASKS, LONG);
     assert!(poll_until(Duration::from_millis(700), || None::<()>).is_none());
@@ -215,7 +215,7 @@ fn x120a_x120b_x120c_x120d_each_choice_of_the_phase_menu_does_what_it_says() {
     assert!(plan[1].contains("the person who runs the loop: shorter, please"));
     assert_eq!(plan[2], "Do the plan.", "it starts over");
     assert_eq!((build.len(), check.len()), (2, 0));
-    // The question comes back, and nobody is there to answer it a second time.
+    // The resume repeats the review, and this time nobody can answer it.
     let status = pipeline.scene.rlm(&["status"]).run(LONG).stdout;
     expect_in_order(
         &status,
@@ -251,12 +251,12 @@ fn x120e_a_person_can_close_the_menu_and_answer_from_another_terminal() {
     wait_for("the words", LONG, || {
         pipeline.told()[0][1].contains("with tabs").then_some(())
     });
-    // The menu opens again, and goes when somebody else has chosen.
+    // The menu opens again, and closes when another terminal has answered.
     terminal.sees(ASKS, LONG);
     scene.rlm(&["resume"]).run(LONG).expect_code(0);
     terminal.sees("phase `build` (2 of 3) finished", LONG);
     pipeline.wait_for([2, 2, 0]);
-    // A press leads to the menu as ever, and another one out.
+    // A press opens the Ctrl-C menu as usual, and another one stops the run.
     terminal.send(PRESS);
     pause();
     terminal.sees(MENU, LONG);
@@ -350,7 +350,8 @@ fn what_a_file_says_reaches_the_phases_to_come_and_raises_no_bound() {
     assert_eq!(pipeline.counts(), [1, 1, 1]);
 }
 
-/// Whom a detached run asks is whoever is attached. Who leaves without a word has not agreed: the question stays, and nobody is asked the next one.
+/// A detached run prompts the attached viewer. A viewer who detaches without an answer has not agreed: the review stays open, and the next question
+/// waits.
 #[test]
 fn a_question_that_the_last_who_attached_leaves_stays_until_it_is_answered() {
     let pipeline = Pipeline::new("", "print planned\nawait go", "run true\nsay built {start}");

@@ -1,12 +1,12 @@
-//! The picture in the README is a recording, and stays true.
+//! The picture in the README is a recording that matches the program.
 
 use std::path::Path;
 
 use crate::RLM;
 
-/// A key that comes late, on a machine that is very busy, makes another picture, and says nothing about the program.
+/// A key that arrives late on a very busy machine changes the picture without any fault of the program.
 const ATTEMPTS: usize = 3;
-/// What a page loads without being asked should be small.
+/// The size limit of a picture that pages load automatically.
 const MOST: usize = 60 << 10;
 
 #[test]

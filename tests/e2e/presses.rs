@@ -1,4 +1,4 @@
-//! Signals and key presses that come twice, are ignored, or come from a terminal.
+//! Signals and presses that come twice, are ignored, or come from a terminal.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::scene::{STUBBORN_TREE, Scene, says, stop, until_ready};
 use crate::{LONG, RLM};
 
-/// Lets the debounce pass.
+/// Waits until the debounce has passed.
 pub(crate) fn pause() {
     assert!(poll_until(Duration::from_millis(100), || None::<()>).is_none());
 }
 
-/// Two signals, further apart than the debounce.
+/// Sends two signals with more time between them than the debounce.
 fn twice(running: &Running, first: Signal, second: Signal) {
     running.signal(first);
     pause();
@@ -81,7 +81,7 @@ fn w20_a_stop_takes_as_long_as_the_nearest_layer_says() {
         }
         let ended = stop(until_ready(run), Signal::TERM);
         assert!(ended.stdout.contains(words), "{words}: {ended}");
-        // A resume reads the same anew.
+        // A resume reads the setting again.
         let starts = scene.start_count();
         let resumed = scene.rlm(&["resume"]).spawn();
         scene.wait_until_started(starts + 1);
@@ -137,7 +137,7 @@ fn j42d_signals_that_were_ignored_at_the_start_stay_ignored() {
 #[test]
 fn j42b_sigquit_ends_at_once_without_a_core_file() {
     let scene = Scene::new(STUBBORN_TREE);
-    // With a core file allowed, so that its absence says something.
+    // The limit allows a core file, so that its absence proves something.
     let allowed = "ulimit -c unlimited && exec \"$@\"";
     let shell = scene.sandbox.rlm("/bin/sh");
     let shell = shell.args(["-c", allowed, "sh", RLM, "run", "-p", "x", "--once", "--"]);
@@ -176,7 +176,7 @@ fn j46_the_agent_gets_no_signal_from_the_terminal_but_ours_alone() {
     wait_for("the terminal's signal", LONG, || {
         is_pending(running.pid(), Signal::INT).then_some(())
     });
-    // What the terminal had sent them would come before this.
+    // Signals from the terminal would arrive before this one.
     for target in [agent, child] {
         kill_process(Pid::from_raw(target).unwrap(), Signal::USR2).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What a run leaves in its project, and what it takes from there.
+//! The files that a run writes into its project, and reads from it.
 
 use std::path::Path;
 use std::process::Command;
@@ -89,7 +89,7 @@ fn s26_no_file_of_an_agents_own_is_opened() {
     assert!(opened.is_empty(), "{opened:#?}");
 }
 
-/// Whether strace is there and may trace.
+/// Whether strace is installed and may trace.
 fn traces() -> bool {
     let status = Command::new("strace")
         .args(["-f", "-qq", "-o", "/dev/null", "true"])

@@ -1,4 +1,4 @@
-//! The promises where two mechanisms meet.
+//! Guarantees that depend on two mechanisms.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -33,7 +33,7 @@ fn j43_a_press_before_there_is_a_run_ends_the_process_at_once() {
         .arg(&fifo)
         .status()
         .unwrap();
-    // Its git waits for somebody to write.
+    // The git of this run waits for a writer.
     let bin = scene.file("bin");
     fs_err::create_dir(&bin).unwrap();
     let git = bin.join("git");
@@ -48,7 +48,7 @@ fn j43_a_press_before_there_is_a_run_ends_the_process_at_once() {
         .spawn();
     scene.wait_for_file("asked");
     running.signal(Signal::INT);
-    // Git alone would be waited for two seconds.
+    // A wait for git alone would take two seconds.
     let soon = poll_until(LONG / 20, || running.has_ended().then_some(()));
     assert!(soon.is_some(), "it waits");
     running.wait(LONG).expect_signal(Signal::INT);

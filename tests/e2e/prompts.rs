@@ -1,4 +1,4 @@
-//! What the agent is told: the prompt wherever it comes from, read anew, and what failed before.
+//! The prompt: its sources, its new reading for each iteration, and earlier failures in it.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `rlm report`: what happened in a run, as one page.
+//! `rlm report`: the events of a run on one page.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 use crate::LONG;
 use crate::scene::{Scene, crash, events, expect_in_order, says, stop};
 
-/// Its second turn fails, in the third one everything is killed, in the fourth it waits, in the fifth it is done.
+/// The second turn fails, in the third everything is killed, the fourth waits, the fifth finishes.
 const SCRIPT: &str = "print turn {start}\n@1 append work one\n@2 exit 3\n@3 print ready\n@3 hang\n\
     @4 append work two\n@4 print <script>alert(1)</script>\n@4 print waits\n@4 await go\n@5 append work three\n@5 touch done";
 
-/// Passes but for the fourth turn.
+/// Passes except after the fourth turn.
 const GATE: &str = "test \"$(tail -n 1 work)\" != two || { echo 'two is too few'; exit 1; }";
 
 fn report(scene: &Scene, arguments: &[&str]) -> Ended {
@@ -33,7 +33,7 @@ fn timeline(scene: &Scene) -> Value {
     all.remove(0)
 }
 
-/// A run in which much went wrong and that is done.
+/// Returns a finished run with many failures.
 fn eventful() -> Scene {
     let scene = Scene::new(SCRIPT);
     scene.sandbox.git(&["config", "user.name", "A. Tester"]);
@@ -133,7 +133,7 @@ fn a_report_takes_the_place_of_no_other_file() {
     assert_eq!(kept, "<!doctype html>my own");
     report(&scene, &["-o", "mine.html", "--force"]).expect_code(0);
 
-    // Another run's report is another file.
+    // The report of another run is a different file.
     let other = ["--once", "--run-id", "r2"];
     scene.run(&other).run(LONG).expect_code(0);
     report(&scene, &["r2", "-o", "rlm-r1.html"]).expect_code(2);

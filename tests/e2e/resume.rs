@@ -1,4 +1,4 @@
-//! What a stop leaves, and what a resume makes of it.
+//! The state after a stop, and the resume from it.
 
 use rlm_tests::wait_for;
 use rustix::process::Signal;
@@ -226,7 +226,7 @@ fn s16c_a_resume_without_its_agent_is_a_clear_error() {
         "it is named: {ended}"
     );
     assert_eq!(scene.start_count(), 1, "{ended}");
-    // With the agent back it goes on.
+    // With the agent installed again, the run continues.
     fs_err::write(scene.file("done"), "").unwrap();
     std::os::unix::fs::symlink(FAKE_AGENT, &agent).unwrap();
     let run = scene.run_id();
@@ -336,19 +336,19 @@ fn x113a_a_run_that_died_before_its_first_save_is_started_under_its_name() {
             }
         }
     };
-    // What was begun and has no state any more was lost, and is not begun anew unsaid.
+    // A started run without state counts as lost, and is not silently started again.
     forget();
     assert_eq!(scene.status()["state"], "damaged");
     let run = ["--once", "--run-id", "nightly", "--resume-or-start"];
     scene.run(&run).run(LONG).expect_code(1);
-    // As it is when the process is killed between the making of the store and the first save.
+    // The state after a kill between the creation of the store and the first save.
     fs_err::remove_dir_all(store.join("transcripts")).unwrap();
     assert_eq!(scene.status()["state"], "empty");
     let refused = scene.rlm(&["resume", "nightly"]).run(LONG).expect_code(10);
     assert!(refused.stderr.contains("--run-id nightly"), "{refused}");
     scene.run(&run).run(LONG).expect_code(0);
     assert_eq!(scene.start_count(), 2);
-    // And one that was is never started over.
+    // A run that did save is never started again.
     let refused = scene
         .run(&["--once", "--run-id", "nightly"])
         .run(LONG)

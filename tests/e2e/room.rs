@@ -1,4 +1,4 @@
-//! No room to write: a full disk, and a project that is read-only.
+//! No space to write: a full disk, and a read-only project.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use rlm_tests::Ended;
 use crate::scene::{PROMPT, Scene, expect_in_order};
 use crate::{LONG, RLM};
 
-/// Whether a shell may have mounts of its own, which end with it.
+/// Whether a shell can have its own mounts, which end with it.
 pub(crate) fn has_mounts() -> bool {
     let mount = ["-m", "mount", "-t", "tmpfs", "none", "/mnt"];
     let status = Command::new("unshare").args(mount).status();
@@ -48,7 +48,7 @@ fn c62a_c62b_a_full_disk_ends_the_run_with_a_clear_line_and_keeps_what_was_saved
     }
     let scene =
         Scene::new("print turn {start}\n@2 print ready\n@2 await go\n@3.. print turn {start}");
-    // The state lies on a small disk of its own. After the second turn there is no room left.
+    // The state is on its own small disk, which is full after the second turn.
     let script = format!(
         r#"mkdir .rlm && mount -t tmpfs -o size=96k none .rlm
         rlm=$1; shift
@@ -117,7 +117,7 @@ fn x109e_what_could_not_be_saved_is_not_said_to_be_recorded() {
     scene.expect_nothing_alive();
 }
 
-/// Runs two phases whose state lies on a small disk of its own. Then room is made, and the run is resumed.
+/// Runs two phases with their state on a small disk. Then frees space and resumes the run.
 fn two_phases(plan: &str, build: &str, run: &str) -> Ended {
     let scene = Scene::new("");
     let phase = |name, does| {

@@ -1,4 +1,4 @@
-//! A run from its start to its own end.
+//! A run from its start to its end.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -117,7 +117,7 @@ fn s4a_the_help_states_the_default_limits() {
     assert_eq!(default("--max-failures <"), "3");
 }
 
-/// Runs an agent that does not come to an end, and gives the reason for which its only iteration failed.
+/// Runs an agent that does not end, and returns the failure reason of its only iteration.
 fn run_out_of_time(script: &str, option: &str) -> (Scene, String) {
     let scene = Scene::new(script);
     let ended = scene
@@ -137,7 +137,7 @@ fn run_out_of_time(script: &str, option: &str) -> (Scene, String) {
 
 #[test]
 fn s5a_s5c_an_iteration_that_takes_too_long_ends_with_all_its_descendants() {
-    // It talks all the time, so that only the iteration's own limit can end it.
+    // The constant output leaves only the time limit of the iteration.
     let talk = "print on\ndelay 50\n".repeat(100);
     let script = format!("child setsid\nchild daemon\n{talk}hang");
     let (_, why) = run_out_of_time(&script, "--iteration-timeout");

@@ -1,4 +1,4 @@
-//! A sandbox with a scripted agent in it, and short ways to run `rlm` there.
+//! A sandbox with a scripted agent, and short ways to run `rlm` in it.
 
 use std::path::PathBuf;
 
@@ -9,20 +9,20 @@ use serde_json::Value;
 
 use crate::{FAKE_AGENT, LONG, RLM};
 
-/// The prompt of a [`Scene::run`].
+/// The prompt of [`Scene::run`].
 pub(crate) const PROMPT: &str = "Do the next step.";
 
-/// One child of every kind, then a sign on stdout, then nothing for ten minutes.
+/// One child of every kind, then a line on stdout, then ten minutes of silence.
 pub(crate) const TREE: &str =
     "child plain\nchild setsid\nchild daemon\nchild holder\nprint ready\nhang";
 /// The agent and its four children.
 pub(crate) const TREE_SIZE: usize = 5;
-/// The same, and none of them goes without being killed.
+/// The same tree; all its processes ignore INT, TERM and HUP.
 pub(crate) const STUBBORN_TREE: &str = "ignore INT TERM HUP\nchild plain ignore INT TERM HUP\n\
     child setsid ignore INT TERM HUP\nchild daemon ignore INT TERM HUP\nchild holder ignore INT TERM HUP\n\
     print ready\nhang";
 
-/// Its third turn hangs the first time, and is done when it is made again.
+/// The third turn hangs at the first attempt, and finishes at the second.
 pub(crate) const HANGS_IN_THE_THIRD: &str =
     "print turn {start}\n@3 print ready\n@3 hang\n@5 touch done";
 
@@ -41,17 +41,17 @@ impl Scene {
         }
     }
 
-    /// `rlm ARGUMENTS`
+    /// Prepares `rlm ARGUMENTS`.
     pub(crate) fn rlm(&self, arguments: &[&str]) -> Rlm<'_> {
         self.sandbox.rlm(RLM).args(arguments)
     }
 
-    /// `rlm run --sleep 0 --prompt … ARGUMENTS -- AGENT`
+    /// Prepares `rlm run --sleep 0 --prompt … ARGUMENTS -- AGENT`.
     pub(crate) fn run(&self, arguments: &[&str]) -> Rlm<'_> {
         self.run_bare(&[&["--sleep", "0", "--prompt", PROMPT], arguments].concat())
     }
 
-    /// `rlm run ARGUMENTS -- AGENT`
+    /// Prepares `rlm run ARGUMENTS -- AGENT`.
     pub(crate) fn run_bare(&self, arguments: &[&str]) -> Rlm<'_> {
         self.rlm(&["run"])
             .args(arguments)
@@ -59,18 +59,18 @@ impl Scene {
             .args(self.agent.argv())
     }
 
-    /// `rlm run --sleep 0 --prompt … --agent claude ARGUMENTS`, and the agent is the fake one in a conversation.
+    /// Prepares `rlm run --sleep 0 --prompt … --agent claude ARGUMENTS` with the fake agent in a conversation.
     pub(crate) fn claude(&self, arguments: &[&str]) -> Rlm<'_> {
         self.claude_bare(&[&["--sleep", "0", "--prompt", PROMPT], arguments].concat())
     }
 
-    /// `rlm run --agent claude ARGUMENTS`
+    /// Prepares `rlm run --agent claude ARGUMENTS`.
     pub(crate) fn claude_bare(&self, arguments: &[&str]) -> Rlm<'_> {
         let run = ["run", "--agent", "claude", "--agent-bin", FAKE_AGENT];
         self.talking(&[&run, arguments].concat())
     }
 
-    /// `rlm ARGUMENTS` with what the fake agent in a conversation needs to find its script.
+    /// Prepares `rlm ARGUMENTS` with the variables for the script of the fake agent in a conversation.
     pub(crate) fn talking(&self, arguments: &[&str]) -> Rlm<'_> {
         let [record, script] = self.agent.variables();
         self.rlm(arguments)
@@ -78,13 +78,13 @@ impl Scene {
             .env(script.0, script.1)
     }
 
-    /// What the agent was told in conversations, oldest first.
+    /// Returns the messages of all conversations of the agent, oldest first.
     pub(crate) fn told(&self) -> Vec<String> {
         let messages = self.agent.messages().into_iter();
         messages.map(|message| message.text).collect()
     }
 
-    /// Waits until `what` is in a transcript: rlm has read it, whether it was shown or not.
+    /// Waits until a transcript contains `what`: rlm has read it, whether or not it showed it.
     #[track_caller]
     pub(crate) fn wait_until_recorded(&self, what: &str) {
         wait_for(format_args!("{what:?} in the transcripts"), LONG, || {
@@ -93,7 +93,7 @@ impl Scene {
         });
     }
 
-    /// Waits until the agent has been told something with these words.
+    /// Waits until the agent has received a message with these words.
     #[track_caller]
     pub(crate) fn wait_until_told(&self, words: &str) -> Message {
         wait_for(
@@ -106,24 +106,24 @@ impl Scene {
         )
     }
 
-    /// The kinds of the control requests that the agent got, but those that ask what it used.
+    /// Returns the kinds of the control requests of the agent, except queries of its usage.
     pub(crate) fn controls(&self) -> Vec<String> {
         let controls = self.agent.controls().into_iter();
         let controls = controls.map(|control| control.subtype);
         controls.filter(|kind| kind != "get_usage").collect()
     }
 
-    /// Starts `rlm run` and waits until its agent has said `ready`.
+    /// Starts `rlm run` and waits until its agent has printed `ready`.
     pub(crate) fn ready(&self, arguments: &[&str]) -> Running {
         until_ready(self.run(arguments))
     }
 
-    /// Starts a run of [`HANGS_IN_THE_THIRD`] and waits until it does.
+    /// Starts a run of [`HANGS_IN_THE_THIRD`] and waits until it hangs.
     pub(crate) fn third_iteration(&self) -> Running {
         self.ready(&["--until", "test -e done"])
     }
 
-    /// What stands in the repository under `name`.
+    /// Returns the path of `name` in the repository.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.sandbox.repo().join(name)
     }
@@ -134,13 +134,13 @@ impl Scene {
         });
     }
 
-    /// Where all runs stand, by their names, and thus by their age.
+    /// Returns the statuses of all runs, ordered by name and thus by age.
     pub(crate) fn statuses(&self) -> Vec<Value> {
         let ended = self.rlm(&["status", "--json"]).run(LONG);
         ended.stdout.lines().map(json).collect()
     }
 
-    /// Where the only run stands.
+    /// Returns the status of the only run.
     #[track_caller]
     pub(crate) fn status(&self) -> Value {
         let mut all = self.statuses();
@@ -148,13 +148,13 @@ impl Scene {
         all.remove(0)
     }
 
-    /// The name of the only run.
+    /// Returns the id of the only run.
     #[track_caller]
     pub(crate) fn run_id(&self) -> String {
         text(&self.status()["run"])
     }
 
-    /// What each start of the agent got on its stdin.
+    /// Returns the stdin of each start of the agent.
     pub(crate) fn prompts(&self) -> Vec<String> {
         let starts = self.agent.starts();
         starts
@@ -173,7 +173,7 @@ impl Scene {
         self.agent.starts().len()
     }
 
-    /// Every process of this scene that exists, `rlm` included.
+    /// Returns all processes of this scene, including `rlm`.
     pub(crate) fn alive(&self) -> Vec<Process> {
         self.sandbox.survivors().scan()
     }
@@ -184,7 +184,7 @@ impl Scene {
         assert!(left.is_empty(), "left alive: {left:?}");
     }
 
-    /// For what ends by itself, without anybody to wait for it.
+    /// Waits until all processes have ended by themselves.
     #[track_caller]
     pub(crate) fn wait_until_nothing_is_alive(&self) {
         wait_for(
@@ -194,7 +194,7 @@ impl Scene {
         );
     }
 
-    /// How many agents and children of agents live.
+    /// Returns the number of live agents and children of agents.
     pub(crate) fn tree_alive(&self) -> usize {
         let children = self.agent.children();
         let mut pids: Vec<i32> = children.iter().map(|child| child.pid).collect();
@@ -204,7 +204,7 @@ impl Scene {
         alive.len()
     }
 
-    /// Those children of the start with this number that exist.
+    /// Returns the live children of the start with this number.
     pub(crate) fn children_alive(&self, start: u32) -> Vec<Process> {
         let children = self.agent.children();
         let pids: Vec<i32> = children
@@ -218,7 +218,7 @@ impl Scene {
     }
 }
 
-/// Starts it and waits until the agent has said `ready`.
+/// Starts it and waits until the agent has printed `ready`.
 #[track_caller]
 pub(crate) fn until_ready(rlm: Rlm<'_>) -> Running {
     let mut running = rlm.spawn();
@@ -226,7 +226,7 @@ pub(crate) fn until_ready(rlm: Rlm<'_>) -> Running {
     running
 }
 
-/// Waits until something is on stdout.
+/// Waits until stdout contains a text.
 #[track_caller]
 pub(crate) fn says(running: &mut Running, what: &str) {
     running.until(what, LONG, |running| {
@@ -234,14 +234,14 @@ pub(crate) fn says(running: &mut Running, what: &str) {
     });
 }
 
-/// Ends it by a signal and expects that it died of that.
+/// Sends a signal, and expects that the process ends by it.
 #[track_caller]
 pub(crate) fn stop(running: Running, signal: Signal) -> Ended {
     running.signal(signal);
     running.wait(LONG).expect_signal(signal)
 }
 
-/// Waits until a program has taken a signal that would end it else.
+/// Waits until a program has a handler for a signal, whose default action would end the program.
 #[cfg(target_os = "linux")]
 #[track_caller]
 pub(crate) fn wait_until_caught(running: &Running, signal: Signal) {
@@ -254,7 +254,7 @@ pub(crate) fn wait_until_caught(running: &Running, signal: Signal) {
     });
 }
 
-/// Kills it as a crash would.
+/// Kills it, as a crash would.
 #[track_caller]
 pub(crate) fn crash(running: Running) -> Ended {
     stop(running, Signal::KILL)
@@ -265,7 +265,7 @@ pub(crate) fn json(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-/// The events of a run with `--json`.
+/// Returns the events of a run with `--json`.
 #[track_caller]
 pub(crate) fn events(stdout: &str) -> Vec<Value> {
     stdout.lines().map(json).collect()
@@ -279,7 +279,7 @@ pub(crate) fn text(value: &Value) -> String {
         .to_owned()
 }
 
-/// Expects the words in this order, other text between them allowed.
+/// Expects the words in this order, with any text between them.
 #[track_caller]
 pub(crate) fn expect_in_order(text: &str, words: &[&str]) {
     let mut rest = text;

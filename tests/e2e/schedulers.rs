@@ -1,4 +1,4 @@
-//! Started by something else: over and over, in a container, in an environment that lacks almost everything.
+//! Runs that other programs start: repeatedly, in a container, or with a minimal environment.
 
 use std::process::Command;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::scene::{HANGS_IN_THE_THIRD, PROMPT, Scene, TREE, crash, expect_in_order, says, stop};
 use crate::{LONG, RLM};
 
-/// What a scheduler says each time.
+/// The arguments of a scheduler.
 const JOB: [&str; 3] = ["--resume-or-start", "--run-id", "job"];
 
-/// `rlm run --resume-or-start --run-id job ARGUMENTS`
+/// Prepares `rlm run --resume-or-start --run-id job ARGUMENTS`.
 fn job<'a>(scene: &'a Scene, arguments: &[&str]) -> Rlm<'a> {
     scene.run(&[&JOB, arguments].concat())
 }
@@ -119,7 +119,7 @@ fn x113a_x113b_whatever_cut_it_but_a_person_it_goes_on_at_the_saved_iteration() 
         );
         assert_eq!(scene.status()["run"], "job");
     }
-    // A person's word is another thing.
+    // A stop by a person is different.
     let scene = Scene::new("print ready\nhang");
     let mut running = job(&scene, &["--once"]).spawn();
     says(&mut running, "ready");
@@ -148,7 +148,7 @@ fn x113d_a_heartbeat_follows_the_run_through_long_gates_to_its_end() {
         (&first["iteration"], &first["pid"]),
         (&1.into(), &running.pid().into())
     );
-    // Nothing happens, and it goes on.
+    // Heartbeats continue although nothing happens.
     wait_for("another beat", LONG, || {
         beat(&scene).filter(|beat| beat["at"] != first["at"])
     });
@@ -172,7 +172,7 @@ fn x113d_a_heartbeat_follows_the_run_through_long_gates_to_its_end() {
     );
 }
 
-/// The control for the heartbeat: of a process that stands still there is none.
+/// The control for the heartbeat: a suspended process writes none.
 #[test]
 fn x113d_x113i_control_what_stands_still_gives_no_sign_of_life() {
     let scene = Scene::new("print ready\nhang");
@@ -184,7 +184,7 @@ fn x113d_x113i_control_what_stands_still_gives_no_sign_of_life() {
     let before = beat(&scene).unwrap();
     let hung = alive().expect_code(1);
     assert!(hung.stderr.contains("does not answer"), "{hung}");
-    // Longer than the ten seconds after which the next one is due.
+    // Longer than the ten seconds between two heartbeats.
     let next = poll_until(Duration::from_secs(12), || {
         (beat(&scene)? != before).then_some(())
     });
@@ -194,7 +194,7 @@ fn x113d_x113i_control_what_stands_still_gives_no_sign_of_life() {
         (alive().code() == Some(0)).then_some(())
     });
     crash(running);
-    // What is not taken back says that it is stale by its time, and nobody has the run.
+    // The remaining heartbeat shows by its time that it is stale, and no process has the run.
     assert_eq!(beat(&scene).unwrap()["state"], "running");
     wait_for("it to be dead", LONG, || {
         (alive().code() == Some(1)).then_some(())
@@ -210,7 +210,7 @@ fn x113d_a_heartbeat_that_can_not_be_written_is_one_warning() {
     let ended = scene.run(&run).run(LONG).expect_code(0);
     let warnings = ended.stdout.matches("the heartbeat can't be written");
     assert_eq!(warnings.count(), 1, "{ended}");
-    // Not `/dev/null`: a loop that overwrote it would spoil the machine.
+    // Not `/dev/null`: a loop that overwrote it would damage the machine.
     let pipe = scene.file("pipe");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
@@ -219,7 +219,7 @@ fn x113d_a_heartbeat_that_can_not_be_written_is_one_warning() {
     assert!(ended.stdout.contains("pipe` is no file"), "{ended}");
 }
 
-/// `sh -c 'exec "$@" REDIRECTIONS' sh rlm run …`
+/// Prepares `sh -c 'exec "$@" REDIRECTIONS' sh rlm run …`.
 fn redirected<'a>(scene: &'a Scene, redirections: &str) -> Rlm<'a> {
     let shell = format!("exec \"$@\" {redirections}");
     let run = scene.sandbox.rlm("/bin/sh").args(["-c", &shell, "sh", RLM]);
@@ -255,7 +255,7 @@ fn x113f_it_needs_no_terminal_no_home_and_nobody_who_reads() {
                 continue;
             }
         };
-        // Output that is lost is a failure, and the run goes on to its end.
+        // Lost output is a failure, and the run continues to its end.
         let code = i32::from(redirections.contains("full"));
         assert_eq!(ended.code(), Some(code), "{redirections}: {ended}");
         assert_eq!(scene.status()["iterations_complete"], 1, "{redirections}");
@@ -285,7 +285,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// `rlm ARGUMENTS` as a user without a name.
+/// Prepares `rlm ARGUMENTS` as a user without a name.
 fn nobody<'a>(scene: &'a Scene, arguments: &[&str]) -> Rlm<'a> {
     let who = [
         "--reuid",
@@ -330,7 +330,7 @@ fn x113f_a_user_without_a_name_can_have_a_run_and_a_repository_of_another_is_ref
     let all = scene.sandbox.path();
     let owner = scene.sandbox.rlm("chown").args(["-R", "54321:54321"]);
     owner.args([all]).run(LONG).expect_code(0);
-    // Trusted by the environment alone, as in the examples, it works for root too.
+    // With trust only from the environment, as in the examples, it also works for root.
     let trust = scene.rlm(&["status"]).run(LONG).expect_code(2);
     assert!(trust.stderr.contains("safe.directory"), "{trust}");
     let place = scene.sandbox.repo();
@@ -351,7 +351,7 @@ fn has_containers() -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// What the worked example of a container runs, and its environment.
+/// Returns the command and the environment of the container example.
 fn recipe(scene: &Scene) -> (Vec<String>, Vec<(String, String)>) {
     let place = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/schedulers/Dockerfile");
     let text = fs::read_to_string(place).unwrap();
@@ -370,7 +370,7 @@ fn recipe(scene: &Scene) -> (Vec<String>, Vec<(String, String)>) {
     (line, environment)
 }
 
-/// Runs the worked example as the first process of a container: its root can't be written to but for the project and `/tmp`, and it has no home.
+/// Runs the container example as PID 1: its root is read-only except the project and `/tmp`, and it has no home.
 fn contained(scene: &Scene) -> Running {
     let (line, environment) = recipe(scene);
     let bin = scene.sandbox.path().join("bin");
@@ -409,7 +409,7 @@ fn settings(scene: &Scene, until: &str) {
     fs::write(scene.file("rlm.toml"), file).unwrap();
 }
 
-/// Ends the first process of the container from outside, as an engine does.
+/// Ends PID 1 of the container from outside, as a container engine does.
 fn end(running: Running, scene: &Scene, signal: Signal) -> Ended {
     let mut processes = scene.alive().into_iter();
     let init = processes
@@ -435,7 +435,7 @@ fn x113b_x113c_the_worked_container_is_ended_from_outside_and_goes_on_in_the_nex
         assert_eq!(beat(&scene).unwrap()["state"], "ended");
         assert_eq!(scene.status()["state"], "stopped");
     }
-    // The second one was a person's word.
+    // A person requested the second stop.
     contained(&scene).wait(LONG).expect_code(7);
     scene.agent.set_script("print turn {start}\ntouch done");
     scene.rlm(&["resume", "job"]).run(LONG).expect_code(0);

@@ -1,4 +1,5 @@
-//! The schemas in `docs/schema`: every test of this suite that makes `rlm` print JSON holds it against them; here is that they can be believed.
+//! The schemas in `docs/schema`. Every test of this suite that prints JSON checks its output against them; the tests here check the schemas
+//! themselves.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +27,7 @@ fn sources(folder: &Path) -> String {
     text.collect()
 }
 
-/// The names of the events that the schema knows.
+/// Returns the names of the events in the schema.
 fn known() -> BTreeSet<String> {
     let schema = named("run");
     let forms = schema["anyOf"].as_array().unwrap().iter();
@@ -57,7 +58,7 @@ fn every_event_that_can_be_printed_has_a_schema_and_no_other() {
     let mut printed: BTreeSet<String> = named
         .map(|rest| rest.split('"').next().unwrap().to_owned())
         .collect();
-    // These are named elsewhere than in an object.
+    // These names are not in an object literal.
     printed.extend(["run_started", "run_resumed", "dry_run"].map(String::from));
     assert_eq!(printed, known());
 }
@@ -129,7 +130,7 @@ fn a_dry_run_shows_what_would_be_done_and_makes_nothing() {
         scene.sandbox.git(&["status", "--porcelain", "--ignored"]),
         before
     );
-    // What would keep the run from beginning is said as it would be.
+    // The dry run reports a problem that would prevent the start.
     fs_err::write(scene.file("PROMPT.md"), "").unwrap();
     let refused = rlm().run(LONG).expect_code(2).stderr;
     assert!(refused.contains("PROMPT.md` is empty"), "{refused}");

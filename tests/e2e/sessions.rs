@@ -1,4 +1,4 @@
-//! The agent's own conversation: from one iteration to the next, over crashes, and when it is lost.
+//! The agent's session: across iterations and crashes, and after its loss.
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use crate::LONG;
 use crate::presses::pause;
 use crate::scene::{PROMPT, Scene, expect_in_order, says, stop, text};
 
-/// The sessions of all messages, in the order in which they came.
+/// Returns the sessions of all messages, in order of arrival.
 fn sessions(scene: &Scene) -> Vec<String> {
     let mut sessions: Vec<String> = scene
         .agent
@@ -197,7 +197,7 @@ fn j51a_j51b_the_agents_partial_text_is_on_disk_after_every_kind_of_end() {
         let run = scene.claude(&["--once"]);
         let mut running = run.env("RLM_SHUTDOWN_TIMEOUT", "2s").spawn();
         says(&mut running, "ready");
-        // It is written every second; nothing but time makes it so.
+        // The transcript is written every second, by time alone.
         scene.wait_until_recorded("half ");
         for signal in signals {
             running.signal(*signal);
@@ -229,7 +229,7 @@ fn c74_a_failure_keeps_the_last_good_state() {
     assert_eq!(iterations, ["1", "2", "3", "3", "4"]);
 }
 
-/// All files below a folder.
+/// Collects all files below a directory.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs_err::read_dir(folder).unwrap().flatten() {
         if entry.file_type().unwrap().is_dir() {

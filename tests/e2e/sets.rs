@@ -1,4 +1,4 @@
-//! Limits of a live run are changed from another terminal.
+//! Changes of the limits of a live run from another terminal.
 
 use rlm_tests::wait_for;
 use rustix::process::Signal;
@@ -17,7 +17,7 @@ fn a_limit_that_is_set_is_in_effect_and_a_resume_has_it() {
     assert!(told.contains("recorded: iterations: 3"), "{told}");
     assert!(told.contains("in effect: failures in a row: 7"), "{told}");
     says(&mut running, "iterations: 3");
-    // Also with an option that makes new rules of the saved settings.
+    // Also with an option that derives new rules from the saved settings.
     stop(running, Signal::INT);
     fs_err::write(scene.file("go"), "").unwrap();
     quick(scene.rlm(&["resume", "--max-duration", "1h"])).expect_code(0);
@@ -84,7 +84,7 @@ fn c75b_c75c_c75f_a_pause_may_come_when_a_tool_has_ended_and_the_session_waits()
         (&status["state"], &status["pause_reason"]),
         (&"paused".into(), &"look".into())
     );
-    // It has paused: going on, it does not pause once more.
+    // It has paused once. After that it does not pause again.
     quick(scene.rlm(&["resume"])).expect_code(0);
     running.wait(LONG).expect_code(0);
     assert_eq!(scene.status()["iterations_complete"], 2);
@@ -120,7 +120,7 @@ fn c75g_of_several_runs_that_wait_the_one_to_continue_must_be_named() {
         quick(scene.rlm(&["pause", name, "--wait", "0"])).expect_code(0);
         running
     });
-    // Both are about to pause.
+    // Both have a requested pause.
     let refused = quick(scene.rlm(&["resume"])).expect_code(2).stderr;
     assert!(refused.contains("name one: one, two"), "{refused}");
     for name in ["one", "two"] {

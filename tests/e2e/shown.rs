@@ -1,5 +1,5 @@
-//! What a run starts is shown before it starts, what a project names is not run by commands that only read, and saved commands of a stranger
-//! don't take the place of typed ones.
+//! `rlm` shows the commands of a run before it starts them. Read-only commands don't run programs that a project names. Saved commands of another
+//! user don't replace typed ones.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::LONG;
 use crate::scene::{PROMPT, Scene, expect_in_order, says, stop};
 
-/// Writes a program that leaves a file in the home directory when it is run, whoever runs it.
+/// Writes a program that creates a file in the home directory whenever it runs.
 fn canary(scene: &Scene, name: &str) -> PathBuf {
     let record = scene.sandbox.home().join("canaries");
     let path = scene.file(name);
@@ -27,7 +27,7 @@ fn canaries(scene: &Scene) -> String {
     fs::read_to_string(scene.sandbox.home().join("canaries")).unwrap_or_default()
 }
 
-/// A file that names a canary wherever a command can stand, for an agent.
+/// Returns a settings file for an agent with a canary in every place that can name a command.
 fn planted(agent: &str, canary: &str) -> String {
     let mut text = format!(
         "gates = ['{canary}']\nuntil = '{canary}'\nnotify = '{canary}'\nmcp-config = 'servers.json'\n\
@@ -56,7 +56,7 @@ fn h3_commands_that_only_read_run_nothing_that_a_project_names() {
     let servers = format!(r#"{{"mcpServers": {{"b": {{"command": "{canary}"}}}}}}"#);
     fs::write(scene.file("servers.json"), servers).unwrap();
     let settings = scene.file("rlm.toml");
-    // A run that is saved with canaries, and may be resumed.
+    // A saved run with canaries, which can be resumed.
     fs::write(
         &settings,
         format!("command = ['{canary}']\ngates = ['{canary} && false']\n"),
@@ -119,7 +119,7 @@ fn h3_commands_that_only_read_run_nothing_that_a_project_names() {
         assert!(shown.stdout.contains(words), "{agent}: {shown}");
         assert!(shown.stdout.contains(&canary), "{agent}: {shown}");
     }
-    // The control: whoever trusts the project can have it asked.
+    // The control: a person who trusts the project can let doctor run it.
     fs::write(&settings, planted("acp", &canary)).unwrap();
     scene
         .rlm(&["doctor", "acp", "--run-project-agent"])
@@ -151,7 +151,7 @@ fn h3_doctor_gives_an_agent_no_variable_of_a_project_that_could_run_something() 
     assert!(canaries(&scene).contains("canary"));
 }
 
-/// All that the file below makes a run start, as people and programs are shown it.
+/// All commands that the settings file below makes a run start, as text and JSON output show them.
 const STARTED: [&str; 9] = [
     "main: agent-setting: apiKeyHelper = \"canary-helper\"",
     "main: agent-hooks: the hooks of the settings that Claude Code reads",
@@ -198,7 +198,7 @@ fn expect_shown(ended: &Ended) {
     assert!(!ended.stdout.contains("s3cret"), "{ended}");
 }
 
-/// The same of one JSON object.
+/// Expects the same list in one JSON object.
 #[track_caller]
 fn expect_listed(ended: &Ended) {
     let first = ended.stdout.lines().next().unwrap_or_default();
@@ -304,7 +304,7 @@ fn h6_a_new_run_shows_what_its_project_named_and_not_what_was_typed() {
     assert!(!ended.stdout.contains("starts  main: until"), "{ended}");
 }
 
-/// The checks that a stranger saved.
+/// The checks that another user saved.
 const EVIL: [&str; 6] = [
     "--gate",
     "touch evil-gate",
@@ -314,7 +314,7 @@ const EVIL: [&str; 6] = [
     "3",
 ];
 
-/// A run `nightly` of a stranger, which was cut.
+/// Returns an unfinished run `nightly` of another user.
 fn of_a_stranger(arguments: &[&str]) -> Scene {
     let scene = Scene::new("");
     let run = ["run", "-p", "x", "--run-id", "nightly"];
@@ -356,7 +356,7 @@ fn h10_a_saved_command_that_nobody_names_is_refused() {
     assert!(unnamed.stderr.contains("agent"), "{unnamed}");
     expect_nothing_evil(&scene);
     assert!(!scene.file("mine").exists());
-    // Whoever resumes it by its name sees it, and has it run.
+    // A resume by name shows it and runs it.
     let shown = scene
         .rlm(&["resume", "nightly", "--dry-run"])
         .run(LONG)
@@ -467,7 +467,7 @@ fn w18_a_dry_resume_says_what_of_the_next_prompt_cant_be_known() {
             .unwrap()
             .ends_with(PROMPT)
     );
-    // The control: where the next attempt begins at once nothing is unknown.
+    // The control: if the next attempt begins at once, nothing is unknown.
     let known = ["resume", "--dry-run", "--json", "--from", "1"];
     let told = scene.rlm(&known).run(LONG).expect_code(0);
     let told: Value = serde_json::from_str(&told.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! The binary under test is there.
+//! The binary under test exists.
 
 use rlm_tests::Sandbox;
 

@@ -1,4 +1,4 @@
-//! What a run takes of the disk.
+//! The disk space of a run.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ fn logs(scene: &Scene, arguments: &[&str]) -> String {
 fn x118a_older_transcripts_are_compressed_are_private_and_read_the_same() {
     let scene = Scene::new("");
     run(&scene, &["-n", "10"], TALKS).expect_code(0);
-    // What the run did not come to is done by its next process.
+    // The next process does the rest of the compression.
     let resumed = scene
         .rlm(&["resume", "r", "-n", "12", "--sleep", "1"])
         .spawn();

@@ -1,4 +1,4 @@
-//! What is said of a live run, by all who are asked, and what those see who look on.
+//! The status of a live run in all commands, and the view of attached terminals.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -12,7 +12,7 @@ fn next(scene: &Scene) -> String {
     text(&scene.status()["next"])
 }
 
-/// What `rlm ps` says of the only run.
+/// Returns the line of `rlm ps` for the only run.
 fn listed(scene: &Scene) -> String {
     scene.rlm(&["ps"]).run(LONG).expect_code(0).stdout
 }
@@ -100,9 +100,9 @@ fn x109a_what_is_said_elsewhere_is_shown_to_who_looks_on() {
         terminal.sees("you: mind the docs", LONG);
         terminal.sees("steer 2: ", LONG);
     }
-    // Where it was said, it was shown already.
+    // The terminal of the sender has shown the message before.
     assert_eq!(here.scrolled().matches("mind the docs").count(), 1);
-    // Programs get all of it.
+    // JSON output has all of it.
     let lines = scene.rlm(&["attach", "--json"]).spawn();
     wait_for("the news", LONG, || {
         let said = lines.stdout().lines().any(|line| {
@@ -117,7 +117,7 @@ fn x109a_what_is_said_elsewhere_is_shown_to_who_looks_on() {
     scene.rlm(&["stop"]).run(LONG).expect_code(0);
 }
 
-/// Who merely looks on is no run, and dies like any program that is interrupted.
+/// A viewer without a menu is not the run, and an interrupt ends it like any program.
 #[test]
 fn who_looks_on_without_a_menu_dies_by_what_detaches_it() {
     let scene = Scene::new("print ready\nhang");
@@ -133,7 +133,7 @@ fn who_looks_on_without_a_menu_dies_by_what_detaches_it() {
     assert_eq!(scene.status()["state"], "running");
 }
 
-/// There is nothing to be seen yet, and nothing to be detached from.
+/// There is nothing to see yet, and nothing to detach from.
 #[cfg(target_os = "linux")]
 #[test]
 fn who_waits_for_a_run_that_stands_still_to_show_itself_leaves_when_they_want() {
@@ -148,14 +148,14 @@ fn who_waits_for_a_run_that_stands_still_to_show_itself_leaves_when_they_want() 
     }
     let unseen = scene.rlm(&["attach"]).run(LONG).expect_code(1);
     assert!(unseen.stderr.contains("did not respond within"), "{unseen}");
-    // Nothing was.
+    // The error mentions no request, because there was none.
     assert!(!unseen.stderr.contains("the request"), "{unseen}");
     running.signal(Signal::CONT);
     scene.rlm(&["stop"]).run(LONG).expect_code(0);
     running.wait(LONG).expect_code(7);
 }
 
-/// Its screen is full behind a ^Z, and the run waits for nobody.
+/// Its screen is full after a ^Z, and the run does not wait for it.
 #[cfg(target_os = "linux")]
 #[test]
 fn x126a_who_was_given_up_behind_a_stop_looks_again() {
@@ -182,7 +182,7 @@ fn x126a_who_was_given_up_behind_a_stop_looks_again() {
     wait_for("it to be given up", LONG, || {
         (sockets() <= alone).then_some(())
     });
-    // The output of a flood leaves lines out where its reader is slow.
+    // A flooded viewer may miss lines, so the transcript shows the end.
     scene.wait_until_recorded("behind");
     terminal.send("fg\r");
     terminal.wait_text("attached to run", stopped, LONG);
@@ -194,7 +194,7 @@ fn x126a_who_was_given_up_behind_a_stop_looks_again() {
     drop(shell);
 }
 
-/// What was written to files that git had named before is work too.
+/// Changes to files that git reported before also count as progress.
 #[test]
 fn more_of_what_is_not_committed_is_not_nothing() {
     let nothing = |script: &str| {

@@ -1,4 +1,4 @@
-//! A person says something to a working agent, and types commands. Every way to send meets every state of the agent.
+//! A person steers a working agent, and types commands. The tests combine every way to send with every state of the agent.
 
 use rlm_tests::agent::{Memory, Taken};
 use rlm_tests::{Effort, Running, Terminal, seed, wait_for};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::LONG;
 use crate::scene::{PROMPT, Scene, expect_in_order, json, says, stop};
 
-/// How many messages a person sends while a tool runs.
+/// The number of messages that a person sends while a tool runs.
 const L84_SENDS: Effort = Effort {
     ci: 50,
     nightly: 50,
@@ -85,7 +85,7 @@ fn s10a_a_steer_while_text_streams_gets_a_turn_of_its_own_in_the_same_iteration(
     );
 }
 
-/// A small generator: the same seed gives the same messages.
+/// A small random generator: the same seed gives the same messages.
 struct Random(u64);
 
 impl Random {
@@ -96,7 +96,7 @@ impl Random {
         (self.0 >> 11) as usize % bound
     }
 
-    /// Up to 40 words, of letters of one to four bytes.
+    /// Returns up to 40 words, of letters of one to four bytes.
     fn text(&mut self) -> String {
         let words =
             (0..=self.below(40)).map(|_| ["tabs", "naïve", "日本", "🦀", "x"][self.below(5)]);
@@ -112,7 +112,7 @@ fn l84d_random_sends_while_a_tool_runs_arrive_once_and_in_order() {
     let mut random = Random(seed() | 1);
     let mut said = Vec::new();
     while said.len() < sends {
-        // Several at once, so that they queue; the next ones come whenever the agent has those.
+        // Several messages at once, so that they queue. The next burst follows when the agent has them.
         let burst = random.below(6).min(sends - said.len() - 1) + 1;
         let texts: Vec<String> = (said.len()..said.len() + burst)
             .map(|n| format!("{n} of the sends: {}", random.text()))
@@ -190,7 +190,7 @@ fn l89a_l89b_l89c_l89d_after_an_interrupt_the_same_process_continues_and_knows_i
         first < partial && partial < marker && marker < second,
         "{memories:?}"
     );
-    // No delta of the first turn stands behind the acknowledgement.
+    // No delta of the first turn follows the acknowledgement.
     let logs = scene
         .rlm(&["logs", "--json"])
         .run(LONG)
@@ -397,7 +397,7 @@ fn x121a_x121b_x121g_commands_act_without_disturbing_the_agent() {
     terminal.sees("iteration 1, 0 complete", LONG);
     terminal.send("/stpo\r");
     terminal.sees("did you mean /stop", LONG);
-    // What was typed does not stay behind the status line.
+    // The typed text does not remain after the status line.
     terminal.wait_screen("the status line alone in its row", LONG, |screen| {
         let last = screen.lines().last().unwrap_or_default();
         last.contains("iteration 1") && !last.contains("/st")
@@ -480,7 +480,7 @@ fn l89b_l89c_control_an_agent_that_never_answers_an_interrupt_is_ended_and_its_w
         messages.last().unwrap().session,
         "a new process in the old session"
     );
-    // So the test of the interrupt itself would see what is missing.
+    // A new pid and a lost partial text: the test of the interrupt would detect both.
     assert_ne!(messages[0].pid, messages.last().unwrap().pid);
     let memories = scene.agent.session(&messages[0].session);
     let is_kept = |memory: &Memory| matches!(memory, Memory::Agent(text) if text.contains("half"));

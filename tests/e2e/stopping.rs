@@ -1,4 +1,4 @@
-//! `rlm stop`: it comes back when nothing is left, also of a run whose process does not listen.
+//! `rlm stop` returns when no process is left, even if the process of the run does not respond.
 
 use rlm_tests::wait_for;
 use rustix::process::Signal;
@@ -17,7 +17,7 @@ fn x101_rlm_stop(script: &str, arguments: &[&str]) {
     let running = until_ready(run);
     assert_eq!(scene.tree_alive(), TREE_SIZE);
     let stopped = quick(scene.rlm(&[&["stop"], arguments].concat())).expect_code(0);
-    // It came back, so all is over; the harness has yet to reap the run itself.
+    // The command returned, so all processes have ended. Only the harness has not yet reaped the run itself.
     assert_eq!(scene.tree_alive(), 0);
     let left = format!("stopped by a person; 0 of {TREE_SIZE} processes left");
     expect_in_order(&stopped.stdout, &["recorded", &left, "rlm resume"]);
@@ -109,11 +109,11 @@ fn x101l_an_owner_that_stands_still_is_named_with_the_mend_and_ended_by_force() 
     ] {
         assert!(refused.stderr.contains(&words), "{refused}");
     }
-    // It is waited for as long as it says, and not longer.
+    // The wait lasts for the given time, and not longer.
     assert!(refused.stderr.contains("within 1s"), "{refused}");
     assert_eq!(scene.tree_alive(), TREE_SIZE);
     let forced = quick(scene.rlm(&["stop", "--force", "--wait", "5s"])).expect_code(0);
-    // It was woken, so that it could stop in its own way, and had heard of it already.
+    // The process was continued and could stop gracefully. It already had the request.
     expect_in_order(
         &forced.stdout,
         &["stopped", &format!("0 of {TREE_SIZE} processes left")],
@@ -126,7 +126,7 @@ fn x101l_an_owner_that_stands_still_is_named_with_the_mend_and_ended_by_force() 
 #[test]
 fn x101l_an_owner_that_does_not_go_is_killed_by_force_and_its_tree_with_it() {
     let scene = Scene::new(STUBBORN_TREE);
-    // It takes ten minutes for its stop.
+    // Its stop budget is ten minutes.
     let run = scene
         .run(&["--until", "false"])
         .env("RLM_SHUTDOWN_TIMEOUT", "600s");
@@ -142,16 +142,16 @@ fn x101l_an_owner_that_does_not_go_is_killed_by_force_and_its_tree_with_it() {
     assert_eq!(scene.tree_alive(), 0);
     running.wait(LONG).expect_signal(Signal::KILL);
     scene.wait_until_nothing_is_alive();
-    // What was acknowledged holds: it is to be stopped.
+    // The acknowledged request holds: the run counts as stopped.
     assert_eq!(scene.status()["state"], "stopped");
 }
 
-/// What is asked of a run without its socket comes to nobody; what is done by force needs none.
+/// Requests to a run without its socket fail; `--force` needs no socket.
 #[test]
 fn j49a_control_a_run_without_its_socket_is_not_reached() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
-    // What lies in its place keeps the run from making it again, which it may have done in between.
+    // A directory in its place prevents the run from recreating it, which may have happened in between.
     wait_for("the place of the socket", LONG, || {
         fs_err::remove_file(socket(&scene)).ok()?;
         fs_err::create_dir(socket(&scene)).ok()
@@ -164,7 +164,7 @@ fn j49a_control_a_run_without_its_socket_is_not_reached() {
     scene.expect_nothing_alive();
 }
 
-/// What somebody else takes up is not what was stopped, be it at work by the time that is looked at, or over too.
+/// A run that another process resumes is a new state: the stop must still report its success, whether the resumed run works or has ended too.
 #[test]
 fn a_run_that_is_taken_up_again_at_once_was_stopped_all_the_same() {
     for (is_over, arguments) in [(false, &["stop"][..]), (true, &["stop", "--json"])] {
@@ -175,7 +175,7 @@ fn a_run_that_is_taken_up_again_at_once_was_stopped_all_the_same() {
         scene.wait_until_started(1);
         let mut stop = scene.rlm(arguments).spawn();
         says(&mut stop, "recorded");
-        // It looks when all of that is over.
+        // The stop command checks the state only after all of that.
         stop.signal(Signal::STOP);
         wait_for("the run to be stopped", LONG, || {
             (scene.status()["state"] == "stopped").then_some(())

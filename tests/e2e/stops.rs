@@ -1,4 +1,4 @@
-//! Stop means stop: nothing that `rlm` started outlives it.
+//! Stop means stop: no process that `rlm` started outlives it.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -66,7 +66,7 @@ fn x101a_x101e_ctrl_c_leaves_nothing() {
     });
     expect_every_kind_alive(&scene);
     terminal.send(b"\x03");
-    // The first press opens the menu, the second is for those who don't read it.
+    // The first press opens the menu, the second one stops without reading it.
     terminal.sees("save and exit", LONG);
     pause();
     terminal.send(b"\x03");
@@ -95,7 +95,7 @@ fn x101b_x101f_x113b_a_tree_that_ignores_every_signal_is_gone_too() {
     );
 }
 
-/// An agent with a process that becomes root. `pid` has its pid when it is root.
+/// An agent with a process that becomes root. The file `pid` has its pid once it is root.
 const BECOMES_ROOT: &str = "setsid ./become-root --reuid 0 sleep 600 >/dev/null 2>&1 &
     until [ \"$(cat /proc/$!/comm)\" = sleep ]; do sleep 0.02; done
     echo $! >new; mv new pid; sleep 600";
@@ -154,7 +154,7 @@ fn x101i_a_process_of_another_user_is_named_and_the_exit_code_says_so() {
 #[test]
 fn x101h_control_a_group_kill_leaves_what_has_left_the_group() {
     let scene = Scene::new(TREE);
-    // On a terminal of its own it leads a group of its own.
+    // On its own terminal it leads its own process group.
     let (running, terminal) = scene.agent.prepare(&scene.sandbox).spawn_on_terminal();
     terminal.send(b"\x04");
     terminal.wait_text("ready", 0, LONG);
@@ -179,7 +179,7 @@ fn x101h_control_a_group_kill_leaves_what_has_left_the_group() {
     );
 }
 
-/// Stops a run whose agent ignores some signals, and gives those that it saw.
+/// Stops a run whose agent ignores some signals. Returns the signals that it received.
 fn asked(ignore: &str) -> (Vec<String>, String) {
     let scene = Scene::new(&format!("{ignore}\nprint ready\nhang"));
     let run = scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "3s");
@@ -211,7 +211,7 @@ fn l90a_l90f_the_stages_of_a_stop_come_one_after_the_other() {
 #[test]
 fn l90a_an_interrupted_agent_may_end_its_own_way_and_its_last_words_are_kept() {
     let scene = Scene::new("");
-    // Not as one word: the banner shows the command before the agent runs.
+    // Split into two words, because the banner shows the command before the agent runs.
     let agent =
         "trap 'echo last words; exit 0' INT; printf 'rea%s\\n' dy; while :; do sleep 0.05; done";
     let running = until_ready(scene.rlm(&["run", "-p", "x", "--once", "--", "sh", "-c", agent]));
@@ -274,7 +274,7 @@ fn c71b_c71c_a_stop_during_the_turn_says_that_it_is_saved_before_it_ends_the_age
     let mut running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "10s"));
     running.signal(Signal::TERM);
     says(&mut running, "stopping: state saved");
-    // It is, already now: a crash in the middle of the stop is still a stop.
+    // The state is saved already: after a crash during the stop, the run still counts as stopped.
     crash(running);
     scene.wait_until_nothing_is_alive();
     scene.agent.set_script("print turn {start}");

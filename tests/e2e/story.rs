@@ -1,6 +1,6 @@
-//! The whole of it as one person lives it in an evening: what the screens showed is kept as a snapshot, times and names replaced.
+//! A whole evening of one person with a loop. A snapshot has the screens, with times and names replaced.
 //!
-//! The live checks play the same with a real agent.
+//! The live checks play the same steps with a real agent.
 
 use rlm_tests::story::Story;
 use rlm_tests::{Running, Terminal, wait_for};
@@ -10,7 +10,7 @@ use crate::menu::open;
 use crate::scene::{Scene, json};
 use crate::{FAKE_AGENT, LONG};
 
-/// Each start waits where the story needs it to: for a word, and for a file that the story writes.
+/// Each start waits at the required points: for a message, and for a file that the test writes.
 const AGENT: &str = "\
 @1 say I look at the parser first.\n@1 tool Bash cargo test\n@1 expect-steer\n@1 tool-end 1 failed\n\
 @1 say Tabs it is.\n@1 await ../indented\n@1 turn\n\
@@ -24,7 +24,7 @@ struct Evening {
 }
 
 impl Evening {
-    /// Types a command where nothing is asked, and keeps what it prints.
+    /// Types a command outside of any prompt, and records its output.
     #[track_caller]
     fn types(&mut self, command: &[&str], code: i32) -> String {
         let ended = self.scene.talking(command).run(LONG).expect_code(code);
@@ -34,7 +34,7 @@ impl Evening {
     }
 
     fn watches(&self, command: &[&str]) -> (Running, Terminal) {
-        // No line of the story is broken.
+        // Wide enough that no line wraps.
         self.scene
             .talking(command)
             .size(40, 200)
@@ -64,7 +64,7 @@ fn an_evening_with_a_loop() {
     ];
     evening.types(&run, 0);
     evening.scene.wait_until_recorded("cargo test");
-    // A word during the turn.
+    // A steer during the turn.
     let (watching, terminal) = evening.watches(&["attach"]);
     terminal.sees("Bash: cargo test", LONG);
     terminal.send("\r");
@@ -72,7 +72,7 @@ fn an_evening_with_a_loop() {
     terminal.send("use tabs\r");
     terminal.sees("seen by the agent", LONG);
     terminal.sees("Tabs it is.", LONG);
-    // A pause, asked for elsewhere, comes when the iteration is complete.
+    // A pause from another terminal acts at the end of the iteration.
     evening.types(&["pause", "--reason", "a look first", "--wait", "0"], 0);
     terminal.sees("will pause", LONG);
     fs_err::write(evening.scene.file("../indented"), "").unwrap();
@@ -80,11 +80,11 @@ fn an_evening_with_a_loop() {
     wait_for("the pause", LONG, || {
         (evening.scene.status()["state"] == "paused").then_some(())
     });
-    // The person leaves; the run does not mind, and is found again.
+    // The person detaches. The run continues, and can be found again.
     open(&terminal);
     terminal.send("d");
     watching.wait(LONG).expect_code(0);
-    // What it printed last is read by a thread of its own.
+    // Another thread reads its last output.
     terminal.sees("detached; run", LONG);
     evening.story.tells(&["attach"], &terminal.scrolled());
     drop(terminal);
@@ -93,7 +93,7 @@ fn an_evening_with_a_loop() {
     evening.scene.wait_for_file("../named");
     let (watching, terminal) = evening.watches(&["attach"]);
     terminal.sees("Now the names.", LONG);
-    // A crash in the middle of the next iteration takes all along that ran.
+    // A crash during the next iteration ends all its processes.
     assert_eq!(evening.scene.tree_alive(), 4);
     let listed = evening.scene.rlm(&["ps", "--json"]).run(LONG).stdout;
     let pid = json(&listed)["pid"].as_i64().unwrap() as i32;
@@ -104,7 +104,7 @@ fn an_evening_with_a_loop() {
     evening.story.tells(&["attach"], &terminal.scrolled());
     drop(terminal);
     evening.types(&["status"], 0);
-    // It goes on where it was.
+    // The run continues at the same place.
     let (running, terminal) = evening.watches(&["resume"]);
     terminal.sees("I was cut", LONG);
     evening.scene.wait_for_file("../again");

@@ -1,4 +1,4 @@
-//! Both ends of a fake agent's pipes, for the tests of the fake itself.
+//! Both ends of a fake agent's pipes, for the tests of the fake agent itself.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -23,7 +23,7 @@ const FLAGS: [&str; 9] = [
     "stdio",
 ];
 
-/// Both ends of one process of the fake agent.
+/// Both ends of the pipes of one fake agent.
 pub(crate) struct Talk {
     pub(crate) child: Child,
     pub(crate) stdin: Option<ChildStdin>,
@@ -79,7 +79,7 @@ impl Talk {
         self.write(&line.to_string());
     }
 
-    /// Reads on until a line is as wished.
+    /// Reads until a line matches.
     #[track_caller]
     pub(crate) fn until(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         loop {
@@ -109,14 +109,14 @@ impl Talk {
         names.join("\n")
     }
 
-    /// The names of the lines since the last call, deltas folded.
+    /// Returns the names of the lines since the last call, with consecutive deltas as one.
     pub(crate) fn names(&mut self) -> String {
         let mut names: Vec<String> = self.heard.drain(..).map(|line| name(&line)).collect();
         names.dedup();
         names.join("\n")
     }
 
-    /// Closes stdin, reads the rest and gives the exit code, with what stood on stderr.
+    /// Closes stdin, reads the rest, and returns the exit code and the stderr.
     #[track_caller]
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         self.stdin = None;

@@ -1,4 +1,4 @@
-//! The fake agent in a conversation does what the real CLI does, as it was recorded.
+//! The fake agent in a conversation behaves like recordings of the real CLI.
 
 use rlm_tests::agent::{FakeAgent, Memory, Taken};
 use rlm_tests::{Sandbox, wait_for};

@@ -1,4 +1,4 @@
-//! Limits of the system: each gives a sentence, and neither a signal nor a panic.
+//! Limits of the system cause a clear error, and neither a signal nor a panic.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use rlm_tests::{Ended, Rlm};
 use crate::scene::{PROMPT, Scene};
 use crate::{LONG, RLM};
 
-/// A user that no process of this machine belongs to.
+/// A user id without any process on this machine.
 const NOBODY_ELSE: u32 = 54_321;
 
 fn has(program: &str) -> bool {
@@ -15,7 +15,7 @@ fn has(program: &str) -> bool {
     version.is_ok_and(|it| it.status.success())
 }
 
-/// `prlimit LIMIT rlm WORDS`
+/// Prepares `prlimit LIMIT rlm WORDS`.
 fn limited<'a>(scene: &'a Scene, limit: &str, words: &[&str]) -> Rlm<'a> {
     let prlimit = scene.sandbox.rlm("prlimit").args([limit, RLM]);
     prlimit.args(words)
@@ -31,7 +31,7 @@ fn expect_sentence(ended: &Ended, what: &str) {
     );
 }
 
-/// Neither panicked nor ended by a signal.
+/// Expects neither a panic nor a death by signal.
 #[track_caller]
 fn expect_orderly(ended: &Ended, what: &str) {
     assert!(!ended.stderr.contains("panicked"), "{what}: {ended}");
@@ -51,7 +51,7 @@ fn w8_a_limit_on_the_size_of_files_is_named() {
     let mut seen = false;
     for bytes in [0, 1, 100, 1000, 5000, 20_000, 70_000] {
         let limit = format!("--fsize={bytes}");
-        // What it prints goes to a pipe, which this limit doesn't bound.
+        // The output goes to a pipe, which this limit does not affect.
         let piped = "prlimit \"$@\" 2>&1 >/dev/null | cat >&2";
         let shell = scene.sandbox.rlm("bash");
         let shell = shell.args(["-o", "pipefail", "-c", piped, "bash", &limit, RLM]);

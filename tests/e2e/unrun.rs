@@ -1,4 +1,4 @@
-//! A check or a gate that can't be run at all: a slip in a command line must not eat the night.
+//! A check or required check that can't run at all: a typo in a command line must not waste a night.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -25,7 +25,7 @@ fn a_check_that_cant_be_run_is_told_at_once_and_ends_the_run_as_stuck() {
         ],
     );
     assert_eq!(ended.stdout.matches("can't be run").count(), 1, "{ended}");
-    // The mend that was told.
+    // The hint of the error.
     let run = scene.run_id();
     let mended = ["resume", &run, "--until", "true"];
     scene.rlm(&mended).run(LONG).expect_code(0);
@@ -42,7 +42,7 @@ fn a_file_that_is_no_program_is_one_that_cant_be_run() {
     assert_eq!(scene.start_count(), 2, "{ended}");
 }
 
-/// The control: the same codes of a command that ran are a failing check, and no warning.
+/// The control: the same exit codes of a command that ran mean a failed check, without a warning.
 #[test]
 fn a_script_in_which_something_is_missing_was_run() {
     let scene = Scene::new("print turn {start}");

@@ -1,4 +1,4 @@
-//! The agent removes the state of the run that it works for.
+//! An agent removes the state of its own run.
 
 use rlm_tests::Rlm;
 
@@ -6,10 +6,10 @@ use crate::LONG;
 use crate::countdown::slow_calls;
 use crate::scene::{PROMPT, Scene, crash, events, expect_in_order, says, until_ready};
 
-/// The agent says which start it is; the third one hangs.
+/// The agent prints the number of its start; the third start hangs.
 const SCRIPT: &str = "print turn {start}\n@3 print ready\n@3 hang";
 
-/// `rlm run -n 4` with an agent that first does what is meant for this turn.
+/// Prepares `rlm run -n 4` with an agent that first performs the action of this turn.
 fn run<'a>(scene: &'a Scene, deeds: &str) -> Rlm<'a> {
     let deeds = format!("case $RLM_ITERATION.$RLM_ATTEMPT in {deeds} esac; exec \"$0\" \"$@\"");
     let command = [
@@ -25,7 +25,7 @@ fn iterations(scene: &Scene) -> Vec<String> {
         .collect()
 }
 
-/// Expects that after a kill in the third iteration nothing but that one is done again.
+/// Kills the run in its third iteration, and expects that the resume repeats only that one.
 #[track_caller]
 fn expect_resumed(scene: &Scene) {
     scene.wait_until_nothing_is_alive();
@@ -141,7 +141,7 @@ fn x128b_an_agent_in_a_conversation_may_do_it_too() {
     scene.wait_until_recorded("ready");
     let warned = events(&running.stdout()).into_iter();
     let warned = warned.filter(|event| event.to_string().contains("on disk again"));
-    // Two when it was saved while `rm` was at work.
+    // Two if a save happened while `rm` was running.
     assert!(warned.count() >= 1);
     let logs = scene
         .rlm(&["logs", "--iteration", "2"])
@@ -155,7 +155,7 @@ fn x128b_an_agent_in_a_conversation_may_do_it_too() {
     scene.talking(&["resume"]).run(LONG).expect_code(0);
 }
 
-/// No save comes between one command of the loop's own and the next.
+/// No save happens between two commands of the loop itself.
 #[test]
 fn x128b_a_gate_may_do_it_and_what_comes_after_it_is_run() {
     let scene = Scene::new("print turn {start}");
@@ -165,7 +165,7 @@ fn x128b_a_gate_may_do_it_and_what_comes_after_it_is_run() {
     assert_eq!(scene.status()["state"], "ended");
 }
 
-/// The file can't be put in its place for ten minutes, as on a disk that hangs.
+/// The rename of the file hangs for ten minutes, as on a failing disk.
 #[test]
 fn x128e_the_end_does_not_wait_for_a_heartbeat_that_hangs() {
     let scene = Scene::new(SCRIPT);
@@ -180,7 +180,7 @@ fn x128e_the_end_does_not_wait_for_a_heartbeat_that_hangs() {
         return println!("skipped: strace is missing or may not trace here");
     };
     fs_err::write(scene.file("go"), "").unwrap();
-    // The next heartbeat has its bytes, and no name.
+    // The next heartbeat is written, but not renamed.
     rlm_tests::wait_for("a heartbeat that hangs", LONG, || {
         (fs_err::read_dir(&pulse).unwrap().count() > 1).then_some(())
     });
@@ -194,7 +194,7 @@ fn x128e_the_end_does_not_wait_for_a_heartbeat_that_hangs() {
     scene.expect_nothing_alive();
 }
 
-/// What X128 is without healing: this is what happens where it cannot be done.
+/// The control for X128: the result if a repair is impossible.
 #[test]
 fn x128e_state_that_cannot_be_written_again_ends_the_run_and_says_so() {
     let scene = Scene::new(SCRIPT);

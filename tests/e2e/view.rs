@@ -1,4 +1,4 @@
-//! What a person sees of a run, and what it costs the run to be seen.
+//! The screen of a run, and its cost.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::idle::{memory, ticks};
 use crate::scene::{PROMPT, Scene, events, stop};
 use crate::{FAKE_AGENT, LONG};
 
-/// Reads the same file often, says something, and fails at something long.
+/// Returns a script that reads the same file often, prints a text, and fails with a long output.
 fn busy() -> String {
     let mut script = "say I look at all of it first.\n".to_owned();
     for n in 1..=9 {
@@ -30,7 +30,7 @@ fn the_screen_of_a_run_at_three_moments() {
     let (running, terminal) = rlm.spawn_on_terminal();
     let mut story = Story::default();
     let mut keep = |moment: &str, signs: &[&str]| {
-        // What it costs is told behind what it does.
+        // The cost is printed after the activity.
         for sign in signs {
             terminal.sees(sign, LONG);
         }
@@ -40,7 +40,7 @@ fn the_screen_of_a_run_at_three_moments() {
     fs_err::write(scene.file("first"), "").unwrap();
     keep("when it has tried", &["It is done.", "0.13 USD"]);
     fs_err::write(scene.file("second"), "").unwrap();
-    // The status line may be there before the line of the log.
+    // The status line may appear before the log line.
     let sleeps = ["next iteration at", "next iteration in", "0.13 USD"];
     keep("while it sleeps", &sleeps);
     let home = scene.sandbox.path().to_string_lossy();
@@ -56,7 +56,7 @@ fn the_screen_of_a_run_at_three_moments() {
 #[test]
 fn a_screen_that_gets_narrower_and_wider_is_left_clean() {
     let scene = Scene::new("print here\nawait go");
-    // The model of a terminal cuts rows that have no room.
+    // The terminal emulator cuts rows that don't fit.
     let rlm = scene.run(&["--once"]).env("TERM", "linux").size(20, 100);
     let (running, terminal) = rlm.spawn_on_terminal();
     terminal.sees("│ here", LONG);
@@ -92,7 +92,7 @@ fn a_line_that_is_typed_ahead_costs_no_line_of_the_log() {
     terminal.sees("begun", LONG);
     fs_err::write(scene.file("typed"), "").unwrap();
     for _ in 0..20 {
-        // Nobody's command: nothing comes of it but its echo.
+        // An unknown command has no effect except its echo.
         terminal.send("no command\r");
         poll_until(Duration::from_millis(15), || None::<()>);
     }
@@ -112,7 +112,7 @@ fn what_is_shown_costs_next_to_nothing_while_nothing_moves() {
     let scene = Scene::new("print ready\nhang");
     let (running, terminal) = scene.run(&["--once"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
-    // The clock of the status line goes in steps of ten seconds after the first minute; in the first it is the worst.
+    // The clock of the status line changes every second in the first minute, which is the worst case, and every ten seconds later.
     poll_until(Duration::from_millis(1500), || None::<()>);
     let (before, drawn) = (ticks(running.pid()), terminal.bytes().len());
     poll_until(Duration::from_secs(5), || None::<()>);
@@ -138,7 +138,7 @@ fn x115d_x115e_a_terminal_that_takes_nothing_holds_nobody_up() {
     });
     let peak = memory(running.pid(), "VmHWM");
     fs_err::write(scene.file("go"), "").unwrap();
-    // The run comes to its end on the disk while nobody looks.
+    // The run continues on disk while its terminal is blocked.
     wait_for("the end of the run", LONG, || {
         (scene.status()["iterations_complete"] == 1).then_some(())
     });
