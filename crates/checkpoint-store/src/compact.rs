@@ -1,4 +1,4 @@
-//! Journals without the old heads that nothing can return to. This module does no I/O.
+//! Compacts journals: removes the heads of old saves, so that nothing can return to those saves. This module does no I/O.
 //!
 //! Each save writes its whole head. So in a store with large heads and few events, most of a journal is old heads. A compacted journal has all
 //! events, but only the heads of the newest saves. The numbers stay: a save without its head becomes an *events* frame, and an undone save becomes an
@@ -67,7 +67,7 @@ pub(crate) struct Compact {
 }
 
 impl Compact {
-    /// Collects the facts of the journal's saves, oldest first.
+    /// Reads the journal's saves, oldest first, and plans the compaction.
     pub(crate) fn survey(
         saves: impl Iterator<Item = Result<Kept>>,
         first: u64,

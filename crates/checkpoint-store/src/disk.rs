@@ -1,8 +1,8 @@
 //! The disk as the store sees it: the few calls on which all other modules build.
 //!
 //! `unix.rs` is the real disk. Tests bring other disks that lose power between any two calls, or fail any call. So the time and the random numbers
-//! come from the disk too: they are everything besides the bytes that a run depends on. This module knows no file names, limits or safety rules; they
-//! are in `dir.rs`.
+//! come from the disk too: a run depends on nothing else besides the bytes. This module knows no file names, limits or safety rules; they are in
+//! `dir.rs`.
 
 #![cfg_attr(
     not(any(test, feature = "test-util")),

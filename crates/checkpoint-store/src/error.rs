@@ -73,7 +73,8 @@ pub(crate) enum Kind {
     #[error("is not a regular file, so the store did not make it; move it away")]
     Foreign,
     #[error(
-        "the highest writer epoch, {:x}, is taken, so no writer can open the store; no writer gets that far by counting: find out where the files with this epoch come from and move them away, or fork the store",
+        "the highest writer epoch, {:x}, is taken, so no writer can open the store; no writer gets that far by \
+         counting: find out where the files with this epoch come from and move them away, or fork the store",
         u64::MAX
     )]
     NoEpoch,
@@ -184,7 +185,8 @@ impl Error {
                 limit,
             } => Kind::Corrupt {
                 reason: format!(
-                    "the frame at byte {offset} unpacks to {bytes} bytes, but no writer makes a frame of more than {limit} bytes; restore the file from a copy"
+                    "the frame at byte {offset} unpacks to {bytes} bytes, but no writer makes a frame of more than \
+                     {limit} bytes; restore the file from a copy"
                 ),
             },
             Fault::NewerContainer { found } => Kind::UnsupportedVersion {
@@ -297,13 +299,15 @@ pub(crate) fn is_full(err: &io::Error) -> bool {
 // The text already contains the cause; a source would print it twice.
 impl std::error::Error for Error {}
 
-/// A writer that takes a store over always has a higher epoch. So files of another writer with the same or a lower epoch came from elsewhere.
+/// Returns the message for a fenced writer. A writer that takes a store over always has a higher epoch, so files of another writer with the same or a
+/// lower epoch came from elsewhere.
 fn fenced(own: u64, by: u64) -> String {
     match by > own {
         true => format!(
             "was taken over by writer epoch {by} (this writer has epoch {own}); open it again to continue"
         ),
-        false => "contains the files of another writer, for example because a copy or a backup was put in its place; find out where they come from, move them away, then open it again"
+        false => "contains the files of another writer, for example because a copy or a backup was put in its place; \
+                  find out where they come from, move them away, then open it again"
             .into(),
     }
 }

@@ -39,7 +39,7 @@ pub fn fork(
     )
 }
 
-/// [`fork`] between directories of any disk; error messages show the paths.
+/// Does the same as [`fork`], between directories of any disk; error messages show the paths.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn fork_on(

@@ -1,9 +1,9 @@
 //! Repairs a store after a failed write or sync, or after its files were removed.
 //!
-//! The kernel's pages of the failed file prove nothing: the kernel may have dropped the bytes and may report success for the next sync. But the
-//! frames in memory are certain, and so are the bytes that an earlier sync made durable. So the writer takes the next epoch, in a new directory if
-//! the old one is gone, and writes all saves since the last phase to a new file there. The writer holds the file of that phase and the journal open,
-//! so it can read them even if their names are gone.
+//! The kernel's cached pages of the failed file prove nothing: the kernel may have dropped the bytes and may report success for the next sync. But
+//! the frames in memory are certain, and so are the bytes that an earlier sync made durable. So the writer takes the next epoch, in a new directory
+//! if the old one is gone, and writes all saves since the last phase to a new file there. The writer holds the file of that phase and the journal
+//! open, so it can read them even if their names are gone.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,7 +24,7 @@ pub(crate) const IGNORE: &str = ".gitignore";
 
 /// Reports that a writer wrote everything since the last phase to a new file, and why.
 ///
-/// No acknowledged save is lost; the files in `lost` are.
+/// No acknowledged save is lost, but the files in `lost` are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Healed {

@@ -54,7 +54,7 @@ pub fn history<H: DeserializeOwned>(
     Ok(())
 }
 
-/// Of the journals of one phase, returns the newest complete one; if none is complete, the one with the most saves.
+/// Returns the newest complete journal of one phase; if none is complete, the one with the most saves.
 fn best<'a>(dir: &Dir, generations: &[&'a Entry]) -> Result<Option<(&'a Entry, Replay)>> {
     let mut best: Option<(&Entry, Replay)> = None;
     for &entry in generations {

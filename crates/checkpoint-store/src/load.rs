@@ -18,8 +18,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The order of files; newer ones compare greater. A higher epoch wins, whatever a fenced writer left behind; within an epoch the later save
-    /// wins, and a journal wins over its base.
+    /// Returns the place of the file in the order of all files; newer ones compare greater. A higher epoch wins, whatever a fenced writer left
+    /// behind; within an epoch the later save wins, and a journal wins over its base.
     fn order(&self) -> (u64, u64, bool) {
         (self.meta.epoch, self.meta.seq, self.meta.phase.is_none())
     }

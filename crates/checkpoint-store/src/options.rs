@@ -50,9 +50,9 @@ type Step = Arc<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;
 
 /// Steps from one version of a schema to the next.
 ///
-/// A step takes the head, or one event, of the version for which it is registered, and returns that of the next version. If a version has no step,
-/// its values are read as those of the next version. Files are never rewritten: old files stay as they are, so that the older program can still load
-/// them, and only new files have the new version.
+/// A step takes the head, or one event, of the version for which it is registered, and returns the same for the next version. If a version has no
+/// step, its values are read as those of the next version. Files are never rewritten: old files stay as they are, so that the older program can still
+/// load them, and only new files have the new version.
 ///
 /// # Examples
 /// ```

@@ -435,7 +435,7 @@ impl RawWriter {
             self.dir.remove(name)?;
         }
         temp.persist(&self.dir, name)?.ok_or_else(|| {
-            // Only an unknown writer can have made it.
+            // Only a writer that this one does not know can have made the file.
             Error::new(
                 self.dir.path(),
                 Kind::Fenced {

@@ -77,7 +77,7 @@ pub(crate) fn at(dir: &Dir, seq: Seq, options: &Options) -> Result<load::Loaded>
     }
 }
 
-/// [`load_at`] from a directory of any disk; error messages show `dir`.
+/// Does the same as [`load_at`], from a directory of any disk; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn load_at_on<H: DeserializeOwned, E: DeserializeOwned>(
@@ -90,7 +90,7 @@ pub fn load_at_on<H: DeserializeOwned, E: DeserializeOwned>(
     Loaded::decode(dir.path(), at(&dir, seq, options)?)
 }
 
-/// [`load`] from a directory of any disk; error messages show `dir`.
+/// Does the same as [`load`](fn@load), from a directory of any disk; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn load_on<H: DeserializeOwned, E: DeserializeOwned>(
@@ -101,7 +101,7 @@ pub fn load_on<H: DeserializeOwned, E: DeserializeOwned>(
     Loaded::decode(dir.path(), newest(&dir, Want::Anything)?)
 }
 
-/// [`blob`] from a directory of any disk; error messages show `dir`.
+/// Does the same as [`blob`], from a directory of any disk; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn blob_on(disk: Box<dyn crate::disk::Directory>, dir: &Path, name: &str) -> Result<Vec<u8>> {

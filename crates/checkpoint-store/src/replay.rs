@@ -17,7 +17,7 @@ pub(crate) struct State {
     pub(crate) events: Vec<Events>,
 }
 
-/// A sequence of arrays of events, which may follow a head that nobody needs.
+/// A sequence of arrays of events, which may follow a head that is not needed.
 #[derive(Debug)]
 pub(crate) struct Events {
     raw: Vec<u8>,

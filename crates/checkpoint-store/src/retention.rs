@@ -103,7 +103,7 @@ pub fn plan(dir: impl AsRef<Path>, policy: Policy) -> Result<Plan> {
     plan_in(&Dir::open(dir.as_ref())?, policy, u64::MAX)
 }
 
-/// [`plan`]; files that are as new as the phase `base` stay too.
+/// Does the same as [`plan`]; files that are as new as the phase `base` stay too.
 pub(crate) fn plan_in(dir: &Dir, policy: Policy, base: u64) -> Result<Plan> {
     let index = Index::read(dir, Want::Anything)?;
     let mut entries = index.entries.clone();
@@ -229,7 +229,7 @@ impl Plan {
     }
 }
 
-/// [`plan`] for a directory of any disk, applied at once; error messages show `dir`.
+/// Plans and applies a cleanup for a directory of any disk; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn clean_on(

@@ -1,7 +1,7 @@
 //! The saves since the last phase, which a writer needs again if a file fails: the newest in memory, and all older ones in the journal that has them.
 //!
 //! Every save in that journal was acknowledged. So it is on disk, whatever happened to a later write, and the open descriptor still reads it if the
-//! name is gone. Only a page that the failed write touched may differ from what the kernel shows; the saves on that page are in memory.
+//! name is gone. On disk, only a page that the failed write touched may differ from what the kernel shows; the saves on that page are in memory.
 
 use std::collections::VecDeque;
 use std::io;

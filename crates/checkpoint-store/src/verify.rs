@@ -110,7 +110,7 @@ pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
     verify_in(&Dir::open(dir.as_ref())?)
 }
 
-/// [`verify`] for a directory of any disk; error messages show `dir`.
+/// Does the same as [`verify`](fn@verify), for a directory of any disk; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub fn verify_on(disk: Box<dyn crate::disk::Directory>, dir: &Path) -> Result<Verification> {

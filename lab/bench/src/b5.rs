@@ -228,7 +228,7 @@ impl Row {
     }
 }
 
-/// C69: compares the finished phase of the pinned transcript with `gzip -6` of it.
+/// Compares the finished phase of the pinned transcript with `gzip -6` of it (C69).
 fn seal(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let (size, label) = plan.scale.pick(SIZES[2], SIZES[2], SIZES[0]);
     let base = Transcript::pinned().deltas(size, DELTA);

@@ -166,7 +166,7 @@ impl Ledger {
         self.look(fingerprint(state), false)
     }
 
-    /// Like [`check`](Self::check); with `is_settled`, for a program that continues from this state.
+    /// Does the same as [`check`](Self::check); with `is_settled`, for a program that continues from this state.
     fn look(&mut self, state: u64, is_settled: bool) -> Kept {
         match self.states.iter().rposition(|&known| known == state) {
             Some(index) if index >= self.acked => {

@@ -72,7 +72,7 @@ impl State {
         })
     }
 
-    /// [`of`](Self::of) a loaded store.
+    /// Does the same as [`of`](Self::of), for a loaded store.
     pub fn loaded(loaded: &Loaded<Head, Event>) -> Kept<Self> {
         Self::of(loaded.head.as_ref(), &loaded.events)
     }

@@ -102,7 +102,7 @@ impl SimDirectory {
         self.shared.call(call, |disk| act(disk, self.ino))
     }
 
-    /// Like `call`, but fails in a directory that was removed.
+    /// Does the same as `call`, but fails in a directory that was removed.
     fn change<T>(
         &self,
         call: Call,

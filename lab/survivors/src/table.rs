@@ -154,7 +154,8 @@ fn named(left: &[Survivor]) -> String {
     text
 }
 
-/// The row of a kill has the same time limit as the others, because the machine may be busy. This note compares it with the promise.
+/// Adds a note that compares the row of a kill with the promise. The row itself has the same time limit as the others, because the machine may be
+/// busy.
 fn kill_note(text: &mut String, rows: &[Row]) {
     let row = rows.iter().find(|row| row.way == Way::Kill);
     if let Some(spread) = row.and_then(Row::all_gone) {
@@ -178,7 +179,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.2}", time.as_secs_f64())
 }
 
-/// The cell must already be padded, because escape sequences would count as width.
+/// Colours a cell, which must already be padded, because escape sequences would count as width.
 fn painted(cell: String, good: bool, bad: bool, coloured: bool) -> String {
     match (coloured, good, bad) {
         (true, _, true) => format!("\x1b[31m{cell}\x1b[0m"),

@@ -58,7 +58,7 @@ fn check(what: &str, loaded: Result<Loaded<u64, u64>, Error>, states: &[State]) 
     }
 }
 
-/// A copy of a store with one changed file, in its own directory.
+/// Makes a copy of a store with one changed file, in its own directory.
 fn with(original: &BTreeMap<String, Vec<u8>>, name: &str, bytes: &[u8]) -> Dir {
     let dir = Dir::new();
     std::fs::create_dir(&dir.path).unwrap();
