@@ -169,7 +169,7 @@ fn c63b_c63c_damage_in_the_middle_falls_back_to_what_was_saved_before_it() {
         &said,
         &[
             "resuming run",
-            "warning: the state is damaged: what came after save ",
+            "warning: the state is damaged: everything after save ",
             "the transcripts reach iteration 4",
             "wrong checksum",
             "quarantine/progress-",
@@ -200,7 +200,7 @@ fn c63e_work_that_a_damage_took_is_not_done_again_silently() {
     ] {
         let refused = rlm.run(LONG).expect_code(2);
         for words in [
-            "what came after save ",
+            "everything after save ",
             "the transcripts reach iteration 4",
             &format!("rlm resume {run} --from 4 continues after them"),
             &format!("rlm checkpoints verify {run}"),
@@ -248,7 +248,7 @@ fn c63e_work_that_a_damage_took_is_not_done_again_silently() {
     for look in looks {
         let told = scene.rlm(look).run(LONG).expect_code(0);
         assert!(told.stdout.contains(lost), "{told}");
-        assert!(told.stdout.contains("went on from an older save"), "{told}");
+        assert!(told.stdout.contains("continued from an older save"), "{told}");
     }
 }
 

@@ -372,7 +372,7 @@ fn a_run_has_a_tree_of_its_own_and_says_how_to_take_its_work_or_leave_it() {
     assert_eq!(subjects(&scene, "main").len(), 3);
     let again = ["--once", "--worktree", "r1"];
     let ended = scene.run(&again).run(LONG).expect_code(2);
-    assert!(ended.stderr.contains("is there already"), "{ended}");
+    assert!(ended.stderr.contains("already exists"), "{ended}");
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn x112h_who_imports_what_is_here_is_told_what_helps() {
     };
     import(&[]).expect_code(0);
     let refused = import(&[]).expect_code(2);
-    let words = ["exists already", "--copy", ": rlm -C ../other resume r1\n"];
+    let words = ["already exists", "--copy", ": rlm -C ../other resume r1\n"];
     expect_in_order(&refused.stderr, &words);
     // An option that the error doesn't mention doesn't help either.
     assert!(!refused.stderr.contains("choose"), "{refused}");

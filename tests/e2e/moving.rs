@@ -141,7 +141,7 @@ fn x111b_what_is_in_no_commit_or_not_there_is_refused_with_the_mend() {
         ],
     );
     refused(&["r1", "--at", "3"], 2, &["has not completed iteration 3"]);
-    refused(&["r1", "--at", "9"], 10, &["no iteration 9 on record"]);
+    refused(&["r1", "--at", "9"], 10, &["has no iteration 9"]);
     refused(&["r9", "--at", "1"], 10, &["no run `r9`"]);
     refused(
         &["r1", "--at", "1", "--phase", "x"],
@@ -338,7 +338,7 @@ fn x112d_a_clone_keeps_its_own_and_the_run_comes_home_again() {
     assert_eq!(git_there(&scene, "clone", &["log", "--format=%s"]), "start");
     assert!(mine.exists());
     let again = there(&scene, "clone", &["checkpoints", "import", "../r1.tar.zst"]).expect_code(2);
-    assert!(again.stderr.contains("exists already"), "{again}");
+    assert!(again.stderr.contains("already exists"), "{again}");
     let early = checkpoints(&scene, &["import", "../r1.tar.zst"]);
     expect_in_order(
         &early.stderr,
@@ -420,7 +420,7 @@ fn x112h_a_live_run_is_refused_and_a_copy_is_another_run() {
     let scene = scene(CLEAN);
     let running = scene.ready(&["-n", "4", "--commit", "--run-id", "r1"]);
     let refused = checkpoints(&scene, &["export", "r1"]).expect_code(9);
-    expect_in_order(&refused.stderr, &["is at work", "rlm stop r1"]);
+    expect_in_order(&refused.stderr, &["is live", "rlm stop r1"]);
     stop(running, Signal::INT);
     let exported = export(&scene, &["r1", "-o", "../copy", "--copy"]);
     assert_eq!(exported["moved"], false);
@@ -442,7 +442,7 @@ fn x112h_a_live_run_is_refused_and_a_copy_is_another_run() {
     let refused = there(&scene, "clone", &named);
     assert!(refused.stderr.contains("--copy"), "{refused}");
     let exists = checkpoints(&scene, &["export", "r1", "-o", "../moved", "--force"]);
-    assert!(exists.stderr.contains("is there already"), "{exists}");
+    assert!(exists.stderr.contains("already exists"), "{exists}");
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn x112h_a_file_that_is_there_is_told_before_anything_is_made() {
     fs_err::write(scene.file("work"), "not committed").unwrap();
     let words = ["export", "r1", "-o", "../r1.tar.zst"];
     let refused = checkpoints(&scene, &words).expect_code(1);
-    assert!(refused.stderr.contains("is there already"), "{refused}");
+    assert!(refused.stderr.contains("already exists"), "{refused}");
     assert_eq!(scene.status()["state"], "stopped");
 }
 

@@ -185,7 +185,7 @@ fn x128e_the_end_does_not_wait_for_a_heartbeat_that_hangs() {
         (fs_err::read_dir(&pulse).unwrap().count() > 1).then_some(())
     });
     fs_err::write(scene.file("end"), "").unwrap();
-    let words = "was removed while it ran";
+    let words = "was deleted during the run";
     running.until(words, LONG, |it| it.stderr().contains(words).then_some(()));
     let left = fs_err::read_dir(&pulse).unwrap().count();
     assert_eq!(left, 2, "it hangs still");
@@ -201,7 +201,7 @@ fn x128e_state_that_cannot_be_written_again_ends_the_run_and_says_so() {
     let ended = run(&scene, "2.1) rm -rf .rlm; touch .rlm;;")
         .run(LONG)
         .expect_code(1);
-    for words in ["was removed while it ran", "start a new run"] {
+    for words in ["was deleted during the run", "start a new run"] {
         assert!(ended.stderr.contains(words), "{ended}");
     }
     scene.expect_nothing_alive();

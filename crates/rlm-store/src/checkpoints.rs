@@ -1,4 +1,4 @@
-//! What is saved of a run, and what of it can be gone back to.
+//! The saved states of a run, and the states that the run can return to.
 
 use checkpoint_store::verify::{Verification, verify};
 use checkpoint_store::{LoadReport, PhaseInfo, Seq, reader};
@@ -7,88 +7,89 @@ use loop_state::{CutCause, Event, Head, Step, Timestamp};
 use crate::runs::options;
 use crate::{Committed, Error, Mend, Project, RunHead, RunId, runs};
 
-/// The saved states of a run: the coarse ones, one a phase, and the fine ones.
+/// The saved states of a run: one for each phase, and one for each attempt.
 #[derive(Debug)]
 pub struct Checkpoints {
-    /// The sealed phases, newest first.
+    /// The finished phases, newest first.
     pub phases: Vec<PhaseInfo>,
-    /// The attempts that are still on record, oldest first.
+    /// The recorded attempts, oldest first.
     pub progress: Vec<Progress>,
 }
 
-/// One attempt of an iteration, as the saves tell it.
+/// One attempt of an iteration, from the saves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The index of its phase.
+    /// The index of the phase.
     pub phase: u32,
-    /// The name of its phase.
+    /// The name of the phase.
     pub phase_name: String,
-    /// The iteration's number.
+    /// The number of the iteration.
     pub iteration: u32,
-    /// The attempt's number.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// The first save of it.
+    /// The first save of the attempt.
     pub first: Seq,
-    /// The save that holds what became of it; while that is open, its latest. It may be one that holds the beginning of the next attempt as well.
+    /// The save that has the outcome of the attempt; while the attempt is open, its latest save. The same save may have the beginning of the next
+    /// attempt.
     pub last: Seq,
-    /// When the last event before [`last`](Self::last) happened.
+    /// The time of the last event before [`last`](Self::last).
     pub at: Timestamp,
-    /// What became of it.
+    /// The outcome of the attempt.
     pub fate: Fate,
-    /// The commit that has its work, if the run commits.
+    /// The commit with the work of the attempt, if the run commits.
     pub commit: Option<String>,
-    /// Whether the run went back behind it since, so that it does not count.
+    /// Whether the run later returned to an earlier state, so that the attempt does not count.
     pub discarded: bool,
-    /// How many iterations of the run were complete at its first save.
+    /// The number of complete iterations of the run at the first save of the attempt.
     complete_before: u32,
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing yet: it is at work, or its process died.
+    /// No outcome yet: the attempt runs, or its process died.
     Open,
-    /// Its turn is over; its gates and the check say next whether the iteration is complete.
+    /// The turn ended; the required checks and the check decide next whether the iteration is complete.
     Judging,
     /// The iteration is complete.
     Complete,
-    /// The iteration is complete, and went wrong.
+    /// The iteration is complete, and failed.
     Failed(String),
-    /// It was cut; what cut it, as far as that is known.
+    /// The attempt is unfinished; the cause, if it is known.
     Cut(Option<CutCause>),
 }
 
-/// Which state of a run is meant.
+/// Selects a state of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// The newest.
+    /// The newest state.
     #[default]
     Newest,
-    /// That of a save.
+    /// The state of a save.
     Save(Seq),
-    /// That in which it is known what became of an iteration, in the latest phase that has one of that number.
+    /// The state with the outcome of an iteration, in the latest phase that has an iteration of this number.
     Iteration(u32),
 }
 
 /// One state of a run.
 #[derive(Debug)]
 pub struct SavedState {
-    /// What was saved.
+    /// The saved head.
     pub head: RunHead,
-    /// All that had happened, oldest first.
+    /// All events before the save, oldest first.
     pub events: Vec<Event>,
     /// The number of the save.
     pub save: Seq,
-    /// Where it comes from and what was damaged.
+    /// The source of the state, and the damage.
     pub report: LoadReport,
 }
 
 impl Project {
-    /// Lists what is saved of a run. Writes nothing, and works while the run lives.
+    /// Lists the saved states of a run. Writes nothing, and works for a live run.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is no such run; others when its directory can't be read, or a newer program wrote it. Damage is no error.
+    /// [`Error::is_not_found`] if there is no such run; other errors if its directory can't be read, or a newer version wrote it. Damage is no error.
     pub fn checkpoints(&self, run: &RunId) -> Result<Checkpoints, Error> {
         let dir = self.existing(run)?;
         let unread = |e| Error::store(run, "read", e);
@@ -102,11 +103,11 @@ impl Project {
         Ok(Checkpoints { phases, progress })
     }
 
-    /// Reads one state of a run. Writes nothing, and works while the run lives.
+    /// Reads one state of a run. Writes nothing, and works for a live run.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is no such run, or that state is not kept; others when it can't be read.
+    /// [`Error::is_not_found`] if there is no such run, or the state is not stored; other errors if it can't be read.
     pub fn state_at(&self, run: &RunId, place: Place) -> Result<SavedState, Error> {
         let dir = self.existing(run)?;
         let unread = |e| Error::store(run, "read", e);
@@ -123,7 +124,7 @@ impl Project {
                     Some(save) => Error::unfit(
                         run,
                         format!(
-                            "went back behind iteration {number}, which does not count any more; to see it as it was, look at save {save}"
+                            "returned to a state before iteration {number}, which no longer counts; to see that iteration, show save {save}"
                         ),
                     )
                     .mended_by(Mend::Look {
@@ -155,29 +156,29 @@ impl Project {
         })
     }
 
-    /// Reads every byte of a run's store. Writes nothing, and works while the run lives.
+    /// Reads every byte of a run's store. Writes nothing, and works for a live run.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is no such run; others when its directory, or a file in it, can't be read. Damage is no error.
+    /// [`Error::is_not_found`] if there is no such run; other errors if its directory, or a file in it, can't be read. Damage is no error.
     pub fn verify(&self, run: &RunId) -> Result<Verification, Error> {
         verify(self.existing(run)?).map_err(|e| Error::store(run, "verified", e))
     }
 
-    /// Returns the commit that the working tree is based on now; `None` outside git.
+    /// Returns the commit that the working tree is based on; `None` outside git.
     #[must_use]
     pub fn head_commit(&self) -> Option<String> {
         self.git().head_commit_now()
     }
 
-    /// Says which files a commit changed and by how many lines; `None` where git does not have it or does not answer soon.
+    /// Returns the changed files of a commit with their numbers of lines; `None` if git doesn't have the commit or doesn't respond soon.
     #[must_use]
     pub fn commit_stat(&self, commit: &str) -> Option<String> {
         self.git().stat(commit)
     }
 }
 
-/// Takes a save into account.
+/// Adds a save to the rows.
 fn record(rows: &mut Vec<Progress>, save: Seq, head: &Head) {
     if head.iteration > 0 {
         let is_behind = |row: &&mut Progress| {
@@ -230,14 +231,14 @@ fn note_commit(rows: &mut [Progress], committed: Option<Committed>) {
         return;
     };
     let at = (committed.phase, committed.iteration, committed.attempt);
-    // It is that of the newest save, or of one shortly before.
+    // The commit belongs to the newest save, or to one shortly before.
     let is_it = |row: &&mut Progress| (row.phase, row.iteration, row.attempt) == at;
     if let Some(row) = rows.iter_mut().rev().take(2).find(is_it) {
         row.commit = Some(committed.commit);
     }
 }
 
-/// Returns whether an iteration is complete and the next one is to come.
+/// Returns whether an iteration is complete and the next one has not begun.
 fn is_between(head: &Head) -> bool {
     matches!(
         head.step,
@@ -245,12 +246,12 @@ fn is_between(head: &Head) -> bool {
     )
 }
 
-/// Says what a save tells about the latest attempt before it, or about its own.
+/// Returns the outcome of an attempt at this save; `is_present` if it is the save's own attempt.
 fn fate(row: &Progress, is_present: bool, head: &Head) -> Fate {
     if matches!(row.fate, Fate::Complete | Fate::Failed(_)) {
         return row.fate.clone();
     }
-    // The number alone does not tell: each phase has its own.
+    // The iteration's number alone is not enough, because each phase counts from 1.
     let is_complete =
         head.counts.iterations > row.complete_before || (is_present && is_between(head));
     let last = head.last.as_ref().filter(|_| is_complete);
@@ -291,7 +292,7 @@ mod tests {
         phase
     }
 
-    /// What is recorded when all this happens in the same millisecond.
+    /// Returns the rows after these machine inputs, all in the same millisecond.
     fn rows(happenings: impl IntoIterator<Item = Happening>) -> Vec<Progress> {
         let rules = Rules {
             phases: vec![phase("plan"), phase("build")],
@@ -386,7 +387,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, attempts are listed once, in the order of their saves, and only the last one can be open.
+        /// For any inputs, attempts are listed once, in the order of their saves, and only the last one can be open.
         #[test]
         fn rows_are_in_order_and_only_the_last_is_open(happenings in prop::collection::vec(anything(), 0..40)) {
             let rows = rows(happenings);

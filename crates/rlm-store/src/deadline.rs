@@ -1,4 +1,4 @@
-//! The wall clock as the time of a run, and telling what runs by when it has to have ended. Whoever loses patience tells it again.
+//! The wall clock as the time of a run, and shared deadlines that can only move earlier.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use loop_state::Timestamp;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-/// Returns the time of a run at this time of day.
+/// Converts a time of day to the time of a run.
 #[must_use]
 pub fn timestamp(time: SystemTime) -> Timestamp {
     let since = time
@@ -15,17 +15,17 @@ pub fn timestamp(time: SystemTime) -> Timestamp {
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Has something end.
+/// A shared deadline that can only move earlier.
 #[derive(Clone, Debug, Default)]
 pub struct Hurry(watch::Sender<Option<Instant>>);
 
 impl Hurry {
-    /// Returns what is told, now or later.
+    /// Returns a receiver of the deadline; it also gets the current value.
     pub fn hurried(&self) -> Hurried {
         Hurried(self.0.subscribe())
     }
 
-    /// Has it end within `budget`, from now. What was told before stands if that is sooner.
+    /// Moves the deadline to `budget` from now, unless it is already earlier.
     pub fn within(&self, budget: Duration) {
         let by = Instant::now() + budget;
         self.0.send_if_modified(|before| {
@@ -38,18 +38,18 @@ impl Hurry {
     }
 }
 
-/// Is to end when it is told.
+/// A receiver of a shared deadline.
 #[derive(Clone, Debug)]
 pub struct Hurried(watch::Receiver<Option<Instant>>);
 
 impl Hurried {
-    /// Waits until it is told by when; `None` when nobody is left who could. Cancel safe.
+    /// Waits until a deadline is set; `None` if all senders are dropped. Cancel safe.
     pub async fn told(&mut self) -> Option<Instant> {
         let told = self.0.wait_for(Option::is_some).await;
         told.ok().and_then(|by| *by)
     }
 
-    /// Waits until it is told to end sooner than by that time, for ever where nobody does. Cancel safe.
+    /// Waits until the deadline is earlier than `than`; forever if all senders are dropped. Cancel safe.
     pub async fn sooner(&mut self, than: Instant) -> Instant {
         let sooner = self.0.wait_for(|by| by.is_some_and(|by| by < than)).await;
         match sooner.ok().and_then(|by| *by) {
@@ -59,13 +59,13 @@ impl Hurried {
     }
 }
 
-/// Waits until then: for bounded waits of a stop, which a shutdown must not cut short. Waits for work hang on a gate. Cancel safe.
+/// Waits until `by`, for the bounded waits of a stop, which a shutdown must not shorten. Waits for work use a sleep gate instead. Cancel safe.
 pub async fn until(by: Instant) {
-    // There is nothing to wait for but the time.
+    // Only the time can end this wait.
     let _elapsed = timeout_at(by, std::future::pending::<()>()).await;
 }
 
-/// Returns how much is left until then.
+/// Returns the time that is left until `by`.
 pub fn left(by: Instant) -> Duration {
     by.saturating_duration_since(Instant::now())
 }

@@ -1,4 +1,4 @@
-//! Why something saved can't be read, written, moved or taken: all messages in one place, predicates for what callers branch on, and what would mend it.
+//! Why saved data can't be read, written, transferred or locked: all messages in one place, predicates for the cases that callers handle, and hints.
 
 use std::fmt;
 use std::io;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::RunId;
 use crate::state_dir::Foreign;
 
-/// Why something saved can't be read, written, moved or taken. Its text names the place and what to do, which for some is a [`mend`](Self::mend) that a program
-/// may have a command for.
+/// Why saved data can't be read, written, transferred or locked. The text names the place and the fix. Some fixes are a [`mend`](Self::mend), for
+/// which a program may have a command.
 #[derive(Debug)]
 pub struct Error(Box<Kind>);
 
@@ -21,23 +21,23 @@ enum Kind {
         source: io::Error,
     },
     #[error(
-        "what run `{run}` started is alive: {alive}; end it first, or resume the run, which does"
+        "processes of run `{run}` are alive: {alive}; end them first, or resume the run, which ends them"
     )]
     Alive { run: RunId, alive: String },
     #[error("{holder} is working in `{}`; wait for it or stop it", path.display())]
     Held { path: PathBuf, holder: String },
-    #[error("{who} holds a lock on `{}`, and no run of this project does; end it, or ask its user to", path.display())]
+    #[error("{who} holds a lock on `{}` and is not a run of this project; end it, or ask its user to end it", path.display())]
     Blocked { path: PathBuf, who: String },
     #[error(
         "`{0}` is not a run id: use 1 to 64 letters, digits, `.`, `_` or `-`, beginning with a letter or digit"
     )]
     BadRunId(String),
-    #[error("no run `{run}` in `{}`; choose one that is there, or another project", path.display())]
+    #[error("no run `{run}` in `{}`; choose an existing run, or another project", path.display())]
     NoSuchRun { run: RunId, path: PathBuf },
-    #[error("run `{run}` has no {what} on record; choose from what it has")]
+    #[error("run `{run}` has no {what}; choose an existing one")]
     NoSuchState { run: RunId, what: String },
     #[error(
-        "iteration {iteration} of run `{run}` is in no commit, so that its files can't be had again; {mend}"
+        "iteration {iteration} of run `{run}` is in no commit, so its files can't be restored; {mend}"
     )]
     NotCommitted {
         run: RunId,
@@ -45,12 +45,12 @@ enum Kind {
         mend: String,
         by: Option<Mend>,
     },
-    #[error("it was stopped, and nothing of it is left")]
+    #[error("stopped; no files are left behind")]
     Stopped,
-    #[error("run `{0}` is at work: stop it first")]
+    #[error("run `{0}` is live: stop it first")]
     AtWork(RunId),
     #[error(
-        "run `{run}` was moved to `{to}` and goes on there; to go on here all the same, take it back"
+        "run `{run}` was transferred to `{to}` and continues there; to continue it here anyway, take it back"
     )]
     Moved { run: RunId, to: String },
     #[error("`{}`: {problem}", path.display())]
@@ -65,14 +65,12 @@ enum Kind {
         problem: String,
         by: Option<Mend>,
     },
-    #[error("run `{0}` exists already; choose another name, or go on with it")]
+    #[error("run `{0}` already exists; choose another name, or resume it")]
     RunExists(RunId),
-    #[error(
-        "run `{0}` has nothing saved to continue from: it ended before its first save; start a new one"
-    )]
+    #[error("run `{0}` can't be resumed, because it ended before its first save; start a new run")]
     NothingSaved(RunId),
     #[error(
-        "the state of run `{0}` is gone, and only transcripts are left of it: it can't be gone on with; start a new run under another name"
+        "the state of run `{0}` is missing, and only its transcripts are left: it can't be resumed; start a new run under another name"
     )]
     StateGone(RunId),
     #[error("run `{run}` can't be {what}: {source}")]
@@ -82,27 +80,27 @@ enum Kind {
         source: checkpoint_store::Error,
     },
     #[error(
-        "the state of run `{run}` was removed while it ran (`git clean -x`? an agent?), and could not be written again: {source}; \
-         what it did is in the working tree, but it can't be resumed: start a new run"
+        "the state of run `{run}` was deleted during the run (by `git clean -x` or an agent?), and can't be written again: {source}; \
+         its changes are in the working tree, but it can't be resumed: start a new run"
     )]
     Vanished {
         run: RunId,
         source: checkpoint_store::Error,
     },
-    #[error("the prompt of run `{0}` is lost; give another one with --prompt-file FILE")]
+    #[error("the prompt of run `{0}` is missing; give another one with --prompt-file FILE")]
     PromptLost(RunId),
-    #[error("`{}` is no directory to work in: {}; name another one with -C", path.display(), bare(source))]
+    #[error("can't work in directory `{}`: {}; choose another one with -C", path.display(), bare(source))]
     Directory { path: PathBuf, source: io::Error },
     #[error("`{}`: {problem}", path.display())]
     Git { path: PathBuf, problem: String },
     #[error("{0}")]
     Foreign(Foreign),
     #[error(
-        "git tracks the state in `{}`, so that another clone's runs would be taken for yours: git -C {} rm -r -q --cached .rlm, and commit that",
+        "git tracks the state in `{}`, so runs of another clone would look like yours; untrack it: git -C {} rm -r -q --cached .rlm, and commit that",
         .0.join(".rlm").display(), .0.display()
     )]
     Tracked(PathBuf),
-    #[error("`{name}` can't be the name of a phase: {problem}")]
+    #[error("invalid phase name `{name}`: {problem}")]
     PhaseName { name: String, problem: &'static str },
     #[error("the prompt file `{}` {problem}", path.display())]
     Prompt { path: PathBuf, problem: String },
@@ -117,17 +115,17 @@ enum Kind {
     },
 }
 
-/// What went wrong, without the path that `fs-err` repeats.
+/// Returns the text of an error without the path, which `fs-err` repeats.
 fn bare(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "it is not there".into(),
+        io::ErrorKind::NotFound => "no such file or directory".into(),
         io::ErrorKind::Other => error.to_string(),
         kind => kind.to_string(),
     }
 }
 
 impl Error {
-    /// Makes the error of a call to the system; `what` begins its text, such as `can't read`.
+    /// Creates the error of a system call; `what` begins its text, such as `can't read`.
     pub fn io(what: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         let path = path.into();
         Self(Box::new(Kind::Io { what, path, source }))
@@ -140,7 +138,7 @@ impl Error {
         }))
     }
 
-    /// Makes the error of a prompt that is kept nowhere.
+    /// Creates the error of a prompt that is not stored anywhere.
     pub fn prompt_lost(run: RunId) -> Self {
         Self(Box::new(Kind::PromptLost(run)))
     }
@@ -150,14 +148,14 @@ impl Error {
         Self(Box::new(Kind::PhaseName { name, problem }))
     }
 
-    /// Says that a run, or a process that can't be named, has the lock.
+    /// Creates the error of a lock of a run, or of a process that can't be named.
     pub(crate) fn held(path: &Path, holder: Option<impl fmt::Display>) -> Self {
         let path = path.into();
         let holder = holder.map_or_else(|| "another process".into(), |it| it.to_string());
         Self(Box::new(Kind::Held { path, holder }))
     }
 
-    /// Says that a process that no run of this project is has the lock.
+    /// Creates the error of a lock of a process that is not a run of this project.
     pub(crate) fn blocked(path: &Path, who: String) -> Self {
         let path = path.into();
         Self(Box::new(Kind::Blocked { path, who }))
@@ -202,7 +200,7 @@ impl Error {
         Self(Box::new(Kind::AtWork(run.clone())))
     }
 
-    /// Makes the error of a run that was exported and continues elsewhere.
+    /// Creates the error of a run that was transferred and continues elsewhere.
     pub fn moved(run: &RunId, to: &str) -> Self {
         let (run, to) = (run.clone(), to.to_owned());
         Self(Box::new(Kind::Moved { run, to }))
@@ -217,13 +215,13 @@ impl Error {
         Self(Box::new(Kind::Stopped))
     }
 
-    /// `problem` says what to do.
+    /// `problem` includes the fix.
     pub(crate) fn unfit(run: &RunId, problem: impl Into<String>) -> Self {
         let (run, problem, by) = (run.clone(), problem.into(), None);
         Self(Box::new(Kind::Unfit { run, problem, by }))
     }
 
-    /// Says what mends a problem whose text ends with that.
+    /// Adds the hint of a problem whose text ends with that hint.
     pub(crate) fn mended_by(mut self, mend: Mend) -> Self {
         if let Kind::Archive { by, .. } | Kind::NotCommitted { by, .. } | Kind::Unfit { by, .. } =
             &mut *self.0
@@ -233,7 +231,7 @@ impl Error {
         self
     }
 
-    /// Makes the error of a name that another run has.
+    /// Creates the error of a name that another run has.
     pub fn run_exists(run: RunId) -> Self {
         Self(Box::new(Kind::RunExists(run)))
     }
@@ -258,7 +256,7 @@ impl Error {
         }))
     }
 
-    /// Makes the error of a prompt file; `problem` says what to do.
+    /// Creates the error of a prompt file; `problem` includes the fix.
     pub fn prompt(path: &Path, problem: impl Into<String>) -> Self {
         Self(Box::new(Kind::Prompt {
             path: path.into(),
@@ -266,7 +264,7 @@ impl Error {
         }))
     }
 
-    /// `problem` says what to do.
+    /// `problem` includes the fix.
     pub fn git(path: &Path, problem: String) -> Self {
         let path = path.into();
         Self(Box::new(Kind::Git { path, problem }))
@@ -280,25 +278,25 @@ impl Error {
         Self(Box::new(Kind::Tracked(root.into())))
     }
 
-    /// Makes the error of rules by which no run can be made.
+    /// Creates the error of invalid rules.
     pub fn rules(error: loop_state::RulesError) -> Self {
         Self(Box::new(Kind::Rules(error)))
     }
 
-    /// `why` says what can't be proven of which process, and what to do.
+    /// `why` names the process that can't be verified, and the fix.
     pub fn unproven(why: impl Into<String>) -> Self {
         Self(Box::new(Kind::Unproven(why.into())))
     }
 
     pub(crate) fn no_mcp_servers(phase: &str) -> Self {
-        let mend = "say them in its own arguments, or choose an agent that has a driver";
+        let mend = "pass them in the command's own arguments, or choose an agent with a driver";
         let source = agent_duplex::Error::unsupported("command", "take MCP servers", mend);
         let phase = phase.to_owned();
         Self(Box::new(Kind::Unsupported { phase, source }))
     }
 
-    /// Returns what would mend it, where that is one thing that a program may have a command for. The text ends with it, so that a command can be put
-    /// behind: `run x is at work: stop it first`, and how.
+    /// Returns the fix, if a program may have one command for it. The text ends with the fix in words, so that a command can follow: `run x is live:
+    /// stop it first`, and the command.
     #[must_use]
     pub fn mend(&self) -> Option<Mend> {
         match &*self.0 {
@@ -314,7 +312,7 @@ impl Error {
         }
     }
 
-    /// Returns whether an agent can't do what the settings ask of it.
+    /// Returns whether an agent does not support the settings.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(*self.0, Kind::Unsupported { .. })
@@ -330,18 +328,18 @@ impl Error {
         }
     }
 
-    /// Returns whether a store had no room, so that what was saved in it before is intact.
+    /// Returns whether a store had no space; everything that was saved before is intact.
     pub fn is_full(&self) -> bool {
         matches!(&*self.0, Kind::Store { source, .. } if source.is_full())
     }
 
-    /// Returns whether the run goes on elsewhere.
+    /// Returns whether the run was transferred and continues elsewhere.
     #[must_use]
     pub fn is_moved(&self) -> bool {
         matches!(*self.0, Kind::Moved { .. })
     }
 
-    /// Returns whether there is no such run, no such state of it, or nothing saved in it.
+    /// Returns whether the run, or the requested state of it, does not exist, or nothing is saved in it.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(
@@ -350,7 +348,7 @@ impl Error {
         )
     }
 
-    /// Returns whether what was asked for makes no sense, so that asking differently is the mend.
+    /// Returns whether the request is invalid, so that only another request can succeed.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(
@@ -384,31 +382,31 @@ impl std::error::Error for Error {
     }
 }
 
-/// What would mend an [`Error`]. Its text says it in words to which a program can add its command.
+/// The fix of an [`Error`]. The error's text has it in words to which a program can add its command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mend {
-    /// To choose one of the runs that are there; see [`Project::runs`](crate::Project::runs).
+    /// Choose one of the existing runs; see [`Project::runs`](crate::Project::runs).
     ChooseRun,
-    /// To choose from what is on record of the run; see [`Project::checkpoints`](crate::Project::checkpoints).
+    /// Choose one of the saved states of the run; see [`Project::checkpoints`](crate::Project::checkpoints).
     ChooseState(RunId),
-    /// To look at this save of the run; see [`Project::state_at`](crate::Project::state_at).
+    /// Show this save of the run; see [`Project::state_at`](crate::Project::state_at).
     Look {
         /// The run.
         run: RunId,
         /// The number of the save.
         save: u64,
     },
-    /// To see what is damaged of the run, and what is safe to do; see [`Project::verify`](crate::Project::verify).
+    /// Show the damage of the run, and the safe next steps; see [`Project::verify`](crate::Project::verify).
     Verify(RunId),
-    /// To stop the run, which is at work; see `Control::Stop` of `loop-runner`.
+    /// Stop the run, which is live; see `Control::Stop` of `loop-runner`.
     Stop(RunId),
-    /// To take up the run; see `Runner::open` of `loop-runner`.
+    /// Resume the run; see `Runner::open` of `loop-runner`.
     Resume(RunId),
-    /// To take up the run, though it goes on elsewhere; see `Options::take_back` of `loop-runner`.
+    /// Resume the run although it was transferred; see `Options::take_back` of `loop-runner`.
     TakeBack(RunId),
-    /// To have the run commit what it does from now on; see [`Settings::commit`](field@crate::Settings::commit).
+    /// Let the run commit its work from now on; see [`Settings::commit`](field@crate::Settings::commit).
     Commit(RunId),
-    /// To fork the run that made the iteration; see [`Project::fork`](crate::Project::fork).
+    /// Fork the run that made the iteration; see [`Project::fork`](crate::Project::fork).
     Fork {
         /// The run.
         run: RunId,

@@ -1,4 +1,4 @@
-//! What git says about the working tree, asked through the `git` command.
+//! The git status, history and commits of a working tree, by the `git` command.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,29 +20,29 @@ pub(crate) use run::{Call, Hooks, is_object_name};
 pub use run::{LIMIT, POINTERS, Refusal, complaint};
 pub(crate) use run::{run, run_with};
 
-/// The most changed paths that are named in a prompt.
+/// The most changed paths in a prompt.
 const MAX_CHANGED: usize = 20;
 const HEAD_COMMIT: &[&str] = &["rev-parse", "--verify", "--quiet", "HEAD"];
-/// All files of a working tree but the state of runs, which is ignored by a file that an agent may just have removed. It is left out by patterns: git
-/// fails on an ignored path that is named, though it is named to be left out.
+/// All files of a working tree except the state of runs, whose ignore file an agent may have just removed. Patterns exclude the state, because git
+/// fails on a named path that is ignored, even if the path is named only to be excluded.
 pub(crate) const ALL_FILES: [&str; 3] =
     [":(top)", ":(top,exclude).rl[m]", ":(top,exclude).rl[m]/*"];
 
-/// The repository of a working tree, if it has one.
+/// The repository of a working tree, if there is one.
 #[derive(Clone, Debug)]
 pub struct Git {
     top: Option<PathBuf>,
-    /// The repository that is there, but that git does not touch.
+    /// The repository that exists but belongs to another user, so that git refuses to use it.
     foreign: Option<PathBuf>,
-    /// Set when git did not answer in time: it is not waited for again.
+    /// Set when git did not respond in time; later calls don't wait for it.
     silent: Arc<AtomicBool>,
     glances: glance::Glances,
-    /// Where what it runs is known; nowhere in a command that only reads, where git is in the command's own process group.
+    /// The registry of its processes; `None` in a command that only reads, whose git processes are in its own process group.
     pub(crate) looks: Option<Looks>,
 }
 
 impl Git {
-    /// Looks for the repository that holds `directory`.
+    /// Finds the repository that contains `directory`.
     pub(crate) fn find(directory: &Path) -> Self {
         let looks = Looks::watched();
         let top = match may_be_in_repository(directory) {
@@ -72,20 +72,20 @@ impl Git {
         }
     }
 
-    /// Says what to do where there is a repository that git does not touch because it is somebody else's, as on a volume of a container.
+    /// Returns the fix for a repository that git refuses to use because it belongs to another user, as on a volume of a container.
     pub(crate) fn refusal(&self) -> Option<String> {
         let place = self.foreign.as_ref()?.display();
         Some(format!(
-            "it belongs to another user, so git does not touch it: git config --global --add safe.directory {place}, or chown it"
+            "git refuses this repository because it belongs to another user: git config --global --add safe.directory {place}, or chown it"
         ))
     }
 
-    /// Lets what it runs from now on be known there.
+    /// Registers the processes that it starts from now on.
     pub fn known_to(&mut self, looks: Looks) {
         self.looks = Some(looks);
     }
 
-    /// Returns the same for another working tree, whose top this is.
+    /// Returns git for another working tree with this top.
     pub(crate) fn at(&self, top: &Path) -> Self {
         Self {
             top: Some(top.to_owned()),
@@ -96,7 +96,7 @@ impl Git {
         }
     }
 
-    /// Returns the same for taking back what was made, also when that was ended.
+    /// Returns git for a rollback, which works even after a stop.
     pub(crate) fn taking_back(&self, owed: &Owed) -> Self {
         Self {
             looks: owed.looks(),
@@ -104,7 +104,7 @@ impl Git {
         }
     }
 
-    /// Returns where what it runs is known.
+    /// Returns the registry of its processes.
     pub(crate) fn looks(&self) -> Option<&Looks> {
         self.looks.as_ref()
     }
@@ -119,12 +119,12 @@ impl Git {
         self.on_thread(HEAD_COMMIT).await
     }
 
-    /// The same, on this thread.
+    /// Returns the same commit, on this thread.
     pub(crate) fn head_commit_now(&self) -> Option<String> {
         self.ask(HEAD_COMMIT)
     }
 
-    /// Returns the paths that differ from the last commit, the first of them only.
+    /// Returns the first paths that differ from the last commit.
     pub async fn changed(&self) -> Option<Vec<String>> {
         let status = self
             .on_thread(&["status", "--porcelain", "--untracked-files=normal"])
@@ -139,7 +139,7 @@ impl Git {
         Some(lines)
     }
 
-    /// Asks on this thread, with little patience.
+    /// Runs git on this thread, with a short time limit.
     pub fn ask(&self, arguments: &[&str]) -> Option<String> {
         ask(self.top()?, arguments, &self.silent, self.looks.as_ref())
     }
@@ -151,7 +151,7 @@ impl Git {
         Some(lines.filter(|line| !is_line_of_written(top, line)).count())
     }
 
-    /// Says which files a commit changed and by how many lines, on this thread.
+    /// Returns the changed files of a commit with their numbers of lines, on this thread.
     pub(crate) fn stat(&self, commit: &str) -> Option<String> {
         let show = [
             "show",
@@ -168,13 +168,13 @@ impl Git {
         is_object_name(commit).then(|| self.ask(&show))?
     }
 
-    /// Asks on this thread, with patience.
+    /// Runs git on this thread, with a long time limit.
     pub(crate) fn answer(&self, arguments: &[&str]) -> Result<String, Refusal> {
         let top = self.top().ok_or_else(Refusal::no_tree)?;
         run(top, arguments, LIMIT, self.looks.as_ref())
     }
 
-    /// Returns the commit that `name` stands for, if it is here. Blocks.
+    /// Returns the commit that `name` stands for, if the repository has it. Blocks.
     pub(crate) fn commit_of(&self, name: &str) -> Option<String> {
         let commit = format!("{name}^{{commit}}");
         self.answer(&["rev-parse", "--verify", "--quiet", &commit])
@@ -190,15 +190,16 @@ impl Git {
     }
 }
 
-/// Returns whether a directory or one above it has a `.git`; without one, git finds no working tree, because [`POINTERS`] are not handed on.
+/// Returns whether a directory or a directory above it has a `.git`. Without one, git finds no working tree, because [`POINTERS`] are not passed on.
 fn may_be_in_repository(directory: &Path) -> bool {
     let mut above = directory.ancestors();
     !directory.is_absolute() || above.any(|it| it.join(".git").try_exists().unwrap_or(true))
 }
 
-/// Asks git, quietly: no answer, no git and no repository are all the same here.
+/// Runs git. Returns `None` in the same way without a response, without git and without a repository.
 ///
-/// A large repository can take its time, and a network file system for ever: what takes too long is killed, and the loop goes on without it.
+/// Git may be slow in a large repository, and hang on a network file system: it is killed at the time limit, and the loop continues without its
+/// output.
 fn ask(
     directory: &Path,
     arguments: &[&str],
@@ -228,7 +229,7 @@ mod tests {
         let below = place.path().join("a/b");
         fs_err::create_dir_all(&below).unwrap();
         assert!(!may_be_in_repository(&below));
-        // Of another working tree, or of a submodule.
+        // This `.git` is of another working tree, or of a submodule.
         fs_err::write(place.path().join("a/.git"), "gitdir: elsewhere").unwrap();
         assert!(may_be_in_repository(&below));
         assert!(may_be_in_repository(Path::new("relative")));

@@ -1,6 +1,6 @@
-//! Which process has a run, by the locks that the kernel shows.
+//! Finds the process that works on a run, by the locks that the kernel reports.
 //!
-//! The process that took the lock on the working tree has the run. What an agent can edit, such as `holder.json`, only gives a name to what the kernel says.
+//! The process that took the lock on the working tree works on the run. Files that an agent can edit, such as `holder.json`, only add a name.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ use crate::survivors::scope_of;
 use crate::{Error, Holder, Project, RunId, git, work_tree};
 
 impl Project {
-    /// Returns the process that works on that run, as long as it lives. The kernel says which one has the lock on the
-    /// working tree; where it does not, what that process wrote down counts.
+    /// Returns the living process that works on the run. The kernel names the process with the lock on the working tree; where the kernel can't, the
+    /// process's own record counts.
     ///
     /// # Platform
     ///
@@ -34,15 +34,14 @@ impl Project {
         }
     }
 
-    /// Returns whether a living process is known to have that run: by the lock on the working tree, whatever became of
-    /// the state and of that tree.
+    /// Returns whether a living process is known to work on the run: by the lock on the working tree, even if the state or that tree is gone.
     #[must_use]
     pub fn is_owned(&self, run: &RunId) -> bool {
         matches!(self.owner(run), Ok(Some(_)))
     }
 
-    /// Returns the run whose process has the lock on the working tree of this project, be its state removed; else the only one whose working tree was
-    /// removed or moved away.
+    /// Returns the run whose process holds the lock on the working tree of this project, even if its state was removed; otherwise the only run whose
+    /// working tree was removed or moved.
     #[must_use]
     pub fn owned_run(&self) -> Option<RunId> {
         let owner = match locks::owner(self.tree()).ok()? {
@@ -55,7 +54,7 @@ impl Project {
         owner.run?.name.parse().ok()
     }
 
-    /// Finds the process that has the run; `None` when no process has a lock.
+    /// Finds the process that works on the run; `None` if no process has a lock.
     pub fn owner(&self, run: &RunId) -> Result<Option<Owner>, Error> {
         let head = self.run(run).ok().and_then(|entry| entry.head.ok());
         let own = head.map(|head| head.tree(self.root()).to_owned());
@@ -74,8 +73,8 @@ impl Project {
                 Lock::Taken(owner) if owner.has(run.as_str()) => {
                     return Ok(Some(owner));
                 }
-                // An agent may have moved the state, and so given it any name. The program says that this is a run, and the state, or the project, in which
-                // tree.
+                // An agent may have moved the state and given it any name. The same program proves that this is a run; the state, or the project,
+                // proves its working tree.
                 Lock::Taken(owner)
                     if !owner.run.as_ref().is_some_and(|it| it.is_in_place)
                         && owner.is_same_program
@@ -91,7 +90,7 @@ impl Project {
                 }
             }
         }
-        // The tree was removed or moved, or the state names another one: both can be an agent's work.
+        // The working tree was removed or moved, or the state names another one; an agent can cause both.
         let lost = locks::owners_of_lost_trees(self.root());
         let lost = lost.map_err(|e| unreadable(run, &e, self.root()))?;
         let lost = { lost.into_iter() }.find(|it| it.has(run.as_str()));
@@ -102,14 +101,14 @@ impl Project {
         }
     }
 
-    /// Returns the process that took that run last, which may be gone; `None` when nobody has, or another run has had the working tree since.
+    /// Returns the process that worked on the run last, which may be gone; `None` if there was none, or another run has used the working tree since.
     #[must_use]
     pub fn last_holder(&self, run: &RunId) -> Option<Holder> {
         let all = work_tree::holders(self).filter(|it| it.run == *run);
         all.max_by_key(|it| it.since)
     }
 
-    /// Returns the processes that carry the mark of this run: what it started and is still there.
+    /// Returns the living processes with the marker of this run.
     #[must_use]
     pub fn left_of(&self, run: &RunId) -> Vec<ProcessName> {
         let found = scope_of(self, run).map(|scope| sweep::find(MARKER, &scope));
@@ -119,21 +118,21 @@ impl Project {
 
 fn unreadable(run: &RunId, why: &std::io::Error, tree: &Path) -> Error {
     Error::unproven(format!(
-        "the process that has run `{run}` can't be proven: /proc/locks or the working tree can't be read: {why}; look for it with: fuser -v {}",
+        "can't identify the process of run `{run}`: can't read /proc/locks or the working tree: {why}; find it with: fuser -v {}",
         tree.display()
     ))
 }
 
-/// Says that a process has the tree which is not known to be that of the run.
+/// Returns why the process with the lock on the working tree is not known to be that of the run.
 fn strange(run: &RunId, owner: &Owner, tree: &Path) -> String {
     let (pid, tree) = (owner.process.pid, tree.display());
     match &owner.run {
         Some(other) if other.is_in_place => format!(
-            "pid {pid} works in `{tree}` for another run, and no process is known to have run `{run}`; to end the other one: rlm stop {} --force",
+            "pid {pid} works in `{tree}` for another run, and no process is known to work on run `{run}`; to end the other run: rlm stop {} --force",
             other.name.escape_debug()
         ),
         _ => format!(
-            "pid {pid} holds `{tree}`, and nothing proves that it has run `{run}`, so it gets no signal; look at it: ps -fp {pid}"
+            "pid {pid} holds a lock on `{tree}`, but may not work on run `{run}`, so it gets no signal; to see it: ps -fp {pid}"
         ),
     }
 }
@@ -141,13 +140,13 @@ fn strange(run: &RunId, owner: &Owner, tree: &Path) -> String {
 fn hidden(run: &RunId, pids: &[u32], tree: &Path) -> String {
     let shown: Vec<String> = pids.iter().take(8).map(ToString::to_string).collect();
     format!(
-        "the process that has run `{run}` can't be proven: other users' processes hold locks, perhaps that on `{}` (pids {}); ask as that user, or as root",
+        "can't identify the process of run `{run}`: processes of other users hold locks, perhaps the lock on `{}` (pids {}); try again as that user, or as root",
         tree.display(),
         shown.join(", ")
     )
 }
 
-/// Returns the process that a sweep found.
+/// Returns the name of a process that a sweep found.
 pub fn name(found: &sweep::Found) -> ProcessName {
     ProcessName {
         pid: found.process.pid,

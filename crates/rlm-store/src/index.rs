@@ -1,8 +1,8 @@
-//! Which runs of this user are live, whatever their project: a small file for each in `$XDG_STATE_HOME/rlm/runs`.
+//! The index of this user's live runs in all projects: a small file for each run in `$XDG_STATE_HOME/rlm/runs`.
 //!
-//! A file is a hint and decides nothing: whether a run is live says the lock in its own directory. So one too many, of a process that was killed, is
-//! removed by whoever reads it, and one too few is written again by the run within a minute and by whoever lists its project. Where nothing can be
-//! written, a run is found from its project only.
+//! A file is only a hint: the lock in the run's own directory decides whether the run is live. A reader removes a file that is left of a killed
+//! process. The run writes a missing file again within a minute, and so does each listing of its project. If nothing can be written, a run is found
+//! only from its project.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -13,22 +13,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Project, RunEntry, RunId, state_dir};
 
-/// How often a run looks whether its file is there.
+/// The interval at which a run checks its file.
 pub const LOOK: Duration = Duration::from_secs(30);
-/// A file of more bytes is none of ours.
+/// A longer file is not ours.
 const MOST: u64 = 64 << 10;
 const VERSION: u32 = 1;
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     v: u32,
-    /// The top of the project, where its state lies.
+    /// The top of the project, which has the state.
     project: PathBuf,
     run: RunId,
 }
 
-/// A live run's place in the index.
+/// The entry of a live run in the index.
 #[derive(Clone, Debug)]
 pub struct Place {
     file: PathBuf,
@@ -36,7 +36,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Enters a run that this process has, or another live one that is missing.
+    /// Adds an entry for a run of this process, or for another live run without an entry.
     #[must_use]
     pub fn of(project: &Project, run: &RunId) -> Option<Self> {
         let entry = Entry {
@@ -52,21 +52,21 @@ impl Place {
         Some(place)
     }
 
-    /// Writes the file again, if somebody removed it.
+    /// Writes the file again if somebody removed it.
     pub fn ensure(&self) {
         if !state_dir::is_file(&self.file) {
-            // Without it the run is found from its project, and it is tried again.
+            // A failure is harmless: the run is found from its project, and the next call tries again.
             let _unwritten = write(&self.file, &self.text);
         }
     }
 
-    /// Removes the file of a run that this process had.
+    /// Removes the entry.
     pub fn leave(self) {
         let _gone = state_dir::remove_file(&self.file);
     }
 }
 
-/// Writes the whole file or none, for its user alone.
+/// Writes the whole file or nothing, readable only for its user.
 fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
     let directory = file.parent().unwrap_or(file);
     DirBuilder::new()
@@ -76,14 +76,14 @@ fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
     state_dir::replace(file, text)
 }
 
-/// Enters the live runs of a project that are missing, as after somebody emptied the index.
+/// Adds missing entries for the live runs of a project, as after somebody emptied the index.
 pub fn repair(project: &Project, live: &[RunEntry]) {
     for run in live {
         let _place = Place::of(project, &run.id);
     }
 }
 
-/// Returns the live runs of all projects, by project and name. Files of runs that are not live are removed.
+/// Returns the live runs of all projects, by project and name. Removes the files of runs that are not live.
 #[must_use]
 pub fn live() -> Vec<(Project, RunEntry)> {
     let Some(directory) = directory() else {
@@ -98,7 +98,7 @@ pub fn live() -> Vec<(Project, RunEntry)> {
     live
 }
 
-/// Returns the live runs of this name in other projects.
+/// Returns the live runs with this name in other projects.
 #[must_use]
 pub fn find(run: &RunId) -> Vec<(Project, RunEntry)> {
     let mut live = live();
@@ -106,11 +106,11 @@ pub fn find(run: &RunId) -> Vec<(Project, RunEntry)> {
     live
 }
 
-/// Returns the live run of a file; one that has none is removed.
+/// Returns the live run of a file; removes the file if there is none.
 fn read(file: &Path) -> Option<(Project, RunEntry)> {
     let text = state_dir::read(file, MOST).ok()?;
     let entry: Option<Entry> = serde_json::from_slice(&text).ok();
-    // What a newer program has written is its own to remove.
+    // A newer version removes its own files.
     let entry = entry.filter(|entry| entry.v == VERSION)?;
     let found = Project::find(&entry.project).ok().map(Project::in_root);
     let found = found.and_then(|project| Some((project.run(&entry.run).ok()?, project)));
@@ -123,7 +123,7 @@ fn read(file: &Path) -> Option<(Project, RunEntry)> {
     }
 }
 
-/// Returns where the index lies; `None` for a user without a home.
+/// Returns the directory of the index; `None` for a user without a home directory.
 fn directory() -> Option<PathBuf> {
     let absolute = |name| {
         let path = std::env::var_os(name).map(PathBuf::from);
@@ -134,9 +134,9 @@ fn directory() -> Option<PathBuf> {
     Some(state.join("rlm/runs"))
 }
 
-/// Names the file: two projects may have runs of one name.
+/// Returns the name of the file: two projects may have runs of the same name.
 fn name(project: &Path, run: &RunId) -> String {
-    // FNV-1a: any number will do that is the same in every version of this program.
+    // FNV-1a: any hash works that is the same in every version of this program.
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let bytes = project.as_os_str().as_encoded_bytes().iter();
     let place = bytes.fold(0xcbf2_9ce4_8422_2325, hash);

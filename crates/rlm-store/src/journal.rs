@@ -1,4 +1,4 @@
-//! The run's store as the loop uses it: events are gathered, and saved one save after the other, on a thread beside it.
+//! The run's store as the loop uses it: collects events, and saves in order on a separate thread.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,26 +10,26 @@ use tokio::task::JoinHandle;
 use crate::runs::options;
 use crate::{Error, Project, RunHead, RunId};
 
-/// The run's store, and the events that it does not have yet.
+/// The run's store, and the events that are not saved yet.
 #[derive(Debug)]
 pub struct Journal {
     run: RunId,
     place: PathBuf,
-    /// Away while something is saved, and for good when that panicked.
+    /// `None` during a save, and forever if a save panicked.
     writer: Option<Writer<RunHead, Event>>,
-    /// Who has the writer while it is away; also when nobody waits for it any more.
+    /// The thread that has the writer during a save, even if nothing waits for the thread any more.
     saving: Option<JoinHandle<Saved>>,
     epoch: u64,
     unsaved: Vec<Event>,
-    /// What the last save had to write again and nobody was told of yet.
+    /// The last repair, until somebody takes it.
     healed: Option<Healed>,
 }
 
-/// What a thread that saves comes back with.
+/// The result of the thread that saves.
 #[derive(Debug)]
 struct Saved {
     writer: Writer<RunHead, Event>,
-    /// How many of the unsaved events it had to save.
+    /// The number of unsaved events that this save contains.
     events: usize,
     healed: Option<Healed>,
     result: Result<(), checkpoint_store::Error>,
@@ -40,7 +40,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`Error::is_held`] when another process has the run; others when its files can't be read.
+    /// [`Error::is_held`] if another process works on the run; other errors if its files can't be read.
     pub fn open(
         project: &Project,
         run: &RunId,
@@ -63,17 +63,17 @@ impl Journal {
         ))
     }
 
-    /// Returns the number of this writer, which grows with each process that takes the run.
+    /// Returns the epoch of this writer, which increases with each process that takes over the run.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Returns, once, that the state had to be written to a new file: its own had failed, or was removed.
+    /// Returns, once, the repair: the state was written to a new file, because its own had failed or was removed.
     pub fn take_healed(&mut self) -> Option<Healed> {
         self.healed.take()
     }
 
-    /// Takes an event that the next save has to save.
+    /// Adds an event to the next save.
     pub fn note(&mut self, event: Event) {
         self.unsaved.push(event);
     }
@@ -82,15 +82,15 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// When they can't be written: they are kept, and the next save tries again. Also the failure of an earlier save whose future was dropped.
+    /// An error if they can't be written: they stay, and the next save tries again. Also the error of an earlier save whose future was dropped.
     ///
     /// # Cancel safety
     ///
-    /// A save whose future is dropped, here and below, is done all the same once it has begun: the next one comes after it, saves
-    /// nothing twice, and fails with what it failed with.
+    /// Dropping the future of a save, here and below, does not cancel a save that has begun: the next save waits for it, saves nothing twice, and
+    /// returns its error.
     pub async fn save(&mut self, head: &RunHead) -> Result<(), Error> {
         self.come_back().await?;
-        // They stay until they are saved: after a save that found the disk full, another one may succeed.
+        // The events stay until they are saved: after a save on a full disk, a later one may succeed.
         let (head, events) = (head.clone(), self.unsaved.clone());
         self.on_thread(events.len(), move |writer| {
             writer.append(&head, &events).map(|_| ())
@@ -98,7 +98,7 @@ impl Journal {
         .await
     }
 
-    /// Makes the head durable as the end of a phase. Returns whether it has a file of its own: on a full disk it is saved without one.
+    /// Makes the head durable as the end of a phase. Returns whether the phase has its own file: on a full disk it is saved without one.
     pub async fn save_phase(
         &mut self,
         phase: String,
@@ -112,24 +112,24 @@ impl Journal {
             writer.save_phase(&phase, &head, meta).map(|_| ())
         });
         match sealed.await {
-            // The journal has it, and the writer can go on: a later save that does not fit says so itself.
+            // The journal has the phase, and the writer works: a later save without space returns its own error.
             Err(e) if e.is_full() => Ok(false),
             sealed => sealed.map(|()| true),
         }
     }
 
-    /// Keeps a text with the run under a name.
+    /// Stores a text in the run under a name.
     ///
     /// # Errors
     ///
-    /// When it can't be written; also the failure of an earlier save whose future was dropped.
+    /// An error if it can't be written; also the error of an earlier save whose future was dropped.
     pub async fn put_blob(&mut self, name: &str, text: &str) -> Result<(), Error> {
         let (name, bytes) = (name.to_owned(), text.as_bytes().to_vec());
         self.on_thread(0, move |writer| writer.put_blob(&name, &bytes))
             .await
     }
 
-    /// Syncs take milliseconds: they are done on a thread that may block, one at a time.
+    /// Syncs take milliseconds, so they run on a thread that may block, one at a time.
     async fn on_thread<F>(&mut self, events: usize, work: F) -> Result<(), Error>
     where
         F: FnOnce(&mut Writer<RunHead, Event>) -> Result<(), checkpoint_store::Error>
@@ -138,7 +138,7 @@ impl Journal {
     {
         self.come_back().await?;
         let Some(mut writer) = self.writer.take() else {
-            return Err(self.thread_died(io::Error::other("it died at an earlier save")));
+            return Err(self.thread_died(io::Error::other("the thread died in an earlier save")));
         };
         self.saving = Some(tokio::task::spawn_blocking(move || {
             let before = writer.last_heal().map(|healed| healed.epoch);
@@ -154,7 +154,7 @@ impl Journal {
         self.come_back().await
     }
 
-    /// Waits for the writer if it is away, and returns what it failed with.
+    /// Waits for the writer during a save, and returns the error of the save.
     async fn come_back(&mut self) -> Result<(), Error> {
         let Some(saving) = &mut self.saving else {
             return Ok(());
@@ -173,11 +173,11 @@ impl Journal {
     }
 
     fn thread_died(&self, why: io::Error) -> Error {
-        Error::io("the thread that saves in", &self.place, why)
+        Error::io("thread failed while saving in", &self.place, why)
     }
 }
 
-/// What is said about a phase that is over, for people.
+/// Returns the information for people about a finished phase.
 fn sealed(head: &RunHead, changed: Option<Vec<String>>) -> Meta {
     let phase = head.machine.finished.last();
     let errors = phase.map(|phase| phase.errors.iter());
@@ -220,7 +220,7 @@ mod tests {
         (dir, project, journal, head)
     }
 
-    /// Polls a future so many times at most, and drops it.
+    /// Polls a future at most `times` times, and drops it.
     async fn poll<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
         let mut future = std::pin::pin!(future);
         for _ in 0..times {
@@ -243,7 +243,7 @@ mod tests {
             saved.transpose().unwrap();
         }
         let epoch = journal.epoch();
-        assert!(epoch > 0, "also while the writer is away");
+        assert!(epoch > 0, "during a save too");
         journal.note(event(20));
         head.pause_reason = Some("last".into());
         journal.save(&head).await.unwrap();
@@ -265,7 +265,7 @@ mod tests {
             let never_saved = checkpoint_store::Seq::new(9999);
             writer.truncate_to(never_saved).map(|_| ())
         };
-        // The save that fails has an event with it, which stays to be saved.
+        // The failing save has an event, which stays unsaved.
         journal.note(event(2));
         assert!(poll(journal.on_thread(1, fails), 1).await.is_none());
         go.send(()).unwrap();
@@ -284,19 +284,19 @@ mod tests {
         let run: RunId = "r1".parse().unwrap();
         journal.note(event(1));
         journal.save(&head).await.unwrap();
-        // A file is in the place of the run's directory: nothing can be appended there.
+        // A file replaces the run's directory, so that nothing can be appended there.
         let place = project.run_dir(&run);
         let away = place.with_extension("away");
         fs_err::rename(&place, &away).unwrap();
         fs_err::write(&place, "").unwrap();
         journal.note(event(2));
         let dropped = poll(journal.save(&head), 1).await;
-        assert!(dropped.is_none(), "it has begun, and is not done");
+        assert!(dropped.is_none(), "the call has begun, and is not done");
         journal.note(event(3));
         let reported = journal.put_blob("b", "behind it").await.unwrap_err();
         let why = "was replaced by another directory";
         assert!(reported.to_string().contains(why), "{reported}");
-        // An append now could leave a gap before it, also when the directory is there again.
+        // An append now could leave a gap, even if the directory exists again.
         fs_err::remove_file(&place).unwrap();
         fs_err::rename(&away, &place).unwrap();
         for _ in 0..2 {
@@ -306,7 +306,7 @@ mod tests {
         drop(journal);
         let blob = checkpoint_store::reader::blob(&place, "b").unwrap_err();
         assert!(blob.is_not_found(), "{blob}");
-        // The save that failed may be on disk; nothing behind it is.
+        // The failed save may be on disk; nothing after it is.
         let (_, loaded) = Journal::open(&project, &run, false).unwrap();
         let events = loaded.events;
         assert!(events == [event(1)] || events == [event(1), event(2)]);
@@ -314,7 +314,7 @@ mod tests {
 
     #[tokio::test]
     async fn d11_a_dropped_phase_or_blob_is_whole_or_absent_and_never_after_a_newer_save() {
-        // None, one, two, four … so that each point at which it waits is met, however long the syncs take.
+        // 0, 1, 2, 4 … polls, so that the drop happens at each point of waiting, however long the syncs take.
         for polls in (0..14).map(|power| (1 << power) / 2) {
             let (_dir, project, mut journal, mut head) = journal();
             let run: RunId = "r1".parse().unwrap();
@@ -351,14 +351,14 @@ mod tests {
         }
     }
 
-    /// Removes the keys of a map but for these.
+    /// Removes all keys of a map except these.
     fn keep(map: &mut serde_json::Value, keys: &[&str]) {
         let map = map.as_object_mut().unwrap();
         map.retain(|key, _| keys.contains(&key.as_str()));
         assert_eq!(map.len(), keys.len(), "all of {keys:?} are saved");
     }
 
-    /// A store with the keys that the first version writes, and no other: a key that comes after its release needs a default.
+    /// A store with only the keys that the first version writes: a key that is added after its release needs a default.
     #[tokio::test]
     async fn c64b_a_run_that_was_saved_before_a_key_was_added_is_read_and_saved_again() {
         let (_dir, project, journal, head) = journal();
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(loaded.events, [event(1), event(2)]);
     }
 
-    /// The runtime ends while saves are under way.
+    /// The runtime ends during saves.
     #[test]
     fn d11_acknowledged_saves_survive_the_end_of_the_runtime() {
         let (_dir, project, mut journal, mut head) = journal();
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(loaded.events, (1..=saved).map(event).collect::<Vec<_>>());
     }
 
-    /// The executor's only thread goes on while a large value is encoded, compressed and synced.
+    /// The executor's only thread continues while a large value is encoded, compressed and synced.
     #[tokio::test]
     async fn c68_a_large_save_does_not_block_the_executor() {
         let (_dir, _project, mut journal, mut head) = journal();
@@ -455,8 +455,11 @@ mod tests {
         let (_dir, _project, mut journal, head) = journal();
         let died = journal.on_thread(0, |_| panic!("a store that panics"));
         let died = died.await.unwrap_err().to_string();
-        assert!(died.contains("the thread that saves in"), "{died}");
+        assert!(died.contains("thread failed while saving in"), "{died}");
         let next = journal.save(&head).await.unwrap_err().to_string();
-        assert!(next.contains("it died at an earlier save"), "{next}");
+        assert!(
+            next.contains("the thread died in an earlier save"),
+            "{next}"
+        );
     }
 }

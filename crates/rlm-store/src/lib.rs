@@ -1,52 +1,53 @@
-//! A run of `rlm` at rest: all that is on disk of it, and who may take it.
+//! The saved state of `rlm` runs: all files of a run, and the right to work on it.
 //!
-//! It keeps the project's private folder `.rlm`, the locks, the journal, the transcripts and the timeline, asks git, and takes a run elsewhere.
-//! It must not know the loop that is live: it starts no agent, holds no rule of the loop, prints nothing and installs no signal handler.
-//! It is a part of [`rlm`](https://docs.rs/rlm-loop) and promises nothing to other programs; `loop-runner` runs what is kept here.
-//! Read [`state_dir`] first (every file below `.rlm` is hostile input), then [`git`], [`Project`], [`Settings`] and [`RunHead`] (what is saved),
-//! [`journal`] (how it is written), [`Checkpoints`] and [`timeline`] (how it is read), [`locks`], [`WorkTree`] and [`holder`] (which process has the
-//! run), and at last [`moving`] (export, import, fork) and removal.
+//! This crate manages the project's private directory `.rlm`, the locks, the journal, the transcripts and the timeline, runs git, and transfers runs.
+//! It must not know the live loop: it starts no agent, has no rules of the loop, prints nothing and installs no signal handler.
+//! It is a part of [`rlm`](https://docs.rs/rlm-loop) and promises nothing to other programs; `loop-runner` executes the runs.
+//! Read [`state_dir`] first (every file below `.rlm` is hostile input), then [`git`], [`Project`], [`Settings`] and [`RunHead`] (the saved values),
+//! [`journal`] (how they are written), [`Checkpoints`] and [`timeline`] (how they are read), [`locks`], [`WorkTree`] and [`holder`] (the process that
+//! works on a run), and finally [`moving`] (export, import, fork) and removal.
 //!
 //! # Files
 //!
-//! All is in `.rlm` at the top of the project, private to the user (0700) and ignored by git.
+//! All files are in `.rlm` at the top of the project, private to the user (0700) and ignored by git.
 //!
 //! | | |
 //! |---|---|
-//! | `holder.json` | who works in the tree, for people; stays when nobody does |
-//! | `runs/RUN/*.ckj`, `*.ckpt`, `epoch-*`, `LOCK` | the store; what is damaged is moved to its `quarantine/` |
+//! | `holder.json` | the process that works in the working tree, for people; stays after its end |
+//! | `runs/RUN/*.ckj`, `*.ckpt`, `epoch-*`, `LOCK` | the store; damaged files are set aside in its `quarantine/` |
 //! | `runs/RUN/blobs/` | the last text of each prompt, without a checksum |
-//! | `runs/RUN/transcripts/ITERATION-ATTEMPT.ndjson` | a [`Record`] a line, `.zst` once it is old: [`transcripts`], [`Records`] |
-//! | `runs/RUN/control.sock` | while a process has the run; `loop-runner` makes it |
-//! | `runs/RUN/scratch/`, `survivors` | what the agent of the moment needs, and what a guard found after the death of the run's process |
-//! | `worktrees/` | working trees of a run's own |
+//! | `runs/RUN/transcripts/ITERATION-ATTEMPT.ndjson` | one [`Record`] per line, `.zst` once it is old: [`transcripts`], [`Records`] |
+//! | `runs/RUN/control.sock` | while a process works on the run; `loop-runner` creates it |
+//! | `runs/RUN/scratch/`, `survivors` | private files of the current agent, and the report of a guard after the death of the run's process |
+//! | `worktrees/` | the worktrees of runs |
 //!
 //! # Errors
 //!
-//! | | is | then |
+//! | | means | then |
 //! |---|---|---|
-//! | [`is_not_found`](Error::is_not_found) | no run of that name, or nothing was saved of it | make one |
-//! | [`is_held`](Error::is_held) | another process works in the tree; the text names run and pid | wait, or stop it |
-//! | [`is_moved`](Error::is_moved) | the run was exported and goes on elsewhere | there, or take it back |
-//! | [`is_usage`](Error::is_usage) | settings, names or a prompt file that make no run; a name that is taken; also each that was moved | ask differently |
-//! | none of them | a file can't be read or written, or a state is damaged beyond use: the text names it | [`Project::verify`] says what is left of the run |
+//! | [`is_not_found`](Error::is_not_found) | no run has this name, or nothing was saved of it | create one |
+//! | [`is_held`](Error::is_held) | another process works in the working tree; the text names run and pid | wait, or stop it |
+//! | [`is_moved`](Error::is_moved) | the run was transferred and continues elsewhere | continue there, or take it back |
+//! | [`is_usage`](Error::is_usage) | invalid settings, names or prompt file; a name that is taken; also each transferred run | change the request |
+//! | none of them | a file can't be read or written, or the state is too damaged to use: the text names it | [`Project::verify`] reports what is left
+//! of the run |
 
-// The modules in reading order; each takes from those above it:
-//   deadline, processes         the wall clock and a shared deadline, the names of processes
+// The modules in reading order; each uses only those above it:
+//   deadline, processes         the wall clock and shared deadlines; the names of processes
 //   state_dir                   files below `.rlm`, which an agent may have planted
 //   run_id, error               the name of a run, and all messages
 //   git                         git commands under a guard, the repository of a working tree, commits, bundles
 //   project                     where runs and their files are
-//   settings                    what a run was asked to do
-//   programs                    which programs that starts
-//   transcript, loss            what the agent said, and what a damage took
-//   run_head, runs              what is saved of a run, and the runs of a project
-//   journal                     how it is saved
-//   checkpoints, timeline       the saves one by one, and all that happened
-//   worktrees, space            working trees of runs' own, and the disk that all takes
+//   settings                    the settings of a run
+//   programs                    the programs that a run starts
+//   transcript, loss            the record of the agent, and the data loss after damage
+//   run_head, runs              the saved head of a run, and the runs of a project
+//   journal                     the saves
+//   checkpoints, timeline       the list of saves, and all events
+//   worktrees, space            the worktrees of runs, and the disk usage
 //   survivors                   processes that a run left alive
-//   locks, work_tree, holder    which process has a run
-//   index                       which runs of the user are live, whatever their project
+//   locks, work_tree, holder    the process that works on a run
+//   index                       the user's live runs in all projects
 //   moving                      export, import, fork
 //   removal                     `clean`
 mod checkpoints;

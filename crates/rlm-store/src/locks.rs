@@ -1,4 +1,4 @@
-//! Which process holds a lock, as the kernel says in `/proc/locks`: no file that an agent can edit decides it.
+//! Finds the process that holds a lock, by `/proc/locks` of the kernel: no file that an agent can edit decides.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -8,15 +8,15 @@ use agent_subprocess::ProcessId;
 
 use crate::state_dir::Identity;
 
-/// The most bytes of `/proc/locks` that are read, and the most descriptors of a process that are looked at.
+/// The most bytes that are read of `/proc/locks`, and the most checked descriptors of a process.
 const LONGEST: u64 = 16 << 20;
 const DESCRIPTORS: usize = 65_536;
 
-/// Lists the processes that took a `flock`; of a process that is dead, its children may still hold one.
+/// Lists the processes that took a `flock`. If such a process is dead, its children may still hold the lock.
 ///
 /// # Errors
 ///
-/// When `/proc/locks` can't be read.
+/// An error if `/proc/locks` can't be read.
 fn takers() -> io::Result<BTreeSet<u32>> {
     Ok(parse(&all_locks()?))
 }
@@ -28,7 +28,7 @@ fn all_locks() -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Reads lines such as `1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF`. Who only waits (`1: -> FLOCK …`) holds nothing.
+/// Parses lines such as `1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF`. A line of a process that only waits (`1: -> FLOCK …`) is no lock.
 fn parse(text: &str) -> BTreeSet<u32> {
     let taker = |line: &str| {
         let mut words = line.split_ascii_whitespace().skip(1);
@@ -38,8 +38,8 @@ fn parse(text: &str) -> BTreeSet<u32> {
     text.lines().filter_map(taker).collect()
 }
 
-/// Names the living process of another user that took the `flock` on a directory. This is for a person only: the numbers of the file in `/proc/locks`
-/// decide, and some file systems write others there. `None` where no line fits.
+/// Names the living process of another user that took the `flock` on a directory. Only for people: it compares the file's numbers in `/proc/locks`,
+/// and some file systems have other numbers there. `None` if no line matches.
 pub(crate) fn describe_stranger(tree: &Path) -> Option<String> {
     let inode = Identity::at(tree).ok()?.inode.to_string();
     let text = all_locks().ok()?;
@@ -63,7 +63,7 @@ pub(crate) fn describe_stranger(tree: &Path) -> Option<String> {
         .then(|| format!("process {pid} ({name}, user {uid})"))
 }
 
-/// Of these processes, returns those that hold a lock on a directory, as the owner of a run does.
+/// Returns those of the processes that hold a lock on a directory, as the process of a run does.
 pub fn holders_of_directories(processes: impl Iterator<Item = u32>) -> BTreeSet<u32> {
     let Ok(takers) = takers() else {
         return BTreeSet::new();
@@ -74,19 +74,18 @@ pub fn holders_of_directories(processes: impl Iterator<Item = u32>) -> BTreeSet<
     processes.filter(holds).collect()
 }
 
-/// A file on which a process holds a `flock`.
+/// A file that a process holds a `flock` on.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     identity: Identity,
     is_dir: bool,
-    /// Where the kernel says that the file is now.
+    /// The current path of the file, as the kernel reports it.
     path: PathBuf,
 }
 
-/// Lists the files on which a process holds a `flock` through a descriptor of its own.
+/// Lists the files that a process holds a `flock` on by its own descriptors.
 ///
-/// The descriptors are compared by `stat`, not the numbers in `/proc/locks`: some file systems (btrfs, overlayfs) have
-/// other numbers there.
+/// Compares the descriptors by `stat`, not by the numbers in `/proc/locks`: some file systems (btrfs, overlayfs) have other numbers there.
 fn held_by(pid: u32) -> io::Result<Vec<Held>> {
     let mut held = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.take(DESCRIPTORS) {
@@ -108,20 +107,20 @@ fn held_by(pid: u32) -> io::Result<Vec<Held>> {
     Ok(held)
 }
 
-/// Whether a descriptor holds a lock that `pid` took: a line `lock: 1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF`.
+/// Whether a descriptor has a lock that `pid` took: a line `lock: 1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF`.
 fn has_flock(info: &str, pid: u32) -> bool {
     let lines = info.lines().filter_map(|line| line.strip_prefix("lock:"));
     lines.into_iter().any(|line| parse(line).contains(&pid))
 }
 
-/// What the kernel says about the lock on a working tree.
+/// The state of the lock on a working tree, as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
-    /// No living process that can be seen took it.
+    /// No visible living process took it.
     Free,
     /// This process took it.
     Taken(Owner),
-    /// Processes whose descriptors can't be read hold some lock.
+    /// Processes with unreadable descriptors hold some lock.
     Hidden(Vec<u32>),
 }
 
@@ -130,11 +129,11 @@ pub(crate) enum Lock {
 pub struct Owner {
     /// The process.
     pub process: ProcessId,
-    /// The working tree, which may have been moved or removed since.
+    /// The identity of the working tree, which may have been moved or removed since.
     pub(crate) tree: Identity,
-    /// The run whose state it has locked too, if it has.
+    /// The run whose state the process has locked too, if any.
     pub(crate) run: Option<LockedRun>,
-    /// Whether it runs the program of this process.
+    /// Whether the process runs the same program as this one.
     pub(crate) is_same_program: bool,
 }
 
@@ -142,13 +141,13 @@ pub struct Owner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LockedRun {
     pub(crate) name: String,
-    /// Whether that state is, or was, where the state of a run belongs: then the name is not one that somebody gave to a moved directory.
+    /// Whether that state is or was in a run's proper directory: then its name is not one that somebody gave to a moved directory.
     pub(crate) is_in_place: bool,
 }
 
 impl LockedRun {
-    /// Reads it from the path of its lock file, also of one that was removed: `…/.rlm/runs/RUN/LOCK`, or `…/RUN/LOCK` where somebody moved a directory
-    /// above it.
+    /// Reads the run from the path of its lock file, which may have been removed: `…/.rlm/runs/RUN/LOCK`, or `…/RUN/LOCK` if somebody moved a
+    /// directory above it.
     fn at(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let directory = path.parent()?;
@@ -163,7 +162,7 @@ impl LockedRun {
 }
 
 impl Owner {
-    /// Returns whether it has locked the state of this run too, under this name.
+    /// Returns whether the process has locked the state of the run with this name too.
     pub(crate) fn has(&self, run: &str) -> bool {
         self.run.as_ref().is_some_and(|it| it.name == run)
     }
@@ -173,12 +172,12 @@ impl Owner {
 ///
 /// # Errors
 ///
-/// When `/proc/locks`, or the directory, can't be read.
+/// An error if `/proc/locks` or the directory can't be read.
 pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
     let tree = Identity::at(tree)?;
     let mut hidden = Vec::new();
     for pid in takers()? {
-        // The start time first: should the number be used again meanwhile, no signal goes to the new process.
+        // Read the start time first: if the pid is reused meanwhile, no signal goes to the new process.
         let process = agent_subprocess::ancestry::process(pid).filter(ProcessId::is_alive);
         let Some(process) = process else {
             continue;
@@ -202,11 +201,11 @@ pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
     })
 }
 
-/// Finds the processes that hold a lock on the state of a run in the project `root` and one on a directory, whatever became of that directory.
+/// Finds the processes that hold a lock on the state of a run in the project `root` and another one on a directory, which may be gone.
 ///
 /// # Errors
 ///
-/// When `/proc/locks` can't be read.
+/// An error if `/proc/locks` can't be read.
 pub(crate) fn owners_of_lost_trees(root: &Path) -> io::Result<Vec<Owner>> {
     let owner = |pid| {
         let process = agent_subprocess::ancestry::process(pid).filter(ProcessId::is_alive)?;
@@ -223,14 +222,14 @@ pub(crate) fn owners_of_lost_trees(root: &Path) -> io::Result<Vec<Owner>> {
     Ok(takers()?.into_iter().filter_map(owner).collect())
 }
 
-/// Returns whether that process still holds the lock on its working tree.
+/// Returns whether the process still holds the lock on its working tree.
 pub fn still_holds(owner: &Owner) -> bool {
     let held = held_by(owner.process.pid);
     held.is_ok_and(|held| held.iter().any(|it| it.identity == owner.tree))
         && owner.process.is_alive()
 }
 
-/// Whether a process runs the program of this one.
+/// Whether a process runs the same program as this one.
 fn is_same_program(pid: u32) -> bool {
     let program = |pid: &str| Identity::at(Path::new(&format!("/proc/{pid}/exe"))).ok();
     let own = program("self");

@@ -1,4 +1,4 @@
-//! What a damage took from a run: its saved state is older than what was acknowledged.
+//! The data loss after damage: the saved state is older than the acknowledged one.
 
 use std::fmt;
 use std::path::Path;
@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{RunId, transcript};
 
-/// How many losses a run remembers.
+/// The most losses that a run remembers.
 const KEPT: usize = 4;
 
-/// What is lost of a run because its saved state is damaged.
+/// The data that a run lost because its saved state is damaged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// The save that is left.
+    /// The newest save that is left.
     pub save: u64,
-    /// What is damaged, a line each; nothing where the files look whole and are too old.
+    /// The damage, one line each; empty if the files are valid but too old.
     pub damaged: Vec<String>,
-    /// Where the damaged files lie, from the top of the project on, once the run was taken up again.
+    /// The paths of the damaged files, from the top of the project, once the run was resumed.
     pub set_aside: Vec<String>,
-    /// The iteration at which that save goes on.
+    /// The iteration at which that save continues.
     pub at: u32,
-    /// The last iteration that has a transcript, where it is a later one: those before it were complete.
+    /// The last iteration with a transcript, if that is a later one: those before it were complete.
     pub reached: Option<u32>,
     /// Whether there are transcripts of another phase, so that more than iterations is lost.
     pub is_of_phases: bool,
 }
 
 impl Loss {
-    /// Returns what is lost of a run of which this is loaded, if anything is.
+    /// Returns the data loss of a run with this loaded state, if there is any.
     pub fn of(run_dir: &Path, head: &Head, save: Seq, report: &LoadReport) -> Option<Self> {
         let (reached, is_of_phases) = beyond(run_dir, head);
         let this = Self {
@@ -44,7 +44,7 @@ impl Loss {
         (!this.damaged.is_empty() || this.is_work()).then_some(this)
     }
 
-    /// Notes where the damaged files lie now.
+    /// Records the new paths of the damaged files.
     pub fn set_aside(mut self, run: &RunId, report: &LoadReport) -> Self {
         let files = report.set_aside.iter();
         self.set_aside = files
@@ -53,30 +53,30 @@ impl Loss {
         self
     }
 
-    /// Remembers it.
+    /// Adds this loss to the list.
     pub fn remember(self, losses: &mut Vec<Self>) {
         losses.push(self);
         losses.drain(..losses.len().saturating_sub(KEPT));
     }
 
-    /// Returns whether work that was complete would be done again from that save.
+    /// Returns whether a resume from that save would repeat complete work.
     #[must_use]
     pub fn is_work(&self) -> bool {
         self.reached.is_some() || self.is_of_phases
     }
 }
 
-/// Returns the last iteration that has a transcript, where it is later than the one that the saved state goes on with.
+/// Returns the last iteration with a transcript, if it is later than the iteration of the saved state.
 pub fn reached(run_dir: &Path, head: &Head) -> Option<u32> {
     beyond(run_dir, head).0
 }
 
-/// The same, and whether there are transcripts of another phase.
+/// Returns the same, and whether there are transcripts of another phase.
 fn beyond(run_dir: &Path, head: &Head) -> (Option<u32>, bool) {
     let at = head.resumes_at().0;
     let unknown = transcript::unknown(run_dir, head);
     let more_phases = head.phase as usize + 1 < head.rules.phases.len();
-    // Numbers that begin anew are another phase's, and another attempt may be.
+    // Numbers that begin again belong to another phase, and so may another attempt.
     let is_of_phases = unknown.iter().any(|(iteration, attempt)| {
         let is_other = *iteration < at || (*iteration == at && more_phases);
         is_other && *attempt > head.highest_attempt
@@ -92,7 +92,7 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "what came after save {} is lost, settings and steers too",
+            "everything after save {} is lost, including settings and steers",
             self.save
         )?;
         match self.reached {
@@ -100,14 +100,14 @@ impl fmt::Display for Loss {
             None if self.is_of_phases => {
                 f.write_str(" (there are transcripts of another phase)")?
             }
-            None => f.write_str(", if anything did")?,
+            None => f.write_str(", if anything was saved")?,
         }
         for damaged in &self.damaged {
             write!(f, "; {damaged}")?;
         }
         match self.set_aside.as_slice() {
             [] => Ok(()),
-            files => write!(f, "; the damaged file lies in {}", files.join(", ")),
+            files => write!(f, "; the damaged file is in {}", files.join(", ")),
         }
     }
 }

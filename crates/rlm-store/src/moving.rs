@@ -1,7 +1,6 @@
-//! Runs that begin from another one's past, or go on elsewhere.
+//! Transfers and forks of runs.
 //!
-//! Everything here is made beside where it will lie and gets its name last, so that what is stopped or killed on the way leaves nothing that could be
-//! taken for a run.
+//! Everything here is created beside its final place and renamed last, so that a stopped or killed transfer leaves nothing that looks like a run.
 
 mod archive;
 mod arrive;

@@ -5,7 +5,7 @@ use agent_duplex::ProcessName;
 /// The environment variable that carries the marker: the run's random scope, the iteration and the attempt.
 pub const MARKER: &str = "RLM_MARKER";
 
-/// Returns the names of processes as conversations have them.
+/// Converts the names of processes to the type of conversations.
 pub fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<ProcessName> {
     processes
         .into_iter()
@@ -16,7 +16,7 @@ pub fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<ProcessName> 
         .collect()
 }
 
-/// The same for those who are told through the control socket.
+/// Converts the names to the type of the control socket.
 pub fn told(processes: &[ProcessName]) -> Vec<agent_subprocess::ProcessName> {
     let told = processes.iter().map(|p| agent_subprocess::ProcessName {
         pid: p.pid,
@@ -25,7 +25,7 @@ pub fn told(processes: &[ProcessName]) -> Vec<agent_subprocess::ProcessName> {
     told.collect()
 }
 
-/// Of those that were to be ended, those that are.
+/// Returns the processes without the survivors.
 pub fn gone(mut processes: Vec<ProcessName>, survivors: &[ProcessName]) -> Vec<ProcessName> {
     processes.retain(|process| !survivors.contains(process));
     processes

@@ -1,5 +1,5 @@
-//! The programs that a run starts, as a person reads them before the run begins: the one list that every preview and every start shows.
-//! `Settings::programs` in `settings.rs` puts it together.
+//! The list of the programs that a run starts, which every preview and every start shows to a person.
+//! `Settings::programs` in `settings.rs` creates the list.
 
 use std::collections::BTreeMap;
 
@@ -7,48 +7,48 @@ use agent_drivers::AgentConfig;
 use agent_drivers::mcp::McpServer;
 use serde_json::Value;
 
-/// What stands for a value that isn't shown.
+/// The placeholder for a redacted value.
 const HIDDEN: &str = "…";
-/// The tables below those whose values are secrets.
+/// The setting tables whose values are secrets.
 const SECRET_TABLES: [&str; 4] = ["env", "env_http_headers", "headers", "http_headers"];
 
-/// A program that a run starts, or a file that it writes for others, as a person reads it.
+/// A program that a run starts, or a file that it writes for others, in a form for people.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct Program {
-    /// The name of its phase; `None` for one of the whole run.
+    /// The name of its phase; `None` for a program of the whole run.
     pub phase: Option<String>,
-    /// What the run starts it for.
+    /// The purpose of the program.
     pub what: ProgramKind,
-    /// The command, whole: only values that may be secrets are replaced by `…`.
+    /// The complete command; only values that may be secrets are redacted.
     pub command: String,
 }
 
-/// What a run starts a program for.
+/// The purpose of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProgramKind {
-    /// It is the agent.
+    /// The agent.
     Agent,
-    /// It is in the agent's own settings, which the agent obeys.
+    /// A command in the agent's own settings, which the agent starts.
     AgentSetting,
-    /// The hooks of the agent's own settings, which are switched on.
+    /// The hooks in the agent's own settings, which are enabled.
     AgentHooks,
-    /// The agent starts it as an MCP server, or connects to it.
+    /// An MCP server that the agent starts or connects to.
     McpServer,
-    /// It must pass before an iteration counts.
+    /// A required check.
     Gate,
-    /// It decides that the phase is done.
+    /// The check that decides whether the phase is finished.
     Until,
     /// The hooks of the git repository, which run at each commit.
     GitHooks,
-    /// It is started when something happens to the run.
+    /// The notify command.
     Notify,
-    /// No program: a file that the run writes over and over.
+    /// No program: the heartbeat file, which the run writes regularly.
     Heartbeat,
 }
 
 impl ProgramKind {
-    /// Returns its name, as JSON has it.
+    /// Returns its name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl ProgramKind {
 }
 
 impl Program {
-    /// Makes an entry of the list.
+    /// Creates an entry of the list.
     pub fn new(phase: Option<String>, what: ProgramKind, command: impl Into<String>) -> Self {
         Self {
             phase,
@@ -76,7 +76,7 @@ impl Program {
     }
 }
 
-/// Adds the agent, what its settings start, and its hooks.
+/// Adds the agent, the programs in its settings, and its hooks.
 pub(crate) fn of_agent(agent: &AgentConfig, add: &mut impl FnMut(ProgramKind, String)) {
     let AgentConfig {
         options: _, // `handed_on` takes them apart
@@ -87,7 +87,7 @@ pub(crate) fn of_agent(agent: &AgentConfig, add: &mut impl FnMut(ProgramKind, St
     if program.is_empty() {
         return;
     }
-    // What stands behind it goes to nobody but the agent, and the user typed it: a secret in it is in the list of processes already.
+    // The arguments go only to the agent, and the user typed them: a secret in them is already visible in the list of processes.
     let words = program.iter().chain(args);
     let words: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
     let handed_on = agent.handed_on();
@@ -109,7 +109,7 @@ pub(crate) fn of_agent(agent: &AgentConfig, add: &mut impl FnMut(ProgramKind, St
     }
 }
 
-/// Shows a setting that is a command. Below it, values of variables and headers are hidden.
+/// Returns the text of a setting that is a command. Redacts the values of variables and headers in it.
 fn setting(key: &str, value: &Value) -> String {
     let is_secret = key.split('.').skip(1).any(|it| SECRET_TABLES.contains(&it));
     let mut shown = value.clone();
@@ -137,7 +137,7 @@ fn hide_below(value: &mut Value) {
     }
 }
 
-/// Adds the names of what the program is given and isn't shown.
+/// Adds the names of the redacted values.
 fn with<'a>(
     words: String,
     env: Option<&BTreeMap<String, String>>,
@@ -155,7 +155,7 @@ fn with<'a>(
     }
 }
 
-/// Shows a server; `hidden` is the same one without its values.
+/// Returns the text of a server; `hidden` is the same server without its values.
 pub(crate) fn of_server(server: &McpServer, hidden: &McpServer) -> String {
     match (server, hidden) {
         (McpServer::Stdio { command, args, env }, _) => {
@@ -171,14 +171,14 @@ pub(crate) fn of_server(server: &McpServer, hidden: &McpServer) -> String {
         (_, McpServer::Http { url, headers } | McpServer::Sse { url, headers }) => {
             with(url.clone(), Some(headers), [].iter())
         }
-        // A setting that this version doesn't know is shown by its name.
+        // A setting that this version doesn't know is shown only by name.
         _ => HIDDEN.to_owned(),
     }
 }
 
-/// Returns an argument as it may be shown: the value of one that is named like a secret is hidden, if no command can be in it.
+/// Returns an argument for people: redacts the value of an option with a secret-like name, unless the value may be a command.
 fn without_secret(arg: &str, is_value: bool) -> String {
-    // A value that a shell could run is shown, whatever its name is.
+    // Show a value that a shell could run, whatever its name.
     let is_word = |text: &str| {
         let may_run = |c: char| c.is_whitespace() || c.is_control() || ";|&$()<>`{}!".contains(c);
         !text.is_empty() && !text.contains(may_run)
@@ -192,14 +192,14 @@ fn without_secret(arg: &str, is_value: bool) -> String {
     }
 }
 
-/// Returns whether an option is named like one that takes a secret.
+/// Returns whether the name of an option suggests a secret.
 fn names_secret(option: &str) -> bool {
     let name = option.to_ascii_lowercase();
     let secrets = ["key", "token", "secret", "password", "passwd", "credential"];
     name.starts_with("--") && !name.contains('=') && secrets.iter().any(|it| name.contains(it))
 }
 
-/// Quotes a word for a shell where it needs that, so that one argument is told from two.
+/// Quotes a word for a shell if it needs quotes, so that arguments stay distinct.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Where runs live: a working tree, its state directory `.rlm`, and where in that each run has its files.
+//! The project: a working tree, its state directory `.rlm`, and the directories of the runs in it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use crate::git::{Git, tree};
 use crate::{Error, RunId, state_dir};
 
-/// As long as the state directory's `.gitignore` may be, which somebody may have added to.
+/// The longest accepted `.gitignore` of the state directory; somebody may have added to it.
 const LONGEST_IGNORE: u64 = 4096;
 
 /// A working tree and its state directory `.rlm`.
 ///
-/// The state lies at the top of the git repository, or in the working directory itself where there is none. A run that has a working tree of its own
-/// keeps its state there too.
+/// The state is at the top of the git repository, or in the working directory if there is no repository. A run with its own worktree keeps its state
+/// there too.
 #[derive(Clone, Debug)]
 pub struct Project {
     directory: PathBuf,
     root: PathBuf,
-    /// The same as `root`, unless it is a run's own.
+    /// The same as `root`, except for a run with its own worktree.
     tree: PathBuf,
     git: Git,
 }
@@ -27,19 +27,18 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// When `directory` is not a directory that can be entered, its path is not UTF-8, it is in a repository that git does not touch because that
-    /// belongs to another user, or its `.rlm` belongs to another user.
+    /// An error if `directory` can't be entered, its path is not UTF-8, it is in a repository that git refuses because it belongs to another user, or
+    /// its `.rlm` belongs to another user.
     pub fn find(directory: &Path) -> Result<Self, Error> {
         let this = Self::find_to_stop(directory)?;
         state_dir::check_owner(&this.root, &this.state_dir()).map_err(Error::foreign)?;
         Ok(this)
     }
 
-    /// Finds the project of a directory, also where its `.rlm` belongs to another user: to end a run by force, for which the locks count and not the
-    /// state.
+    /// Finds the project of a directory even if its `.rlm` belongs to another user: to end a run by force, only the locks count, not the state.
     ///
     /// # Errors
-    ///
+    /// As [`find`](Self::find), without the error about `.rlm`.
     /// As [`find`](Self::find), but for `.rlm`.
     pub fn find_to_stop(directory: &Path) -> Result<Self, Error> {
         let directory = fs_err::canonicalize(directory)
@@ -60,17 +59,17 @@ impl Project {
         })
     }
 
-    /// Refuses a project whose state git tracks: the state came with a clone, and nobody here made it. Blocks.
+    /// Returns an error if git tracks the state of the project: then the state came with a clone, and no run here created it. Blocks.
     ///
     /// # Errors
     ///
-    /// [`Error::is_usage`] when it does; the text has the command that ends it.
+    /// [`Error::is_usage`] in that case; the text has the command that fixes it.
     pub fn refuse_tracked_state(&self) -> Result<(), Error> {
         if self.git.top().is_none() || !state_dir::exists(&self.state_dir()) {
             return Ok(());
         }
         let git = self.git.at(&self.root);
-        // A git that fails is no reason to refuse: the commands that need git report it themselves.
+        // A git failure is no error here: the commands that need git report it themselves.
         let tracked = git.ask(&["ls-files", "-z", "--cached", "--", ":(top,literal).rlm"]);
         match tracked.is_some_and(|tracked| !tracked.is_empty()) {
             true => Err(Error::tracked(&self.root)),
@@ -82,41 +81,41 @@ impl Project {
         Self { tree, git, ..self }
     }
 
-    /// Returns the directory that the project was found from, absolute.
+    /// Returns the absolute directory that the project was found from.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Returns the top of the project's own working tree, where its state and its configuration lie.
+    /// Returns the top of the project's own working tree, which has its state and its configuration.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Returns the top of the working tree that is worked in: another one for a run that has its own.
+    /// Returns the top of the working tree that the run uses: another one for a run with its own worktree.
     #[must_use]
     pub fn tree(&self) -> &Path {
         &self.tree
     }
 
-    /// Returns where in that working tree the project was found from; empty at its top.
+    /// Returns the path from the top of the working tree to the directory that the project was found from; empty at the top.
     #[must_use]
     pub fn within(&self) -> &Path {
         let within = self.directory.strip_prefix(&self.tree);
         within.unwrap_or(Path::new(""))
     }
 
-    /// Returns git for this project, to say where its commands are known.
+    /// Returns git for this project, to register its processes.
     pub fn git_mut(&mut self) -> &mut Git {
         &mut self.git
     }
 
-    /// Returns git for this project. Before that, it replaces a FIFO or a huge file in the place of the state directory's `.gitignore`: git would
-    /// wait for the one, and read the other whole.
+    /// Returns git for this project. Before that, replaces a FIFO or a huge file in the place of the state directory's `.gitignore`: git would hang
+    /// on the FIFO, and read the whole file.
     pub fn git(&self) -> &Git {
         if state_dir::exists(&self.ignore_file()) {
-            // A run that can't replace it ends at its next save.
+            // If this fails, the run ends at its next save.
             let _stays = self.ignore_state();
         }
         &self.git
@@ -126,7 +125,7 @@ impl Project {
         self.state_dir().join(".gitignore")
     }
 
-    /// Hides the state directory from git.
+    /// Adds the state directory's `.gitignore`.
     fn ignore_state(&self) -> io::Result<()> {
         let ignore = self.ignore_file();
         match state_dir::open_bounded(&ignore, LONGEST_IGNORE) {
@@ -135,7 +134,7 @@ impl Project {
         }
     }
 
-    /// Returns the directory that holds a directory for each run.
+    /// Returns the directory with one directory for each run.
     pub(crate) fn runs_dir(&self) -> PathBuf {
         self.state_dir().join("runs")
     }
@@ -151,17 +150,17 @@ impl Project {
         self.root.join(".rlm")
     }
 
-    /// Makes the state directory, private and invisible to git.
+    /// Creates the state directory, private and ignored by git.
     pub(crate) fn prepare(&self) -> Result<(), Error> {
         let state = self.state_dir();
-        let fail = |e| Error::io("can't keep state in", &state, e);
+        let fail = |e| Error::io("can't store state in", &state, e);
         state_dir::make_private_directory(&state).map_err(fail)?;
         state_dir::make_private_directory(&self.runs_dir()).map_err(fail)?;
         self.ignore_state().map_err(fail)
     }
 }
 
-/// Refuses a path that can't be said in a saved state, in a prompt or to git.
+/// Returns an error if a saved state, a prompt or git can't represent the path.
 fn in_words(path: PathBuf) -> io::Result<PathBuf> {
     match path.to_str() {
         Some(_) => Ok(path),
@@ -180,7 +179,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let odd = dir.path().join(OsStr::from_bytes(b"caf\xe9"));
         if fs_err::create_dir(&odd).is_err() {
-            println!("skipped: this file system takes no name that is not UTF-8");
+            println!("skipped: this file system accepts only UTF-8 names");
             return;
         }
         let refused = Project::find(&odd).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Which runs may be removed, and removing what is saved of one.
+//! Selects runs for removal, and removes their files.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -13,19 +13,19 @@ use crate::timestamp;
 use crate::transcript::{self, Removed, files};
 use crate::{Error, Project, RunEntry, RunId, RunState};
 
-/// What the name of a directory begins with that is being removed.
+/// The prefix of a directory that is being removed.
 const ASIDE: &str = "removed-";
-/// From when on one is nobody's any more.
+/// The age from which such a directory has no owner.
 const OLD: Duration = Duration::from_secs(60);
 
 /// The rules by which runs are removed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RemovalRules {
-    /// A run to which something happened more recently is kept.
+    /// A run with a more recent event is kept.
     pub age: Duration,
     /// Whether the user names the runs.
     pub named: bool,
-    /// Whether runs that can be resumed, and damaged ones, are removed too.
+    /// Whether resumable and damaged runs are removed too.
     pub all: bool,
     /// Whether only transcripts are removed, and the state is kept.
     pub transcripts: bool,
@@ -35,24 +35,24 @@ pub struct RemovalRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeepReason {
-    /// A process has it.
+    /// A process works on it.
     Live,
     /// It can be resumed.
     Resumable,
-    /// Nothing valid can be read of it.
+    /// No valid data can be read.
     Damaged,
-    /// It goes on elsewhere.
+    /// It was transferred and continues elsewhere.
     Moved,
     /// It has no transcripts.
     Bare,
-    /// Something happened to it recently.
+    /// Its last event is too recent.
     Young,
-    /// It is one of the newest, which are kept.
+    /// It is one of the newest runs, which are kept.
     Newest,
 }
 
 impl RemovalRules {
-    /// Returns why a run is kept to which something happened last `age` ago; `None` for one that is removed.
+    /// Returns why a run with its last event `age` ago is kept; `None` if it is removed.
     #[must_use]
     pub fn keep(&self, run: &RunEntry, has_transcripts: bool, age: Duration) -> Option<KeepReason> {
         let end = run.head.as_ref().ok();
@@ -64,7 +64,7 @@ impl RemovalRules {
             _ if self.all => None,
             RunState::Damaged if self.named => None,
             RunState::Damaged => Some(KeepReason::Damaged),
-            // The state, from which it is resumed, is kept.
+            // The state stays, so the run can still be resumed.
             RunState::Stopped | RunState::Crashed | RunState::Ended if self.transcripts => None,
             RunState::Ended if end.is_some_and(|end| end.reason.is_final()) => None,
             RunState::Moved if self.named => None,
@@ -76,19 +76,19 @@ impl RemovalRules {
 }
 
 impl Project {
-    /// Removes a run for good: its state, its transcripts, all that lies in its directory. A working tree of its own and its branch stay.
+    /// Removes a run permanently: its state, its transcripts, everything in its directory. Its worktree and branch stay.
     ///
-    /// It is first moved aside, so that nobody finds half a run. What an earlier removal left that was cut is removed too.
+    /// Moves the directory aside first, so that no reader finds half a run. Also removes the rest of an earlier interrupted removal.
     ///
     /// # Errors
     ///
-    /// [`Error::is_held`] when a process has it, [`Error::is_not_found`] when there is none; others when something that it started is alive, which is
-    /// found by its state alone.
+    /// [`Error::is_held`] if a process works on the run, [`Error::is_not_found`] if there is no such run; others if one of its processes is alive,
+    /// because only the state can find those.
     pub fn remove(&self, run: &RunId) -> Result<(), Error> {
         let dir = self.existing(run)?;
         let fail = |e| Error::io("can't remove", &dir, e);
         let is_dir = state_dir::metadata(&dir).map_err(fail)?.is_dir();
-        // Kept over the renaming: who would take it just then does not get it, and who comes later does not find it.
+        // Hold this lock over the rename: a process that opens the run now gets an error, and a later one doesn't find it.
         let _kept_out = match is_dir {
             true => self.keep_out(run, &dir)?,
             false => None,
@@ -105,7 +105,7 @@ impl Project {
         Ok(())
     }
 
-    /// Removes what removals, exports and imports left that were killed; others may be under way. Blocks.
+    /// Removes the files of killed removals, exports and imports; others may still be running. Blocks.
     pub fn remove_leftovers(&self) {
         moving::sweep(self);
         for path in state_dir::entries(&self.state_dir()).unwrap_or_default() {
@@ -113,7 +113,7 @@ impl Project {
             if !name.is_some_and(|name| name.starts_with(ASIDE)) {
                 continue;
             }
-            // The time at which it was moved.
+            // The time of the rename.
             let moved = state_dir::metadata(&path).map(|meta| meta.changed());
             let age = moved.ok().and_then(|at| at.elapsed().ok());
             if age.is_some_and(|age| age > OLD) {
@@ -123,7 +123,7 @@ impl Project {
         }
     }
 
-    /// Removes the transcripts of a run and leaves its state: it can be resumed as before. That they were there is kept, and that it was done `by` this.
+    /// Removes the transcripts of a run and keeps its state: the run can be resumed as before. Records the removal, and that `by` did it.
     ///
     /// # Errors
     ///
@@ -139,17 +139,17 @@ impl Project {
             .try_for_each(|path| state_dir::remove_file(&path).map_err(fail))
     }
 
-    /// Returns whether a run has transcripts, or what was begun of some.
+    /// Returns whether a run has transcripts, or unfinished files of some.
     #[must_use]
     pub fn has_transcripts(&self, run: &RunId) -> bool {
         files(&self.run_dir(run)).is_ok_and(|files| !files.is_empty())
     }
 
-    /// Has nobody take a run, as long as what is returned is kept.
+    /// Locks the run against writers until the returned value is dropped.
     fn keep_out(&self, run: &RunId, dir: &Path) -> Result<Option<KeptOut>, Error> {
         match reader::keep_out(dir) {
             Err(e) if e.is_locked() => Err(Error::held(dir, self.holder(run))),
-            // What can't be locked, on a disk that is full for example, can be removed.
+            // A run that can't be locked, for example on a full disk, can be removed.
             kept_out => Ok(kept_out.ok()),
         }
     }
@@ -194,7 +194,7 @@ mod tests {
             let run = RunEntry {
                 id: "r1".parse().unwrap(),
                 state,
-                head: Err("it is not read".into()),
+                head: Err("not read".into()),
                 notes: Vec::new(),
                 loss: None,
                 last_at: loop_state::Timestamp(0),
@@ -231,7 +231,7 @@ mod tests {
                 .exists()
         );
         drop(journal);
-        // Another removal, which may be under way.
+        // The directory of another removal, which may still be running.
         let other = dir.path().join(".rlm").join(format!("{ASIDE}x"));
         fs_err::create_dir(&other).unwrap();
         project.remove(&run).unwrap();

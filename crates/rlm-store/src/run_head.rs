@@ -1,4 +1,4 @@
-//! The head that is saved of a run, and what it has to satisfy before anything is done with it.
+//! The saved head of a run, and its validation.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::git::is_object_name;
 use crate::{Error, Loss, RunId, Settings};
 
-/// What is saved of a run: the machine's head and what the runner must know to go on.
+/// The saved state of a run: the machine's head, and the values that the runner needs to resume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct RunHead {
@@ -18,55 +18,55 @@ pub struct RunHead {
     pub run: RunId,
     /// The machine's state.
     pub machine: Head,
-    /// What the run was asked to do.
+    /// The settings of the run.
     pub settings: Settings,
     /// The random part of the marker that all processes of the run carry.
     pub scope: String,
-    /// The blobs that hold the last prompt text read of each phase.
+    /// The names of the blobs with the last prompt text of each phase.
     pub prompts: Vec<String>,
     /// The commit of the project at the last save; `None` outside git.
     pub git_commit: Option<String>,
-    /// How many files of the project were not committed at the last save; `None` outside git, or where git did not say.
+    /// The number of uncommitted files of the project at the last save; `None` outside git, or if git didn't respond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub git_changed: Option<u32>,
     /// The last iteration whose work is in a commit, for a run that commits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub committed: Option<Committed>,
-    /// What was to be committed and is not, since the last commit.
+    /// The work that should have been committed since the last commit and was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncommitted: Option<Uncommitted>,
-    /// What was lost of it by damages that it went on from, the latest last.
+    /// The data losses after which the run continued, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<Loss>,
-    /// Why a person wants the run to wait, while it waits or is about to.
+    /// A person's reason for a pause, while the run is paused or about to be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<String>,
-    /// The state that the first event of its own met, where the present rules don't tell that.
+    /// The state before the run's first own event, if the current rules don't determine it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<Box<Origin>>,
-    /// Where the run went, if it goes on elsewhere.
+    /// The destination of the run, if it was transferred and continues there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved: Option<Moved>,
-    /// How many times it was moved.
+    /// The number of transfers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub moves: u32,
 }
 
-/// Where the history of a run begins.
+/// The beginning of the run's own history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Origin {
-    /// How many events were saved before, which are another run's.
+    /// The number of earlier events, which belong to another run.
     pub(crate) events: u64,
-    /// The state.
+    /// The state at that point.
     pub(crate) head: Head,
 }
 
-/// The seal of a run that goes on elsewhere.
+/// The mark of a transferred run, which continues elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
-    /// When.
+    /// The time of the transfer.
     pub at: Timestamp,
-    /// The file that it went into; `-` is standard output.
+    /// The file that the run was exported to; `-` is standard output.
     pub to: String,
 }
 
@@ -81,36 +81,36 @@ fn is_zero(n: &u32) -> bool {
 /// An iteration whose work is in a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Committed {
-    /// The index of its phase.
+    /// The index of the phase.
     pub phase: u32,
-    /// Its number.
+    /// The number of the iteration.
     pub iteration: u32,
-    /// The attempt that completed it; 0 where that was before the run began to commit.
+    /// The attempt that completed it; 0 if that was before the run began to commit.
     pub attempt: u32,
-    /// The commit; an earlier one where there was nothing to commit, or the agent had done it.
+    /// The commit; an earlier one if there was nothing to commit, or the agent had committed.
     pub commit: String,
 }
 
-/// Iterations whose work was to be committed and is in no commit of the run's.
+/// Iterations whose work should be in a commit of the run and is not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Uncommitted {
-    /// How many.
+    /// The number of iterations.
     pub iterations: u32,
-    /// Why the last one is not.
+    /// Why the last one is not committed.
     pub why: String,
 }
 
 impl Serialize for RunHead {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // The derived function, not this one.
+        // This calls the derived function.
         Self::serialize(self, serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for RunHead {
-    /// Returns only a head whose parts fit each other, so that a reader may look up the settings of the phase that the machine is in.
+    /// Returns only a head with consistent parts, so that a reader may look up the settings of the machine's phase.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The derived function, not this one.
+        // This calls the derived function.
         let head = Self::deserialize(deserializer)?;
         match head.check() {
             Ok(()) => Ok(head),
@@ -119,21 +119,21 @@ impl<'de> Deserialize<'de> for RunHead {
     }
 }
 
-/// Why a saved head is refused whose parts are well-formed.
+/// Why a well-formed head is invalid.
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
-    #[error("the settings make no run: {0}")]
+    #[error("invalid settings: {0}")]
     Settings(#[from] Error),
-    #[error("its phases are not those of its rules")]
+    #[error("the phases of the settings and of the rules differ")]
     Phases,
-    #[error("it names a commit that is none")]
+    #[error("a commit id is invalid")]
     Commit,
-    #[error("its marker is none")]
+    #[error("the marker is invalid")]
     Marker,
 }
 
 impl RunHead {
-    /// Makes that of a run that has done nothing yet.
+    /// Creates the head of a new run.
     pub fn new(run: RunId, machine: Head, settings: Settings) -> Self {
         Self {
             run,
@@ -153,7 +153,7 @@ impl RunHead {
         }
     }
 
-    /// Checks what no type says of a head, which any program may have written.
+    /// Checks the rules that the types don't express, because any program may have written the head.
     fn check(&self) -> Result<(), Unfit> {
         let (settings, rules) = (&self.settings, &self.machine.rules);
         settings.check_rules()?;
@@ -172,14 +172,14 @@ impl RunHead {
         if !commits.all(|commit| is_object_name(commit)) {
             return Err(Unfit::Commit);
         }
-        // A sweep finds processes by it: one that fits too much would end others.
+        // A sweep finds processes by this value: a value that matches too much would end other processes.
         match is_random_name(&self.scope) {
             true => Ok(()),
             false => Err(Unfit::Marker),
         }
     }
 
-    /// Whether no process has begun to work on it, so that it was not cut either. What a fork counts is what its parent had.
+    /// Whether no process has worked on the run, so that it is not unfinished. A fork's count includes its parent's.
     pub(crate) fn is_untouched(&self) -> bool {
         let processes = self.machine.counts.processes;
         let forked = self
@@ -189,7 +189,7 @@ impl RunHead {
         processes == forked.map_or(0, |origin| origin.head.counts.processes)
     }
 
-    /// Takes the machine's present state, and keeps the rules that the run began with when they are about to be lost.
+    /// Stores the machine's current head, and keeps the first rules of the run when they change.
     pub fn advance(&mut self, machine: &Head) {
         let (before, is_begun) = (&self.machine.rules, self.machine.counts.processes > 0);
         if self.origin.is_none() && is_begun && *before != machine.rules {
@@ -206,7 +206,7 @@ impl RunHead {
     }
 }
 
-/// Returns whether a text is a random name, as that of a marker.
+/// Returns whether a text is a random name, as in a marker.
 pub(crate) fn is_random_name(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }

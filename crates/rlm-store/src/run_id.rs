@@ -1,4 +1,4 @@
-//! The names of runs, and what is refused as one: a name becomes a directory.
+//! The names of runs, and their validation: a name becomes a directory.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::Error;
 
 /// The name of a run: 1 to 64 of `A–Z a–z 0–9 . _ -`, beginning with a letter or digit.
 ///
-/// It becomes a directory name, so anything that could lead elsewhere is refused, not escaped.
+/// The name becomes a directory name, so characters that could lead elsewhere are an error, not escaped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
@@ -65,7 +65,7 @@ mod tests {
     use std::path::{Component, Path};
 
     proptest! {
-        /// Whatever is accepted is one ordinary path component; whatever is refused is named harmlessly.
+        /// Each accepted name is one ordinary path component; the error of a rejected name shows it without control characters.
         #[test]
         fn x117c_a_run_id_leads_nowhere_else(text in "(\\PC|[./\\\\\u{0}-\u{1f}]){0,70}") {
             match text.parse::<RunId>() {

@@ -1,4 +1,4 @@
-//! The runs of a project as they are on disk, read without a lock.
+//! The runs of a project on disk, read without a lock.
 
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -13,11 +13,11 @@ use crate::{
     Error, Loss, PhaseSettings, Project, PromptSource, RunHead, RunId, state_dir, transcript,
 };
 
-/// The schema of a run's head and events. A reader of another version refuses, naming both.
+/// The schema of a run's head and events. A reader of another version returns an error that names both.
 const SCHEMA: &str = "rlm-run";
 const SCHEMA_VERSION: u32 = 1;
 
-/// Returns how the store of a run is opened, and made if it may be.
+/// Returns the options to open the store of a run, and to create it if `create` is set.
 pub(crate) fn options(create: bool) -> Options {
     Options {
         schema: SCHEMA.into(),
@@ -27,36 +27,36 @@ pub(crate) fn options(create: bool) -> Options {
     }
 }
 
-/// Where a run stands, in one word.
+/// The state of a run, as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
     /// A process works on it now.
     Running,
-    /// A process holds it and waits for a person.
+    /// A process works on it and waits for a person.
     Paused,
-    /// It was stopped and waits to be resumed.
+    /// It was stopped and can be resumed.
     Stopped,
-    /// Its process died and it waits to be resumed.
+    /// Its process died; it can be resumed.
     Crashed,
     /// It ended for another reason.
     Ended,
-    /// It goes on elsewhere.
+    /// It was transferred and continues elsewhere.
     Moved,
-    /// Its process died before anything was saved: nothing was begun.
+    /// Its process died before the first save: nothing began.
     Empty,
-    /// Nothing valid can be read of it.
+    /// No valid data can be read.
     Damaged,
 }
 
 impl RunState {
-    /// Returns whether a process has the run.
+    /// Returns whether a process works on the run.
     #[must_use]
     pub fn is_live(self) -> bool {
         matches!(self, Self::Running | Self::Paused)
     }
 
-    /// Returns where a run stands whose state could be read.
+    /// Returns the state of a run with a readable head.
     pub(crate) fn of(head: &RunHead, is_live: bool) -> Self {
         match &head.machine.end {
             _ if is_live && head.machine.is_waiting() => Self::Paused,
@@ -70,37 +70,37 @@ impl RunState {
     }
 }
 
-/// One run as it stands on disk.
+/// One run on disk.
 #[derive(Debug)]
 pub struct RunEntry {
-    /// Its name.
+    /// The name of the run.
     pub id: RunId,
-    /// Where it stands.
+    /// The state of the run.
     pub state: RunState,
-    /// What is saved of it, or why nothing can be read.
+    /// The saved head, or why it can't be read.
     pub head: Result<RunHead, String>,
-    /// What is damaged, or was, a line each.
+    /// The current and earlier damage, one line each.
     pub notes: Vec<String>,
-    /// What a resume can't go on from because the state is damaged; not known of a live one.
+    /// The data that a resume can't restore because the state is damaged; not known for a live run.
     pub loss: Option<Loss>,
-    /// When it was last active: the time of its last save, or where nothing can be read when its directory changed.
+    /// The time of the last activity: the last save, or the last change of the directory if nothing can be read.
     pub last_at: Timestamp,
 }
 
 impl RunEntry {
-    /// Returns whether a process has it.
+    /// Returns whether a process works on the run.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.state.is_live()
     }
 
-    /// Returns whether a resume without further ado has something to do.
+    /// Returns whether a plain resume has something to do.
     #[must_use]
     pub fn is_resumable(&self) -> bool {
         matches!(self.state, RunState::Stopped | RunState::Crashed)
     }
 
-    /// Returns whether a person stopped it or is stopping it, so that only a person may continue it.
+    /// Returns whether a person stopped it or is stopping it, so that only a person may resume it.
     #[must_use]
     pub fn was_stopped_by_a_person(&self) -> bool {
         let head = self.head.as_ref();
@@ -109,14 +109,14 @@ impl RunEntry {
 }
 
 impl Project {
-    /// Lists the runs by the time of their last activity, the newest last; those of one moment by name. Damaged ones are listed as such; a
-    /// directory that is no run is not.
+    /// Lists the runs by the time of their last activity, the newest last; runs with equal times by name. Lists damaged runs as such, and no
+    /// directories that are not runs.
     ///
-    /// Whatever picks "the newest" run takes the last one of this list.
+    /// Every selection of "the newest" run takes the last one of this list.
     ///
     /// # Errors
     ///
-    /// When the directory of the runs can't be read. That there is none is an empty list.
+    /// An error if the directory of the runs can't be read. If it doesn't exist, the list is empty.
     pub fn runs(&self) -> Result<Vec<RunEntry>, Error> {
         let dir = self.runs_dir();
         let entries = state_dir::entries_if_any(&dir);
@@ -131,17 +131,17 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is none of that name.
+    /// [`Error::is_not_found`] if there is no run of that name.
     pub fn run(&self, id: &RunId) -> Result<RunEntry, Error> {
         self.existing(id)?;
         Ok(self.entry(id.clone()))
     }
 
-    /// Returns the text of each phase's prompt as it was last read; when that is lost, what its file says now.
+    /// Returns the last stored prompt text of each phase; if it is lost, the current text of its file.
     ///
     /// # Errors
     ///
-    /// When one that stands in no file is lost.
+    /// An error if a prompt that comes from no file is lost.
     pub fn prompts(&self, head: &RunHead) -> Result<Vec<String>, Error> {
         let phases = head.settings.phases.iter().enumerate();
         let text = |(index, phase): (usize, &PhaseSettings)| {
@@ -158,10 +158,10 @@ impl Project {
         phases.map(text).collect()
     }
 
-    /// Returns the directory of a run that there is.
+    /// Returns the directory of an existing run.
     pub(crate) fn existing(&self, id: &RunId) -> Result<PathBuf, Error> {
         let dir = self.run_dir(id);
-        // Whatever it is: that it is no directory is for the store to say.
+        // If it is not a directory, the store reports that.
         match state_dir::metadata(&dir) {
             Ok(_) => Ok(dir),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -190,7 +190,9 @@ impl Project {
                 }
                 let past = head.losses.iter();
                 let past = past.map(|loss| {
-                    format!("the state was damaged, and the run went on from an older save: {loss}")
+                    format!(
+                        "the state was damaged, and the run continued from an older save: {loss}"
+                    )
                 });
                 let notes = match &loss {
                     Some(loss) => past
@@ -206,7 +208,7 @@ impl Project {
                 let skipped = loaded.report.skipped.iter().map(ToString::to_string);
                 let why = match is_empty {
                     true => "nothing was saved yet",
-                    false => "its state is gone, and only transcripts are left",
+                    false => "the state is missing, and only transcripts are left",
                 };
                 (Err(why.to_owned()), skipped.collect())
             }
@@ -233,7 +235,7 @@ impl Project {
     }
 }
 
-/// Returns when a directory changed last, as far as that is known.
+/// Returns the time of a directory's last change, if it is known.
 fn changed_at(dir: &Path) -> Timestamp {
     let changed = state_dir::metadata(dir).map(Metadata::modified);
     let since = changed.map(|at| at.duration_since(UNIX_EPOCH).unwrap_or_default());
@@ -241,12 +243,12 @@ fn changed_at(dir: &Path) -> Timestamp {
     Timestamp(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
-/// Whether an attempt was made. Something was saved before it, so what is missing there was lost.
+/// Whether an attempt was made. There was a save before it, so a missing state was lost.
 fn was_begun(run_dir: &Path) -> bool {
     state_dir::exists(&run_dir.join(transcript::FOLDER))
 }
 
-/// Says of a run without a saved state what became of that.
+/// Returns why a run has no saved state.
 pub fn nothing_saved(project: &Project, id: &RunId) -> Error {
     match was_begun(&project.run_dir(id)) {
         true => Error::state_gone(id.clone()),
@@ -254,7 +256,7 @@ pub fn nothing_saved(project: &Project, id: &RunId) -> Error {
     }
 }
 
-/// Whether there is a run of that name. One whose process died before anything was saved is none yet; whoever starts it takes its store's lock.
+/// Whether a run of that name exists. A run whose process died before the first save doesn't exist yet; a new process takes its store's lock.
 pub fn exists(project: &Project, id: &RunId) -> bool {
     project
         .run(id)

@@ -1,4 +1,4 @@
-//! What a run was asked to do, and the text of its prompts: saved with it, so that a resume asks for nothing again.
+//! The settings of a run and its prompts, saved so that a resume needs no other input.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -13,90 +13,90 @@ use serde::{Deserialize, Serialize};
 use crate::programs::{self, Program, ProgramKind};
 use crate::{Error, Worktree, state_dir};
 
-/// Everything that a run needs, saved with it: a resume asks for nothing again. [`Settings::new`] makes them with the defaults.
+/// All settings of a run, saved with it, so that a resume needs no other input. [`Settings::new`] creates them with the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Where the agent, the gates and the check work; absolute.
+    /// The absolute directory in which the agent, the required checks and the check work.
     pub directory: PathBuf,
     /// A short name of the run, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The pipeline; at least one phase.
     pub phases: Vec<PhaseSettings>,
-    /// The limits of the whole run. Every agent of a run must report what a budget limits.
+    /// The limits of the whole run. Every agent of a run with a budget must report the usage that the budget limits.
     pub limits: RunLimits,
-    /// Where the run waits for a person's word; if nothing is said, between phases where there are several, and nowhere else.
+    /// Where the run waits for a review. The default is between phases if there are several, and nowhere otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub autonomy: Option<Autonomy>,
-    /// Whether each iteration that changed something is committed to git when it is over, a failed one too.
+    /// Whether each ended iteration that changed something is committed to git, even a failed one.
     pub commit: bool,
-    /// The working tree that the run has to itself; `None` where it works in that of the project.
+    /// The run's own worktree; `None` if it works in the working tree of the project.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worktree: Option<Worktree>,
-    /// What becomes of processes that an agent leaves running.
+    /// How the run handles leftovers.
     pub leftovers: Leftovers,
-    /// How many bytes of disk the transcripts may take, but for the newest eight; 2 GB if nothing is said. Beyond it the oldest lose something.
+    /// The most bytes of disk for the transcripts, without the newest eight; 2 GB by default. Above it, the oldest transcripts are reduced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_transcripts: Option<u64>,
 }
 
-/// What becomes of processes that are alive after their attempt ended normally.
+/// How a run handles processes that are alive after their attempt ended normally.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Leftovers {
-    /// They are ended, and named, before the next attempt.
+    /// The run ends and names them before the next attempt.
     #[default]
     End,
-    /// They are carried to the end of the run, those of the last eight attempts at most.
+    /// The run retains them until its end, those of the last eight attempts at most.
     Keep,
 }
 
-/// What one phase does. [`PhaseSettings::new`] makes it with the defaults.
+/// The settings of one phase. [`PhaseSettings::new`] creates them with the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseSettings {
-    /// Its name.
+    /// The name of the phase.
     pub name: String,
-    /// Where its prompt comes from.
+    /// The source of the prompt.
     pub prompt: PromptSource,
     /// The agent.
     pub agent: AgentConfig,
-    /// What the agent may do. Means nothing to a command.
+    /// The permissions of the agent. Ignored for a command.
     pub permissions: Permissions,
-    /// The MCP servers that the agent is handed.
+    /// The MCP servers of the agent.
     #[serde(default, skip_serializing_if = "McpServers::is_empty")]
     pub mcp_servers: McpServers,
     /// Which of the agent's sessions an iteration gets.
     pub session: SessionPolicy,
-    /// The text by which the agent promises that the phase is done.
+    /// The completion promise.
     pub promise: Option<String>,
-    /// Commands for `sh -c` that must pass before an iteration counts.
+    /// The required checks: commands for `sh -c` that must pass before an iteration counts.
     pub gates: Vec<String>,
-    /// The command for `sh -c` that decides that the phase is done.
+    /// The check: the command for `sh -c` that decides whether the phase is finished.
     pub until: Option<String>,
-    /// How long nothing may come of what the agent has running in the background when its turn is over, before it is ended and judged: no end of a
-    /// task, no turn that the agent begins by itself. 30 s by default; 0 waits for nothing.
+    /// How long the run waits after the turn for the agent's background tasks, counted from their last report: the end of a task, or a turn that the
+    /// agent begins by itself. 30 s by default; 0 does not wait.
     pub background_wait: Duration,
-    /// The limits of its iterations.
+    /// The limits of the phase's iterations.
     pub limits: Limits,
 }
 
-/// Where a prompt comes from.
+/// The source of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PromptSource {
-    /// A file, read anew for each iteration; by an absolute path, since a resume may come from another directory. The last text read is kept with the
-    /// run and serves when the file is gone.
+    /// A file, read again for each iteration; its path is absolute, because a resume may run in another directory. The run stores the last text, and
+    /// uses it if the file is gone.
     File(PathBuf),
-    /// A text. Whoever makes or takes up a run with it keeps it, which makes it [`Kept`](Self::Kept).
+    /// A text. A created or resumed run stores it, and it becomes [`Kept`](Self::Kept).
     Text(String),
-    /// A text that is kept with the run under this name.
+    /// A text that is stored in the run under this name.
     Kept(String),
 }
 
 impl PhaseSettings {
-    /// How long nothing may come of what runs in the background, by default.
+    /// The default time without a report of the background tasks.
     pub const BACKGROUND_WAIT: Duration = Duration::from_secs(30);
 
-    /// Makes a phase that has no gates, no limits and no end yet: give it `until`, a `promise` or `max_iterations`.
+    /// Creates a phase without required checks, limits and stop condition: set `until`, a `promise` or `max_iterations`.
     #[must_use]
     pub fn new(name: impl Into<String>, prompt: PromptSource, agent: AgentConfig) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl PhaseSettings {
         }
     }
 
-    /// Returns these settings as they may be shown to anybody: without the values of variables, headers and the like.
+    /// Returns these settings for display: without the values of variables, headers and similar secrets.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
         let mut shown = self.clone();
@@ -123,8 +123,8 @@ impl PhaseSettings {
         shown
     }
 
-    /// Lists the programs that this phase starts. It takes the settings apart field by field: a new one doesn't compile until somebody decides
-    /// whether it makes a run start something.
+    /// Lists the programs that this phase starts. Destructures the settings field by field, so that a new field doesn't compile until somebody
+    /// decides whether it starts a program.
     fn programs(&self) -> Vec<Program> {
         let Self {
             name,
@@ -158,10 +158,10 @@ impl PhaseSettings {
 }
 
 impl Settings {
-    /// How many bytes of disk the older transcripts of a run may take, by default.
+    /// The default limit of disk bytes for the older transcripts of a run.
     pub const MAX_TRANSCRIPTS: u64 = 2_000_000_000;
 
-    /// Makes the settings of a run that works in this directory, an absolute path, without a limit of time or money.
+    /// Creates the settings of a run that works in this absolute directory, without limits of time or cost.
     ///
     /// # Examples
     ///
@@ -194,11 +194,12 @@ impl Settings {
         }
     }
 
-    /// Checks that a run by these settings can begin: its rules have an end, its phases have names, and its prompt files can be read.
+    /// Checks that a run with these settings can begin: its rules have a stop condition, its phases have valid names, and its prompt files can be
+    /// read.
     ///
     /// # Errors
     ///
-    /// [`Error::is_usage`] with the first thing that is wrong.
+    /// [`Error::is_usage`] for the first problem.
     pub fn validate(&self) -> Result<(), Error> {
         self.check_rules()?;
         self.check_names()?;
@@ -214,12 +215,12 @@ impl Settings {
             })
     }
 
-    /// Refuses rules by which no run can be made.
+    /// Returns an error if the rules are invalid.
     pub fn check_rules(&self) -> Result<(), Error> {
         self.rules().validate().map_err(Error::rules)
     }
 
-    /// Refuses names of phases under which they could not be sealed, or told apart.
+    /// Returns an error if phase names are equal or can't be saved.
     pub fn check_names(&self) -> Result<(), Error> {
         for (index, PhaseSettings { name, .. }) in self.phases.iter().enumerate() {
             if let Some(why) = checkpoint_store::reject_name(name) {
@@ -232,7 +233,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns these settings as they may be shown to anybody; see [`PhaseSettings::without_secrets`].
+    /// Returns these settings for display; see [`PhaseSettings::without_secrets`].
     #[must_use]
     pub fn without_secrets(&self) -> Self {
         let phases = self.phases.iter().map(PhaseSettings::without_secrets);
@@ -242,10 +243,10 @@ impl Settings {
         }
     }
 
-    /// Lists every program that a run by these settings starts, phase by phase.
+    /// Lists every program that a run with these settings starts, phase by phase.
     ///
-    /// Values of variables and of headers, what an address has behind its host, and values of arguments that are named like secrets are
-    /// replaced by `…`; nothing else is. What a person has beside the run's settings (a command to notify, a heartbeat) isn't here.
+    /// Redacts the values of variables and headers, the part of an address after its host, and the values of arguments with secret-like names, and
+    /// nothing else. Leaves out programs that are not in the run's settings (the notify command, the heartbeat).
     #[must_use]
     pub fn programs(&self) -> Vec<Program> {
         let Self {
@@ -267,12 +268,12 @@ impl Settings {
         all
     }
 
-    /// Returns how many bytes of disk the older transcripts may take.
+    /// Returns the most bytes of disk for the older transcripts.
     pub fn max_transcripts(&self) -> u64 {
         self.max_transcripts.unwrap_or(Self::MAX_TRANSCRIPTS)
     }
 
-    /// Takes the rules that a run has now, some of which were changed while it went on.
+    /// Takes the current rules of a run, some of which were changed during the run.
     pub fn follow(&mut self, rules: &Rules) {
         let before = self.rules();
         for (phase, rules) in self.phases.iter_mut().zip(&rules.phases) {
@@ -284,7 +285,7 @@ impl Settings {
         }
     }
 
-    /// Returns what of these settings the machine must know.
+    /// Returns the rules for the machine.
     #[must_use]
     pub fn rules(&self) -> Rules {
         let phase = |phase: &PhaseSettings| PhaseRules {
@@ -307,15 +308,15 @@ impl Settings {
     }
 }
 
-/// The largest prompt file: a model reads no more, and a mistyped path may name anything.
+/// The largest prompt file: a model reads no more, and a mistyped path may name any file.
 pub const MAX_PROMPT: u64 = 4 << 20;
 
-/// Reads a prompt file; missing, empty and huge ones are refused by name.
+/// Reads a prompt file; missing, empty and huge files are errors that name the file.
 pub fn read_prompt(path: &Path) -> Result<String, Error> {
     let file = state_dir::open_named(path).map_err(|e| {
         let problem = match e.kind() {
             std::io::ErrorKind::NotFound => {
-                "is missing; write it or name another one with --prompt-file".to_owned()
+                "is missing; create it or choose another one with --prompt-file".to_owned()
             }
             kind => unreadable(kind),
         };
@@ -324,7 +325,7 @@ pub fn read_prompt(path: &Path) -> Result<String, Error> {
     let Some(file) = file else {
         return Err(Error::prompt(
             path,
-            "is not a file; name a text file with --prompt-file",
+            "is not a file; choose a text file with --prompt-file",
         ));
     };
     let failed = |e: std::io::Error| Error::prompt(path, unreadable(e.kind()));
@@ -338,21 +339,21 @@ pub fn read_prompt(path: &Path) -> Result<String, Error> {
         return Err(Error::prompt(
             path,
             format!(
-                "has {length} bytes; at most {MAX_PROMPT} are taken: put the rest into files that it names"
+                "has {length} bytes, and the limit is {MAX_PROMPT}: move the rest to files that the prompt mentions"
             ),
         ));
     }
     let text = String::from_utf8(bytes)
-        .map_err(|_| Error::prompt(path, "is not UTF-8 text; save it as that"))?;
+        .map_err(|_| Error::prompt(path, "is not UTF-8 text; save it as UTF-8"))?;
     if text.trim().is_empty() {
         return Err(Error::prompt(
             path,
-            "is empty; write down what the agent shall do",
+            "is empty; describe the task of the agent in it",
         ));
     }
     Ok(text)
 }
 
 fn unreadable(kind: std::io::ErrorKind) -> String {
-    format!("can't be read: {kind}; mend that or name another one with --prompt-file")
+    format!("can't be read: {kind}; fix that or choose another one with --prompt-file")
 }

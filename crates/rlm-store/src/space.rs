@@ -1,39 +1,39 @@
-//! What runs take of the disk.
+//! The disk usage of runs.
 
 use serde::Serialize;
 
 use crate::git::tree;
 use crate::{Project, RunId, state_dir, transcript};
 
-/// What a detached run printed.
+/// The output of a detached run.
 const OUTPUT: &str = "output.log";
-/// How many files of working trees are looked at, all together.
+/// The most files of worktrees that are counted, all together.
 const MOST_FILES: usize = 200_000;
 
-/// How many bytes of disk a run takes, as far as its files can be looked at.
+/// The bytes of disk that a run uses, as far as its files can be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Space {
-    /// Its transcripts.
+    /// The bytes of its transcripts.
     pub transcripts: u64,
-    /// What it printed in the background.
+    /// The bytes of its output in the background.
     pub output: u64,
-    /// All else: what it can be resumed from.
+    /// The bytes of all other files, which a resume needs.
     pub state: u64,
 }
 
-/// How many bytes of disk the working trees of runs take.
+/// The bytes of disk that the worktrees of runs use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeSpace {
-    /// How many there are.
+    /// The number of worktrees.
     pub trees: usize,
-    /// Their bytes.
+    /// The bytes of the worktrees.
     pub bytes: u64,
-    /// Whether there are more files than were looked at.
+    /// Whether there are more files than were counted.
     pub is_more: bool,
 }
 
 impl Space {
-    /// Returns all of it.
+    /// Returns the sum.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.transcripts + self.output + self.state
@@ -41,7 +41,7 @@ impl Space {
 }
 
 impl Project {
-    /// Returns how many bytes of disk a run takes: blocks, not lengths. Follows no links.
+    /// Returns the bytes of disk that a run uses: blocks, not lengths. Follows no links.
     #[must_use]
     pub fn space(&self, run: &RunId) -> Space {
         let mut space = Space::default();
@@ -59,7 +59,7 @@ impl Project {
         space
     }
 
-    /// Returns what the runs' own working trees take.
+    /// Returns the disk usage of the runs' worktrees.
     #[must_use]
     pub fn tree_space(&self) -> TreeSpace {
         let trees = tree::all(&self.state_dir());

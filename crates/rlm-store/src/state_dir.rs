@@ -1,10 +1,10 @@
-//! The only place that opens files below `.rlm`: an agent, a repository or another user may have planted them.
+//! The only code that opens files below `.rlm`: an agent, a repository or another user may have planted them.
 //!
-//! Every function takes a path. The part of it up to the first `.rlm` is trusted and resolved as usual. Everything from `.rlm` on is opened
-//! component by component, relative to a directory descriptor, and each component must be a real directory that belongs to the caller (see
-//! [`trust`]). A path without `.rlm` has its parent resolved as usual; only its last component is checked.
+//! Every function takes a path. The part up to the first `.rlm` is trusted and resolved as usual. The part from `.rlm` on is opened component by
+//! component, relative to a directory descriptor, and each component must be a real directory that belongs to the caller (see [`trust`]). For a path
+//! without `.rlm`, the parent is resolved as usual, and only the last component is checked.
 //!
-//! No function follows a symbolic link, waits for a FIFO, opens a device, or reads more than its bound.
+//! No function follows a symbolic link, waits for a FIFO, opens a device, or reads more than its limit.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -29,12 +29,12 @@ mod tests;
 mod walk;
 
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// How many levels of directories [`remove_tree`] enters.
+/// The most levels of directories that [`remove_tree`] enters.
 const DEEPEST: usize = 256;
-/// A temporary file lives for milliseconds. One of this age is an orphan, whoever has its number by now.
+/// A temporary file lives for milliseconds. A file of this age is an orphan, even if another process has its pid now.
 const OLD: Duration = Duration::from_secs(60 * 60);
 
-/// Tells two files apart, whatever their names.
+/// Identifies a file independently of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The device that has the file.
@@ -53,11 +53,11 @@ impl From<&std::fs::Metadata> for Identity {
 }
 
 impl Identity {
-    /// Returns which file is at a path of the user's or the system's, through links.
+    /// Returns the identity of the file at a trusted path; follows links.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// An error if there is no file.
     pub fn at(path: &Path) -> io::Result<Self> {
         Ok(Self::from(&fs_err::metadata(path)?))
     }
@@ -70,7 +70,7 @@ impl Identity {
     }
 }
 
-/// What is known of a file without opening it. A link is described itself, not its target.
+/// The metadata of a file, read without opening it. Describes a link itself, not its target.
 #[derive(Clone, Copy, Debug)]
 pub struct Metadata {
     stat: rustix::fs::Stat,
@@ -81,56 +81,56 @@ impl Metadata {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 
-    /// Returns whether it is a directory.
+    /// Returns whether the file is a directory.
     #[must_use]
     pub fn is_dir(self) -> bool {
         self.kind().is_dir()
     }
 
-    /// Returns whether it is a regular file.
+    /// Returns whether the file is a regular file.
     #[must_use]
     pub fn is_file(self) -> bool {
         self.kind().is_file()
     }
 
-    /// Returns whether it is a socket.
+    /// Returns whether the file is a socket.
     #[must_use]
     pub fn is_socket(self) -> bool {
         self.kind().is_socket()
     }
 
-    /// Returns its length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(self) -> u64 {
         self.stat.st_size as u64
     }
 
-    /// Returns whether it has no bytes.
+    /// Returns whether the file has no bytes.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// Returns how many bytes of disk it takes.
+    /// Returns the bytes of disk that the file uses.
     #[must_use]
     pub fn disk(self) -> u64 {
         self.stat.st_blocks as u64 * 512
     }
 
-    /// Returns which file it is.
+    /// Returns the identity of the file.
     #[must_use]
     pub fn identity(self) -> Identity {
         Identity::of(&self.stat)
     }
 
-    /// Returns when it was last renamed, linked or changed in mode or content.
+    /// Returns the time of the last rename, link, or change of mode or content.
     #[must_use]
     pub fn changed(self) -> SystemTime {
         let seconds = u64::try_from(self.stat.st_ctime).unwrap_or_default();
         UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    /// Returns when its bytes were last written.
+    /// Returns the time of the last write.
     #[must_use]
     pub fn modified(self) -> SystemTime {
         let seconds = u64::try_from(self.stat.st_mtime).unwrap_or_default();
@@ -139,20 +139,20 @@ impl Metadata {
     }
 }
 
-/// Opens a regular file to read.
+/// Opens a regular file for reading.
 ///
 /// # Errors
 ///
-/// When there is none, or what is there is not a regular file of the caller's.
+/// An error if there is no file, or it is not a regular file of the caller.
 pub fn open(path: &Path) -> io::Result<File> {
     open_file(path, OFlags::RDONLY)
 }
 
-/// Opens a regular file, at most `most` bytes long, to read.
+/// Opens a regular file of at most `most` bytes for reading.
 ///
 /// # Errors
 ///
-/// As [`open`], and when it is longer.
+/// As [`open`], and if the file is longer.
 pub fn open_bounded(path: &Path, most: u64) -> io::Result<File> {
     let file = open(path)?;
     let bytes = rustix::fs::fstat(&file)?.st_size as u64;
@@ -166,7 +166,7 @@ pub fn open_bounded(path: &Path, most: u64) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// As [`open_bounded`], and when the file grows beyond `most` while it is read.
+/// As [`open_bounded`], and if the file grows beyond `most` meanwhile.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = open_bounded(path, most)?;
@@ -177,36 +177,36 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Opens a regular file to append to, and makes it with mode 0600 if there is none.
+/// Opens a regular file for appending, and creates it with mode 0600 if it doesn't exist.
 ///
 /// # Errors
 ///
-/// When what is there is not a regular file of the caller's, or has a second name (a hard link), through which this would write elsewhere.
+/// An error if the file is not a regular file of the caller, or has a second name (a hard link), so that the write would reach another place.
 pub fn append(path: &Path) -> io::Result<File> {
     let file = open_file(path, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)?;
     match rustix::fs::fstat(&file)?.st_nlink > 1 {
         true => Err(io::Error::other(
-            "it has a second name (a hard link); move it away",
+            "the file has a second name (a hard link); move it away",
         )),
         false => Ok(file),
     }
 }
 
-/// Makes a file with mode 0600 to read and write.
+/// Creates a file with mode 0600 for reading and writing.
 ///
 /// # Errors
 ///
-/// When the name is taken, by whatever it is.
+/// An error if the name is taken, by any kind of file.
 pub fn create_new(path: &Path) -> io::Result<File> {
     open_file(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
 }
 
-/// Opens a file that the user named, wherever it is, to read: links to it are followed. Returns `None` when it is not a regular file; a FIFO or a
-/// device is not opened, and not waited for when it takes the file's place meanwhile.
+/// Opens a file that the user named, at any path, for reading; follows links. Returns `None` if it is not a regular file; doesn't open a FIFO or a
+/// device, and doesn't wait for one that replaces the file meanwhile.
 ///
 /// # Errors
 ///
-/// When there is none, or it can't be opened.
+/// An error if there is no file, or it can't be opened.
 pub fn open_named(path: &Path) -> io::Result<Option<File>> {
     let is_regular = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode).is_file();
     if !is_regular(rustix::fs::stat(path)?) {
@@ -223,7 +223,7 @@ fn open_file(path: &Path, flags: OFlags) -> io::Result<File> {
     let opened = rustix::fs::openat(&place.directory, place.name, flags, PRIVATE_FILE);
     let file = opened.map_err(|e| match e {
         Errno::LOOP => not_regular("a symbolic link"),
-        // A socket, a device without a driver, a FIFO that nobody reads.
+        // A socket, a device without a driver, or a FIFO without a reader.
         Errno::NXIO | Errno::NODEV => not_regular("a socket, a pipe or a device"),
         e => e.into(),
     })?;
@@ -238,21 +238,20 @@ fn open_file(path: &Path, flags: OFlags) -> io::Result<File> {
 }
 
 fn not_regular(what: &str) -> io::Error {
-    io::Error::other(format!("it is {what}, not a regular file; move it away"))
+    io::Error::other(format!("this is {what}, not a regular file; move it away"))
 }
 
 fn too_long(bytes: u64, most: u64) -> io::Error {
     io::Error::other(format!(
-        "it has {bytes} bytes, more than the {most} that are read; move it away"
+        "the file has {bytes} bytes, more than the limit of {most}; move it away"
     ))
 }
 
-/// Writes a file whole, by way of a temporary file of a random name that takes its place. What was there is replaced, a link itself and not its
-/// target.
+/// Writes a file atomically, through a temporary file with a random name. Replaces an existing file; replaces a link itself, not its target.
 ///
 /// # Errors
 ///
-/// When it can't be written. The old file is then as it was.
+/// An error if it can't be written. The old file is then unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let place = Place::of(path)?;
     let name = temporary_name(place.name);
@@ -270,11 +269,11 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Renames a file or a directory, a link itself.
+/// Renames a file, a directory, or a link itself.
 ///
 /// # Errors
 ///
-/// When either place can't be reached without a link, or the rename fails.
+/// An error if a parent directory can't be reached without a link, or the rename fails.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     let (from, to) = (Place::of(from)?, Place::of(to)?);
     rustix::fs::renameat(&from.directory, from.name, &to.directory, to.name)?;
@@ -291,7 +290,7 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     let (from, to) = (Place::of(from)?, Place::of(to)?);
     let directories = (&from.directory, &to.directory);
     match rustix::fs::renameat_with(directories.0, from.name, directories.1, to.name, flags) {
-        // Some file systems don't have it.
+        // Some file systems don't support this.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             match rustix::fs::statat(directories.1, to.name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
@@ -305,11 +304,11 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Has two files or directories change their places, in one step.
+/// Exchanges two files or directories atomically.
 ///
 /// # Errors
 ///
-/// When it can't be done; `Unsupported` where the file system does not have it.
+/// An error if the exchange fails; `Unsupported` if the file system does not support it.
 pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     let (one, other) = (Place::of(one)?, Place::of(other)?);
     let flags = rustix::fs::RenameFlags::EXCHANGE;
@@ -322,22 +321,22 @@ pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file, a link itself.
+/// Removes a file, or a link itself.
 ///
 /// # Errors
 ///
-/// When there is none, or it can't be removed.
+/// An error if there is no file, or it can't be removed.
 pub fn remove_file(path: &Path) -> io::Result<()> {
     let place = Place::of(path)?;
     rustix::fs::unlinkat(&place.directory, place.name, AtFlags::empty())?;
     Ok(())
 }
 
-/// Removes a file, or a directory with all that is in it, without following a link.
+/// Removes a file, or a directory with its content, without following a link.
 ///
 /// # Errors
 ///
-/// When there is none, or something in it can't be removed.
+/// An error if there is no such file, or a part of it can't be removed.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let place = Place::of(path)?;
     remove_below(&place.directory, place.name, DEEPEST)
@@ -350,7 +349,7 @@ fn remove_below(parent: &OwnedFd, name: &OsStr, depth: usize) -> io::Result<()> 
         return Ok(());
     }
     if depth == 0 {
-        return Err(io::Error::other("its directories are nested too deep"));
+        return Err(io::Error::other("the directories are nested too deep"));
     }
     let directory = walk::open_directory(parent, name)?;
     for entry in names(&directory)? {
@@ -375,11 +374,11 @@ fn names(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Makes a socket its owner's alone; a link that took its place, and what that leads to, stays as it is.
+/// Makes a socket accessible only to its owner; if a link has replaced it, leaves the link and its target unchanged.
 ///
 /// # Errors
 ///
-/// When there is no socket, or its mode can't be set.
+/// An error if there is no socket, or its mode can't be set.
 pub fn make_private_socket(path: &Path) -> io::Result<()> {
     let place = Place::of(path)?;
     #[cfg(target_os = "linux")]
@@ -387,14 +386,14 @@ pub fn make_private_socket(path: &Path) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let socket = rustix::fs::openat(&place.directory, place.name, flags, Mode::empty())?;
         if !FileType::from_raw_mode(rustix::fs::fstat(&socket)?.st_mode).is_socket() {
-            return Err(io::Error::other("it is not the socket that was made"));
+            return Err(io::Error::other("another file replaced the socket"));
         }
         let by_number = format!("/proc/self/fd/{}", socket.as_raw_fd());
         if rustix::fs::chmod(by_number, PRIVATE_FILE).is_ok() {
             return Ok(());
         }
     }
-    // Without `/proc`.
+    // The fallback without `/proc`.
     Ok(rustix::fs::chmodat(
         &place.directory,
         place.name,
@@ -408,12 +407,12 @@ fn is_alive(pid: u32) -> bool {
         .ok()
         .and_then(rustix::process::Pid::from_raw);
     pid.is_some_and(|pid| {
-        // Another user's process is alive too.
+        // A process of another user is alive too.
         rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
     })
 }
 
-/// Removes the temporary files in a directory whose process is dead, and those that are older than an hour. Returns how many it removed.
+/// Removes temporary files of dead processes, and those older than an hour, from a directory. Returns their number.
 #[must_use]
 pub fn remove_orphans(directory: &Path) -> usize {
     let entries = entries(directory).unwrap_or_default();
@@ -428,21 +427,21 @@ pub fn remove_orphans(directory: &Path) -> usize {
     orphans.filter(|path| remove_file(path).is_ok()).count()
 }
 
-/// Returns the paths of what is in a directory, in any order.
+/// Returns the paths of a directory's entries, in any order.
 ///
 /// # Errors
 ///
-/// When there is none, or it can't be reached without a link.
+/// An error if there is no directory, or it can't be reached without a link.
 pub fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let names = names(&open_directory(directory)?)?;
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
 }
 
-/// Returns the paths of what is in a directory that there may not be, in any order: that there is none is an empty list.
+/// Returns the paths of a directory's entries, in any order; an empty list if there is no directory.
 ///
 /// # Errors
 ///
-/// When it can't be reached without a link.
+/// An error if it can't be reached without a link.
 pub fn entries_if_any(directory: &Path) -> io::Result<Vec<PathBuf>> {
     match entries(directory) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -450,30 +449,30 @@ pub fn entries_if_any(directory: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Describes what is at a path.
+/// Returns the metadata of the file at a path.
 ///
 /// # Errors
 ///
-/// When nothing is, or it can't be reached without a link.
+/// An error if there is no file, or it can't be reached without a link.
 pub fn metadata(path: &Path) -> io::Result<Metadata> {
     let place = Place::of(path)?;
     let stat = rustix::fs::statat(&place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(Metadata { stat })
 }
 
-/// Returns whether a directory is at a path; a link to one is none.
+/// Returns whether there is a directory at a path; a link to a directory doesn't count.
 #[must_use]
 pub fn is_dir(path: &Path) -> bool {
     metadata(path).is_ok_and(Metadata::is_dir)
 }
 
-/// Returns whether a regular file is at a path; a link to one is none.
+/// Returns whether there is a regular file at a path; a link to a file doesn't count.
 #[must_use]
 pub fn is_file(path: &Path) -> bool {
     metadata(path).is_ok_and(Metadata::is_file)
 }
 
-/// Returns whether anything is at a path, be it a link that leads nowhere.
+/// Returns whether there is any file at a path, even a dangling link.
 #[must_use]
 pub fn exists(path: &Path) -> bool {
     metadata(path).is_ok()
@@ -483,53 +482,53 @@ pub fn exists(path: &Path) -> bool {
 ///
 /// # Errors
 ///
-/// When there is none, it is a link, or it belongs to another user.
+/// An error if there is no directory, it is a link, or it belongs to another user.
 pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     walk::directory(path)
 }
 
-/// Returns which directory an open one is.
+/// Returns the identity of an open directory.
 ///
 /// # Errors
 ///
-/// When the system does not say.
+/// An error if the system call fails.
 pub fn identity(directory: &OwnedFd) -> io::Result<Identity> {
     Ok(Identity::of(&rustix::fs::fstat(directory)?))
 }
 
-/// Returns which file an open one is.
+/// Returns the identity of an open file.
 ///
 /// # Errors
 ///
-/// When the system does not say.
+/// An error if the system call fails.
 pub fn file_identity(file: &File) -> io::Result<Identity> {
     Ok(Identity::of(&rustix::fs::fstat(file)?))
 }
 
-/// Returns whether an open file still has a name, whatever that is.
+/// Returns whether an open file still has a name.
 ///
 /// # Errors
 ///
-/// When the system does not say.
+/// An error if the system call fails.
 pub fn has_name(file: impl AsFd) -> io::Result<bool> {
     Ok(rustix::fs::fstat(file)?.st_nlink > 0)
 }
 
-/// Makes the names in a directory durable.
+/// Makes the entries of a directory durable.
 ///
 /// # Errors
 ///
-/// When it can't be opened or synced.
+/// An error if it can't be opened or synced.
 pub fn sync(directory: &Path) -> io::Result<()> {
     rustix::fs::fsync(open_directory(directory)?)?;
     Ok(())
 }
 
-/// Makes a directory that only its owner can enter, or narrows an existing one to that.
+/// Creates a directory that only its owner can enter, or restricts an existing one.
 ///
 /// # Errors
 ///
-/// When something else is there, or it belongs to another user.
+/// An error if another kind of file is there, or it belongs to another user.
 pub fn make_private_directory(path: &Path) -> io::Result<()> {
     let place = Place::of(path)?;
     match rustix::fs::mkdirat(&place.directory, place.name, Mode::RWXU) {
@@ -543,13 +542,13 @@ pub fn make_private_directory(path: &Path) -> io::Result<()> {
     let narrow = || rustix::fs::fchmod(&directory, Mode::RWXU);
     match stat.st_mode & 0o077 != 0 {
         true if owner::is_own(&stat) => Ok(narrow()?),
-        // Of a trusted other owner, so that only that one can.
+        // It may belong to a trusted other owner, and only that owner can change its mode.
         true => Ok(narrow().or_else(|e| if e == Errno::PERM { Ok(()) } else { Err(e) })?),
         false => Ok(()),
     }
 }
 
-/// Adds up the bytes of disk of a file or a directory, as long as `left` files are left to look at. Follows no link.
+/// Adds up the bytes of disk of a file or a directory, for at most `left` files. Follows no link.
 #[must_use]
 pub fn disk_usage(path: &Path, left: &mut usize) -> u64 {
     match Place::of(path) {
@@ -579,11 +578,11 @@ fn disk_below(parent: &OwnedFd, name: &OsStr, left: &mut usize, depth: usize) ->
     below.sum::<u64>() + meta.disk()
 }
 
-/// What the name of every temporary file ends with.
+/// The suffix of every temporary file.
 const ENDING: &str = ".tmp";
 
-/// Returns a random name for a temporary file that is to become `name`. It has the number of this process in it, so that others can tell whether
-/// its owner is alive.
+/// Returns a random name for the temporary file of `name`. The name contains the pid of this process, so that others can check whether the owner is
+/// alive.
 fn temporary_name(name: &OsStr) -> OsString {
     let mut temporary = OsString::from(".");
     temporary.push(name);
@@ -592,7 +591,7 @@ fn temporary_name(name: &OsStr) -> OsString {
     temporary
 }
 
-/// Returns the number of the process that made a temporary file, by its name.
+/// Returns the pid in the name of a temporary file.
 fn temporary_owner(name: &OsStr) -> Option<u32> {
     let name = name.to_str()?.strip_prefix('.')?.strip_suffix(ENDING)?;
     let (rest, random) = name.rsplit_once('.')?;

@@ -1,4 +1,4 @@
-//! What earlier processes of a run left alive: found by the run's random marker, never by a name.
+//! Finds and ends processes that earlier processes of a run left alive, by the run's random marker, never by a name.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use crate::processes::{MARKER, names};
 use crate::state_dir::{self, Identity};
 use crate::{Project, RunId};
 
-/// The file in the run's directory to which a guard writes what it found after the death of the run's process.
+/// The file in the run's directory in which a guard reports the survivors after the death of the run's process.
 pub const REPORT: &str = "survivors";
 
-/// What a sweep found and what became of it.
+/// The result of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct Swept {
-    /// What was ended.
+    /// The ended processes.
     pub ended: Vec<ProcessName>,
-    /// What could not be ended.
+    /// The processes that could not be ended.
     pub survivors: Vec<ProcessName>,
 }
 
-/// Ends every process that carries a marker of this scope.
+/// Ends every process with a marker of this scope.
 pub async fn sweep(scope: String) -> Swept {
     tokio::task::spawn_blocking(move || {
         let found = sweep::find(MARKER, &scope);
@@ -40,7 +40,7 @@ pub async fn sweep(scope: String) -> Swept {
     .expect("a sweep does not panic")
 }
 
-/// Takes what a guard wrote down after the death of the run's process. Those that could not be ended then are looked for by the sweep.
+/// Takes the report of a guard after the death of the run's process. The sweep then searches for the processes that the guard could not end.
 pub fn take_report(project: &Project, run: &RunId) -> io::Result<Swept> {
     let path = project.run_dir(run).join(REPORT);
     match state_dir::open(&path) {
@@ -48,7 +48,7 @@ pub fn take_report(project: &Project, run: &RunId) -> io::Result<Swept> {
         opened => drop(opened?),
     }
     let report = SweepReport::read(&path)?;
-    // A report that stays is told once more, no worse.
+    // If the report stays, it is reported again, which is harmless.
     let _told_again = state_dir::remove_file(&path);
     Ok(Swept {
         ended: names(report.ended),
@@ -56,27 +56,27 @@ pub fn take_report(project: &Project, run: &RunId) -> io::Result<Swept> {
     })
 }
 
-/// Removes the private files of agents whose process died with them, such as prompts and secrets.
+/// Removes the private files of agents whose process died, such as prompts and secrets.
 pub fn remove_scratch(project: &Project, run: &RunId) {
-    // Most runs have none; what can't be removed is as private as before.
+    // Most runs have none; if the removal fails, the files stay private.
     let _none_or_stays = state_dir::remove_tree(&scratch(project, run));
 }
 
-/// Returns where the private files of a run's agents lie.
+/// Returns the directory of the private files of a run's agents.
 pub fn scratch(project: &Project, run: &RunId) -> PathBuf {
     project.run_dir(run).join("scratch")
 }
 
-/// Returns the scope of a run's processes in this working tree. A copy of the tree has the run too, and may be at work on it.
+/// Returns the scope of a run's processes in this working tree. A copy of the tree contains the same run, and that may be live.
 pub fn scope_in(tree: &Path, scope: &str) -> String {
-    // Moved, it is the same directory.
+    // A moved directory keeps its identity.
     match Identity::at(tree) {
         Ok(root) => format!("{scope}-{:x}-{:x}", root.device, root.inode),
         Err(_) => scope.to_owned(),
     }
 }
 
-/// Returns the scope of a run's processes without taking it.
+/// Returns the scope of a run's processes, without locking the run.
 pub fn scope_of(project: &Project, run: &RunId) -> Option<String> {
     let head = project.run(run).ok()?.head.ok()?;
     Some(scope_in(head.tree(project.root()), &head.scope))

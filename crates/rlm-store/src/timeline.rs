@@ -1,17 +1,16 @@
-//! What happened in a run, in order, as its journal tells it.
+//! The events of a run in order, from its journal.
 //!
-//! The journal keeps every event of a run, through compaction, seals and moves; [`Project::timeline`](crate::Project::timeline) folds them through the machine again and notes
-//! what came of each. So a timeline is right wherever the saved state is: after a hard kill, after a resume that went back, after a damage that
-//! cost the newest saves, and while the run is at work. It is as of one save: what was not saved yet is not in it.
+//! The journal has every event of a run, across compaction, phases and transfers; [`Project::timeline`](crate::Project::timeline) replays them
+//! through the machine and records the result of each. So a timeline is correct for every saved state: after a hard kill, after a resume from an
+//! earlier iteration, after damage to the newest saves, and during the run. It describes one save: later events are not in it.
 //!
-//! A fold needs the state that the first event met. It is made from the rules that the run has, or from those that it began with where they were
-//! changed. Where damage cost some of that, the timeline begins with the oldest state that is kept, or is not exact, and says so in
-//! [`Timeline::unknown`].
+//! A replay needs the state before the first event. This state comes from the current rules of the run, or from its first rules if they changed. If
+//! damage has destroyed some of that, the timeline begins with the oldest stored state, or is inexact, and reports that in [`Timeline::unknown`].
 //!
 //! # Limits
 //!
-//! Its size grows with the number of attempts. Of what gates, checks and failures printed it holds 4 MiB at most; of the oldest ones the last
-//! 400 bytes each.
+//! The size of a timeline grows with the number of attempts. It has at most 4 MiB of the output of required checks, checks and failures; of the
+//! oldest ones only the last 400 bytes each.
 
 use loop_state::{
     Again, CheckResult, Evidence, Occasion, RuleChange, SteerState, StopRequest, Timestamp, Usage,
@@ -25,237 +24,237 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-/// What happened in a run up to its newest save.
+/// The events of a run up to its newest save.
 #[derive(Debug)]
 pub struct Timeline {
-    /// What is saved of the run: what it was asked to do, its totals, and its end.
+    /// The saved head: the settings of the run, its totals, and its end.
     pub head: RunHead,
-    /// Where it stands.
+    /// The state of the run.
     pub state: RunState,
-    /// The phases that were begun, in order. One that was begun again is there again.
+    /// The phases that began, in order. A phase that began again is listed again.
     pub phases: Vec<Phase>,
     /// The attempts, in order.
     pub attempts: Vec<Attempt>,
-    /// What was waited for, in order.
+    /// The waits, in order.
     pub waits: Vec<Wait>,
-    /// The processes that had the run, in order.
+    /// The processes that worked on the run, in order.
     pub processes: Vec<Process>,
-    /// What people said.
+    /// The messages of people.
     pub steers: Vec<Steer>,
-    /// What else happened.
+    /// The other events.
     pub moments: Vec<Moment>,
-    /// What is not known of it, and what was damaged, a line each.
+    /// The gaps of the timeline and the damage, one line each.
     pub unknown: Vec<String>,
 }
 
 /// One phase, from its first attempt on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// Its index.
+    /// The index of the phase.
     pub index: u32,
-    /// Its name.
+    /// The name of the phase.
     pub name: String,
-    /// When its first attempt began.
+    /// The time of its first attempt.
     pub began: Timestamp,
-    /// When it was over; `None` if it is not.
+    /// The time of its end; `None` before that.
     pub ended: Option<Timestamp>,
-    /// How many iterations it took, once it is over.
+    /// The number of its iterations, after its end.
     pub iterations: u32,
-    /// The proof that it is done; `None` when all its planned iterations were made, or it is not over.
+    /// The evidence that it is finished; `None` if all its planned iterations ran, or it has not ended.
     pub evidence: Option<Evidence>,
-    /// What its agent said last, once it is over.
+    /// The last message of its agent, after its end.
     pub result: Option<String>,
-    /// What its attempts used.
+    /// The usage of its attempts.
     pub usage: Usage,
-    /// Whether it was begun again, so that it does not count.
+    /// Whether it began again, so that it does not count.
     pub discarded: bool,
 }
 
 /// One attempt of an iteration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The index of its phase.
+    /// The index of the phase.
     pub phase: u32,
-    /// The iteration's number within its phase, from 1.
+    /// The number of the iteration in its phase, from 1.
     pub iteration: u32,
-    /// Its number.
+    /// The number of the attempt.
     pub attempt: u32,
     /// The number of the process that began it, from 1.
     pub process: u32,
-    /// When it began.
+    /// The time of its beginning.
     pub began: Timestamp,
-    /// When its turn was over; of one whose process died, the last that is known of it.
+    /// The end of its turn; if its process died, the last known time.
     pub turn_ended: Option<Timestamp>,
-    /// When it was known what became of it.
+    /// The time at which its outcome was known.
     pub ended: Option<Timestamp>,
-    /// What became of it.
+    /// The outcome of the attempt.
     pub fate: Fate,
-    /// Whether somebody went back behind it, so that it does not count.
+    /// Whether the run later returned to an earlier state, so that the attempt does not count.
     pub discarded: bool,
-    /// Whether it went on in an earlier session.
+    /// Whether it continued an earlier session.
     pub continues: bool,
-    /// What it used.
+    /// The usage of the attempt.
     pub usage: Usage,
-    /// How often its agent asked for something and was denied it.
+    /// The number of denied permission requests.
     pub denied: u32,
-    /// Whether no tool ran in it and nothing changed.
+    /// Whether the turn made no progress: no tool ran in it and nothing changed.
     pub idle: bool,
-    /// How many processes it had left running, which were ended.
+    /// The number of its leftovers, which were ended.
     pub leftovers: u32,
-    /// How many of them could not be ended.
+    /// The number of leftovers that could not be ended.
     pub survivors: u32,
-    /// The gates and the check that judged it, in order.
+    /// The results of the required checks and the check, in order.
     pub commands: Vec<Command>,
-    /// The commit that has its work, if the run commits and it is known.
+    /// The commit with its work, if the run commits and the commit is known.
     pub commit: Option<String>,
 }
 
-/// A gate or the check, run once.
+/// One execution of a required check or the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Which one.
+    /// Which command.
     pub command: loop_state::Command,
-    /// When it began.
+    /// The time of its start.
     pub began: Timestamp,
-    /// When it ended.
+    /// The time of its end.
     pub ended: Timestamp,
-    /// How it ended, with the tail of what it printed if that is kept.
+    /// Its result, with the end of its output if that is stored.
     pub result: CheckResult,
-    /// How many bytes of that tail were left out here.
+    /// The number of bytes that this timeline leaves out of that output.
     pub left_out: usize,
-    /// Whether it was run after a resume, to see whether a cut attempt had done its work.
+    /// Whether it ran after a resume, to see whether an unfinished attempt had done its work.
     pub is_recheck: bool,
 }
 
 /// Time in which the run waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// What for.
+    /// The kind of the wait.
     pub why: WaitFor,
-    /// Since when.
+    /// The begin of the wait.
     pub began: Timestamp,
-    /// Until when it was to last, if that was known.
+    /// The planned end of the wait, if it was known.
     pub until: Option<Timestamp>,
-    /// When it was over; `None` while it lasts.
+    /// The end of the wait; `None` during the wait.
     pub ended: Option<Timestamp>,
-    /// What the agent said, if that was the reason.
+    /// The agent's message, if it caused the wait.
     pub what: Option<String>,
 }
 
-/// What a run waits for.
+/// The kind of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitFor {
-    /// The next iteration.
+    /// The pause before the next iteration.
     Sleep,
     /// The end of a rate limit.
     Limit,
-    /// Another try.
+    /// The pause before a retry.
     Retry,
-    /// A person who lets a paused run go on.
+    /// A person who resumes a paused run.
     Pause,
-    /// A person's word on a phase or a batch.
+    /// A person's review of a phase or a batch.
     Review(Occasion),
-    /// A person's word after an interrupt.
+    /// A person's next step after an interrupt.
     Interrupt,
 }
 
-/// A process that had the run.
+/// A process that worked on the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number, from 1.
+    /// The number of the process, from 1.
     pub number: u32,
-    /// When it took the run.
+    /// The time at which it took over the run.
     pub began: Timestamp,
-    /// When it was done with it; of one that died, the last that is known of it.
+    /// The time of its end; if it died, the last known time.
     pub ended: Option<Timestamp>,
-    /// How it was done with it.
+    /// How its work on the run ended.
     pub end: ProcessEnd,
-    /// The iteration that it was told to go back to.
+    /// The iteration that it returned to, if any.
     pub from: Option<u32>,
-    /// The agent that the run had before, if it took another one along.
+    /// The run's previous agent, if this process uses another one.
     pub predecessor: Option<String>,
 }
 
-/// How a process was done with a run.
+/// How a process ended its work on a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessEnd {
-    /// It has it still.
+    /// The process still works on the run.
     Live,
     /// It died.
     Died,
-    /// The run came to this end in it, in words.
+    /// The run ended or stopped in the process, for this reason.
     Ended(String),
 }
 
-/// A person's message into the run.
+/// A person's message to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steer {
-    /// Its number.
+    /// The number of the message.
     pub id: u32,
-    /// When it was said.
+    /// The time at which it was sent.
     pub at: Timestamp,
-    /// What it says; the first 4 KiB.
+    /// Its text; the first 4 KiB.
     pub text: String,
-    /// How far it came.
+    /// Its progress.
     pub state: SteerState,
-    /// When it came that far.
+    /// The time of that progress.
     pub state_at: Timestamp,
 }
 
-/// Something that happened at one moment.
+/// An event at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// When.
+    /// The time of the event.
     pub at: Timestamp,
-    /// What.
+    /// The kind of the event.
     pub what: What,
 }
 
-/// What can happen at one moment, beside what has a place of its own in the timeline.
+/// The kind of an event that has no other place in the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A person interrupted the turn.
     Interrupted,
-    /// A person let the run go on.
+    /// A person continued the run.
     Continued,
-    /// A person wanted it to pause after the iteration.
+    /// A person requested a pause after the iteration.
     Pausing,
-    /// It was asked to stop.
+    /// A stop was requested.
     Stopping(StopRequest),
-    /// A person wanted something done again.
+    /// A person requested a redo.
     Again(Again),
-    /// A person looked at what was done and said this.
+    /// A person's answer to a review.
     Reviewed(Verdict),
     /// A rule was changed.
     RuleSet(RuleChange),
-    /// A turn did nothing that could be seen; so did this many in a row.
+    /// A turn made no progress; the number of such turns in a row.
     NothingDone(u32),
-    /// The session that was to be gone on with was not there any more.
+    /// The session that should continue no longer existed.
     SessionLost,
-    /// A process took the run up in an older state than its transcripts tell of: what was saved in between was lost.
+    /// A process continued from an older state than the transcripts show: the saves in between were lost.
     StateLost,
-    /// The processes of the run stood still for this many milliseconds.
+    /// The processes of the run were suspended for this many milliseconds.
     StoodStill(u64),
-    /// Somebody went back to an iteration; what was recorded from there on does not count any more.
+    /// Somebody returned to an iteration; the records from there on no longer count.
     Discarded {
         /// The index of the phase.
         phase: u32,
-        /// The iteration that was gone back to.
+        /// The iteration that the run returned to.
         from: u32,
-        /// How many attempts were discarded.
+        /// The number of discarded attempts.
         attempts: u32,
     },
 }
 
 impl Attempt {
-    /// Returns for how long it was at work, as of `now` if it still is.
+    /// Returns the duration of the attempt; until `now` if it still runs.
     #[must_use]
     pub fn took(&self, now: Timestamp) -> std::time::Duration {
         let ended = self.ended.or(self.turn_ended);
         ended.unwrap_or(now).since(self.began)
     }
 
-    /// Returns whether it went wrong or did not come to its end.
+    /// Returns whether the attempt failed or is unfinished.
     #[must_use]
     pub fn went_wrong(&self) -> bool {
         matches!(self.fate, Fate::Failed(_) | Fate::Cut(_))
@@ -275,7 +274,7 @@ impl Timeline {
         self.head.machine.last_at
     }
 
-    /// Returns for how many milliseconds the run was active, all its processes together.
+    /// Returns the total active time of the run in milliseconds, in all its processes.
     #[must_use]
     pub fn active_ms(&self) -> u64 {
         let machine = &self.head.machine;

@@ -1,4 +1,4 @@
-//! What an agent said in one attempt, as lines of JSON: what is written, what becomes one record, how much a kill can lose.
+//! The transcript of one attempt, as lines of JSON: its records, how pieces are joined, and the amount that a kill can lose.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
@@ -23,9 +23,9 @@ mod pack;
 mod records;
 mod room;
 
-/// How old unflushed text may get: what a hard kill can lose (J51).
+/// The greatest age of unflushed text, which a hard kill can lose (J51).
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// Lines that come within so long are one record, up to so many bytes: each for itself, a short one takes twenty times its length.
+/// Lines that arrive within this time form one record, up to `JOINED` bytes: as single records, short lines would take twenty times their length.
 const AT_ONCE: Duration = Duration::from_millis(100);
 const JOINED: usize = 8 << 10;
 
@@ -56,32 +56,32 @@ impl Write for Counted<'_> {
     }
 }
 
-/// A record that more may come to: text that is streamed, or lines that come at once.
+/// A record that may still grow: streamed text, or lines in quick succession.
 #[derive(Debug)]
 struct Pending {
-    /// When it began.
+    /// The time of its first piece.
     at: Timestamp,
     kind: &'static str,
     text: String,
 }
 
-/// The plain NDJSON file of one attempt: made once, appended to, never overwritten.
+/// The plain NDJSON file of one attempt: created once, appended to, never overwritten.
 #[derive(Debug)]
 pub struct Transcript {
     path: PathBuf,
     file: BufWriter<File>,
     written: u64,
-    /// What came in pieces and makes one record.
+    /// The pieces of the next record.
     pending: Option<Pending>,
     unflushed_since: Option<Timestamp>,
 }
 
 impl Transcript {
-    /// Makes the transcript of an attempt, which must be new.
+    /// Creates the transcript of an attempt, which must be new.
     ///
     /// # Errors
     ///
-    /// When it is there already, or can't be made.
+    /// An error if the file exists, or can't be created.
     pub fn create(run_dir: &Path, iteration: u32, attempt: u32) -> io::Result<Self> {
         let path = path(run_dir, iteration, attempt);
         let file = Self::file(&path)?;
@@ -94,7 +94,7 @@ impl Transcript {
         })
     }
 
-    /// Makes the file, and the directory that it lies in.
+    /// Creates the file and its directory.
     fn file(path: &Path) -> io::Result<File> {
         if let Some(folder) = path.parent() {
             state_dir::make_private_directory(folder)?;
@@ -102,7 +102,7 @@ impl Transcript {
         state_dir::create_new(path)
     }
 
-    /// Goes on in a new file with all that was written, if somebody removed its own; returns whether that was so.
+    /// Writes everything to a new file if somebody removed the old one; returns whether that happened.
     pub fn restore(&mut self) -> io::Result<bool> {
         if state_dir::has_name(self.file.get_ref())? {
             return Ok(false);
@@ -116,11 +116,11 @@ impl Transcript {
         Ok(true)
     }
 
-    /// Writes a line of the agent.
+    /// Writes a line of the agent's output.
     ///
     /// # Errors
     ///
-    /// When it can't be written.
+    /// An error if the line can't be written.
     pub fn output(&mut self, at: Timestamp, stream: Stream, line: &Line) -> io::Result<()> {
         let kind = match stream {
             Stream::Stdout => "stdout",
@@ -148,8 +148,8 @@ impl Transcript {
         Ok(())
     }
 
-    /// Takes what a driver understood: its events as text, and the line behind them. Of text that is streamed only the text is kept: it comes again,
-    /// as a message, when the agent gets so far.
+    /// Writes a driver's observation: its events as text, and the raw line behind them. Of streamed text only the text is stored, because it comes
+    /// again as a message when the agent completes it.
     pub fn observed(&mut self, at: Timestamp, seen: &Observation) -> io::Result<()> {
         let mut streamed = false;
         for event in &seen.events {
@@ -184,7 +184,7 @@ impl Transcript {
         }
     }
 
-    /// Writes down what nothing comes to any more.
+    /// Writes the pending record.
     fn settle(&mut self) -> io::Result<()> {
         match self.pending.take() {
             Some(Pending { at, kind, text }) => self.bounded(at, kind, &text, 0),
@@ -203,11 +203,11 @@ impl Transcript {
         Ok(())
     }
 
-    /// Writes a line of the loop's own.
+    /// Writes a line of the loop.
     ///
     /// # Errors
     ///
-    /// When it can't be written.
+    /// An error if the line can't be written.
     pub fn note(&mut self, at: Timestamp, kind: &str, text: &str) -> io::Result<()> {
         self.write(at, kind, text, 0)
     }
@@ -230,16 +230,16 @@ impl Transcript {
         counted.write_all(b"\n")
     }
 
-    /// Returns when the next flush is due.
+    /// Returns the time of the next flush.
     pub fn flush_at(&self) -> Option<Timestamp> {
         self.unflushed_since.map(|since| since + FLUSH_EVERY)
     }
 
-    /// Writes what is buffered.
+    /// Writes the buffered records.
     ///
     /// # Errors
     ///
-    /// When it can't be written.
+    /// An error if they can't be written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.settle()?;
         self.unflushed_since = None;
@@ -247,7 +247,7 @@ impl Transcript {
     }
 }
 
-/// Says an event as a record, if it is one for people.
+/// Returns an event as a record, if it is for people.
 fn words(event: &Event) -> Option<(&'static str, String)> {
     Some(match event {
         Event::Message { text, .. } => ("message", text.clone()),

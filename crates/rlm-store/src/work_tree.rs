@@ -1,4 +1,4 @@
-//! One run at a time in a working tree: the lock, who holds it, and how a dead holder's tree is waited for.
+//! The lock that allows one run at a time in a working tree, its holder, and the wait for the processes of a dead holder.
 
 use std::fmt;
 use std::fs::{File, TryLockError};
@@ -23,20 +23,20 @@ const MOST: u64 = 64 << 10;
 
 /// The right to work in a working tree: one run at a time.
 ///
-/// It is a lock on the directory itself, so that nothing an agent deletes can break it, and every guard of the run shares it, so that it is held
-/// until the last agent's tree is gone, also after this process was killed. Dropping it gives this process's share up.
+/// The right is a lock on the directory itself, so that no removal by an agent can break it. Every guard of the run shares the lock, so it is held
+/// until the process tree of the last agent is gone, even if this process was killed. Dropping the value releases this process's share.
 #[derive(Clone, Debug)]
 pub struct WorkTree {
     project: Project,
     holder: Holder,
     lock: Arc<OwnedFd>,
-    /// The state directory that this process made or found, to notice another one in its place.
+    /// The state directory of this process, to notice a replacement.
     state: Arc<Mutex<Kept>>,
-    /// What had to be ended of the last holder's before it could be taken, until that is told.
+    /// The result of the sweep of the last holder's processes, until it is reported.
     swept: Swept,
 }
 
-/// The state directory, held open, and which directory the project is.
+/// The open state directory, and the identity of the project's directory.
 #[derive(Debug)]
 struct Kept {
     state: OwnedFd,
@@ -52,22 +52,22 @@ impl Kept {
                 root: state_dir::metadata(project.root())?.identity(),
             })
         };
-        open().map_err(|e| Error::io("can't keep state in", &state, e))
+        open().map_err(|e| Error::io("can't store state in", &state, e))
     }
 }
 
-/// Who works in a working tree: for people. What decides is the lock.
+/// The process that works in a working tree, for people. Only the lock decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The process.
     pub process: ProcessId,
-    /// Since when.
+    /// The time at which it took the lock.
     pub since: Timestamp,
-    /// The run it works on.
+    /// The run that it works on.
     pub run: RunId,
 }
 
-/// What is written down: who holds which tree. A copy of the tree has the file too, and is held by nobody.
+/// The content of `holder.json`: the holder, and the identity of its working tree. A copy of the tree contains the file too, and has no holder.
 #[derive(Serialize, Deserialize)]
 struct Signed {
     #[serde(flatten)]
@@ -90,18 +90,18 @@ impl fmt::Display for Holder {
 }
 
 impl WorkTree {
-    /// Takes the working tree of `project` for `run`.
+    /// Locks the working tree of `project` for `run`.
     ///
-    /// When the last holder was killed its guard may still be ending the agent's tree: that is waited for, and what is left after it is ended. That
-    /// takes 10 s at most, and `gate` is what ends it sooner: shut down, it is as if somebody held the tree.
+    /// If the last holder was killed, its guard may still be ending the agent's process tree: this waits for the guard, and ends everything that is
+    /// left after it. That takes 10 s at most. A shutdown of `gate` ends the wait, with the error of a held lock.
     ///
     /// # Errors
     ///
-    /// [`Error::is_held`] when a live process holds it; the text names it.
+    /// [`Error::is_held`] if a live process holds the lock; the text names the process.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: nothing is taken when the future is dropped.
+    /// Cancel safe: a dropped future locks nothing.
     pub async fn take(project: &Project, run: &RunId, gate: &SleepGate) -> Result<Self, Error> {
         project.prepare()?;
         let root = project.tree();
@@ -123,7 +123,7 @@ impl WorkTree {
                 return Err(tree_held(root, holder));
             }
             if waited >= times::DEAD_HOLDER {
-                // The guard doesn't come to an end by itself: it was stopped, or killed while something else holds the descriptor.
+                // The guard doesn't end by itself: it was suspended, or killed while another process holds the descriptor.
                 let scope = holder
                     .as_ref()
                     .and_then(|h| survivors::scope_of(project, &h.run));
@@ -154,25 +154,25 @@ impl WorkTree {
         Ok(work_tree)
     }
 
-    /// Puts the state directory and what lies in it beside the runs where they were, when somebody has removed them.
+    /// Restores the state directory and the files beside the runs if somebody removed them.
     pub fn restore(&self) -> Result<(), Error> {
         self.project.prepare()?;
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Kept::of(&self.project)?;
         self.sign()
     }
 
-    /// Looks before a save whether the state directory is still the one that this process knows. Where it was moved away, another one is made in its
-    /// place, with a directory for `run`, so that the save is written there. A removed one is for the store to notice, and so is a project that was
-    /// moved as a whole: it goes on where it is.
+    /// Checks before a save whether the state directory is still the same one. If it was moved away, creates another one in its place, with a
+    /// directory for `run`, so that the save goes there. The store handles a removed directory, and a project that was moved as a whole: that
+    /// continues at its new place.
     ///
     /// # Errors
     ///
-    /// When a link, or a directory of another user, is in its place: nothing is written there.
+    /// An error if a link or another user's directory is in its place: nothing is written there.
     pub fn keep_state(&self, run: &RunId) -> Result<(), Error> {
         let (root, state) = (self.project.root(), self.project.state_dir());
         let fail = |e| {
             Error::io(
-                "the state was removed while it ran, and something else is in its place; move that away and start a new run:",
+                "the state was deleted during the run and something else is in its place; move that away and start a new run:",
                 &state,
                 e,
             )
@@ -193,35 +193,35 @@ impl WorkTree {
         state_dir::make_private_directory(&self.project.run_dir(run)).map_err(fail)
     }
 
-    /// Writes down who holds it.
+    /// Writes `holder.json`.
     fn sign(&self) -> Result<(), Error> {
         let signed = Signed {
             holder: self.holder.clone(),
             tree: Identity::at(self.project.tree()).ok(),
         };
-        let text = serde_json::to_string(&signed).expect("a holder is plain data");
+        let text = serde_json::to_string(&signed).expect("a holder serializes");
         let path = holder_path(&self.project, self.project.tree());
         let written = state_dir::replace(&path, text.as_bytes());
         written.map_err(|e| Error::io("can't write", path, e))
     }
 
-    /// Returns, once, what had to be ended of the last holder's.
+    /// Returns, once, the result of the sweep of the last holder's processes.
     pub fn take_swept(&mut self) -> Swept {
         std::mem::take(&mut self.swept)
     }
 
-    /// Returns the project, to say where its git commands are known.
+    /// Returns the project, to register its git processes.
     pub fn project_mut(&mut self) -> &mut Project {
         &mut self.project
     }
 
-    /// Returns the project whose working tree this is.
+    /// Returns the project of this working tree.
     #[must_use]
     pub fn project(&self) -> &Project {
         &self.project
     }
 
-    /// Returns the run that has it.
+    /// Returns the run that holds the lock.
     #[must_use]
     pub fn run(&self) -> &RunId {
         &self.holder.run
@@ -233,7 +233,7 @@ impl WorkTree {
     }
 }
 
-/// Says who has the lock on a working tree: its run, or the process that the kernel names.
+/// Returns the error of a held lock; the text names its run, or the process that the kernel reports.
 fn tree_held(tree: &Path, holder: Option<Holder>) -> Error {
     let is_run = holder.as_ref().is_some_and(|it| it.process.is_alive());
     match locks::describe_stranger(tree).filter(|_| !is_run) {
@@ -242,7 +242,7 @@ fn tree_held(tree: &Path, holder: Option<Holder>) -> Error {
     }
 }
 
-/// Where the holder of a working tree signs: with the state, which an agent in a tree of its own does not meet.
+/// Returns the path of a working tree's `holder.json`: it is in the state directory, which an agent in its own worktree doesn't reach.
 fn holder_path(project: &Project, tree: &Path) -> PathBuf {
     let own = tree.file_name().filter(|_| tree != project.root());
     let name = own.map_or_else(
@@ -252,7 +252,7 @@ fn holder_path(project: &Project, tree: &Path) -> PathBuf {
     project.state_dir().join(name)
 }
 
-/// Reads who has signed for this very tree.
+/// Reads the holder of this very working tree.
 fn read_holder(project: &Project, tree: &Path) -> Option<Holder> {
     let text = state_dir::read(&holder_path(project, tree), MOST).ok()?;
     let signed: Signed = serde_json::from_slice(&text).ok()?;
@@ -260,7 +260,7 @@ fn read_holder(project: &Project, tree: &Path) -> Option<Holder> {
     is_here.then_some(signed.holder)
 }
 
-/// Reads who has signed for a tree of the project's, be it one of a run's own.
+/// Reads the holders of the project's working trees, including the worktrees of runs.
 pub(crate) fn holders(project: &Project) -> impl Iterator<Item = Holder> {
     let trees = crate::git::tree::all(&project.state_dir());
     let trees = std::iter::once(project.root().to_owned()).chain(trees);
@@ -310,7 +310,7 @@ mod tests {
         let there = Project::find(&copy).unwrap();
         assert_eq!(there.holder(&run), None);
         assert!(there.owner(&run).unwrap().is_none());
-        // A signature without a place names nobody.
+        // A holder without a tree identity names no process.
         let text = serde_json::to_string(&taken.holder).unwrap();
         fs_err::write(&signed, text).unwrap();
         assert_eq!(read_holder(&project, &tree), None);

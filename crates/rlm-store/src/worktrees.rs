@@ -1,4 +1,4 @@
-//! The project with working trees of runs' own: how they are made, found and taken back.
+//! The worktrees of runs: how they are created, found and rolled back.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use crate::git::tree::{PLACE, place_of};
 use crate::git::{self, Call, Git, Hooks, LIMIT};
 use crate::{Error, Project, RunId, Worktree, WorktreeState, runs, state_dir};
 
-/// How long git may take to fill a working tree.
+/// The time limit for git to fill a worktree.
 const CHECKOUT: Duration = Duration::from_secs(600);
 impl Project {
-    /// Makes a working tree for a run that is new, and `commits` or does not, from the commit that the present one is based on, on a new branch `rlm/NAME`. Returns it with
-    /// the number of files whose changes are not in it, because they are not committed. What is [`within`](Self::within) the present tree is there
-    /// too. Blocks.
+    /// Creates a worktree for a new run, which commits if `commits` is set. The worktree begins at the current commit, on a new branch `rlm/NAME`.
+    /// Returns the worktree and the number of uncommitted files, whose changes are not in it. The directory [`within`](Self::within) the current
+    /// working tree exists there too. Blocks.
     ///
     /// # Errors
     ///
-    /// [`Error::is_usage`] when there is no repository, no commit, or a tree or a branch of that name, and when git fails; others when the disk does.
-    /// Then nothing is left.
+    /// [`Error::is_usage`] if there is no repository, no commit, or a worktree or branch of that name already exists, and if git fails; others if the
+    /// disk fails. Nothing is left in these cases.
     pub fn add_worktree(
         &self,
         name: &RunId,
@@ -29,7 +29,7 @@ impl Project {
         let refuse = |why: String| Error::git(self.root(), why);
         if self.git().top().is_none() {
             return Err(refuse(
-                "it is no working tree of git (no repository, or a bare one), so that it can't have another one: git init, or leave --worktree out".into(),
+                "not a git working tree (no repository, or a bare one), so it can't have worktrees: git init, or omit --worktree".into(),
             ));
         }
         if commits {
@@ -40,7 +40,7 @@ impl Project {
         }
         let Some(base) = self.git().head_commit_now() else {
             return Err(refuse(
-                "it has no commit yet, from which a working tree could begin: commit something, or leave --worktree out".into(),
+                "the repository has no commit yet, so a worktree can't begin: commit something, or omit --worktree".into(),
             ));
         };
         let left = self.git().change_count().unwrap_or(0);
@@ -54,7 +54,7 @@ impl Project {
         Ok((worktree, left))
     }
 
-    /// Makes a working tree from a commit, on a new branch `rlm/NAME`; `other` is the option that gives it another name.
+    /// Creates a worktree at a commit, on a new branch `rlm/NAME`; `other` is the option for another name.
     pub(crate) fn worktree_at(
         &self,
         name: &RunId,
@@ -66,7 +66,7 @@ impl Project {
         let (path, branch) = (self.worktree_path(name), format!("rlm/{name}"));
         if state_dir::exists(&path) {
             return Err(refuse(format!(
-                "`{}` is there already: choose another {other}, or remove it: git worktree remove {}",
+                "`{}` already exists: choose another {other}, or remove it: git worktree remove {}",
                 path.display(),
                 path.display()
             )));
@@ -77,7 +77,7 @@ impl Project {
             .is_some()
         {
             return Err(refuse(format!(
-                "the branch {branch} is there already: choose another {other}, or delete it: git branch -D {branch}"
+                "branch {branch} already exists: choose another {other}, or delete it: git branch -D {branch}"
             )));
         }
         let _owed = Looks::owe();
@@ -90,12 +90,12 @@ impl Project {
         })
     }
 
-    /// Returns where the working tree of this name lies.
+    /// Returns the path of the worktree with this name.
     pub(crate) fn worktree_path(&self, name: &RunId) -> PathBuf {
         self.state_dir().join(PLACE).join(name.as_str())
     }
 
-    /// Lets git, with this configuration, fill a working tree.
+    /// Checks out a worktree by git with this configuration.
     pub(crate) fn check_out(
         &self,
         path: &Path,
@@ -107,7 +107,7 @@ impl Project {
         self.prepare()?;
         let place = self.state_dir().join(PLACE);
         state_dir::make_private_directory(&place)
-            .map_err(|e| Error::io("can't keep working trees in", &place, e))?;
+            .map_err(|e| Error::io("can't create worktrees in", &place, e))?;
         let mut arguments: Vec<&OsStr> = configuration.iter().map(OsStr::new).collect();
         arguments.extend(["worktree", "add", "--quiet"].map(OsStr::new));
         arguments.extend(options.iter().map(OsStr::new));
@@ -120,13 +120,13 @@ impl Project {
             patience: CHECKOUT,
         };
         let made = git::run_with(&call, self.git().looks.as_ref());
-        let refuse = |e| Error::git(self.root(), format!("no working tree could be made: {e}"));
+        let refuse = |e| Error::git(self.root(), format!("can't create the worktree: {e}"));
         made.map(drop).map_err(refuse)
     }
 
-    /// Takes back what git has begun to make: a hook that refuses comes after the tree. Nothing is in it but what was committed.
+    /// Rolls back a begun worktree: a failing hook runs after the files are there. The worktree has only committed files.
     pub(crate) fn remove_worktree(&self, path: &Path, branch: Option<&str>) {
-        // What is being taken back may have been stopped, which this must not be.
+        // The rolled-back command may have been stopped, which must not stop the rollback.
         let owed = Looks::owe();
         let looks = owed.looks();
         let remove: [&OsStr; 4] = [
@@ -135,7 +135,7 @@ impl Project {
             "--force".as_ref(),
             path.as_os_str(),
         ];
-        // Either may never have been made.
+        // The worktree or the branch may never have been created.
         let _never_made = git::run(self.root(), &remove, LIMIT, looks.as_ref());
         if let Some(branch) = branch {
             let remove = ["branch", "--quiet", "-D", branch];
@@ -143,11 +143,11 @@ impl Project {
         }
     }
 
-    /// Returns the project as a run sees it that has this working tree. Blocks.
+    /// Returns the project for a run with this worktree. Blocks.
     ///
     /// # Errors
     ///
-    /// [`Error::is_usage`] when the working tree is not there any more; the text says how it can be had again.
+    /// [`Error::is_usage`] if the worktree is missing; the text explains how to restore it.
     pub fn in_worktree(&self, worktree: &Worktree) -> Result<Self, Error> {
         let Worktree { path, branch, .. } = worktree;
         let refuse = |why: String| Err(Error::git(path, why));
@@ -156,28 +156,28 @@ impl Project {
             let list = list.unwrap_or_default();
             if let Some(there) = place_of(&list, branch).filter(|it| *it != path && it.is_dir()) {
                 return refuse(format!(
-                    "the working tree of the run was moved to `{}`: git worktree move {} {}",
+                    "the run's worktree was moved to `{}`: git worktree move {} {}",
                     there.display(),
                     there.display(),
                     path.display()
                 ));
             }
             return refuse(format!(
-                "the working tree of the run is gone, and what was not committed in it; its commits are on {branch}: git worktree prune; git worktree add {} {branch}",
+                "the run's worktree is missing, with its uncommitted changes; its commits are on {branch}: git worktree prune; git worktree add {} {branch}",
                 path.display()
             ));
         }
         let git = Git::find(path);
         if git.top() != Some(path) {
             return refuse(format!(
-                "git does not know this working tree any more: git worktree repair {}",
+                "git no longer knows this worktree: git worktree repair {}",
                 path.display()
             ));
         }
         Ok(self.clone().with_tree(path.clone(), git))
     }
 
-    /// Returns the project as a run sees it that works in the project's own working tree.
+    /// Returns the project for a run that works in the project's own working tree.
     #[must_use]
     pub fn in_root(self) -> Self {
         if self.tree() == self.root() {
@@ -188,7 +188,7 @@ impl Project {
         self.with_tree(root, git)
     }
 
-    /// Returns the run's own working tree that this is, when it was found from within one.
+    /// Returns the run's worktree, if the project was found from within one.
     #[must_use]
     pub fn worktree(&self) -> Option<Worktree> {
         if self.tree() == self.root() {
@@ -202,7 +202,7 @@ impl Project {
         })
     }
 
-    /// Looks at the working tree of a run; `None` where git does not say. Blocks for some seconds at most.
+    /// Returns the commits and changes of a run's worktree; `None` if git doesn't respond. Blocks for some seconds at most.
     #[must_use]
     pub fn worktree_state(&self, worktree: &Worktree) -> Option<WorktreeState> {
         let git = Git::find(&worktree.path);

@@ -436,7 +436,7 @@ fn found_out(bent: Bent, wanted: usize, words: &[&str]) -> bool {
 
 #[test]
 fn c73b_control_a_store_that_forgets_is_found_out() {
-    let words = ["not saved", "state is gone", "reported and"];
+    let words = ["not saved", "state is missing", "reported and"];
     assert!(found_out(Bent::Store, 5, &words));
 }
 

@@ -215,14 +215,14 @@ fn a_head_whose_parts_do_not_fit_each_other_is_refused() {
         }),
     ];
     insta::assert_snapshot!(all.join("\n"), @r"
-    its phases are not those of its rules
-    its phases are not those of its rules
-    the settings make no run: `plan` can't be the name of a phase: another phase has it already
-    the settings make no run: the run needs at least one phase
-    the settings make no run: phase `plan` needs a stop condition: a check, a completion promise or a number of iterations
+    the phases of the settings and of the rules differ
+    the phases of the settings and of the rules differ
+    invalid settings: invalid phase name `plan`: another phase has it already
+    invalid settings: the run needs at least one phase
+    invalid settings: phase `plan` needs a stop condition: a check, a completion promise or a number of iterations
     the state is in phase 2, which its rules don't have; use an earlier one
-    its marker is none
-    it names a commit that is none
-    it names a commit that is none
+    the marker is invalid
+    a commit id is invalid
+    a commit id is invalid
     ");
 }
