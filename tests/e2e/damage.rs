@@ -248,7 +248,10 @@ fn c63e_work_that_a_damage_took_is_not_done_again_silently() {
     for look in looks {
         let told = scene.rlm(look).run(LONG).expect_code(0);
         assert!(told.stdout.contains(lost), "{told}");
-        assert!(told.stdout.contains("continued from an older save"), "{told}");
+        assert!(
+            told.stdout.contains("continued from an older save"),
+            "{told}"
+        );
     }
 }
 
@@ -451,7 +454,7 @@ fn x112g_a_run_that_has_lost_work_is_not_moved() {
     let resume = format!("rlm resume {}", stopped.run);
     expect_in_order(
         &refused.stderr,
-        &["has lost work", "take it up here first", &resume],
+        &["has lost data", "resume it here first", &resume],
     );
     assert_eq!(stopped.files(), before);
     assert!(!stopped.scene.sandbox.path().join("x").exists());

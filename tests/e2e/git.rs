@@ -125,7 +125,7 @@ fn s22d_uncommitted_files_are_never_committed() {
         &ended.stderr,
         &[
             "1 file is not committed",
-            "commit that first",
+            "commit them first",
             "--worktree",
             "mine",
         ],
@@ -163,7 +163,7 @@ fn what_can_not_be_committed_to_is_refused_in_a_line_that_says_what_to_do() {
     refused(&scene, &["HEAD is detached", "git switch -c"]);
     scene.sandbox.git(&["checkout", "-q", "main"]);
     fs_err::write(scene.file(".git/MERGE_HEAD"), "").unwrap();
-    refused(&scene, &["a merge is under way", "finish it"]);
+    refused(&scene, &["in the middle of a merge", "finish it"]);
     fs_err::remove_file(scene.file(".git/MERGE_HEAD")).unwrap();
     let bare = scene.sandbox.path().join("bare");
     fs_err::create_dir(&bare).unwrap();
@@ -247,7 +247,7 @@ fn a_tree_in_which_a_file_is_in_the_way_of_the_directory_is_not_left_behind() {
     fs_err::write(there.join("kept"), "").unwrap();
     let run = || scene.run(&["--once", "--worktree", "r1"]).dir(&there);
     let ended = run().run(LONG).expect_code(1);
-    let said = ["can't make the directory", "worktrees/r1/sub/deep"];
+    let said = ["can't create directory", "worktrees/r1/sub/deep"];
     expect_in_order(&ended.stderr, &said);
     assert!(!scene.file(".rlm/worktrees/r1").exists());
     scene.sandbox.git(&["add", "-A", "sub"]);
@@ -273,7 +273,7 @@ fn h2_a_link_in_the_commit_leads_no_run_out_of_its_working_tree() {
         fs_err::write(there.join("kept"), "").unwrap();
         let run = scene.run(&["--once", "--worktree", "r1"]).dir(&there);
         let ended = run.run(LONG).expect_code(1);
-        let said = ["can't make the directory", "worktrees/r1/sub"];
+        let said = ["can't create directory", "worktrees/r1/sub"];
         expect_in_order(&ended.stderr, &said);
         assert_eq!(fs_err::read_dir(&other).unwrap().count(), 0, "{name}");
     }
@@ -290,13 +290,13 @@ fn what_a_cut_attempt_edited_is_in_the_next_commit_and_named_there() {
     expect_in_order(
         &ended.stdout,
         &[
+            "the next commit will include",
             "2 files are not committed",
-            "the next commit takes in",
             "iteration 1 committed",
         ],
     );
     let body = scene.sandbox.git(&["log", "-1", "--format=%b"]);
-    assert!(body.contains("Attempt 1 was cut"), "{body}");
+    assert!(body.contains("Attempt 1 did not finish"), "{body}");
     assert_eq!(trailer(&scene, "HEAD", "Rlm-Attempt"), "2");
     assert_eq!(scene.sandbox.git(&["show", "HEAD:work"]), "1\n2");
 }
@@ -322,7 +322,7 @@ fn a_merge_that_an_agent_leaves_is_not_committed_as_if_it_were_solved() {
     let half = "cp .git/HEAD .git/MERGE_HEAD";
     let run = ["--once", "--commit", "--gate", half];
     let ended = scene.run(&run).run(LONG).expect_code(0);
-    let told = "iteration 1 is not committed: a merge is under way";
+    let told = "iteration 1 is not committed: the repository is in the middle of a merge";
     assert!(ended.stdout.contains(told), "{ended}");
     assert_eq!(subjects(&scene, "main").len(), 1);
 }
@@ -486,7 +486,7 @@ fn a_run_that_begins_to_commit_late_begins_from_what_is_committed() {
     stop(scene.ready(&["-n", "2", "--run-id", "r1"]), Signal::TERM);
     let resume = || scene.rlm(&["resume", "--commit"]).run(LONG);
     let refused = resume().expect_code(2);
-    assert!(refused.stderr.contains("commit that first"), "{refused}");
+    assert!(refused.stderr.contains("commit them first"), "{refused}");
     scene.sandbox.git(&["add", "work"]);
     scene.sandbox.git(&["commit", "-q", "-m", "mine"]);
     resume().expect_code(0);

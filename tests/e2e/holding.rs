@@ -67,7 +67,7 @@ fn w5_a_lock_of_another_user_is_named_with_its_process_and_user() {
     stranger.kill().unwrap();
     stranger.wait().unwrap();
     let named = format!(
-        "process {} (perl, user 65534) holds a lock on",
+        "process {} (perl, user 65534) holds a lock on it",
         stranger.id()
     );
     assert!(refused.stderr.contains(&named), "{refused}");
@@ -128,7 +128,7 @@ fn j53c_w5_a_deleted_state_directory_does_not_break_the_lock() {
     let first = scene.ready(&["--once"]);
     fs_err::remove_dir_all(scene.file(".rlm")).unwrap();
     let refused = scene.run(&["--once"]).run(LONG).expect_code(9);
-    let stranger = "holds a lock on";
+    let stranger = "holds a lock on it";
     assert!(!refused.stderr.contains(stranger), "{refused}");
     assert_eq!(scene.start_count(), 1);
     first.signal(Signal::INT);

@@ -111,7 +111,7 @@ fn x111d_a_live_run_a_killed_one_and_a_fork_can_be_forked() {
     assert_eq!(work, "1\n5\n6\n");
     let refused = checkpoints(&scene, &["fork", "again", "--at", "1"]).expect_code(2);
     let words = [
-        "goes on from run `killed`",
+        "continues run `killed`",
         "rlm checkpoints fork killed --at 1",
     ];
     expect_in_order(&refused.stderr, &words);
@@ -195,7 +195,7 @@ fn x112a_x112c_x112g_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not
     let words = [
         "1 file is not committed",
         "work",
-        "commit that",
+        "commit them",
         "--allow-dirty",
     ];
     expect_in_order(&refused.stderr, &words);
@@ -342,7 +342,10 @@ fn x112d_a_clone_keeps_its_own_and_the_run_comes_home_again() {
     let early = checkpoints(&scene, &["import", "../r1.tar.zst"]);
     expect_in_order(
         &early.stderr,
-        &["exported from here, and no later", "rlm resume r1 --force"],
+        &[
+            "exported from here and did not continue",
+            "rlm resume r1 --force",
+        ],
     );
 
     there(&scene, "clone", &["resume", "r1"]).expect_code(0);

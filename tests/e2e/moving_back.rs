@@ -169,7 +169,7 @@ fn x112c_x112d_what_is_exported_once_more_is_the_same_move() {
     let own = checkpoints(&scene, &["import", "../second.zst"]).expect_code(1);
     expect_in_order(
         &own.stderr,
-        &["exported from here, and no later", "--force"],
+        &["exported from here and did not continue", "--force"],
     );
     checkpoints(&scene, &["import", "../back.zst"]).expect_code(0);
     assert_eq!(status(&scene, "r1")["state"], "stopped");
@@ -290,7 +290,10 @@ fn x112a_the_state_alone_goes_where_the_commits_are() {
     fs_err::write(scene.file("mine"), "").unwrap();
     let words = ["r1", "--state-only", "--allow-dirty", "-o", "../r1.zst"];
     let exported = export(&scene, &words);
-    expect_in_order(&text(&exported["notes"][0]), &["mine", "does not travel"]);
+    expect_in_order(
+        &text(&exported["notes"][0]),
+        &["the export leaves out", "mine"],
+    );
     let words = ["checkpoints", "import", "../r1.zst"];
     let refused = there(&scene, "other", &words).expect_code(2);
     assert!(refused.stderr.contains("--state-only"), "{refused}");

@@ -26,7 +26,7 @@ enum Kind {
     Alive { run: RunId, alive: String },
     #[error("{holder} is working in `{}`; wait for it or stop it", path.display())]
     Held { path: PathBuf, holder: String },
-    #[error("{who} holds a lock on `{}` and is not a run of this project; end it, or ask its user to end it", path.display())]
+    #[error("can't lock `{}`: {who} holds a lock on it and is not a run of this project; end it, or ask its user to end it", path.display())]
     Blocked { path: PathBuf, who: String },
     #[error(
         "`{0}` is not a run id: use 1 to 64 letters, digits, `.`, `_` or `-`, beginning with a letter or digit"

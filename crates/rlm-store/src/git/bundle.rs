@@ -1,4 +1,4 @@
-//! What of a repository goes along with a run that moves, and how it arrives.
+//! The git part of a transfer: takes the history and the uncommitted changes along, and adds them to the destination's repository.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,13 +10,13 @@ use super::looks::{Looks, Owed};
 use super::{Call, Git, Hooks, LIMIT, Refusal, run, run_with};
 use crate::state_dir;
 
-/// How long git may take to write, or to read, a whole history.
+/// The time limit for git to write or read a whole history.
 const HISTORY: Duration = Duration::from_secs(3600);
-/// Below which refs stand for a moment what is in a bundle.
+/// The prefix of the temporary refs to the contents of a bundle.
 const REFS: &str = "refs/rlm/moving";
-/// Whoever moves a run commits nothing that stays.
+/// A transfer makes only temporary commits, so it needs no real author.
 const NOBODY: [&str; 4] = ["-c", "user.name=rlm", "-c", "user.email=rlm@localhost"];
-/// Makes git check objects that come from elsewhere.
+/// Options by which git checks objects from elsewhere.
 pub(crate) const STRANGE: [&str; 4] = [
     "-c",
     "fetch.fsckObjects=true",
@@ -24,17 +24,17 @@ pub(crate) const STRANGE: [&str; 4] = [
     "advice.detachedHead=false",
 ];
 
-/// Where a working tree stands.
+/// The position of a working tree.
 #[derive(Debug)]
 pub(crate) struct Stand {
     pub(crate) commit: String,
     pub(crate) branch: Option<String>,
-    /// What is not committed, if anything, in words.
+    /// The uncommitted files as a text, if there are any.
     pub(crate) uncommitted: Option<String>,
     pub(crate) has_submodules: bool,
 }
 
-/// Refs that stand for what is in a bundle. Their drop removes them.
+/// The temporary refs to the contents of a bundle. Dropping them removes them.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Refs {
@@ -45,10 +45,10 @@ pub(crate) struct Refs {
 
 impl Drop for Refs {
     fn drop(&mut self) {
-        // What they were made for may have been stopped, which this must not be.
+        // The command that created them may have been stopped, which must not stop their removal.
         let looks = self.owed.looks();
         for name in &self.names {
-            // One may never have been made; one that stays is seen by nobody.
+            // A ref may never have been created; a ref that stays is harmless.
             let _never_made = run(
                 &self.top,
                 &["update-ref", "-d", name],
@@ -72,21 +72,21 @@ impl Refs {
 }
 
 impl Git {
-    /// Says where the working tree stands, or why that can't be taken along, and what to do. Blocks.
+    /// Returns the position of the working tree, or why it can't be transferred, with the fix. Blocks.
     pub(crate) fn stand(&self) -> Result<Stand, String> {
         let said = |e: Refusal| e.to_string();
         let Some(top) = self.top() else {
             return Err(
-                "it is no working tree of git, so that its files would not travel: git init, commit, and export again; or --state-only, and copy the files yourself".into(),
+                "not a git working tree, so its files can't be exported: git init, commit, and export again; or use --state-only, and copy the files yourself".into(),
             );
         };
         if let Some(what) = self.under_way().map_err(said)? {
             return Err(format!(
-                "{what} is under way, which can't be taken along: finish it or abort it"
+                "the repository is in the middle of {what}, which can't be exported: finish it or abort it"
             ));
         }
         let Some(commit) = self.commit_of("HEAD") else {
-            return Err("it has no commit yet, so that its files would not travel: commit them, or --state-only".into());
+            return Err("the repository has no commit yet, so its files can't be exported: commit them, or use --state-only".into());
         };
         let changed = self.changes().map_err(said)?;
         let uncommitted = (!changed.is_empty()).then(|| {
@@ -106,17 +106,17 @@ impl Git {
         })
     }
 
-    /// Makes a commit of all that is not committed and not ignored, which is on no branch; the index stays as it is. Blocks.
+    /// Creates a commit of everything that is uncommitted and not ignored, without a branch; the index stays unchanged. Blocks.
     pub(crate) fn snapshot(&self, before: &str, index: &Path) -> Result<String, String> {
         let said = |e: Refusal| e.to_string();
         let top = self.top().ok_or_else(Refusal::no_tree).map_err(said)?;
         let place = self
             .answer(&["rev-parse", "--git-path", "index"])
             .map_err(said)?;
-        // What git knows of the files' times spares it reading all of them.
+        // A copy of the index has the known times of the files, so that git doesn't read all of them.
         state_dir::open(&top.join(place))
             .and_then(|mut from| io::copy(&mut from, &mut state_dir::create_new(index)?))
-            .map_err(|e| format!("git's index can't be copied: {e}"))?;
+            .map_err(|e| format!("can't copy git's index: {e}"))?;
         let environment = [("GIT_INDEX_FILE", index.as_os_str())];
         let looks = self.looks.as_ref();
         let git = |words: &[&str]| {
@@ -141,13 +141,13 @@ impl Git {
             "-p",
             before,
             "-m",
-            "rlm: not committed",
+            "rlm: uncommitted changes",
             &tree,
         ];
         git(&[&NOBODY[..], &made].concat())
     }
 
-    /// Writes the history of a commit, and of what was not committed on top of it, into a file. Blocks.
+    /// Writes the history of a commit, and the uncommitted changes on top of it, to a file. Blocks.
     pub(crate) fn bundle(
         &self,
         name: &str,
@@ -160,7 +160,7 @@ impl Git {
             .answer(&["rev-parse", "--is-shallow-repository"])
             .is_ok_and(|it| it == "true")
         {
-            return Err("it is a shallow clone, which lacks what others need: git fetch --unshallow, or --state-only".into());
+            return Err("the repository is a shallow clone without the full history: git fetch --unshallow, or use --state-only".into());
         }
         let top = self.top().ok_or_else(Refusal::no_tree).map_err(said)?;
         let refs = Refs::new(self, name, dirty.is_some()).map_err(said)?;
@@ -175,14 +175,15 @@ impl Git {
             .map_err(said)
     }
 
-    /// Removes the refs of an export or an import that was killed.
+    /// Removes the refs of a killed export or import.
     pub(crate) fn remove_moving_refs(&self, name: &str) {
         if name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             drop(Refs::new(self, name, true));
         }
     }
 
-    /// Takes the commits of a bundle in, in which they have the name `there`, as `name`. They stay as long as what is returned, and whatever stands on them by then. Blocks.
+    /// Fetches the commits of a bundle, which are named `there` in it, under the name `name`. The commits exist as long as the returned refs, or as
+    /// other refs use them. Blocks.
     pub(crate) fn unbundle(
         &self,
         from: &Path,
@@ -204,7 +205,7 @@ impl Git {
         );
         let top = self.top().ok_or_else(Refusal::no_tree).map_err(said)?;
         run(top, &words, HISTORY, self.looks.as_ref())
-            .map_err(|e| format!("git does not take its commits: {e}"))?;
+            .map_err(|e| format!("git rejects the commits: {e}"))?;
         let has = |name: &String, commit: &str| self.commit_of(name).as_deref() == Some(commit);
         let all = std::iter::once(commit).chain(dirty);
         match refs
@@ -214,11 +215,11 @@ impl Git {
             .all(|(name, commit)| has(name, commit))
         {
             true => Ok(refs),
-            false => Err("it has other commits than it announces".into()),
+            false => Err("the bundle's commits differ from the manifest".into()),
         }
     }
 
-    /// Runs git on what comes from elsewhere. Blocks, and can take long: a filter runs for each file.
+    /// Runs git on files from elsewhere. Blocks, perhaps for long: a filter runs for each file.
     pub(crate) fn strange(&self, words: &[&str]) -> Result<String, String> {
         let top = self.top().ok_or_else(Refusal::no_tree);
         let words = [&STRANGE[..], words].concat();
@@ -226,12 +227,12 @@ impl Git {
             .map_err(|e| e.to_string())
     }
 
-    /// Returns whether nothing here is uncommitted. Blocks.
+    /// Returns whether nothing is uncommitted. Blocks.
     pub(crate) fn is_clean(&self) -> bool {
         self.changes().is_ok_and(|changes| changes.is_empty())
     }
 
-    /// Returns whether a file lies in the working tree and is not ignored. Blocks.
+    /// Returns whether a file is in the working tree and not ignored. Blocks.
     pub(crate) fn sees(&self, file: &Path) -> bool {
         let file = fs_err::canonicalize(file);
         let tree = self.top().and_then(|top| fs_err::canonicalize(top).ok());
@@ -239,27 +240,27 @@ impl Git {
             return false;
         };
         let file = file.strip_prefix(tree).ok().and_then(Path::to_str);
-        // It says no by an exit code, and nothing.
+        // Git answers "not ignored" by an exit code without output.
         file.is_some_and(|file| {
             self.answer(&["check-ignore", "--quiet", "--", file])
                 .is_err()
         })
     }
 
-    /// Returns the branch that is checked out.
+    /// Returns the current branch.
     pub(crate) fn branch(&self) -> Option<String> {
         self.answer(&["symbolic-ref", "--quiet", "--short", "HEAD"])
             .ok()
     }
 
-    /// Returns whether one commit is in the history of the other.
+    /// Returns whether the commit `old` is in the history of `new`.
     pub(crate) fn is_ancestor(&self, old: &str, new: &str) -> bool {
         self.answer(&["merge-base", "--is-ancestor", old, new])
             .is_ok()
     }
 }
 
-/// Refuses what git takes for no name of a branch.
+/// Returns an error if git rejects the name as a branch.
 pub(crate) fn check_branch(
     directory: &Path,
     branch: &str,
@@ -273,14 +274,11 @@ pub(crate) fn check_branch(
     ) {
         Ok(name) if name.trim() == branch => Ok(()),
         Err(e @ Refusal::Stopped) => Err(e.to_string()),
-        _ => Err(format!(
-            "it names a branch that is none: `{}`",
-            branch.escape_debug()
-        )),
+        _ => Err(format!("invalid branch name: `{}`", branch.escape_debug())),
     }
 }
 
-/// Makes a repository in a directory that has none.
+/// Creates a repository in a directory without one.
 pub(crate) fn init(directory: &Path, branch: &str, looks: Option<&Looks>) -> Result<(), String> {
     let words = ["init", "--quiet", "--template=", "--initial-branch", branch];
     run(directory, &words, LIMIT, looks)

@@ -1,4 +1,4 @@
-//! The commits that a run makes: whether it can, what goes into one, and what is written in it.
+//! The commits of a run: whether the run can commit, the files in a commit, and its message.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use rustix::fs::{Access, access};
 use super::written::is_written;
 use super::{Git, Refusal, run};
 
-/// What is larger and new to git does not get into a commit unsaid: it could never be got out again.
+/// A larger new file stays out of a commit, and the run reports it: such a file could never be removed from the history.
 const MOST_BYTES: u64 = 50 << 20;
-/// How many paths are named.
+/// The most paths in a message.
 const NAMED: usize = 3;
 
-/// What a repository is in the middle of, by the file that says so.
+/// Unfinished operations of a repository, by the file that marks them.
 const UNDER_WAY: [(&str, &str); 5] = [
     ("MERGE_HEAD", "a merge"),
     ("rebase-merge", "a rebase"),
@@ -22,7 +22,7 @@ const UNDER_WAY: [(&str, &str); 5] = [
     ("REVERT_HEAD", "a revert"),
 ];
 
-/// Adds all but what is named behind the message, and commits it if that is anything. The user's hooks run, and can refuse.
+/// Adds all files except the ones after the message, and commits them if anything changed. The user's hooks run, and can reject the commit.
 pub const SCRIPT: &str = r#"set -e
 message=$1
 shift
@@ -32,36 +32,36 @@ if git diff --cached --quiet --no-ext-diff --ignore-submodules=none; then exit 0
 git commit --quiet --cleanup=whitespace --message "$message"
 "#;
 
-/// What is to be committed.
+/// The contents of the next commit.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The commit before.
+    /// The commit before it.
     pub before: Option<String>,
-    /// Whether there is nothing.
+    /// Whether there is nothing to commit.
     pub is_empty: bool,
-    /// Which paths, as git's arguments.
+    /// The paths to commit, as git's arguments.
     pub paths: Vec<String>,
-    /// What stays out of it, and why.
+    /// The paths that stay out of it, with reasons.
     pub left_out: Vec<String>,
 }
 
 impl Git {
-    /// Says why a run can't begin to commit in this working tree, and what to do. Blocks.
+    /// Returns why a run can't begin to commit in this working tree, with the fix. Blocks.
     pub fn refuse_commits(&self) -> Result<(), String> {
         let Some(top) = self.top() else {
             return Err(
-                "it is no working tree of git (no repository, or a bare one), so that nothing can be committed: git init, or leave --commit out".into(),
+                "not a git working tree (no repository, or a bare one), so the run can't commit: git init, or omit --commit".into(),
             );
         };
         let said = |e: Refusal| e.to_string();
         if let Some(what) = self.under_way().map_err(said)? {
             return Err(format!(
-                "{what} is under way: finish it, or leave --commit out"
+                "the repository is in the middle of {what}: finish it, or omit --commit"
             ));
         }
         if self.answer(&["symbolic-ref", "--quiet", "HEAD"]).is_err() {
             return Err(
-                "HEAD is detached, so that the loop's commits would be on no branch: git switch -c NAME, or start with --worktree".into(),
+                "HEAD is detached, so the loop's commits would be on no branch: git switch -c NAME, or start with --worktree".into(),
             );
         }
         self.refuse_commits_anywhere()?;
@@ -70,50 +70,47 @@ impl Git {
             return Ok(());
         }
         Err(format!(
-            "{}, which the loop's commits would take in: commit that first, or start with --worktree, which leaves it here ({})",
+            "{}, and the loop's commits would include them: commit them first, or start with --worktree, which leaves them here ({})",
             of_files(changed.len(), "not committed"),
             names(top, &changed),
         ))
     }
 
-    /// The same for what a new working tree of the repository would not mend. Blocks.
+    /// Returns the same for problems that a new worktree of the repository would not solve. Blocks.
     pub(crate) fn refuse_commits_anywhere(&self) -> Result<(), String> {
         for who in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {
             if self.answer(&["var", who]).is_err() {
                 return Err(
-                    "git does not know who commits: git config user.name NAME && git config user.email ADDRESS".into(),
+                    "git has no name and address for commits: git config user.name NAME && git config user.email ADDRESS".into(),
                 );
             }
         }
         let place = self.place().map_err(|e| e.to_string())?;
         if access(&place, Access::WRITE_OK).is_err() {
-            return Err(format!(
-                "nothing can be committed: `{}` can't be written",
-                place.display()
-            ));
+            return Err(format!("can't commit: can't write `{}`", place.display()));
         }
         Ok(())
     }
 
-    /// Says what is not committed when a run that commits is taken up again: it will be in the next commit. Blocks.
+    /// Returns the uncommitted files when a run that commits is resumed: the next commit will include them. Blocks.
     pub fn uncommitted(&self) -> Option<String> {
         let changed = self.changes().ok()?;
         let top = self.top()?;
         let what = of_files(changed.len(), "not committed");
         (!changed.is_empty()).then(|| {
             format!(
-                "{what}, which the next commit takes in ({})",
+                "the next commit will include your changes: {what} ({})",
                 names(top, &changed)
             )
         })
     }
 
-    /// Looks at what is to be committed. Blocks.
+    /// Determines the contents of the next commit. Blocks.
     pub fn plan(&self) -> Result<Plan, Refusal> {
         let top = self.top().ok_or_else(Refusal::no_tree)?;
         if let Some(what) = self.under_way()? {
             return Err(Refusal::Said(format!(
-                "{what} is under way: finish or abort it"
+                "the repository is in the middle of {what}: finish or abort it"
             )));
         }
         let Differences {
@@ -138,25 +135,25 @@ impl Git {
         Ok(plan)
     }
 
-    /// Returns the directory in which git keeps what belongs to this working tree.
+    /// Returns git's directory for this working tree.
     fn place(&self) -> Result<PathBuf, Refusal> {
         self.answer(&["rev-parse", "--absolute-git-dir"])
             .map(PathBuf::from)
     }
 
-    /// Returns what a person or an agent has begun here and not finished: adding all of it would call conflicts solved.
+    /// Returns the unfinished operation of a person or an agent in this working tree: adding all files would mark its conflicts as resolved.
     pub(super) fn under_way(&self) -> Result<Option<&'static str>, Refusal> {
         let place = self.place()?;
         let found = UNDER_WAY.iter().find(|(file, _)| place.join(file).exists());
         Ok(found.map(|(_, what)| *what))
     }
 
-    /// Returns what a commit of everything would change. What was edited inside a submodule would not be in it.
+    /// Returns the changes of a commit of everything. Edits inside a submodule would not be in it.
     pub(super) fn changes(&self) -> Result<Vec<Change>, Refusal> {
         Ok(self.differences()?.changes)
     }
 
-    /// The same, with the paths of what lies about that no commit takes in, and the commit that all of it differs from.
+    /// Returns the same, with the paths of `rlm`'s own files, which no commit includes, and the base commit.
     pub(super) fn differences(&self) -> Result<Differences, Refusal> {
         let top = self.top().ok_or_else(Refusal::no_tree)?;
         let status = [
@@ -193,17 +190,17 @@ impl Git {
     }
 }
 
-/// How a working tree differs from its commit.
+/// The differences of a working tree from its commit.
 #[derive(Debug, Default)]
 pub(super) struct Differences {
-    /// The commit, if there is one yet.
+    /// The commit, if there is one.
     from: Option<String>,
     changes: Vec<Change>,
-    /// The paths of what lies about that no commit takes in.
+    /// The paths of archives and reports, which no commit includes.
     pub(super) written: Vec<String>,
 }
 
-/// Returns the path that an entry of `git status --porcelain=v2` is about.
+/// Returns the path in an entry of `git status --porcelain=v2`.
 pub fn entry_path(entry: &str) -> Option<&str> {
     let fields = match entry.as_bytes().first()? {
         b'1' => 9,
@@ -215,7 +212,7 @@ pub fn entry_path(entry: &str) -> Option<&str> {
     entry.splitn(fields, ' ').nth(fields - 1)
 }
 
-/// Names all files but these, as git's arguments.
+/// Returns git's arguments for all files except these.
 pub(super) fn all_but(paths: &[String]) -> Vec<String> {
     let all = super::ALL_FILES.into_iter().map(Into::into);
     all.chain(paths.iter().map(|path| but(path))).collect()
@@ -226,7 +223,7 @@ fn but(path: &str) -> String {
 }
 
 impl Git {
-    /// Names the submodules in which something is not committed: a commit of the whole has only the commits that they are at.
+    /// Names the submodules with uncommitted edits: a commit of the repository includes only their checked-out commits.
     fn edited_submodules(&self, top: &Path) -> Result<Vec<String>, Refusal> {
         if !top.join(".gitmodules").exists() {
             return Ok(Vec::new());
@@ -242,13 +239,13 @@ impl Git {
     }
 }
 
-/// Reads a line of git's about a path.
+/// Parses a line of git's about a submodule.
 fn edited_submodule(line: &str) -> Option<String> {
     let mut fields = line.splitn(9, ' ');
     let state = fields.nth(2)?.strip_prefix('S')?;
     let path = fields.last()?;
     let is_edited = state.contains(['M', 'U']);
-    is_edited.then(|| format!("{path} (edited; a submodule commits for itself)"))
+    is_edited.then(|| format!("{path} (edited; commit inside the submodule)"))
 }
 
 /// A path that differs from the last commit.
@@ -264,7 +261,7 @@ impl Change {
             return None;
         }
         if self.path.ends_with('/') {
-            return Some("a repository of its own".into());
+            return Some("a nested repository".into());
         }
         let meta = fs_err::symlink_metadata(top.join(&self.path)).ok()?;
         let size = meta.len();
@@ -279,26 +276,26 @@ pub(super) fn of_files(count: usize, what: &str) -> String {
     }
 }
 
-/// Names the first paths, as they are found from the working directory's top.
+/// Names the first paths, relative to the top of the working tree.
 pub(super) fn names(top: &Path, changes: &[Change]) -> String {
     let named = changes.iter().take(NAMED);
     let mut named: Vec<&str> = named.map(|change| change.path.as_str()).collect();
     if changes.len() > NAMED {
         named.push("…");
     }
-    // A path may hold anything, and a terminal obeys.
+    // A path may contain anything, and a terminal obeys control characters.
     let text = format!("{}: {}", top.display(), named.join(", "));
     text.replace(char::is_control, "?")
 }
 
-/// What a commit says of itself.
+/// The values in a commit's message.
 #[derive(Clone, Debug)]
 pub struct About {
     /// The run.
     pub run: String,
-    /// The name of its phase.
+    /// The name of the phase.
     pub phase: String,
-    /// Whether the run has more than one.
+    /// Whether the run has several phases.
     pub is_pipeline: bool,
     /// The iteration.
     pub iteration: u32,
@@ -306,9 +303,9 @@ pub struct About {
     pub attempt: u32,
     /// The number of the iteration's first attempt.
     pub first_attempt: u32,
-    /// The last iteration of the phase that is committed; 0 for none.
+    /// The last committed iteration of the phase; 0 if there is none.
     pub committed: u32,
-    /// Whether the iteration went wrong.
+    /// Whether the iteration failed.
     pub failed: bool,
     /// The agent's session.
     pub session: Option<String>,
@@ -317,7 +314,7 @@ pub struct About {
 }
 
 impl About {
-    /// Writes the commit's message: a subject, what is in it beside the iteration's own work, and trailers.
+    /// Returns the commit's message: a subject, the changes beyond the iteration's own work, and trailers.
     pub fn message(&self) -> String {
         let Self {
             run,
@@ -337,15 +334,15 @@ impl About {
         }
         if *attempt > self.first_attempt {
             let cut = match attempt - self.first_attempt {
-                1 => format!("Attempt {} was cut", self.first_attempt),
+                1 => format!("Attempt {} did not finish", self.first_attempt),
                 _ => format!(
-                    "Attempts {} to {} were cut",
+                    "Attempts {} to {} did not finish",
                     self.first_attempt,
                     attempt - 1
                 ),
             };
             body(format!(
-                "{cut}; what was left uncommitted is in this commit."
+                "{cut}; this commit includes the uncommitted changes."
             ));
         }
         let missing = iteration.saturating_sub(self.committed + 1);
@@ -356,7 +353,7 @@ impl About {
                 _ => format!("Iterations {from} to {} have", iteration - 1),
             };
             body(format!(
-                "{which} no commit; what was changed is in this one."
+                "{which} no commit; this commit includes the changes."
             ));
         }
         let session = self.session.as_deref().map(one_line);
@@ -378,7 +375,7 @@ impl About {
     }
 }
 
-/// An agent names its session, and must not write trailers.
+/// Returns the text on one line: an agent names its session, and must not write trailers.
 fn one_line(text: &str) -> String {
     let text: String = text.chars().take(200).collect();
     text.replace(char::is_control, " ").trim().to_owned()
@@ -410,7 +407,7 @@ mod tests {
         let named = edited_submodule(&line("S.M."));
         assert_eq!(
             named.unwrap(),
-            "lib/a b (edited; a submodule commits for itself)"
+            "lib/a b (edited; commit inside the submodule)"
         );
         assert!(edited_submodule(&line("S..U")).is_some());
         for other in ["SC..", "N..."] {
@@ -433,7 +430,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever an agent calls its session, there is one trailer of each kind.
+        /// Any name of a session gives exactly one trailer of each kind.
         #[test]
         fn nobody_else_writes_trailers(session in any::<String>(), phase in any::<String>()) {
             let about = About { session: Some(session), phase, ..about() };

@@ -1,4 +1,4 @@
-//! What is seen of the working tree at each save, without holding the save up.
+//! The git status at each save, without delaying the save.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use super::run::{PATIENCE, Refusal};
 use super::written::is_line_of_written;
 use super::{Git, HEAD_COMMIT, ask};
 
-/// How long a save waits for a new look when there is an older one.
+/// The time that a save waits for a new status if there is an older one.
 const BRIEF: Duration = Duration::from_millis(50);
-/// How long a look may take, beside everything else.
+/// The time limit of a git status in the background.
 const LONG: Duration = Duration::from_secs(10);
 
-/// The commit of a working tree, and how many files differ from it.
+/// The commit of a working tree, and the number of files that differ from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Glance {
     pub commit: Option<String>,
     pub changed: Option<u32>,
 }
 
-/// The newest look, and whether another one is under way.
+/// The newest status, and whether git is running for another one.
 #[derive(Clone, Debug)]
 pub(super) struct Glances {
     newest: Arc<watch::Sender<Glance>>,
     looking: Arc<AtomicBool>,
-    /// Set when the first look has begun.
+    /// Set when the first status has begun.
     begun: Arc<AtomicBool>,
-    /// Set when counting took too long: from then on only the commit is asked for.
+    /// Set when counting took too long: later statuses read only the commit.
     slow: Arc<AtomicBool>,
 }
 
@@ -47,12 +47,12 @@ impl Default for Glances {
 }
 
 impl Git {
-    /// Returns the newest look there is.
+    /// Returns the newest status.
     pub fn last_glance(&self) -> Glance {
         self.glances.newest.borrow().clone()
     }
 
-    /// Looks anew, and returns the newest look there is: who is not `patient` may get the one before.
+    /// Requests a new status, and returns the newest available one. Without `patient`, that may be an older one.
     pub async fn glance(&self, patient: bool) -> Glance {
         let Some(top) = self.top.clone() else {
             return Glance::default();
@@ -81,7 +81,7 @@ impl Git {
         }
         let is_first = !glances.begun.swap(true, Ordering::Relaxed);
         let patience = if patient || is_first { PATIENCE } else { BRIEF };
-        // One that is late is there for the next save.
+        // A late status is available for the next save.
         let _late = tokio::time::timeout(patience, newest.changed()).await;
         newest.borrow().clone()
     }

@@ -1,7 +1,7 @@
-//! The git commands that run, and their end: none of them outlives those who asked.
+//! The registry of running git processes, and their end: none of them outlives its caller.
 //!
-//! One that starts no other program has a process group of its own, and is ended with all of it by the thread that waits for it: that thread alone knows
-//! that the group's number is still git's. Every other one is under a guard, which ends it with all that it started and proves that nothing is left.
+//! A git that starts no other program has its own process group. The thread that waits for it ends the group, because only that thread knows that the
+//! group id is still git's. Every other git runs under a guard, which ends it with all its processes and proves that nothing is left.
 
 use std::collections::BTreeMap;
 use std::process::Child;
@@ -16,39 +16,40 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::run::Refusal;
 use crate::deadline::Hurry;
 
-/// How many processes that git left behind are named.
+/// The most leftovers of git that are named.
 const MOST_LEFT: usize = 1024;
 
-/// Those of this process, once it is known that somebody ends them.
+/// The git processes of this process, if [`end_git`] will end them.
 static WATCHED: OnceLock<Arc<Running>> = OnceLock::new();
 
-/// Sees to it that [`end_git`] ends every git that this process runs from now on: each gets a process group of its own, so that a terminal's Ctrl-C does not
-/// reach it any more.
+/// Registers every git that this process runs from now on, so that [`end_git`] ends it. Each gets its own process group, so that a terminal's Ctrl-C
+/// no longer reaches it.
 pub fn watch_git() {
     WATCHED.get_or_init(Arc::default);
 }
 
-/// Ends every git that this process runs, within two seconds, and lets it run no other. Blocks.
+/// Ends every git of this process within two seconds, and starts no other. Blocks.
 ///
-/// It is for those who end the process while something may run; a run ends its own.
+/// For callers that end the process while git may run; a run ends its own git processes.
 pub fn end_git() {
     if let Some(running) = WATCHED.get() {
         running.lock().closed = true;
         running.end(times::GIT_ENDING);
-        // What was begun is taken back by whoever has begun it.
+        // The callers that began a change roll it back.
         running.wait_until(times::GIT_KILLED, |state| state.owed == 0);
         running.lock().owed = 0;
         running.end(Duration::ZERO);
     }
 }
 
-/// Says that what git makes is taken back by its caller if it fails, which [`end_git`] waits for. Its drop says that there is nothing to take back any more.
+/// States that the caller rolls back git's changes if it fails; [`end_git`] waits for the rollback. Dropping it means that no rollback is needed any
+/// more.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Owed(Option<Arc<Running>>);
 
 impl Owed {
-    /// Returns with what is taken back also when git was ended.
+    /// Returns the registry for the rollback, which works after [`end_git`] too.
     pub(crate) fn looks(&self) -> Option<Looks> {
         let looks = Looks::new(Arc::clone(self.0.as_ref()?), None);
         Some(Looks {
@@ -69,53 +70,53 @@ impl Drop for Owed {
     }
 }
 
-/// Where the git commands of a run, or of what comes before one, are known.
+/// The registry of the git processes of a run, or of the preparation of one.
 #[derive(Clone, Debug)]
 pub struct Looks {
     running: Arc<Running>,
-    /// Set when the run is over.
+    /// Set when the run has ended.
     over: Arc<AtomicBool>,
-    /// The value of the run's marker that they carry.
+    /// The value of the run's marker that the processes carry.
     pub(super) marker: Option<String>,
-    /// Whether they take back what others have made, and so may come when no other may.
+    /// Whether its processes roll back changes, so that they may start after the end.
     takes_back: bool,
 }
 
-/// What came of the end.
+/// The result of ending the git processes.
 #[derive(Debug)]
 pub struct LooksEnd {
-    /// What was ended.
+    /// The ended processes.
     pub ended: Vec<ProcessName>,
-    /// What could not be ended.
+    /// The processes that could not be ended.
     pub survivors: Vec<ProcessName>,
-    /// What filters and hooks of git had left running, now or before.
+    /// The leftovers of git's filters and hooks, from its end or earlier.
     pub left: Vec<ProcessName>,
-    /// Whether something may be left that is not known.
+    /// Whether unknown processes may be left.
     pub unproven: bool,
 }
 
-/// What a git under a guard left behind, and what became of that.
+/// The leftovers of a git under a guard, and their end.
 #[derive(Debug)]
 pub(super) struct Left {
     pub(super) ended: Vec<ProcessName>,
     pub(super) survivors: Vec<ProcessName>,
-    /// Whether it is known that nothing else is left.
+    /// Whether the guard proved that nothing else is left.
     pub(super) proven: bool,
 }
 
 impl Looks {
-    /// Returns those of this process, if it is known that somebody ends them.
+    /// Returns the registry of this process, if [`end_git`] will end its git processes.
     pub(super) fn watched() -> Option<Self> {
         let running = Arc::clone(WATCHED.get()?);
         Some(Self::new(running, None))
     }
 
-    /// Returns those of a piece of work that can be stopped by itself.
+    /// Returns the registry of a task that can be stopped separately.
     pub(crate) fn of_work() -> Self {
         Self::new(WATCHED.get().cloned().unwrap_or_default(), None)
     }
 
-    /// Says that something is going to be made that is taken back if it fails.
+    /// Announces a change that the caller rolls back if it fails.
     pub(crate) fn owe() -> Owed {
         let running = WATCHED.get().cloned();
         if let Some(running) = &running {
@@ -124,7 +125,7 @@ impl Looks {
         Owed(running)
     }
 
-    /// Returns those of a run.
+    /// Returns the registry of a run.
     pub fn of_run(marker: String) -> Self {
         Self::new(WATCHED.get().cloned().unwrap_or_default(), Some(marker))
     }
@@ -138,7 +139,7 @@ impl Looks {
         }
     }
 
-    /// Ends them all within `budget` and about a second; from then on there are no others. Blocks.
+    /// Ends all processes within `budget` and about a second, and starts no others from then on. Blocks.
     pub fn end(&self, budget: Duration) -> LooksEnd {
         self.over.store(true, Ordering::Release);
         self.running.wait(times::GIT_STATUS_END.min(budget));
@@ -158,7 +159,7 @@ impl Looks {
         }
     }
 
-    /// Begins one, which is ended through `ends`.
+    /// Registers a git process, which is ended through `ends`.
     pub(super) fn begin(&self, ends: Ends) -> Result<Look, Refusal> {
         let mut state = self.running.lock();
         let may = self.takes_back && state.owed > 0;
@@ -176,7 +177,7 @@ impl Looks {
     }
 }
 
-/// The looks of a run, or of other work; its drop ends them without waiting.
+/// The registry of a run or another task; dropping it ends the processes without waiting.
 #[derive(Debug)]
 pub struct OwnLooks(pub Looks);
 
@@ -187,35 +188,35 @@ impl Drop for OwnLooks {
     }
 }
 
-/// What the thread that waits for a git is told.
+/// A message to the thread that waits for a git process.
 #[derive(Debug)]
 pub(super) enum Told {
-    /// It is over, and printed this.
+    /// Git ended, with this output.
     Over(Vec<u8>),
-    /// It is to end, within this time.
+    /// End git within this time.
     End(Duration),
 }
 
-/// How a git that runs is ended.
+/// The way to end a running git.
 #[derive(Debug)]
 pub(super) enum Ends {
-    /// By the thread that waits for it.
+    /// Through the thread that waits for it.
     Alone(mpsc::Sender<Told>),
-    /// By its guard.
+    /// Through its guard.
     Contained(Hurry),
 }
 
 impl Ends {
     fn within(&self, grace: Duration) {
         match self {
-            // A command that has just ended needs no message.
+            // If the command has just ended, it needs no message.
             Self::Alone(tell) => drop(tell.send(Told::End(grace))),
             Self::Contained(hurry) => hurry.within(grace),
         }
     }
 }
 
-/// A git that runs, or is about to. Its drop says that it is gone.
+/// A git process that runs or is about to start. Dropping it removes it from the registry.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Look {
@@ -230,7 +231,7 @@ impl Look {
         }
     }
 
-    /// Keeps what a git under a guard left behind, for the report at the end of the run.
+    /// Records the leftovers of a git under a guard, for the report at the end of the run.
     pub(super) fn leaves(&self, left: Left) {
         let mut state = self.running.lock();
         state.unproven |= !left.proven;
@@ -242,7 +243,7 @@ impl Look {
             .extend(left.survivors.into_iter().take(room));
     }
 
-    /// Ends git with its group, which it has not been waited for yet: first so that it can clear up. What it tells when it is gone is taken from `told`.
+    /// Ends git, which is not reaped yet, with its process group: SIGTERM first, so that git can clean up. `told` receives its last message.
     pub(super) fn cut(&self, git: &Child, grace: Duration, told: &mpsc::Receiver<Told>) {
         self.running.lock().unproven = true;
         if !grace.is_zero() {
@@ -252,7 +253,7 @@ impl Look {
         signal(git, Signal::KILL);
     }
 
-    /// Ends what a git has left in its group that is over, but not waited for yet.
+    /// Kills the rest of the process group of a git that ended and is not reaped yet.
     pub(super) fn clear(&self, git: &Child) {
         signal(git, Signal::KILL);
     }
@@ -267,7 +268,7 @@ impl Drop for Look {
 
 fn signal(git: &Child, signal: Signal) {
     if let Some(group) = Pid::from_raw(git.id().cast_signed()) {
-        // Nobody is in it any more, which is as good.
+        // An error means that the group is empty, which is fine.
         let _gone = kill_process_group(group, signal);
     }
 }
@@ -282,14 +283,14 @@ struct Running {
 struct State {
     last: u64,
     closed: bool,
-    /// How many make something that they take back if it fails.
+    /// The number of callers with a change that they roll back on failure.
     owed: usize,
-    /// What those under a guard had left running, and was ended.
+    /// The leftovers of git processes under a guard, which were ended.
     left: Vec<ProcessName>,
     survivors: Vec<ProcessName>,
-    /// Whether something may be left that is not known.
+    /// Whether unknown processes may be left.
     unproven: bool,
-    /// Those that run, by number, with the pid of each that was started.
+    /// The running processes by number, each with its pid once it started.
     all: BTreeMap<u64, (Option<u32>, Ends)>,
 }
 

@@ -1,8 +1,8 @@
-//! Runs one git command to its end: under a guard, because git starts filters, hooks, drivers and other programs that the repository names.
+//! Runs one git command to its end under a guard, because git starts filters, hooks, drivers and other programs that the repository configures.
 //!
-//! An agent may write the configuration and the attributes of its repository at any time, so no look at them beforehand tells what git is going to start.
-//! Therefore every git runs under a guard, which ends what git left running and proves that nothing is left. A git that [`only_reads`] runs without one
-//! first, and the kernel kills it if it starts a program; then it runs again, under a guard.
+//! An agent may change the configuration and the attributes of its repository at any time, so no check before a command can tell which programs git
+//! will start. Every git therefore runs under a guard, which ends git's leftovers and proves that nothing is left. As an exception, a git that
+//! [`only_reads`] first runs without a guard, and the kernel kills it if it starts a program; then it runs again, under a guard.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -27,15 +27,14 @@ use super::looks::{Ends, Left, Look, Looks, Told};
 use crate::deadline::{Hurried, Hurry, left};
 use crate::processes::{MARKER, names};
 
-/// The most bytes that git may print.
+/// The most bytes of git's output.
 pub(super) const MAX_ANSWER: u64 = 1 << 20;
-pub(super) const TOO_MUCH: &str =
-    "more is changed than can be told; let git ignore what is generated";
-/// How long git may take for what is only nice to know.
+pub(super) const TOO_MUCH: &str = "too many changed files; add generated files to .gitignore";
+/// The time limit for information that the run can do without.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long git may take for what somebody has asked for.
+/// The time limit for a command that the user requested.
 pub const LIMIT: Duration = Duration::from_secs(60);
-/// By these variables a hook's git tells those it starts which repository is meant. A loop that is begun in one works in its own directory.
+/// By these variables the git of a hook passes its repository on. A loop that begins in a hook works in its own directory instead.
 pub const POINTERS: [&str; 7] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -46,7 +45,7 @@ pub const POINTERS: [&str; 7] = [
     "GIT_PREFIX",
 ];
 
-/// A monitor or a collection that git starts in passing would outlive it.
+/// Git could start a file-system monitor or a garbage collection, which would outlive the command.
 const NOTHING_IN_PASSING: [&str; 6] = [
     "-c",
     "core.fsmonitor=false",
@@ -57,26 +56,26 @@ const NOTHING_IN_PASSING: [&str; 6] = [
 ];
 const NO_HOOKS: [&str; 2] = ["-c", "core.hooksPath=/dev/null"];
 
-/// Why git did not do what it was told.
+/// Why a git command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     #[error("git did not answer within {0:?}")]
-    /// It did not answer within this time, and was ended.
+    /// It did not end within this time, and was killed.
     Silent(Duration),
     #[error("git can't be run: {0}")]
     /// It could not be started.
     NotRun(std::io::Error),
     #[error("the run was stopped")]
-    /// Its run is over.
+    /// The run has ended.
     Stopped,
-    /// Its last complaint.
+    /// Its last error message.
     #[error("{0}")]
     Said(String),
 }
 
 impl Refusal {
     pub(super) fn no_tree() -> Self {
-        Self::Said("this is no working tree of git".into())
+        Self::Said("not a git working tree".into())
     }
 }
 
@@ -87,18 +86,18 @@ pub(crate) enum Hooks {
     Off,
 }
 
-/// A git command that is to run.
+/// A git command to run.
 pub(crate) struct Call<'a, S> {
     pub(crate) directory: &'a Path,
     pub(crate) arguments: &'a [S],
     pub(crate) environment: &'a [(&'a str, &'a OsStr)],
     pub(crate) hooks: Hooks,
-    /// A command that takes longer is ended.
+    /// The time limit of the command.
     pub(crate) patience: Duration,
 }
 
 impl<S: AsRef<OsStr>> Call<'_, S> {
-    /// Returns all of git's arguments.
+    /// Returns all arguments of git.
     pub(super) fn words(&self) -> Vec<&OsStr> {
         let no_hooks: &[&str] = match self.hooks {
             Hooks::Run => &[],
@@ -109,13 +108,13 @@ impl<S: AsRef<OsStr>> Call<'_, S> {
         before.map(OsStr::new).chain(arguments).collect()
     }
 
-    /// Returns the variables that git gets beside those of this process.
+    /// Returns the variables that git gets in addition to those of this process.
     pub(super) fn variables(&self) -> impl Iterator<Item = (&str, &OsStr)> {
         let own = [
-            // Only looking must not take the index lock that the agent's own git needs.
+            // A read must not take the index lock that the agent's own git needs.
             ("GIT_OPTIONAL_LOCKS", "0"),
             ("GIT_TERMINAL_PROMPT", "0"),
-            // `rlm` reads the complaints of git, so they are in English.
+            // `rlm` parses the error messages of git, so they must be in English.
             ("LC_ALL", "C"),
         ];
         let own = own.map(|(name, value)| (name, OsStr::new(value)));
@@ -123,32 +122,32 @@ impl<S: AsRef<OsStr>> Call<'_, S> {
     }
 }
 
-/// Returns what git complained about, or the last line that a hook printed.
+/// Returns git's error message, or the last line of a hook's output.
 pub fn complaint(text: &str) -> String {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     let is_git = |line: &&str| line.starts_with("fatal: ") || line.starts_with("error: ");
     let line = lines().find(is_git);
     let line = line.or_else(|| lines().rfind(|line| !line.starts_with("hint:")));
-    let line = line.unwrap_or("it failed and did not say why");
+    let line = line.unwrap_or("git failed without an error message");
     let line = line.strip_prefix("fatal: ").unwrap_or(line);
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
-/// Returns whether a text is the full name of an object of git, which no option is.
+/// Returns whether a text is the full name of a git object, which can't be an option.
 pub(crate) fn is_object_name(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Switches off what a command that only reads could start: a check of signatures, and the fetch of what a partial clone lacks.
+/// Disables the programs that a reading command could start: the verification of signatures, and the fetch of missing objects of a partial clone.
 const READ_ONLY: [&str; 2] = ["-c", "log.showSignature=false"];
 const READ_ONLY_VARIABLES: [(&str, &str); 2] =
     [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
 
-/// How much of what git complains about is read.
+/// The most bytes of git's error messages.
 const MAX_COMPLAINT: usize = 16 << 10;
-/// The commands that only read, so that a kill at any time leaves nothing half done.
+/// The commands that only read, so that a kill at any time leaves no partial change.
 ///
-/// `status` reads because `GIT_OPTIONAL_LOCKS` is off; it runs the filters of files that may have changed.
+/// `status` only reads because `GIT_OPTIONAL_LOCKS` is off; it runs the filters of files that may have changed.
 const READS: [&str; 10] = [
     "check-ignore",
     "log",
@@ -162,7 +161,7 @@ const READS: [&str; 10] = [
     "var",
 ];
 
-/// Returns whether git writes nothing for these words.
+/// Returns whether git writes nothing for these arguments.
 fn only_reads<S: AsRef<OsStr>>(words: &[S]) -> bool {
     let mut words = words.iter().filter_map(|word| word.as_ref().to_str());
     let mut command = words.next();
@@ -171,14 +170,14 @@ fn only_reads<S: AsRef<OsStr>>(words: &[S]) -> bool {
     }
     match command {
         Some("worktree") => words.next() == Some("list"),
-        // With a second name it writes one, of which a hook is told.
+        // With a second name, git writes a ref and runs a hook.
         Some("symbolic-ref") => words.filter(|word| !word.starts_with('-')).count() == 1,
         Some(command) => READS.contains(&command),
         None => false,
     }
 }
 
-/// Runs git to its end on this thread, without hooks: what it printed, or why not; see [`run_with`].
+/// Runs git to its end on this thread, without hooks; see [`run_with`].
 pub(crate) fn run<S: AsRef<OsStr>>(
     directory: &Path,
     arguments: &[S],
@@ -195,12 +194,14 @@ pub(crate) fn run<S: AsRef<OsStr>>(
     run_with(&call, looks)
 }
 
-/// Runs git to its end on this thread: under a guard, or so that it can start no other program. It asks nothing, and what takes too long is ended.
+/// Runs git to its end on this thread, and returns its output or an error. Git runs under a guard, or so that it can't start other programs. It gets
+/// no input, and is killed at the time limit.
 pub(crate) fn run_with<S: AsRef<OsStr>>(
     call: &Call<'_, S>,
     looks: Option<&Looks>,
 ) -> Result<String, Refusal> {
-    // A filter, a wrapper around git, or a system that can't forbid it: from then on a guard is the shorter way.
+    // Set if git starts a filter, `git` is a wrapper, or the system can't forbid the start of programs: from then on, running under a guard at once
+    // is faster.
     static NEEDS_A_GUARD: AtomicBool = AtomicBool::new(false);
     let mut alone = None;
     if only_reads(call.arguments) && !NEEDS_A_GUARD.load(Ordering::Relaxed) {
@@ -217,8 +218,8 @@ pub(crate) fn run_with<S: AsRef<OsStr>>(
     Ok(text.trim_end_matches('\n').to_owned())
 }
 
-/// Runs a git that the kernel kills if it starts another program; nothing is returned if it did, or can't be run so. It is ended with its process group
-/// where it has one.
+/// Runs a git that the kernel kills if it starts another program. Returns `None` if that happened, or the system does not support it. Ends git with
+/// its process group if it has one.
 fn run_alone<S: AsRef<OsStr>>(
     call: &Call<'_, S>,
     looks: Option<&Looks>,
@@ -261,10 +262,10 @@ fn run_alone<S: AsRef<OsStr>>(
     let stdout = git.stdout.take().expect("it was piped");
     std::thread::spawn(move || {
         let said = read(stdout);
-        // It stays a zombie until it is waited for, so that its group's number stays its own.
+        // Git stays a zombie until it is reaped, so its group id is not reused.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let _gone = pid.map(|pid| retry_on_intr(|| waitid(WaitId::Pid(pid), options)));
-        // The caller no longer waits for a late answer.
+        // The caller no longer waits for a late result.
         let _late = tell.send(Told::Over(said));
     });
     let complained = git.stderr.take().map(reading);
@@ -293,7 +294,7 @@ fn run_alone<S: AsRef<OsStr>>(
     if status.success() {
         return Ok(Some(said));
     }
-    // A hook that was left running may hold it open.
+    // A leftover of a hook may hold the stream open.
     let complained = complained.and_then(|said| said.recv_timeout(PATIENCE).ok());
     let complained = complained.unwrap_or_default();
     Err(Refusal::Said(complaint(&String::from_utf8_lossy(
@@ -301,11 +302,11 @@ fn run_alone<S: AsRef<OsStr>>(
     ))))
 }
 
-/// Reads to the end, on a thread of its own.
+/// Reads to the end on a separate thread.
 fn reading(from: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
     let (answered, answer) = mpsc::channel();
     std::thread::spawn(move || {
-        // The caller no longer waits for a late answer.
+        // The caller no longer waits for a late result.
         let _late = answered.send(read(from));
     });
     answer
@@ -317,7 +318,7 @@ fn read(from: impl Read) -> Vec<u8> {
     read.map_or(Vec::new(), |_| text)
 }
 
-/// Runs git to its end under a guard, and returns what it printed. Blocks.
+/// Runs git to its end under a guard, and returns its output. Blocks.
 fn run_contained<S: AsRef<OsStr>>(
     call: &Call<'_, S>,
     looks: Option<&Looks>,
@@ -331,14 +332,14 @@ fn run_contained<S: AsRef<OsStr>>(
     runtime()?.spawn(async move {
         let end = contained(command, patience, hurried, look.as_ref()).await;
         drop(look);
-        // The caller waits for it.
+        // The caller waits for the result.
         let _waits = tell.send(end);
         drop(hurry);
     });
     told.recv().map_err(|_| Refusal::Stopped)?
 }
 
-/// Returns the runtime of these git commands, which has a thread of its own: their callers may be within a runtime, and may be without one.
+/// Returns the runtime of these git commands. It has its own thread, because callers may be inside or outside a runtime.
 fn runtime() -> Result<&'static Handle, Refusal> {
     static RUNTIME: OnceLock<io::Result<Handle>> = OnceLock::new();
     let start = || {
@@ -371,17 +372,17 @@ fn command<S: AsRef<OsStr>>(call: &Call<'_, S>, looks: Option<&Looks>) -> AgentC
     command.current_dir(call.directory)
 }
 
-/// What git printed until it ended.
+/// The output of git until its end.
 #[derive(Debug, Default)]
 struct Heard {
     printed: Vec<u8>,
     complained: Vec<u8>,
-    /// Whether both streams are at their end.
+    /// Whether both streams have ended.
     silent: bool,
 }
 
 impl Heard {
-    /// Waits for git's end, and keeps what it prints until then.
+    /// Waits for the end of git, and stores its output.
     async fn until_end(&mut self, git: &mut Agent) -> Result<Exit, Refusal> {
         while !self.silent {
             match git.next_output().await {
@@ -413,7 +414,7 @@ impl Heard {
     fn why(&self, exit: impl fmt::Display) -> Refusal {
         let said = String::from_utf8_lossy(&self.complained);
         Refusal::Said(match said.trim().is_empty() {
-            true => format!("it failed without a message ({exit})"),
+            true => format!("git failed without an error message ({exit})"),
             false => complaint(&said),
         })
     }
@@ -440,7 +441,7 @@ async fn contained(
         },
     };
     let report = loop {
-        // What is left behind by a git that is over gets no grace.
+        // Leftovers of an ended git get no grace.
         let policy = StopPolicy {
             terminate: left(by),
             budget: left(by) + times::GIT_KILL,

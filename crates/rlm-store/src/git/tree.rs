@@ -1,4 +1,4 @@
-//! Working trees of a run's own.
+//! The worktrees of runs.
 
 use std::path::{Path, PathBuf};
 
@@ -6,30 +6,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, state_dir};
 
-/// Where the working trees of runs lie below the state directory.
+/// The directory of the runs' worktrees in the state directory.
 pub(crate) const PLACE: &str = "worktrees";
 
-/// A working tree of a run's own, below the state directory of its project.
+/// A run's own worktree, in the state directory of its project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worktree {
-    /// Where it lies; absolute.
+    /// The absolute path of the worktree.
     pub path: PathBuf,
-    /// The branch that was made for it.
+    /// The branch of the worktree.
     pub branch: String,
-    /// The commit from which that branch begins.
+    /// The commit at which that branch begins.
     pub base: String,
 }
 
-/// How a run's own working tree stands.
+/// The state of a run's worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorktreeState {
-    /// How many commits its branch has over the commit it began from.
+    /// The number of commits on its branch since the worktree began.
     pub commits: u32,
-    /// How many files in it are not committed.
+    /// The number of uncommitted files in it.
     pub changed: u32,
 }
 
-/// Returns the project to which a working tree of a run belongs, if it is one.
+/// Returns the project of a run's worktree; `None` for other directories.
 pub(crate) fn home(tree: &Path) -> Option<&Path> {
     let state = tree.parent().filter(|it| it.ends_with(PLACE))?.parent()?;
     let is_state = state.file_name() == Some(".rlm".as_ref());
@@ -37,7 +37,7 @@ pub(crate) fn home(tree: &Path) -> Option<&Path> {
     state_dir::is_dir(&state.join("runs")).then_some(root)
 }
 
-/// Returns the working trees of runs that lie in this state directory.
+/// Returns the worktrees of runs in this state directory.
 pub(crate) fn all(state: &Path) -> Vec<PathBuf> {
     let mut paths = state_dir::entries(&state.join(PLACE)).unwrap_or_default();
     paths.retain(|path| state_dir::is_dir(path));
@@ -45,26 +45,26 @@ pub(crate) fn all(state: &Path) -> Vec<PathBuf> {
 }
 
 impl Worktree {
-    /// Returns the directory at this place in the tree, and makes it where the commit does not have it: git knows no empty ones.
+    /// Returns the directory at this path in the worktree. Creates it if the commit doesn't have it, because git stores no empty directories.
     pub(crate) fn directory(&self, within: &Path) -> Result<PathBuf, Error> {
         let mut directory = self.path.clone();
         let mut make = |name| {
             directory.push(name);
-            // A commit may have a link there, which would lead the agent out of the tree.
+            // A commit may have a link there, which would lead the agent out of the worktree.
             match state_dir::exists(&directory) {
                 true => state_dir::open_directory(&directory).map(drop),
                 false => state_dir::make_private_directory(&directory),
             }
         };
         let made = within.iter().try_for_each(&mut make);
-        // `join` would end the path of the tree itself in a slash.
+        // `join` with an empty path would add a slash to the worktree's path.
         let directory: PathBuf = self.path.iter().chain(within).collect();
-        made.map_err(|e| Error::io("can't make the directory", &directory, e))?;
+        made.map_err(|e| Error::io("can't create directory", &directory, e))?;
         Ok(directory)
     }
 }
 
-/// Finds where git has a branch checked out.
+/// Finds the path at which git has a branch checked out.
 pub(crate) fn place_of<'a>(list: &'a str, branch: &str) -> Option<&'a Path> {
     let full = format!("branch refs/heads/{branch}");
     let mut blocks = list.split("\n\n");

@@ -1,6 +1,7 @@
-//! What a person has had written into a working tree about runs: archives and reports.
+//! Recognises `rlm`'s own files in a working tree: archives and reports.
 //!
-//! They are no work of an agent, and an archive holds the values of variables: no commit of a loop takes them in, and nobody counts them as uncommitted.
+//! These files are not an agent's work, and an archive has the values of variables: no commit of a loop includes them, and they don't count as
+//! uncommitted.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,15 +11,15 @@ use uuid::Uuid;
 
 use crate::{RunId, state_dir};
 
-/// How many bytes of a file tell whether it is a report.
+/// The number of bytes at the beginning of a file that show whether it is a report.
 pub const BEGINNING: u64 = 2048;
-/// How the element begins that marks a page as a report.
+/// The beginning of the element that marks a page as a report.
 const REPORT: &str = "<meta name=\"generator\" content=\"rlm-report ";
 /// The name of the first file of an archive.
 pub(crate) const MANIFEST: &str = "manifest.json";
 
-/// Returns whether a file that git does not know is one of those, by its name and by how it begins. Those that are being written have random names, and
-/// are known by how they begin as well: a name alone hides nothing.
+/// Returns whether a file unknown to git is an archive or a report, by its name and its first bytes. Unfinished files have random names, and are
+/// recognised by their first bytes too: a name alone hides nothing.
 pub(crate) fn is_written(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let is = |begin: &str, end: &str| {
@@ -36,18 +37,18 @@ pub(crate) fn is_written(path: &Path) -> bool {
         || is_begun(may_be_archive || may_be_report) && is_empty(path)
 }
 
-/// Returns whether a line of git's status, found from `top` on, says that such a file is there.
+/// Returns whether a line of git's status, relative to `top`, is about such a file.
 pub(super) fn is_line_of_written(top: &Path, line: &str) -> bool {
     let new = line.strip_prefix("?? ").or_else(|| line.strip_prefix("? "));
     new.is_some_and(|path| is_written(&top.join(path)))
 }
 
-/// Nothing is written of it yet.
+/// Whether nothing is written to the file yet.
 fn is_empty(path: &Path) -> bool {
     fs_err::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == 0)
 }
 
-/// Returns whether a file is an archive, by how it begins.
+/// Returns whether a file is an archive, by its first bytes.
 pub(crate) fn is_archive(path: &Path) -> bool {
     let file = state_dir::open(path).ok();
     let unpacker = file.and_then(|file| zstd::Decoder::new(file).ok());
@@ -69,7 +70,7 @@ pub fn report_mark(run: &RunId) -> String {
     format!("{REPORT}{run}\">")
 }
 
-/// Returns whether a file that begins so is a report: of this run, or of any.
+/// Returns whether a file with this beginning is a report: of this run, or of any run.
 #[must_use]
 pub fn begins_report(beginning: &[u8], run: Option<&RunId>) -> bool {
     let mark = run.map_or_else(|| REPORT.to_owned(), report_mark);

@@ -1,6 +1,6 @@
-//! One file that holds a run: a tar archive, packed, its manifest first.
+//! The archive of a run: a compressed tar file with its manifest first.
 //!
-//! What is read is believed to come from anybody: nothing is taken but what the manifest announces, in its order, to the byte.
+//! An archive may come from anybody: the reader accepts only the files of the manifest, in its order, with exactly its sizes.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use super::manifest::{self, Entry, MAX_BYTES, Manifest};
 use super::work::{Halt, Meter};
 use crate::{Error, state_dir};
 
-/// How much is copied at a time.
+/// The size of a copied piece.
 const PIECE: usize = 128 << 10;
-/// How much of nothing may stand behind the last file.
+/// The most padding after the last file.
 const MAX_PADDING: u64 = 64 << 10;
-/// The largest memory of an unpacker, as a power of two; more than any level of this program asks for.
+/// The largest memory of the decompressor, as a power of two; larger than any level of this program needs.
 const WINDOW: u32 = 24;
 const LEVEL: i32 = 3;
-/// How a bundle of git begins, what stands behind its header, and the most bytes of that.
+/// The beginning of a git bundle, the text after its header, and the most bytes of the header.
 const BUNDLES: [&[u8]; 2] = [b"# v2 git bundle\n", b"# v3 git bundle\n"];
 const PACK: &[u8] = b"\n\nPACK";
 const MAX_HEADER: usize = 64 << 10;
 
-/// Writes an archive. `find` says where each of its files lies, `path` what messages call it.
+/// Writes an archive. `find` returns the path of each of its files, `path` is the archive's name in messages.
 pub(super) fn write<W: Write>(
     to: W,
     manifest: &Manifest,
@@ -36,7 +36,7 @@ pub(super) fn write<W: Write>(
     let mut packer = zstd::Encoder::new(to, LEVEL).map_err(fail)?;
     packer.include_checksum(true).map_err(fail)?;
     let mut tar = tar::Builder::new(packer);
-    let text = serde_json::to_vec(manifest).expect("a manifest is plain data");
+    let text = serde_json::to_vec(manifest).expect("a manifest serializes");
     let header = |name: &str, bytes: u64| -> io::Result<Header> {
         let mut header = Header::new_ustar();
         header.set_path(name)?;
@@ -49,7 +49,7 @@ pub(super) fn write<W: Write>(
     };
     let first = header(manifest::NAME, text.len() as u64).map_err(fail)?;
     tar.append(&first, text.as_slice()).map_err(fail)?;
-    // From here on the file is known for an archive by how it begins, under whatever name.
+    // From here on the first bytes mark the file as an archive, under any name.
     tar.get_mut().flush().map_err(fail)?;
     for entry in &manifest.files {
         let path = find(entry);
@@ -59,15 +59,15 @@ pub(super) fn write<W: Write>(
         tar.append(&header, &mut from)
             .map_err(|e| halt.check().err().unwrap_or_else(|| fail(e)))?;
         if (from.bytes, from.crc) != (entry.bytes, entry.crc32c) {
-            let changed = io::Error::other("somebody changed it meanwhile");
-            return Err(Error::io("can't take along", &path, changed));
+            let changed = io::Error::other("the file changed meanwhile");
+            return Err(Error::io("can't export", &path, changed));
         }
     }
     let packer = tar.into_inner().map_err(fail)?;
     packer.finish().map_err(fail)
 }
 
-/// Looks at a file that is to be in an archive.
+/// Returns the archive entry of a file.
 pub(super) fn entry(name: String, path: &Path, halt: &Halt) -> Result<Entry, Error> {
     let fail = |e| {
         halt.check()
@@ -88,9 +88,9 @@ pub(super) fn entry(name: String, path: &Path, halt: &Halt) -> Result<Entry, Err
     })
 }
 
-/// Unpacks an archive into a directory that is laid out as that of a run. `room` refuses what has no place on this disk.
+/// Unpacks an archive into a directory with the layout of a run. `room` returns an error if this disk has not enough space.
 ///
-/// The inner error is what is wrong with the archive.
+/// The inner error is a problem of the archive.
 pub(super) fn read(
     from: impl Read,
     into: &Path,
@@ -99,8 +99,8 @@ pub(super) fn read(
     meter: &Meter,
 ) -> Result<Result<Manifest, String>, Error> {
     let cut = |e: io::Error| match e.kind() {
-        io::ErrorKind::UnexpectedEof => "it is cut off; fetch it again".to_owned(),
-        _ => format!("it can't be unpacked: {e}; fetch it again"),
+        io::ErrorKind::UnexpectedEof => "the archive is truncated; fetch it again".to_owned(),
+        _ => format!("can't unpack the archive: {e}; fetch it again"),
     };
     macro_rules! good {
         ($result:expr) => {
@@ -116,12 +116,16 @@ pub(super) fn read(
     let mut unpacker = good!(zstd::Decoder::new(from).map_err(cut));
     good!(unpacker.window_log_max(WINDOW).map_err(cut));
     let mut tar = tar::Archive::new(unpacker);
-    // Raw: a long name or other extension would be read into memory, however long it says it is. No export writes any.
+    // Read raw entries: a long name or another extension would be read into memory at any length. No export writes one.
     let mut entries = good!(tar.entries().map_err(cut)).raw(true);
-    let first = good!(entries.next().ok_or_else(|| "nothing is in it".to_owned()));
+    let first = good!(
+        entries
+            .next()
+            .ok_or_else(|| "the archive is empty".to_owned())
+    );
     let mut first = good!(first.map_err(cut));
     if !is_file(&first, manifest::NAME) || first.size() > MAX_BYTES {
-        return Ok(Err("it is no run that was exported".into()));
+        return Ok(Err("not an exported run".into()));
     }
     let mut text = Vec::new();
     good!(first.read_to_end(&mut text).map_err(cut));
@@ -132,16 +136,16 @@ pub(super) fn read(
         let next = good!(
             entries
                 .next()
-                .ok_or_else(|| format!("`{shown}` is missing in it"))
+                .ok_or_else(|| format!("the archive lacks `{shown}`"))
         );
         let next = good!(next.map_err(cut));
         if !is_file(&next, shown) || next.size() != expected.bytes {
             return Ok(Err(format!(
-                "something else is in it where `{shown}` should be"
+                "the archive has another entry in place of `{shown}`"
             )));
         }
         let mut from = Checked::new(next, halt, meter);
-        let path = manifest::place(shown).expect("the manifest was checked");
+        let path = manifest::place(shown).expect("the manifest is checked");
         let path = into.join(path);
         let mut beginning = Vec::new();
         if shown == manifest::BUNDLE {
@@ -156,19 +160,19 @@ pub(super) fn read(
         }
         if (from.bytes, from.crc) != (expected.bytes, expected.crc32c) {
             return Ok(Err(format!(
-                "`{shown}` in it is damaged (wrong checksum); fetch it again"
+                "`{shown}` in the archive is damaged (wrong checksum); fetch it again"
             )));
         }
     }
     if let Some(more) = entries.next() {
         good!(more.map_err(cut));
-        return Ok(Err("more is in it than it announces".into()));
+        return Ok(Err("the archive has more entries than its manifest".into()));
     }
     let mut rest = tar.into_inner().take(MAX_PADDING);
     let mut padding = Vec::new();
     let read = good!(rest.read_to_end(&mut padding).map_err(cut));
     if read as u64 == MAX_PADDING || padding.iter().any(|byte| *byte != 0) {
-        return Ok(Err("more is in it than it announces".into()));
+        return Ok(Err("the archive has more entries than its manifest".into()));
     }
     Ok(Ok(manifest))
 }
@@ -183,11 +187,11 @@ enum Failed {
     Write(io::Error),
 }
 
-/// Reads as much of a bundle as shows that it is one, so that git and the disk are spared what is none.
+/// Reads enough of a bundle to recognise it, so that git and the disk need not handle other files.
 fn begin_bundle(from: &mut impl Read, beginning: &mut Vec<u8>) -> Result<(), String> {
     let bad = || {
         format!(
-            "`{}` in it is no bundle of git; fetch it again",
+            "`{}` in the archive is not a git bundle; fetch it again",
             manifest::BUNDLE
         )
     };
@@ -216,7 +220,7 @@ fn has_pack(beginning: &[u8]) -> bool {
     beginning.windows(PACK.len()).any(|it| it == PACK)
 }
 
-/// Writes a private file, durably: its beginning, which was read before, and the rest.
+/// Writes a private file durably: its beginning, which was already read, and the rest.
 fn copy(beginning: &[u8], from: &mut impl Read, path: &Path) -> Result<(), Failed> {
     if let Some(folder) = path.parent() {
         state_dir::make_private_directory(folder).map_err(Failed::Write)?;
@@ -235,7 +239,7 @@ fn copy(beginning: &[u8], from: &mut impl Read, path: &Path) -> Result<(), Faile
     file.sync_all().map_err(Failed::Write)
 }
 
-/// Counts and sums up what is read through it, until it is halted.
+/// Counts the bytes that are read through it, with a checksum, until it is stopped.
 struct Checked<'a, R> {
     from: R,
     halt: &'a Halt,
@@ -259,7 +263,7 @@ impl<'a, R> Checked<'a, R> {
 impl<R: Read> Read for Checked<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.halt.check().is_err() {
-            return Err(io::Error::other("it was stopped"));
+            return Err(io::Error::other("stopped"));
         }
         let read = self.from.read(buffer)?;
         self.bytes += read as u64;

@@ -1,4 +1,4 @@
-//! Where the files of a run that comes from elsewhere find their place.
+//! Places the files of an imported run.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,21 +13,21 @@ use crate::git::written::is_archive;
 use crate::git::{Git, Hooks};
 use crate::{Project, RunHead, RunId, state_dir};
 
-/// Where the files of a run that was imported are.
+/// The place of an imported run's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrival {
-    /// In a repository that was made for them.
+    /// In a new repository.
     Made,
-    /// In the project's own working tree, which stood at its commit, or was brought there.
+    /// In the project's own working tree, which was at the run's commit, or was fast-forwarded to it.
     InPlace,
-    /// In a working tree of the run's own.
+    /// In the run's own worktree.
     Worktree,
-    /// They did not come along.
+    /// The archive did not contain them.
     None,
 }
 
-/// Where the files are.
+/// The placed files.
 pub(super) struct Arrived {
     pub(super) tree: PathBuf,
     pub(super) worktree: Option<Worktree>,
@@ -35,16 +35,16 @@ pub(super) struct Arrived {
     pub(super) branch: Option<String>,
     pub(super) notes: Vec<String>,
     pub(super) undo: Undo,
-    /// The lock of a working tree that was there before: nobody works in it meanwhile.
+    /// The lock of an existing working tree, so that no other run works in it meanwhile.
     pub(super) held: Option<File>,
 }
 
-/// What is being made, or was. Its drop takes that back, unless it is to be kept.
+/// The rollback of a change. Dropping it rolls the change back, unless it is disarmed.
 #[must_use]
 pub(super) struct Undo(Option<Box<dyn FnOnce()>>);
 
 impl Undo {
-    /// `what` gets a git that a press which ended the work does not end.
+    /// Creates a rollback; `what` gets a git that works after a press has ended the import.
     fn by(git: &Git, what: impl FnOnce(&Git) + 'static) -> Self {
         let (git, owed) = (git.clone(), Looks::owe());
         Self(Some(Box::new(move || what(&git.taking_back(&owed)))))
@@ -63,7 +63,7 @@ impl Drop for Undo {
     }
 }
 
-/// Checks the files of a run out; the error says what to do. `before` is what stayed of a run that comes back.
+/// Checks out the files of a run; the error includes the fix. `before` is what is left here of a run that returns.
 pub(super) fn arrive(
     project: &Project,
     manifest: &Manifest,
@@ -85,7 +85,7 @@ pub(super) fn arrive(
         let mut arrived = at(project.root(), Arrival::None, None, Undo(None));
         arrived
             .notes
-            .push("its files did not come along: copy them here".into());
+            .push("the archive does not contain the files: copy them here".into());
         return Ok(arrived);
     };
     let own = || format!("rlm/{run}");
@@ -100,13 +100,13 @@ pub(super) fn arrive(
         false if project.git().commit_of(&tip.commit).is_some() => None,
         false => {
             return Err(format!(
-                "commit {} is not here: git fetch it from where it is, or export without --state-only",
+                "commit {} is missing here: git fetch it from its repository, or export without --state-only",
                 tip.commit
             ));
         }
     };
     refuse_state(project.git(), tip)?;
-    // What stayed of it has its place.
+    // The rest of a returning run has its place.
     let home = before.map(|before| before.settings.worktree.as_ref());
     if let Some(home) = home {
         let tree = home.map_or(project.root(), |own| own.path.as_path());
@@ -148,7 +148,7 @@ fn unbundle(git: &Git, tip: &Tip, incoming: &Incoming) -> Result<Refs, String> {
     )
 }
 
-/// Brings a working tree, in which nothing is uncommitted, from the commit at which it stands to that of the run.
+/// Fast-forwards a clean working tree from its commit to that of the run.
 fn bring(git: &Git, tree: &Path, here: &str, tip: &Tip) -> Result<Undo, String> {
     let stands: Vec<String> = tip.dirty.iter().chain([&tip.commit]).cloned().collect();
     for stand in &stands {
@@ -161,16 +161,16 @@ fn bring(git: &Git, tree: &Path, here: &str, tip: &Tip) -> Result<Undo, String> 
         ];
         let added = git.strange(&[&added[..], &[here, stand, "--"]].concat())?;
         let is_there = |name: &&str| fs_err::symlink_metadata(tree.join(name)).is_ok();
-        // Git would write over one that it ignores, and what takes all this back would remove it.
+        // Git would overwrite an ignored file, and the rollback would remove it.
         if let Some(name) = added.split_terminator('\0').find(is_there) {
             return Err(format!(
-                "`{name}` is here, in no commit, and the run has another one: move it away, and import again"
+                "`{name}` exists here uncommitted, and the run has a different one: move it away, and import again"
             ));
         }
     }
     let before = here.to_owned();
     let undo = Undo::by(git, move |git| {
-        // Whatever of it is there by now: git knows all its files by such an index, and removes those that were not there.
+        // This works for any part that is already there: with such an index git knows all its files, and removes those that were not there before.
         for stand in stands {
             let _stays = git.strange(&["read-tree", "-m", "-i", &stand]);
             let _stays = git.strange(&["reset", "--quiet", "--hard", &before]);
@@ -183,7 +183,7 @@ fn bring(git: &Git, tree: &Path, here: &str, tip: &Tip) -> Result<Undo, String> 
     Ok(undo)
 }
 
-/// Makes a repository, or fills one that has no commit yet.
+/// Creates a repository, or fills one without a commit.
 fn make(
     project: &Project,
     manifest: &Manifest,
@@ -193,19 +193,19 @@ fn make(
 ) -> Result<Undo, String> {
     let root = project.root().to_owned();
     if !manifest.has_bundle() {
-        return Err("it has no commits, and the archive was made with --state-only: clone the repository here first".into());
+        return Err("the repository has no commits, and the archive was exported with --state-only: clone the repository here first".into());
     }
     let is_new = project.git().top().is_none();
     let others = move |name: &OsStr| name != ".rlm" && (is_new || name != ".git");
     let entries = fs_err::read_dir(&root).map_err(|e| e.to_string())?;
-    // The archive itself may lie there.
+    // The archive itself may be in this directory.
     let (archives, more): (Vec<_>, Vec<_>) = { entries.flatten() }
         .filter(|entry| others(&entry.file_name()))
         .partition(|entry| entry.file_name().to_str().is_some() && is_archive(&entry.path()));
     if !more.is_empty() {
         return Err(match is_new {
-            true => "it is neither empty nor a repository of git: import into an empty directory, or into a clone",
-            false => "it has files and no commit: commit them, or import into an empty directory",
+            true => "the directory is neither empty nor a git repository: import into an empty directory, or into a clone",
+            false => "the repository has files and no commit: commit them, or import into an empty directory",
         }
         .into());
     }
@@ -222,7 +222,7 @@ fn make(
                 let _stays = back.strange(&["update-ref", "-d", &made]);
                 let _stays = fs_err::remove_file(place.join(".git/index"));
             }
-            // Nothing else was there.
+            // There were no other files.
             for entry in fs_err::read_dir(&place).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 if others(&name) && !archives.contains(&name) {
@@ -248,7 +248,7 @@ fn make(
         let found = git.strange(&["ls-tree", "--name-only", &tip.commit, "--", name])?;
         if !found.is_empty() {
             return Err(format!(
-                "`{name}` is here, and its commits have another one: move it away"
+                "`{name}` exists here, and the commits have a different one: move it away"
             ));
         }
     }
@@ -257,24 +257,24 @@ fn make(
     Ok(undo)
 }
 
-/// Refuses commits that have what only runs here may have: no export makes any.
+/// Returns an error if the commits contain files that only a local run may have: no export creates such commits.
 fn refuse_state(git: &Git, tip: &Tip) -> Result<(), String> {
     for commit in std::iter::once(&tip.commit).chain(&tip.dirty) {
         let found = git.strange(&["ls-tree", "--name-only", commit, "--", ".rlm"])?;
         if !found.is_empty() {
-            return Err("its commits have files in .rlm, where the state of runs lies: nothing of that is taken in".into());
+            return Err("the commits have files in .rlm, the state directory; such commits can't be imported".into());
         }
     }
     Ok(())
 }
 
-/// Takes the lock of a working tree, unless somebody works in it.
+/// Takes the lock of a working tree, unless another process has it.
 fn hold(tree: &Path) -> Option<File> {
     let directory = File::from(state_dir::open_directory(tree).ok()?);
     directory.try_lock().ok().map(|()| directory)
 }
 
-/// Puts what was not committed into a working tree that stands at the commit below it, uncommitted.
+/// Adds the uncommitted changes to a working tree at their base commit, uncommitted.
 fn take_uncommitted(git: &Git, tip: &Tip) -> Result<(), String> {
     if let Some(dirty) = &tip.dirty {
         git.strange(&["read-tree", "-m", "-u", &tip.commit, dirty])?;
@@ -283,7 +283,7 @@ fn take_uncommitted(git: &Git, tip: &Tip) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the files out beside the project's own, on the run's branch or, where that is taken, on one that is named after the run.
+/// Checks out the files in a worktree, on the run's branch; if that branch is taken, on a branch with the run's name.
 fn tree_of_its_own(
     project: &Project,
     tip: &Tip,
@@ -298,7 +298,7 @@ fn tree_of_its_own(
         list.lines()
             .any(|line| line == format!("branch {}", full(branch)))
     };
-    // One that can go where this commit is without losing any.
+    // A branch that can move to this commit without losing commits.
     let is_fit = |branch: &str| {
         let there = git.commit_of(&full(branch));
         !is_out(branch) && there.is_none_or(|there| git.is_ancestor(&there, &tip.commit))
@@ -309,13 +309,13 @@ fn tree_of_its_own(
         true => branch,
         false if branch != own && is_fit(&own) => {
             notes.push(format!(
-                "branch {branch} is taken here: it goes on on {own}"
+                "branch {branch} is taken here: the run continues on {own}"
             ));
             own
         }
         false => {
             return Err(format!(
-                "branch {branch} is here already, and elsewhere: git branch -m {branch} OTHER, and import again"
+                "branch {branch} exists here at another commit: git branch -m {branch} OTHER, and import again"
             ));
         }
     };
@@ -324,7 +324,7 @@ fn tree_of_its_own(
     let path = project.worktree_path(&name.unwrap_or_else(|| run.clone()));
     if path.exists() {
         return Err(format!(
-            "`{}` is there already: remove it: git worktree remove {}",
+            "`{}` already exists: git worktree remove {}",
             path.display(),
             path.display()
         ));

@@ -1,11 +1,11 @@
-//! A run as one file, to go on elsewhere.
+//! Exports a run to one file, so that it can continue elsewhere.
 //!
-//! # Why the order is what it is
+//! # The order of the steps
 //!
-//! A run must be neither lost nor go on in two places. The archive is complete and durable under a name that nobody looks for, then the seal is
-//! saved, then the archive gets its name. Killed before the seal, the run goes on here, and there is no archive. Killed behind it, the run is here,
-//! sealed, and the seal can be lifted by a person; the archive has a name that says that it is none. With standard output in place of a file, the end
-//! of the archive is held back until the seal is saved: without it nobody takes the archive.
+//! A run must neither be lost nor continue in two places. First the archive is complete and durable under a temporary name, then the run is marked as
+//! transferred, then the archive is renamed. After a kill before the mark, the run continues here, and there is no archive. After a kill behind the
+//! mark, the run is marked here, a person can remove the mark, and the archive has a temporary name. With standard output in place of a file, the end
+//! of the archive is written only after the mark: without its end nobody can import the archive.
 
 use std::fmt;
 use std::fs::File;
@@ -29,30 +29,30 @@ use crate::{
     transcript,
 };
 
-/// How much of an archive that is printed is held back until the run is sealed.
+/// The bytes of a printed archive that are held back until the run is marked as transferred.
 const HELD_BACK: u64 = 64;
-/// How an archive is called that is being written: this, something unique, and that.
+/// The name of an unfinished archive: this prefix, a unique part, and the suffix.
 const PARTIAL: &str = ".rlm-export-";
 const UNFINISHED: &str = ".partial";
 
-/// How a run is exported.
+/// The options of an export.
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
-    /// The run goes on here, and what is made of it there is a fork.
+    /// The run continues here, and the exported run is a fork.
     pub copy: bool,
-    /// What is not committed goes along, and is not committed there.
+    /// Includes the uncommitted changes, which are uncommitted there too.
     pub allow_dirty: bool,
-    /// The history of the project does not go along: it is there already, or its files are copied otherwise.
+    /// Leaves out the history of the project: it is there already, or its files are copied otherwise.
     pub state_only: bool,
-    /// It is exported although it was before.
+    /// Exports the run although it was already transferred.
     pub again: bool,
 }
 
-/// Where an archive goes.
+/// The destination of an archive.
 pub enum To {
-    /// A file that is not there yet.
+    /// A new file.
     File(PathBuf),
-    /// Whatever takes it, such as standard output.
+    /// A stream, such as standard output.
     Stream(Box<dyn Write + Send>),
 }
 
@@ -65,36 +65,37 @@ impl fmt::Debug for To {
     }
 }
 
-/// A run that was exported.
+/// An exported run.
 #[derive(Debug)]
 pub struct Exported {
-    /// Its name.
+    /// The id of the run.
     pub run: RunId,
-    /// Whether it goes on here.
+    /// Whether the run continues here.
     pub copy: bool,
     /// The size of the archive in bytes.
     pub bytes: u64,
-    /// The commit that its files are based on; `None` where no files went along.
+    /// The commit that its files are based on; `None` without files.
     pub commit: Option<String>,
-    /// The branch of that.
+    /// The branch of the commit.
     pub branch: Option<String>,
-    /// What should be known.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 impl Project {
-    /// Writes a run, and the history that it stands on, into one file, and seals it here as moved: nothing resumes it then but by force.
+    /// Writes a run, and its git history, to one file, and marks it here as transferred: after that only force resumes it.
     ///
-    /// What the run's last process left alive is ended first. The archive holds the values of variables and the like, and is as private as the state.
+    /// Ends the survivors of the run's last process first. The archive has the values of variables and similar secrets, and is as private as the
+    /// state.
     ///
     /// # Errors
     ///
-    /// [`Error::is_held`] when a process has the run or its working tree, [`Error::is_usage`] when something would be lost, or was moved before; others
-    /// when the archive can't be written. Then there is none, and the run is as before.
+    /// [`Error::is_held`] if a process works on the run or in its working tree, [`Error::is_usage`] if data would be lost, or the run was already
+    /// transferred; others if the archive can't be written. Then there is no archive, and the run is unchanged.
     ///
     /// # Cancel safety
     ///
-    /// Once begun it is carried out even if the future is dropped. It ends early, and leaves nothing, when the gate's token is cancelled.
+    /// Dropping the future does not cancel an export that has begun. A cancelled token of the gate ends it early, and it leaves nothing behind.
     pub async fn export(
         &self,
         run: &RunId,
@@ -110,7 +111,7 @@ impl Project {
         let head = match entry.head {
             Ok(head) => head,
             Err(why) if entry.state == RunState::Damaged => {
-                let problem = format!("is damaged ({why}); look what is safe to do");
+                let problem = format!("is damaged ({why}); see the safe next steps");
                 return Err(Error::unfit(run, problem).mended_by(Mend::Verify(run.clone())));
             }
             Err(_) => return Err(Error::nothing_saved(run.clone())),
@@ -121,7 +122,7 @@ impl Project {
         }
         if let Some(loss) = entry.loss {
             let problem = format!(
-                "has lost work ({loss}), and would not say so elsewhere: take it up here first"
+                "has lost data ({loss}), which an import would not report: resume it here first"
             );
             return Err(Error::unfit(run, problem).mended_by(Mend::Resume(run.clone())));
         }
@@ -136,7 +137,7 @@ impl Project {
             return Err(Error::unfit(
                 run,
                 format!(
-                    "has left `{}` (pid {}) alive, which could not be ended: end it",
+                    "has a survivor `{}` (pid {}), which could not be ended: end it",
                     left.name, left.pid
                 ),
             ));
@@ -159,7 +160,7 @@ fn refuse_moved(head: &RunHead, how: &ExportOptions) -> Result<(), Error> {
 }
 
 fn refuse_existing(path: &Path) -> Result<(), Error> {
-    let why = "is there already: choose another name, or remove it";
+    let why = "already exists: choose another name, or remove it";
     match state_dir::metadata(path) {
         Ok(_) => Err(Error::archive(path, why.into())),
         Err(_) => Ok(()),
@@ -177,9 +178,8 @@ fn export(
     let dir = project.run_dir(&run);
     let store = |e| Error::store(&run, "exported", e);
     refuse_damaged(&dir).map_err(|why| {
-        let problem = format!(
-            "is damaged ({why}), and could not be taken in elsewhere: look what is safe to do"
-        );
+        let problem =
+            format!("is damaged ({why}), so no import would accept it: see the safe next steps");
         Error::unfit(&run, problem).mended_by(Mend::Verify(run.clone()))
     })?;
     let (mut writer, loaded) =
@@ -201,7 +201,7 @@ fn export(
         false => Some(take_along(project, &scratch, &bundle, how, &mut notes)?),
     };
     halt.check()?;
-    // Once more is the same move: nothing was done here in between.
+    // A repeated export is the same transfer: the run did not continue in between.
     let moves = head.moves + u32::from(!how.copy && head.moved.is_none());
     let manifest = Manifest {
         format: FORMAT,
@@ -217,7 +217,7 @@ fn export(
     };
     let find = |entry: &Entry| match entry.name.as_str() {
         BUNDLE => bundle.clone(),
-        name => dir.join(manifest::place(name).expect("only what has a place is listed")),
+        name => dir.join(manifest::place(name).expect("each listed file has a path")),
     };
     meter.expect(manifest.total());
     let path = match &to {
@@ -258,10 +258,10 @@ fn export(
             refuse_existing(&path)?;
             seal(true)?;
             let named = state_dir::rename_new(&partial.0, &path);
-            // Its name is there; should that not be durable, the seal says what was meant.
+            // The name exists; if it is not durable yet, the mark shows the intended name.
             named
                 .map(|()| drop(state_dir::sync(beside)))
-                .map_err(|e| Error::io("can't make", &path, e))
+                .map_err(|e| Error::io("can't create", &path, e))
         }
         To::Stream(mut stream) => {
             let fail = |e| Error::io("can't write to", "standard output", e);
@@ -277,7 +277,7 @@ fn export(
         }
     };
     if let Err(e) = announced {
-        // Nobody has a whole archive, so that the run goes on where it went on before.
+        // The archive is incomplete, so the run continues in its earlier place.
         seal(false)?;
         return Err(e);
     }
@@ -285,7 +285,7 @@ fn export(
     if let Some(path) = path.filter(|path| root.git().sees(path)) {
         let name = path.file_name().unwrap_or_default().display();
         notes.push(format!(
-            "{name} lies in the working tree, and git does not ignore it: a run's commits leave it out, others may not"
+            "{name} is in the working tree, and git does not ignore it: the commits of a run leave it out, other commits may include it"
         ));
     }
     let (commit, branch) = manifest.git.map(|git| (git.commit, git.branch)).unzip();
@@ -299,7 +299,7 @@ fn export(
     })
 }
 
-/// Has git's part ready; says what can't be taken along.
+/// Prepares the git part; returns an error for files that can't be exported.
 fn take_along(
     project: &Project,
     scratch: &Incoming,
@@ -314,10 +314,10 @@ fn take_along(
     match stand.uncommitted {
         Some(what) if !how.allow_dirty => {
             return Err(refuse(format!(
-                "{what}, and would not travel: commit that, or take it along as it is with --allow-dirty"
+                "can't export uncommitted changes: {what}; commit them, or include them with --allow-dirty"
             )));
         }
-        Some(what) if how.state_only => notes.push(format!("{what}, which does not travel")),
+        Some(what) if how.state_only => notes.push(format!("the export leaves out: {what}")),
         Some(_) => {
             let index = scratch.path().join("index");
             dirty = Some(git.snapshot(&stand.commit, &index).map_err(refuse)?);
@@ -325,7 +325,10 @@ fn take_along(
         None => {}
     }
     if stand.has_submodules {
-        notes.push("submodules do not travel: they are fetched from where they are".into());
+        notes.push(
+            "the export leaves out submodules: the import needs access to their repositories"
+                .into(),
+        );
     }
     let refs = scratch.id().to_owned();
     if !how.state_only {
@@ -340,7 +343,7 @@ fn take_along(
     })
 }
 
-/// Lists what is in the directory of a run and belongs to it.
+/// Lists the files of a run in its directory.
 fn files(dir: &Path, bundle: &Path, halt: &Halt) -> Result<Vec<Entry>, Error> {
     let mut all = Vec::new();
     for (folder, prefix) in [
@@ -371,7 +374,7 @@ fn files(dir: &Path, bundle: &Path, halt: &Halt) -> Result<Vec<Entry>, Error> {
     entries.collect()
 }
 
-/// How the seal calls the archive.
+/// Returns the name of the archive in the mark.
 fn shown(name: &Path) -> String {
     match name == Path::new("-") {
         true => "-".into(),
@@ -382,7 +385,7 @@ fn shown(name: &Path) -> String {
     }
 }
 
-/// An archive that is being written. Its drop removes it, unless it has its name.
+/// An unfinished archive. Dropping it removes the file, unless it was renamed.
 struct Partial(PathBuf);
 
 impl Partial {
@@ -390,13 +393,13 @@ impl Partial {
         Self::sweep(beside);
         let name = format!("{PARTIAL}{}{UNFINISHED}", Uuid::new_v4().simple());
         let path = beside.join(name);
-        let file = state_dir::create_new(&path).map_err(|e| Error::io("can't make", &path, e))?;
-        // As long as it is locked, nobody takes it for one that is left. Where nothing can be locked, nobody does either.
+        let file = state_dir::create_new(&path).map_err(|e| Error::io("can't create", &path, e))?;
+        // While the file is locked, no other process removes it. Without support for locks, no process removes it either.
         let _locked = file.try_lock();
         Ok((Self(path), file))
     }
 
-    /// Removes what exports have left there that were killed.
+    /// Removes the files of killed exports in this directory.
     fn sweep(beside: &Path) {
         for path in state_dir::entries(beside).unwrap_or_default() {
             let name = path.file_name().and_then(|name| name.to_str());
@@ -404,7 +407,7 @@ impl Partial {
                 .and_then(|name| name.strip_prefix(PARTIAL)?.strip_suffix(UNFINISHED))
                 .is_some_and(|id| Uuid::try_parse(id).is_ok());
             if is_partial && lock_left(&path).is_some() {
-                // The next one tries again.
+                // The next sweep tries again.
                 let _stays = state_dir::remove_file(&path);
             }
         }
@@ -413,7 +416,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // It has its name by now, as a rule.
+        // Usually the file was renamed before.
         let _named = state_dir::remove_file(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! A new run that goes on from an iteration of another one.
+//! Forks: a new run that continues after an iteration of another run.
 
 use std::path::Path;
 
@@ -15,44 +15,44 @@ use crate::run_head::Origin;
 use crate::runs::options;
 use crate::{Error, Fate, Mend, Place, Progress, Project, RunHead, RunId, runs};
 
-/// From where a fork goes on, and what it is called.
+/// The point at which a fork begins, and its name.
 #[derive(Clone, Debug)]
 pub struct ForkPoint {
-    /// The iteration of the other run after which it goes on.
+    /// The iteration of the other run after which the fork continues.
     pub iteration: u32,
-    /// The name of that iteration's phase; if nothing is said, the present phase, or the only one that has such an iteration.
+    /// The name of that iteration's phase; the default is the current phase, or the only one with such an iteration.
     pub phase: Option<String>,
     /// The name of the new run.
     pub run: RunId,
 }
 
-/// A run that was forked.
+/// A forked run.
 #[derive(Debug)]
 pub struct Forked {
-    /// What is saved of it.
+    /// The saved head.
     pub head: RunHead,
-    /// The name of the phase of the iteration that it goes on from.
+    /// The name of the phase of the iteration that it continues from.
     pub phase: String,
-    /// The commit that has the work of that iteration.
+    /// The commit with the work of that iteration.
     pub commit: String,
-    /// Its working tree.
+    /// The worktree of the new run.
     pub worktree: Worktree,
-    /// How the other run ended with that iteration, if it did.
+    /// The stop reason of the other run, if it ended with that iteration.
     pub ended: Option<StopReason>,
 }
 
 impl Project {
-    /// Makes a new run that goes on after an iteration of `parent`, in a working tree of its own at the commit of that iteration. The other run is only
-    /// read, and may be at work; nothing else of the project is touched, and nothing is started.
+    /// Creates a new run that continues after an iteration of `parent`, in its own worktree at the commit of that iteration. Only reads the other
+    /// run, which may be live; changes nothing else in the project, and starts nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is no such run or iteration, [`Error::is_usage`] when that is in no commit
-    /// ([`Progress::commit`] tells beforehand) or the new run exists.
+    /// [`Error::is_not_found`] if there is no such run or iteration, [`Error::is_usage`] if the iteration is in no commit ([`Progress::commit`] shows
+    /// that) or the new run exists.
     ///
     /// # Cancel safety
     ///
-    /// Once begun it is carried out even if the future is dropped. It ends early, and leaves nothing, when the gate's token is cancelled.
+    /// Dropping the future does not cancel a fork that has begun. A cancelled token of the gate ends it early, and it leaves nothing behind.
     pub async fn fork(
         &self,
         parent: &RunId,
@@ -77,7 +77,7 @@ fn fork(project: &Project, parent: &RunId, point: ForkPoint, halt: &Halt) -> Res
         from.map_or(e, |it| {
             let iteration = point.iteration;
             let problem = format!(
-                "goes on from run `{}`, which made iteration {iteration}: fork that one",
+                "continues run `{}`, which made iteration {iteration}: fork that run",
                 it.run
             );
             let error = Error::unfit(parent, problem);
@@ -91,12 +91,12 @@ fn fork(project: &Project, parent: &RunId, point: ForkPoint, halt: &Halt) -> Res
     let commit = row.commit.clone();
     let commit = commit.ok_or_else(|| match instead(&rows, &now) {
         Some(instead) => no_commit(instead),
-        None => no_commit("have it commit those that come".into())
+        None => no_commit("let the run commit later iterations".into())
             .mended_by(Mend::Commit(parent.clone())),
     })?;
     if project.git().top().is_none() || project.git().commit_of(&commit).is_none() {
         return Err(no_commit(format!(
-            "its commit {commit} is not in this repository any more: fetch it from where it is"
+            "commit {commit} of the iteration is missing in this repository: fetch it from another clone"
         )));
     }
     if runs::exists(project, &point.run) {
@@ -157,7 +157,7 @@ fn fork(project: &Project, parent: &RunId, point: ForkPoint, halt: &Halt) -> Res
     made.inspect_err(|_| project.remove_worktree(&worktree.path, Some(&worktree.branch)))
 }
 
-/// Gives the run a working tree in place of the one that it had.
+/// Moves the run to another worktree.
 fn rebind(head: &mut RunHead, root: &Path, worktree: &Worktree) -> Result<(), Error> {
     let within = head.settings.directory.strip_prefix(head.tree(root));
     head.settings.directory = worktree.directory(within.unwrap_or(Path::new("")))?;
@@ -165,7 +165,7 @@ fn rebind(head: &mut RunHead, root: &Path, worktree: &Worktree) -> Result<(), Er
     Ok(())
 }
 
-/// Finds the attempt that completed the iteration that is meant.
+/// Finds the attempt that completed the selected iteration.
 fn choose<'a>(
     run: &RunId,
     rows: &'a [Progress],
@@ -176,7 +176,7 @@ fn choose<'a>(
     let of_number = |row: &&Progress| {
         row.iteration == number && point.phase.as_ref().is_none_or(|it| *it == row.phase_name)
     };
-    // Of one that was done again the last one counts.
+    // If an iteration was redone, its last attempt counts.
     let complete: Vec<&Progress> = { rows.iter().rev() }
         .filter(of_number)
         .filter(|row| matches!(row.fate, Fate::Complete | Fate::Failed(_)))
@@ -192,7 +192,7 @@ fn choose<'a>(
         (None, [_]) => Ok(complete[0]),
         (None, []) if rows.iter().any(|row| of_number(&row)) => Err(Error::unfit(
             run,
-            format!("has not completed iteration {number}; choose from what it has"),
+            format!("has not completed iteration {number}; choose an existing one"),
         )
         .mended_by(Mend::ChooseState(run.clone()))),
         (None, []) => {
@@ -203,25 +203,25 @@ fn choose<'a>(
         (None, _) => Err(Error::unfit(
             run,
             format!(
-                "has an iteration {number} in several phases: say which with --phase, of {}",
+                "has an iteration {number} in several phases: choose one with --phase, of {}",
                 names.join(", ")
             ),
         )),
     }
 }
 
-/// How many iterations are named.
+/// The most iterations in a message.
 const NAMED: usize = 8;
 
-/// Says what can be forked instead; `None` of a run that commits nothing.
+/// Returns which iterations can be forked instead; `None` for a run that does not commit.
 fn instead(rows: &[Progress], now: &RunHead) -> Option<String> {
     let committed = rows.iter().rev().filter(|row| row.commit.is_some());
     let committed: Vec<String> = { committed.take(NAMED) }
         .map(|row| row.iteration.to_string())
         .collect();
     match (committed.is_empty(), now.settings.commit) {
-        (false, _) => Some(format!("those that are: {}", committed.join(", "))),
-        (true, true) => Some("none of this run is yet".into()),
+        (false, _) => Some(format!("committed iterations: {}", committed.join(", "))),
+        (true, true) => Some("no iteration of this run is committed yet".into()),
         (true, false) => None,
     }
 }

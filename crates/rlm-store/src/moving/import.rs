@@ -1,7 +1,7 @@
-//! A run that comes from elsewhere as one file.
+//! Imports a run from one file.
 //!
-//! Nothing of it is run, and nothing that is here is written over. It is unpacked beside where it will lie, held against its own checksums and those of
-//! the store, then its files are checked out, and last the run gets its name.
+//! An import executes nothing from the archive, and overwrites no existing file. It unpacks the archive beside the final place, verifies it with the
+//! archive's and the store's checksums, checks out the files, and finally gives the run its name.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -22,48 +22,48 @@ use crate::run_head::Origin;
 use crate::runs::options;
 use crate::{Error, Mend, Project, RunHead, RunId, state_dir};
 
-/// What a run is called that is imported.
+/// The name of an imported run.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// The name that a person chose; only a copy gets one.
+    /// The name that a person chose; only a copy can have another name.
     pub run: Option<RunId>,
-    /// The name of a copy for which nobody chose one.
+    /// The name of a copy without a chosen name.
     pub fresh: RunId,
 }
 
-/// A run that was imported.
+/// An imported run.
 #[derive(Debug)]
 pub struct Imported {
-    /// What is saved of it.
+    /// The saved head.
     pub head: RunHead,
-    /// Its name where it comes from.
+    /// The name of the run at its origin.
     pub from: RunId,
-    /// Whether it is a copy, which the other run knows nothing of.
+    /// Whether it is a copy, which is independent of the other run.
     pub copy: bool,
-    /// Where its files are.
+    /// The place of its files.
     pub arrival: Arrival,
-    /// The branch that it is on.
+    /// The branch of its files.
     pub branch: Option<String>,
-    /// What it needs and is not here, and what to do.
+    /// The files that it needs and that are missing here, with the fix.
     pub missing: Vec<String>,
-    /// What else should be known.
+    /// Other notes for the user.
     pub notes: Vec<String>,
 }
 
 impl Project {
-    /// Takes a run in that was exported elsewhere, with its files: into the working tree if that stands at its commit, else into one of the run's own; an
-    /// empty directory becomes a repository. `name` is what messages call the archive.
+    /// Imports an exported run with its files: into the working tree if that is at its commit, otherwise into the run's own worktree; an empty
+    /// directory becomes a repository. `name` is the archive's name in messages.
     ///
-    /// A run that was moved away from here and comes back takes the place of what stayed.
+    /// A run that was transferred away and returns replaces its marked state here.
     ///
     /// # Errors
     ///
-    /// [`Error::is_usage`] when the run is here already, or its files have no place; others when the archive is damaged or no run that was exported. Then
-    /// nothing is left of it.
+    /// [`Error::is_usage`] if the run already exists here, or its files have no place; others if the archive is damaged or has no exported run. In
+    /// these cases nothing is left behind.
     ///
     /// # Cancel safety
     ///
-    /// Once begun it is carried out even if the future is dropped. It ends early, and leaves nothing, when the gate's token is cancelled.
+    /// Dropping the future does not cancel an import that has begun. A cancelled token of the gate ends it early, and it leaves nothing behind.
     pub async fn import(
         &self,
         from: Box<dyn Read + Send>,
@@ -97,7 +97,7 @@ fn import(
         let free = free.map(|it| it.f_bavail.saturating_mul(it.f_frsize));
         match free {
             Ok(free) if free < manifest.total() => Err(bad(format!(
-                "it needs {} bytes, and {free} are free here",
+                "the archive needs {} bytes, and {free} are free here",
                 manifest.total()
             ))),
             _ => Ok(()),
@@ -109,7 +109,7 @@ fn import(
         (true, named) => named.unwrap_or(how.fresh),
         (false, Some(other)) if other != manifest.run => {
             return Err(bad(format!(
-                "it is run `{}` itself, which keeps its name; only what was exported with --copy gets another one",
+                "the archive has run `{}` itself, which keeps its name; only a run exported with --copy gets another name",
                 manifest.run
             )));
         }
@@ -145,7 +145,7 @@ fn import(
     if !directory.starts_with(&tree) || !directory.is_dir() {
         if *directory != tree {
             notes.push(format!(
-                "`{}` is not here: it works in `{}`",
+                "`{}` is missing here: the run works in `{}`",
                 directory.display(),
                 tree.display()
             ));
@@ -202,19 +202,19 @@ fn import(
     })
 }
 
-/// Reads what was unpacked as the store that it should be, and the head as one that can go on.
+/// Reads the unpacked files as a store, and returns its head if the run can continue.
 fn look(dir: &Path, manifest: &Manifest) -> Result<RunHead, String> {
-    let bad = |why: &dyn std::fmt::Display| format!("the state in it can't be gone on from: {why}");
+    let bad = |why: &dyn std::fmt::Display| format!("the archived run can't be resumed: {why}");
     refuse_damaged(dir).map_err(|why| bad(&why))?;
     let loaded = reader::load_with::<RunHead, Event>(dir, &options(false)).map_err(|e| bad(&e))?;
-    let head = loaded.head.ok_or_else(|| bad(&"nothing is saved in it"))?;
+    let head = loaded.head.ok_or_else(|| bad(&"its store is empty"))?;
     if head.run != manifest.run {
-        return Err(bad(&format_args!("it is of run `{}`", head.run)));
+        return Err(bad(&format_args!("its state is of run `{}`", head.run)));
     }
     Ok(head)
 }
 
-/// Returns what is here of a run that was moved away and comes back; refuses one that is here otherwise.
+/// Returns the marked state of a returning run; returns an error if the run exists here otherwise.
 fn before(
     project: &Project,
     run: &RunId,
@@ -233,20 +233,20 @@ fn before(
     match here.filter(|here| here.scope == head.scope) {
         Some(here) if here.moved.is_some() && here.moves < manifest.moves => Ok(Some(here)),
         Some(here) if here.moved.is_some() => {
-            let problem = "it was exported from here, and no later; to go on here, take it back";
+            let problem = "the run was exported from here and did not continue elsewhere; to continue it here, take it back";
             Err(Error::archive(name, problem.into()).mended_by(Mend::TakeBack(run.clone())))
         }
         _ if manifest.copy => Err(Error::run_exists(run.clone())),
-        // Only a copy is given another name.
+        // Only a copy gets another name.
         _ => {
-            let problem = "exists already, and only what was exported as a copy (--copy) gets another name: import it in another directory, or go on \
-                with the one that is here";
+            let problem = "already exists, and only a run exported with --copy gets another name: import it in another directory, or resume \
+                the existing run";
             Err(Error::unfit(run, problem).mended_by(Mend::Resume(run.clone())))
         }
     }
 }
 
-/// The state directory of a project that had none. Its drop removes it if nothing is in it.
+/// The state directory of a project that had none. Dropping it removes the directory if it has no runs.
 struct State(Option<PathBuf>);
 
 impl State {
@@ -267,7 +267,7 @@ impl Drop for State {
         if all.iter().filter_map(|path| path.file_name()).all(is_known)
             && known.iter().all(|dir| is_empty(dir))
         {
-            // What stays is an empty directory that git does not see.
+            // If this fails, an empty directory stays, which git ignores.
             let _stays: io::Result<()> = state_dir::remove_tree(state);
         }
     }

@@ -1,4 +1,4 @@
-//! What stands at the head of an archive, and what may be in one.
+//! The manifest of an archive, and the rules for an archive's files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,45 +12,45 @@ pub(super) use crate::git::written::MANIFEST as NAME;
 use crate::run_head::is_random_name;
 use crate::settings::MAX_PROMPT;
 
-/// The form of the archives that this version writes and reads.
+/// The archive format that this version writes and reads.
 pub(super) const FORMAT: u32 = 1;
-/// The name of git's part.
+/// The name of the git bundle.
 pub(super) const BUNDLE: &str = "git.bundle";
 /// The most bytes of a manifest.
 pub(super) const MAX_BYTES: u64 = 16 << 20;
-/// The most bytes of all that a manifest announces.
+/// The most bytes of all files in a manifest.
 const MAX_TOTAL: u64 = 16 << 30;
-/// The most bytes of a file of the store: more than any run of this program saves in one.
+/// The most bytes of a store file: more than any run of this program saves in one.
 const MAX_STORE: u64 = 64 << 20;
 
-/// The first thing in an archive: what else is in it, in that order.
+/// The first file of an archive: the list of the other files, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub(super) format: u32,
-    /// The version of the program that wrote it.
+    /// The version of the program that wrote the archive.
     pub(super) version: String,
     pub(super) run: RunId,
     pub(super) created: Timestamp,
-    /// How many times the run has moved, this one included.
+    /// The number of the run's transfers, including this one.
     pub(super) moves: u32,
-    /// Whether the run goes on where it came from, too.
+    /// Whether the run also continues at its origin.
     pub(super) copy: bool,
-    /// Where the project and the run's working tree lay.
+    /// The paths of the project and of the run's working tree at the origin.
     pub(super) root: String,
     pub(super) tree: String,
-    /// Where its files stand; nothing for a run outside git.
+    /// The git position of the files; `None` for a run outside git.
     pub(super) git: Option<Tip>,
     pub(super) files: Vec<Entry>,
 }
 
-/// Where the files of a run stand in git.
+/// The git position of a run's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tip {
     pub(super) commit: String,
     pub(super) branch: Option<String>,
-    /// The commit that has what was not committed, on top of that one.
+    /// The commit with the uncommitted changes, on top of `commit`.
     pub(super) dirty: Option<String>,
-    /// What the names of both begin with in the bundle.
+    /// The prefix of both names in the bundle.
     pub(super) refs: String,
 }
 
@@ -63,17 +63,17 @@ pub(super) struct Entry {
 }
 
 impl Manifest {
-    /// Reads one, and refuses what no export writes.
+    /// Parses a manifest, and returns an error if no export could have written it.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Form {
             format: u32,
         }
-        let broken = |e: serde_json::Error| format!("its manifest can't be read: {e}");
+        let broken = |e: serde_json::Error| format!("invalid manifest: {e}");
         let Form { format } = serde_json::from_slice(text).map_err(broken)?;
         if format != FORMAT {
             return Err(format!(
-                "it is of format {format}, and this program reads {FORMAT}: use the version that wrote it, or a newer one"
+                "the archive has format {format}, and this version reads format {FORMAT}: use the version that wrote the archive, or a newer one"
             ));
         }
         let this: Self = serde_json::from_slice(text).map_err(broken)?;
@@ -87,15 +87,15 @@ impl Manifest {
         for entry in &self.files {
             let shown = || entry.name.escape_debug().take(80).collect::<String>();
             if place(&entry.name).is_none() {
-                return Err(format!("a file named `{}` has no place in a run", shown()));
+                return Err(format!("invalid file name `{}` in the manifest", shown()));
             }
             if !names.insert(&entry.name) {
-                return Err(format!("`{}` is in it twice", shown()));
+                return Err(format!("`{}` is in the manifest twice", shown()));
             }
             let most = most(&entry.name);
             if entry.bytes > most {
                 return Err(format!(
-                    "it announces {} bytes for `{}`, and at most {most} are taken",
+                    "the manifest has {} bytes for `{}`, and the limit is {most}",
                     entry.bytes,
                     shown()
                 ));
@@ -104,26 +104,26 @@ impl Manifest {
         }
         if total > MAX_TOTAL {
             return Err(format!(
-                "it announces {total} bytes, and at most {MAX_TOTAL} are taken: export with --state-only, and clone the repository"
+                "the manifest has {total} bytes, and the limit is {MAX_TOTAL}: export with --state-only, and clone the repository"
             ));
         }
         let Some(git) = &self.git else {
             return match names.iter().any(|name| *name == BUNDLE) {
-                true => Err("it has commits and does not say which is meant".into()),
+                true => Err("the manifest has a git bundle without a commit".into()),
                 false => Ok(()),
             };
         };
         let hashes = std::iter::once(&git.commit).chain(&git.dirty);
         if !hashes.into_iter().all(|hash| is_object_name(hash)) || !is_random_name(&git.refs) {
-            return Err("it names a commit that is none".into());
+            return Err("invalid commit id in the manifest".into());
         }
         match git.branch.as_deref().is_none_or(is_branch) {
             true => Ok(()),
-            false => Err("it names a branch that is none".into()),
+            false => Err("invalid branch name in the manifest".into()),
         }
     }
 
-    /// Adds up what the files take.
+    /// Returns the total size of the files.
     pub(super) fn total(&self) -> u64 {
         self.files.iter().map(|entry| entry.bytes).sum()
     }
@@ -133,7 +133,7 @@ impl Manifest {
     }
 }
 
-/// Returns how many bytes a file of this name may have.
+/// Returns the most bytes of a file with this name.
 fn most(name: &str) -> u64 {
     match name.rsplit_once('/') {
         Some(("store/blobs", _)) => MAX_PROMPT,
@@ -142,7 +142,7 @@ fn most(name: &str) -> u64 {
     }
 }
 
-/// Returns where a file of an archive lies in the directory of a run; `None` for what has no business there.
+/// Returns the path of an archive's file in the directory of a run; `None` for an invalid name.
 pub(super) fn place(name: &str) -> Option<PathBuf> {
     if name == BUNDLE {
         return Some(name.into());
@@ -158,7 +158,7 @@ pub(super) fn place(name: &str) -> Option<PathBuf> {
     is_good.then(|| Path::new(folder.trim_start_matches('/')).join(file))
 }
 
-/// Whether a file of this name in the directory of a run is part of its state.
+/// Whether a file with this name in the directory of a run is part of its store.
 pub(super) fn is_of_store(file: &str) -> bool {
     let plain = |c: char| c.is_ascii_hexdigit() && !c.is_ascii_uppercase() || c == '-';
     let middle = |start: &str, end: &str| {
@@ -168,7 +168,7 @@ pub(super) fn is_of_store(file: &str) -> bool {
     middle("phase-", ".ckpt") || middle("progress-", ".ckj") || middle("epoch-", "")
 }
 
-/// Whether a file of this name is the transcript of an attempt.
+/// Whether a file with this name is the transcript of an attempt.
 pub(super) fn is_transcript(file: &str) -> bool {
     let stem = file.strip_suffix(".zst").unwrap_or(file);
     let stem = stem
@@ -178,7 +178,7 @@ pub(super) fn is_transcript(file: &str) -> bool {
     stem.is_some_and(|(iteration, attempt)| number(iteration) && number(attempt))
 }
 
-/// Whether a text can be a branch; git has the last word.
+/// Whether a text may be a branch name; git decides finally.
 fn is_branch(text: &str) -> bool {
     let bad = |c: char| c.is_control() || " ~^:?*[\\".contains(c);
     let part = |part: &str| {
@@ -189,7 +189,7 @@ fn is_branch(text: &str) -> bool {
     };
     (1..=200).contains(&text.len())
         && !text.starts_with('-')
-        // Git reads these as the commit that is checked out.
+        // Git reads these as the current commit.
         && !matches!(text, "HEAD" | "@")
         && !text.contains(bad)
         && !text.contains("..")
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// A key that is added, changed or removed is a decision: another version reads it, and has only the number of the form to tell by.
+    /// A new, changed or removed key needs a decision, because another version reads the manifest and has only the format number to distinguish.
     #[test]
     fn an_archive_begins_with_these_keys() {
         let mut manifest = manifest();
@@ -255,25 +255,28 @@ mod tests {
         let text = serde_json::to_vec(&manifest()).unwrap();
         assert_eq!(Manifest::parse(&text).unwrap(), manifest());
         for (why, refused) in [
-            ("of format 2", refused(|it| it.format = 2)),
-            ("no place", refused(|it| it.files[0].name = "../x".into())),
+            ("has format 2", refused(|it| it.format = 2)),
+            (
+                "invalid file name",
+                refused(|it| it.files[0].name = "../x".into()),
+            ),
             ("twice", refused(|it| it.files.push(it.files[0].clone()))),
             ("announces", refused(|it| it.files[0].bytes = u64::MAX)),
             (
-                "a commit",
+                "commit id",
                 refused(|it| it.git.as_mut().unwrap().commit = "--all".into()),
             ),
             (
-                "a branch",
+                "branch name",
                 refused(|it| it.git.as_mut().unwrap().branch = Some("-x".into())),
             ),
-            ("which is meant", refused(|it| it.git = None)),
+            ("without a commit", refused(|it| it.git = None)),
         ] {
             assert!(refused.contains(why), "{refused}");
         }
         for name in ["HEAD", "@"] {
             let refused = refused(|it| it.git.as_mut().unwrap().branch = Some(name.into()));
-            assert!(refused.contains("a branch"), "{refused}");
+            assert!(refused.contains("branch name"), "{refused}");
         }
         let text = String::from_utf8(text)
             .unwrap()
@@ -286,7 +289,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in an archive lies in the directory of its run, and where nothing but such a file lies.
+        /// Each valid name of an archive's file is a path in the directory of the run, at the place of such a file.
         #[test]
         fn x112e_no_name_leads_out_of_the_run(name in "(store/|store/blobs/|transcripts/|/|\\./)?(\\PC|[./\\\\]){0,40}") {
             if let Some(place) = place(&name) {

@@ -1,4 +1,4 @@
-//! What of a run's settings names places, and how that is said on another machine.
+//! The paths in a run's settings, and their adaptation to another machine.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -8,15 +8,15 @@ use agent_drivers::mcp::{McpServer, McpServers};
 
 use crate::{PhaseSettings, PromptSource, Settings};
 
-/// Where the project lies now in place of where it was.
+/// The mapping from the project's old place to its new one.
 #[derive(Debug)]
 pub(super) struct Places<'a> {
-    /// Old and new, the narrower first.
+    /// The old and the new paths, the longer ones first.
     pub(super) pairs: Vec<(PathBuf, &'a Path)>,
 }
 
 impl Places<'_> {
-    /// Returns where a path of the old place is now, if it was in the project.
+    /// Returns the new path for an old one, if it was in the project.
     fn now(&self, path: &Path) -> Option<PathBuf> {
         if !path.is_absolute() {
             return None;
@@ -49,7 +49,7 @@ impl Places<'_> {
         }
     }
 
-    /// Says all paths anew that lay in the project.
+    /// Replaces all paths in the old project.
     pub(super) fn rebind(&self, settings: &mut Settings) {
         self.path(&mut settings.directory);
         for phase in &mut settings.phases {
@@ -73,7 +73,7 @@ impl Places<'_> {
                 self.text(command);
                 args.iter_mut().for_each(|arg| self.text(arg));
             }
-            // It was one before, and only its words are others.
+            // The server was valid before, and only its paths differ.
             if servers.insert(name, server).is_err() {
                 return;
             }
@@ -82,11 +82,11 @@ impl Places<'_> {
     }
 }
 
-/// Names what the settings need and `is_there` does not find, and what to do.
+/// Names the files that the settings need and `is_there` does not find, with the fix.
 pub(super) fn missing(settings: &Settings, is_there: impl Fn(&Path) -> bool) -> Vec<String> {
     let mut missing = Vec::new();
     let mut need = |path: &Path, what: &str, mend: &str| {
-        let line = format!("{what} `{}` is not here: {mend}", path.display());
+        let line = format!("not found here: {what} `{}`; {mend}", path.display());
         if path.as_os_str().as_bytes().contains(&b'/')
             && !is_there(path)
             && !missing.contains(&line)
@@ -99,18 +99,18 @@ pub(super) fn missing(settings: &Settings, is_there: impl Fn(&Path) -> bool) -> 
             need(
                 path,
                 "the prompt file",
-                "the text that was read last serves until it is",
+                "until then the run uses its last text",
             );
         }
         if let Some(program) = phase.agent.program.first() {
             need(
                 Path::new(program),
                 "the agent",
-                "install it there, or name another with resume --agent-bin PATH",
+                "install it there, or choose another one with resume --agent-bin PATH",
             );
         }
         for path in phase.agent.directories() {
-            need(path, "the agent's directory", "make it");
+            need(path, "the agent's directory", "create it");
         }
         for (_, server) in phase.mcp_servers.iter() {
             if let McpServer::Stdio { command, .. } = server {
@@ -154,7 +154,7 @@ mod tests {
         let missing = missing(&settings, |path| path.ends_with("PROMPT.md"));
         assert_eq!(missing.len(), 1, "{missing:?}");
         assert!(
-            missing[0].contains("`/new/agent.sh` is not here"),
+            missing[0].contains("not found here: the agent `/new/agent.sh`"),
             "{missing:?}"
         );
     }

@@ -1,5 +1,5 @@
-//! The parts that export, import and fork share: a thread that can be halted, its progress, the store that none of them takes, and a run that is
-//! being made, which nobody sees before it is whole.
+//! The common parts of export, import and fork: a cancellable thread, its progress, the check of the store, and the staging directory of a run, which
+//! is invisible until it is complete.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use crate::git::looks::{Looks, OwnLooks};
 use crate::runs::options;
 use crate::{Error, Project, RunHead, RunId, state_dir};
 
-/// How far an export or an import is: shared with whoever shows it.
+/// The progress of an export or an import, shared with its display.
 #[derive(Clone, Debug, Default)]
 pub struct Meter(Arc<[AtomicU64; 2]>);
 
@@ -31,7 +31,7 @@ impl Meter {
         self.0[1].store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns how many bytes are done, and how many there are; 0 while that is not known.
+    /// Returns the number of finished bytes, and the total; 0 while the total is not known.
     #[must_use]
     pub fn read(&self) -> (u64, u64) {
         let [done, all] = &*self.0;
@@ -39,7 +39,7 @@ impl Meter {
     }
 }
 
-/// Whether work is to end early.
+/// Whether the work must end early.
 #[derive(Clone, Debug)]
 pub(super) struct Halt(CancellationToken);
 
@@ -52,7 +52,7 @@ impl Halt {
     }
 }
 
-/// Says why a store is not one that a run can travel with: in all of it nothing may be damaged.
+/// Returns why a store can't be transferred: it must have no damage at all.
 pub(super) fn refuse_damaged(dir: &Path) -> Result<(), String> {
     let found = verify(dir).map_err(|e| e.to_string())?;
     let is_whole =
@@ -66,7 +66,7 @@ pub(super) fn refuse_damaged(dir: &Path) -> Result<(), String> {
     }
 }
 
-/// Does something on a thread that may block. When the gate's token is cancelled its git is ended, and it undoes what it has begun.
+/// Runs work on a thread that may block. If the gate's token is cancelled, ends the work's git processes, and the work rolls back its changes.
 pub(super) async fn halting<T: Send + 'static>(
     project: &Project,
     gate: &SleepGate,
@@ -80,7 +80,7 @@ pub(super) async fn halting<T: Send + 'static>(
     let mut task = tokio::task::spawn_blocking(move || {
         halt.check()?;
         let done = work(&project, &halt);
-        // Git's words about its end by a signal are ignored.
+        // After a cancellation, the errors of git are ignored.
         done.map_err(|e| halt.check().err().unwrap_or(e))
     });
     let done = tokio::select! {
@@ -91,22 +91,22 @@ pub(super) async fn halting<T: Send + 'static>(
             task.await
         }
     };
-    done.expect("it does not panic")
+    done.expect("the work does not panic")
 }
 
-/// What the name of a directory begins with in which a run is being made.
+/// The prefix of a staging directory's name.
 const INCOMING: &str = "incoming-";
-/// How often another name is tried where somebody clears up just then.
+/// The most tries of another name if a sweep removes the directory at that moment.
 const TRIES: u32 = 3;
 
-/// A directory that becomes a run. Its drop removes it, unless it has.
+/// A directory that becomes a run. Dropping it removes the directory, unless that has happened.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Incoming {
     path: PathBuf,
     id: String,
     is_settled: bool,
-    /// As long as it is locked, somebody is at it.
+    /// While the file is locked, no sweep removes the directory.
     _lock: File,
 }
 
@@ -118,14 +118,14 @@ impl Incoming {
         loop {
             let id = Uuid::new_v4().simple().to_string();
             let path = project.state_dir().join(format!("{INCOMING}{id}"));
-            let fail = |e| Error::io("can't make", &path, e);
+            let fail = |e| Error::io("can't create", &path, e);
             state_dir::make_private_directory(&path).map_err(fail)?;
             tries += 1;
             let lock = state_dir::open_directory(&path)
                 .map(File::from)
                 .and_then(|lock| lock.try_lock().map(|()| lock).map_err(Into::into));
             match lock {
-                // It may have been cleared away before it was locked.
+                // A sweep may have removed it before it was locked.
                 Ok(lock) if state_dir::is_dir(&path) => {
                     return Ok(Self {
                         path,
@@ -141,7 +141,7 @@ impl Incoming {
         }
     }
 
-    /// Returns what nothing else is called.
+    /// Returns its unique id.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
@@ -150,10 +150,10 @@ impl Incoming {
         &self.path
     }
 
-    /// Gives it the name of the run, which nothing has yet. What is in it is durable already.
+    /// Renames it to the new run's directory. Its content is already durable.
     pub(super) fn settle(mut self, project: &Project, run: &RunId) -> Result<(), Error> {
         let to = project.run_dir(run);
-        let fail = |e| Error::io("can't make", &to, e);
+        let fail = |e| Error::io("can't create", &to, e);
         match state_dir::rename_new(&self.path, &to) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(Error::run_exists(run.clone()));
@@ -166,15 +166,15 @@ impl Incoming {
 }
 
 impl Incoming {
-    /// Takes the place of what is there of the run, which is removed.
+    /// Exchanges it with the run's existing directory, which is then removed.
     pub(super) fn replace(mut self, project: &Project, run: &RunId) -> Result<(), Error> {
         let to = project.run_dir(run);
         let fail = |e| Error::io("can't replace", &to, e);
-        // Nobody resumes what goes.
+        // Lock the old state, so that no process resumes it.
         let store = |e| Error::store(run, "replaced", e);
         let _held = Writer::<RunHead, Event>::open(&to, options(false)).map_err(store)?;
         match state_dir::exchange(&self.path, &to) {
-            // What was there is removed by the drop.
+            // Dropping removes the old directory.
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::Unsupported => {
                 let aside = project
@@ -190,7 +190,7 @@ impl Incoming {
     }
 }
 
-/// Removes what exports and imports have left that were killed, with their refs. What somebody is at is locked.
+/// Removes the files and refs of killed exports and imports. The files of running ones are locked.
 pub(crate) fn sweep(project: &Project) {
     for path in state_dir::entries(&project.state_dir()).unwrap_or_default() {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -203,12 +203,12 @@ pub(crate) fn sweep(project: &Project) {
             continue;
         };
         project.git().remove_moving_refs(id);
-        // The next one tries again.
+        // The next sweep tries again.
         let _stays = state_dir::remove_tree(&path);
     }
 }
 
-/// Takes the lock of a file that is being made, unless somebody is at it.
+/// Takes the lock of an unfinished file, unless another process has it.
 pub(super) fn lock_left(path: &Path) -> Option<File> {
     let left = state_dir::open(path).ok()?;
     left.try_lock().ok().map(|()| left)
@@ -217,7 +217,7 @@ pub(super) fn lock_left(path: &Path) -> Option<File> {
 impl Drop for Incoming {
     fn drop(&mut self) {
         if !self.is_settled {
-            // What can't be removed goes with the next one.
+            // The next sweep removes the rest.
             let _stays = state_dir::remove_tree(&self.path);
         }
     }

@@ -1,4 +1,4 @@
-//! Whose the files are: those of another user are refused, unless the caller trusts the project.
+//! The owners of files: a file of another user is an error, unless the caller trusts the project.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -7,14 +7,14 @@ use std::sync::{PoisonError, RwLock};
 
 use rustix::fs::{AtFlags, CWD};
 
-/// The largest user database that is searched for a name.
+/// The most bytes of the user database that are searched for a name.
 const MOST: u64 = 4 << 20;
 
-/// What [`trust`] was given.
+/// The arguments of [`trust`].
 static TRUSTED: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 
-/// Accepts files of other owners in these projects, for the whole process. Each is the path of a project, the path of a directory with `/*` behind
-/// it for all projects below, or `*` for all there are. The list must come from the user, never from a project.
+/// Accepts files of other owners in these projects, for the whole process. Each entry is the path of a project, the path of a directory followed by
+/// `/*` for all projects below it, or `*` for all projects. The list must come from the user, never from a project.
 pub fn trust(projects: impl IntoIterator<Item = PathBuf>) {
     let mut trusted = TRUSTED.write().unwrap_or_else(PoisonError::into_inner);
     *trusted = projects.into_iter().collect();
@@ -36,7 +36,7 @@ fn is_trusted(project: &Path) -> bool {
     })
 }
 
-/// Says that a file belongs to another user.
+/// The error of a file that belongs to another user.
 #[derive(Clone, Debug)]
 pub struct Foreign {
     path: PathBuf,
@@ -66,7 +66,7 @@ pub(super) fn is_own(stat: &rustix::fs::Stat) -> bool {
     stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
-/// Refuses what this describes if it belongs to another user.
+/// Returns an error if the file belongs to another user.
 pub(super) fn check(project: &Path, path: &Path, stat: &rustix::fs::Stat) -> io::Result<()> {
     match is_own(stat) || is_trusted(project) {
         true => Ok(()),
@@ -78,11 +78,11 @@ pub(super) fn check(project: &Path, path: &Path, stat: &rustix::fs::Stat) -> io:
     }
 }
 
-/// Refuses a file of a project that belongs to another user, be it only the link that it is. A file that is not there is accepted.
+/// Returns an error if a file of a project belongs to another user; checks a link itself. A missing file is fine.
 ///
 /// # Errors
 ///
-/// When it belongs to another user and the project isn't trusted.
+/// An error if the file belongs to another user and the project isn't trusted.
 pub fn check_owner(project: &Path, path: &Path) -> Result<(), Foreign> {
     for flags in [AtFlags::SYMLINK_NOFOLLOW, AtFlags::empty()] {
         let Ok(stat) = rustix::fs::statat(CWD, path, flags) else {
@@ -99,10 +99,10 @@ pub fn check_owner(project: &Path, path: &Path) -> Result<(), Foreign> {
     Ok(())
 }
 
-/// Names a user, by the system's list where that has the number.
+/// Returns the name of a user, if the system's user database has one.
 fn user(uid: u32) -> String {
     let mut list = Vec::new();
-    // The file is the administrator's, not a project's.
+    // The file belongs to the administrator, not to a project.
     let _unreadable =
         fs_err::File::open("/etc/passwd").and_then(|file| file.take(MOST).read_to_end(&mut list));
     let list = String::from_utf8_lossy(&list);

@@ -1,4 +1,4 @@
-//! Every planted thing is refused or replaced, and what it leads to is as it was.
+//! Each planted file is an error or is replaced, and its target stays unchanged.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
@@ -57,7 +57,7 @@ fn h1_h9_what_is_no_regular_file_is_neither_read_nor_written() {
     }
     planted.unharmed();
     let names = entries(&path("")).unwrap();
-    assert_eq!(names.len(), 5, "no temporary is left: {names:?}");
+    assert_eq!(names.len(), 5, "no temporary file is left: {names:?}");
 }
 
 #[test]
@@ -128,11 +128,11 @@ fn h9_a_file_beyond_its_bound_is_not_read() {
         .set_len(20 << 30)
         .unwrap();
     let refused = read(&path, 1 << 20).unwrap_err().to_string();
-    let words = "it has 21474836480 bytes, more than the 1048576";
+    let words = "the file has 21474836480 bytes, more than the limit of 1048576";
     assert!(refused.contains(words), "{refused}");
     let refused = open_bounded(&path, 1 << 20).unwrap_err().to_string();
     assert!(refused.contains(words), "{refused}");
-    // Files of `/proc` have no length before they are read, as one that grows.
+    // Files of `/proc` have length 0 before they are read, like a growing file.
     #[cfg(target_os = "linux")]
     {
         let refused = read(Path::new("/proc/version"), 10).unwrap_err();
@@ -155,7 +155,7 @@ fn a_tree_is_removed_and_what_its_links_lead_to_stays() {
 #[test]
 fn h4_a_file_of_another_user_is_refused_with_both_ways_out() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can give a file away");
+        println!("skipped: only root can change the owner of a file");
         return;
     }
     let planted = Planted::new();
@@ -205,7 +205,7 @@ fn h9_a_named_file_may_be_a_link_and_must_be_regular() {
 fn c67a_orphans_are_removed_and_live_temporaries_stay() {
     let planted = Planted::new();
     let random = "0".repeat(32);
-    // A process that has ended and was reaped.
+    // The pid of a process that has ended and was reaped.
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     let name = |pid: u32| planted.path(&format!(".holder.json.{pid}.{random}.tmp"));

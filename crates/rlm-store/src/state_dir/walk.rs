@@ -1,4 +1,4 @@
-//! The way to a file below `.rlm`: one directory descriptor after the other, none of them through a link.
+//! Opens the parent directory of a file below `.rlm`: one directory descriptor after the other, none through a link.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,19 +13,19 @@ use super::owner;
 /// The name of the state directory.
 const STATE: &str = ".rlm";
 
-/// The directory that a file is in, and the file's name there.
+/// The parent directory of a file, and the file's name in it.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     pub(super) directory: OwnedFd,
     pub(super) name: &'a OsStr,
-    /// The project, where the file is in its state directory.
+    /// The project, if the file is in its state directory.
     project: Option<PathBuf>,
 }
 
 impl<'a> Place<'a> {
     pub(super) fn of(path: &'a Path) -> io::Result<Self> {
         let Some(name) = path.file_name() else {
-            return Err(io::Error::other("it must end in a name of its own"));
+            return Err(io::Error::other("the path must end with a file name"));
         };
         let parent = path.parent().unwrap_or(Path::new(""));
         let directory = directory(parent)?;
@@ -38,7 +38,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Refuses a file of another user in a state directory.
+    /// Returns an error for a file of another user in a state directory.
     pub(super) fn check(&self, path: &Path, stat: &rustix::fs::Stat) -> io::Result<()> {
         match &self.project {
             Some(project) => owner::check(project, path, stat),
@@ -68,7 +68,7 @@ pub(super) fn directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// Opens a directory in another one; not through a link.
+/// Opens a directory in another one, but not through a link.
 pub(super) fn open_directory(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::openat(&parent, name, flags | OFlags::NONBLOCK, Mode::empty());
@@ -78,7 +78,7 @@ pub(super) fn open_directory(parent: impl AsFd, name: &OsStr) -> io::Result<Owne
     })
 }
 
-/// Says what is in the place of a directory, and what to do. The name is in it, since a caller knows the path as a whole only.
+/// Returns an error that describes the file in place of a directory, with the fix. It has the name, because the caller knows only the whole path.
 fn not_a_directory(parent: impl AsFd, name: &OsStr) -> io::Error {
     let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
     let is_link = stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink());
@@ -92,7 +92,7 @@ fn not_a_directory(parent: impl AsFd, name: &OsStr) -> io::Error {
     })
 }
 
-/// Splits a path into the project and the components from `.rlm` on; `None` if it has no `.rlm`.
+/// Splits a path into the project and the components from `.rlm` on; `None` without `.rlm`.
 fn split(path: &Path) -> io::Result<Option<(PathBuf, Vec<&OsStr>)>> {
     let mut project = PathBuf::new();
     let mut below = Vec::new();
@@ -103,7 +103,7 @@ fn split(path: &Path) -> io::Result<Option<(PathBuf, Vec<&OsStr>)>> {
             Component::CurDir => {}
             _ => {
                 return Err(io::Error::other(
-                    "its path leads out of the state directory",
+                    "the path leads out of the state directory",
                 ));
             }
         }

@@ -1,4 +1,4 @@
-//! From events to a timeline. Pure.
+//! Replays events to a timeline. Pure.
 
 use loop_state::{
     CheckResult, Command as Which, CutCause, Effect, Event, Happening, Head, Machine, Notice,
@@ -10,14 +10,14 @@ use super::{
 };
 use crate::{Fate, RunHead, RunState};
 
-/// The most bytes of output and failures that are kept in full.
+/// The most bytes of output and failures that are complete in a timeline.
 const MAX_OUTPUT: usize = 4 << 20;
-/// How much stays of each of the oldest ones beyond that.
+/// The number of bytes that stay of each older output above that limit.
 const CLIPPED: usize = 400;
 /// The most bytes of one steer.
 const MAX_STEER: usize = 4096;
 
-/// Folds the events of a run. `oldest` is the oldest of its states that is kept.
+/// Replays the events of a run. `oldest` is the oldest stored state of the run.
 pub(super) fn timeline(
     head: RunHead,
     state: RunState,
@@ -60,15 +60,15 @@ pub(super) fn timeline(
     fold.finish(head, state, unknown)
 }
 
-const INEXACT: &str = "the events that are kept don't lead to the state that is kept, so something was lost: how attempts ended may be wrong here";
+const INEXACT: &str = "the stored events don't lead to the stored state, so data was lost: the outcomes of attempts may be wrong here";
 
 fn begins_late(before: u32) -> String {
     format!(
-        "the events that are kept don't lead from the beginning to the state that is kept, so something was lost: its first {before} attempts are not here"
+        "the stored events don't lead from the beginning to the stored state, so data was lost: the first {before} attempts are missing here"
     )
 }
 
-/// What a state was before an event.
+/// The parts of a state before an event.
 struct Before {
     step: Step,
     usage: Usage,
@@ -90,14 +90,14 @@ struct Fold {
     processes: Vec<Process>,
     steers: Vec<Steer>,
     moments: Vec<Moment>,
-    /// The attempts that count, by their index.
+    /// The attempts that count, by index.
     counting: Vec<usize>,
-    /// The steers that were not seen yet, by their index.
+    /// The unseen steers, by index.
     unseen: Vec<usize>,
-    /// Whether the last of the waits lasts.
+    /// Whether the last wait has not ended.
     waiting: bool,
     command_since: Timestamp,
-    /// How many bytes of output are kept, and the first attempt that has all of its own.
+    /// The bytes of stored output, and the first attempt with complete output.
     output: usize,
     whole_from: usize,
 }
@@ -126,7 +126,7 @@ impl Fold {
         fold
     }
 
-    /// Takes over what a state that is not the first one is in the middle of.
+    /// Takes over the open attempt and waits of a state that is not the first one.
     fn begin(&mut self) {
         let head = self.machine.head().clone();
         if head.counts.processes == 0 || head.parent.is_some() && head.counts.attempts == 0 {
@@ -142,7 +142,7 @@ impl Fold {
         self.wait(head.last_at);
     }
 
-    /// Returns whether this is how the run stands, as far as a timeline tells.
+    /// Returns whether the replayed state equals the saved one, as far as a timeline shows.
     fn ends_like(&self, saved: &Head) -> bool {
         let told = |head: &Head| {
             let at = (head.phase, head.iteration, head.attempt);
@@ -200,7 +200,7 @@ impl Fold {
         self.clip();
     }
 
-    /// Ends what a process was at.
+    /// Ends the open parts of a process.
     fn close(&mut self, at: Timestamp, how: &ProcessEnd) {
         if let Some(process) = self.processes.last_mut().filter(|it| it.ended.is_none()) {
             process.ended = Some(at);
@@ -224,7 +224,7 @@ impl Fold {
         });
     }
 
-    /// Notes how a gate or the check ended.
+    /// Records the result of a required check or the check.
     fn command(&mut self, before: &Before, what: &Happening, at: Timestamp) {
         let gates = self.machine.head().phase_rules().gates;
         let (which, is_recheck) = match (what, &before.step) {
@@ -255,7 +255,7 @@ impl Fold {
         }
     }
 
-    /// Notes what people said, and how far it came.
+    /// Records the messages of people, and their progress.
     fn said(&mut self, before: &Before, at: Timestamp) {
         let head = self.machine.head();
         if head.counts.steers == before.steers && self.unseen.is_empty() {
@@ -331,7 +331,7 @@ impl Fold {
         self.moments.push(Moment { at, what });
     }
 
-    /// Follows what is waited for.
+    /// Updates the waits.
     fn wait(&mut self, at: Timestamp) {
         let head = self.machine.head();
         let waits = match &head.step {
@@ -346,7 +346,7 @@ impl Fold {
             Step::Interrupted { .. } => Some((WaitFor::Interrupt, None)),
             _ => None,
         };
-        // What is over when it begins is no wait.
+        // A wait that ends at once does not count.
         let waits = waits.filter(|(_, until)| until.is_none_or(|until| until > at));
         let present = self.waits.last().filter(|_| self.waiting);
         if waits == present.map(|wait| (wait.why, wait.until)) {
@@ -367,7 +367,7 @@ impl Fold {
         }));
     }
 
-    /// Leaves out what the oldest commands printed, when all of them together printed much.
+    /// Shortens the output of the oldest commands if the total is too large.
     fn clip(&mut self) {
         while self.output > MAX_OUTPUT && self.whole_from + 1 < self.attempts.len() {
             let attempt = &mut self.attempts[self.whole_from];
@@ -387,7 +387,7 @@ impl Fold {
         }
     }
 
-    /// Says how things stand now.
+    /// Completes the timeline with the current state.
     fn finish(mut self, head: RunHead, state: RunState, unknown: Vec<String>) -> Timeline {
         let saved = &head.machine;
         let is_live = matches!(state, RunState::Running | RunState::Paused);
@@ -419,7 +419,7 @@ impl Fold {
 }
 
 impl Fold {
-    /// Notes what became of the turn.
+    /// Records the end of a turn.
     fn turn(&mut self, before: &Before, what: &Happening, at: Timestamp) {
         let head = self.machine.head();
         let was_at_work = matches!(before.step, Step::Turn { .. } | Step::Interrupted { .. });
@@ -429,7 +429,7 @@ impl Fold {
         let resumed = matches!(what, Happening::Resumed(_));
         let ended = if resumed { before.last_at } else { at };
         if head.counts.cuts > before.cuts {
-            // Where somebody went back at the same time, the head says no more of it.
+            // If somebody returned to an earlier state at the same time, the head no longer has the cause.
             let cause = head.cut.map(|cut| cut.cause).or(match before.stopping {
                 _ if before.wants_again || !resumed => Some(CutCause::Restart),
                 Some(_) => Some(CutCause::Stop),
@@ -475,7 +475,7 @@ impl Fold {
         if let Some(last) = self.attempts.last_mut()
             && matches!(last.fate, Fate::Open | Fate::Judging)
         {
-            // It was neither cut nor completed: its session was lost, or it was judged no further.
+            // This attempt is neither unfinished nor complete: its session was lost, or its checks did not end.
             let again = matches!(event.what, Happening::Settled(_));
             last.fate = Fate::Cut(again.then_some(CutCause::Restart));
             last.ended = Some(event.at);
@@ -508,7 +508,7 @@ impl Fold {
         self.attempt(event.at, continues);
     }
 
-    /// Begins an attempt, and its phase if it is the first one there.
+    /// Begins an attempt, and its phase if the attempt is the first one there.
     fn attempt(&mut self, at: Timestamp, continues: bool) {
         let head = self.machine.head();
         let is_there = |phase: &Phase| phase.index == head.phase && phase.ended.is_none();

@@ -1,4 +1,4 @@
-//! Reads the timeline of a run from its journal, and asks git for its commits.
+//! Reads the timeline of a run from its journal, and its commits from git.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,18 @@ use crate::git::is_object_name;
 use crate::runs::options;
 use crate::{Committed, Error, Project, RunHead, RunId, RunState, runs};
 
-/// The most commits that are looked at, newest first.
+/// The most commits that are read, newest first.
 const MOST: &str = "--max-count=12000";
 
-/// Where an attempt stands: its phase, its iteration, its number.
+/// The position of an attempt: its phase, its iteration, its number.
 type Place = (u32, u32, u32);
 
 impl Project {
-    /// Tells what happened in a run. Writes nothing, works while the run lives, and asks git where the run's commits are.
+    /// Returns the timeline of a run. Writes nothing, works for a live run, and reads the run's commits from git.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is no such run, or nothing is saved of it; others when it can't be read. Damage is no error.
+    /// [`Error::is_not_found`] if there is no such run, or nothing is saved of it; other errors if it can't be read. Damage is no error.
     pub fn timeline(&self, run: &RunId) -> Result<Timeline, Error> {
         let dir = self.existing(run)?;
         let unread = |e| Error::store(run, "read", e);
@@ -52,7 +52,7 @@ impl Project {
     }
 }
 
-/// Fills in the commits: those that the saves know, and those whose trailers say whose they are.
+/// Fills in the commits: those in the saves, and those with the run's trailers.
 fn fill_in_commits(project: &Project, timeline: &mut Timeline, saved: Vec<Committed>) {
     let mut commits: HashMap<Place, String> = HashMap::new();
     if let Some(newest) = saved.last().filter(|newest| is_object_name(&newest.commit)) {
@@ -66,7 +66,7 @@ fn fill_in_commits(project: &Project, timeline: &mut Timeline, saved: Vec<Commit
     }
 }
 
-/// Asks git for the commits of the run before `newest`. That git does not answer is the same as that there is none.
+/// Reads the commits of the run before `newest` from git. Returns no commits if git doesn't respond.
 fn logged(project: &Project, timeline: &Timeline, newest: &str) -> HashMap<Place, String> {
     let run = &timeline.head.run;
     let field = |name| format!("%(trailers:key=Rlm-{name},valueonly,separator=)");

@@ -1,4 +1,4 @@
-//! Timelines of runs that the real machine made: one story in which most things happen, and any history.
+//! Timelines of runs of the real machine: one story with most kinds of events, and arbitrary histories.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn head(machine: &Head) -> RunHead {
     RunHead::new("r1".parse().unwrap(), machine.clone(), settings)
 }
 
-/// A run that is told what happens, and what is saved of it.
+/// A run that receives inputs, and its saved state.
 struct Told {
     machine: Machine,
     saved: RunHead,
@@ -93,7 +93,7 @@ impl Told {
                 }
             }
         }
-        // Not all that is told is saved at once.
+        // Not every input is saved at once.
         self.saved.advance(self.machine.head());
     }
 
@@ -111,7 +111,7 @@ impl Told {
     }
 
     fn timeline(&self, state: RunState) -> Timeline {
-        // As it is read from a disk.
+        // Read the state as from disk.
         let saved = serde_json::to_value(&self.saved).unwrap();
         let saved = serde_json::from_value(saved).unwrap();
         timeline(saved, state, &self.events, None)
@@ -150,7 +150,7 @@ fn resume(from: Option<u32>) -> Happening {
     })
 }
 
-/// A story in which most of what can happen to a run does.
+/// Returns a story with most kinds of events of a run.
 fn story() -> Told {
     let mut told = Told::new(rules());
     told.all([used(10), ended(TurnOutcome::Completed), gate(true)]);
@@ -312,7 +312,7 @@ fn a_run_whose_rules_were_changed_is_told_by_those_that_it_had_then() {
 
     told.saved.origin = None;
     let unsure = told.timeline(RunState::Running);
-    assert_eq!(unsure.unknown.len(), 1, "what is not known is said");
+    assert_eq!(unsure.unknown.len(), 1, "the gap is reported");
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn happening() -> impl Strategy<Value = Happening> {
 }
 
 proptest! {
-    /// Whatever happens, the timeline agrees with the totals that the machine keeps.
+    /// For any inputs, the timeline agrees with the totals of the machine.
     #[test]
     fn a_timeline_adds_up(happenings in proptest::collection::vec(happening(), 0..80)) {
         let mut told = Told::new(rules());

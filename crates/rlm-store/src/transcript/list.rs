@@ -1,6 +1,6 @@
-//! Which transcripts a run has and where they lie, and which of them were removed on purpose.
+//! The transcripts of a run, their paths, and the record of transcripts that were removed on purpose.
 //!
-//! Without the latter a run whose state is damaged would not know any more how far it had come, and its log would be empty without a word.
+//! Without that record, a run with damaged state could not tell its last iteration any more, and its log would be empty without a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,27 +11,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::state_dir;
 
-/// The directory of a run that holds its transcripts.
+/// The directory of a run's transcripts.
 pub const FOLDER: &str = "transcripts";
-/// What the name of a transcript ends with that was compressed.
+/// The suffix of a compressed transcript.
 const PACKED: &str = "ndjson.zst";
 const PLAIN: &str = "ndjson";
 /// The suffix of a file that is being written.
 pub(super) const PART: &str = "part";
 
-/// Returns the path of an attempt's transcript as it is written.
+/// Returns the path of an attempt's uncompressed transcript.
 pub fn path(run_dir: &Path, iteration: u32, attempt: u32) -> PathBuf {
     run_dir
         .join(FOLDER)
         .join(format!("{iteration}-{attempt}.{PLAIN}"))
 }
 
-/// Returns where the same transcript lies once it is compressed.
+/// Returns the path of the same transcript after compression.
 pub(crate) fn packed(plain: &Path) -> PathBuf {
     plain.with_extension(PACKED)
 }
 
-/// Returns where the same transcript lies as long as it is not compressed.
+/// Returns the path of the same transcript before compression.
 pub(crate) fn unpacked(packed: &Path) -> PathBuf {
     packed.with_extension("")
 }
@@ -41,11 +41,11 @@ pub(crate) fn is_packed(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "zst")
 }
 
-/// Lists the transcripts in a run's directory with the numbers of their iteration and attempt, in that order: one an attempt, compressed or not.
+/// Lists the transcripts in a run's directory with the numbers of their iteration and attempt, in that order: one per attempt, compressed or not.
 ///
 /// # Errors
 ///
-/// When the directory can't be read. That there is none is an empty list.
+/// An error if the directory can't be read. If it doesn't exist, the list is empty.
 pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
     let entries = state_dir::entries_if_any(&run_dir.join(FOLDER))?;
     let mut found = BTreeMap::new();
@@ -53,7 +53,7 @@ pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
         let Some(numbers) = numbers(&path) else {
             continue;
         };
-        // Of both the plain one counts: compressing it was cut.
+        // If both forms exist, the plain one counts: its compression was interrupted.
         if !is_packed(&path) || !found.contains_key(&numbers) {
             found.insert(numbers, path);
         }
@@ -62,7 +62,7 @@ pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
     Ok(found.into_iter().map(flat).collect())
 }
 
-/// Lists every file of transcripts in a run's directory: both forms of one whose compressing was cut, and what was begun.
+/// Lists every transcript file in a run's directory: both forms after an interrupted compression, and unfinished files.
 pub(crate) fn files(run_dir: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = state_dir::entries_if_any(&run_dir.join(FOLDER))?;
     let is_ours =
@@ -77,24 +77,24 @@ fn numbers(path: &Path) -> Option<(u32, u32)> {
     is_ours.then_some((iteration.parse().ok()?, attempt.parse().ok()?))
 }
 
-/// The file that says so, beside those that are left.
+/// The file with the record of removed transcripts.
 const REMOVED: &str = "removed.json";
-/// A file of more bytes is none of ours; it has room for 100,000 attempts.
+/// A longer file is not ours; this has room for 100,000 attempts.
 const MOST_REMOVED: u64 = 4 << 20;
 
 /// Transcripts that were removed on purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
-    /// When, the last time.
+    /// The time of the last removal.
     pub at: Timestamp,
-    /// What removed them.
+    /// The program that removed them.
     pub by: String,
-    /// The iterations and attempts that they were of.
+    /// The iterations and attempts of the removed transcripts.
     pub attempts: BTreeSet<(u32, u32)>,
 }
 
 impl Removed {
-    /// Writes down what is about to be removed, before it is.
+    /// Records a removal before it happens.
     pub(crate) fn note(run_dir: &Path, at: Timestamp, by: &str) -> std::io::Result<()> {
         let there = transcripts(run_dir)?.into_iter();
         let there = there.map(|(iteration, attempt, _)| (iteration, attempt));
@@ -109,7 +109,7 @@ impl Removed {
     }
 }
 
-/// Returns which transcripts of a run were removed on purpose and are not there, if any were.
+/// Returns the removed transcripts of a run that are still missing, if there are any.
 #[must_use]
 pub fn removed_transcripts(run_dir: &Path) -> Option<Removed> {
     let mut this = read_removed(run_dir)?;
@@ -119,7 +119,7 @@ pub fn removed_transcripts(run_dir: &Path) -> Option<Removed> {
     (!this.attempts.is_empty()).then_some(this)
 }
 
-/// Returns the iterations and attempts that have transcripts and that a run's saved state does not know of, as after a damage.
+/// Returns the iterations and attempts that have transcripts but are not in the run's saved state, as after damage.
 pub fn unknown(run_dir: &Path, saved: &Head) -> Vec<(u32, u32)> {
     let all = transcripts(run_dir).unwrap_or_default();
     let present = (saved.iteration, saved.attempt);
@@ -139,7 +139,7 @@ fn removed_path(run_dir: &Path) -> PathBuf {
     run_dir.join(FOLDER).join(REMOVED)
 }
 
-/// Reads it; what can't be read says nothing.
+/// Reads the record; an unreadable one counts as none.
 fn read_removed(run_dir: &Path) -> Option<Removed> {
     let text = state_dir::read(&removed_path(run_dir), MOST_REMOVED).ok()?;
     serde_json::from_slice(&text).ok()

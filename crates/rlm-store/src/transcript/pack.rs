@@ -1,4 +1,4 @@
-//! Making a transcript small: the same records compressed, or fewer of them.
+//! Reduces the size of a transcript: compresses it, or removes records.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,22 +15,22 @@ use super::records::{MOST, Record, Records};
 use crate::state_dir;
 
 const LEVEL: i32 = 3;
-/// How much is done before it is asked again whether to stop.
+/// The amount of work between two checks of `stop`.
 const CHUNK: usize = 256 << 10;
-/// How many bytes of text are left at each end of a transcript that is cut, and of one of its records.
+/// The bytes of text that stay at each end of a shortened transcript, and of one of its records.
 const END: usize = 16 << 10;
 const MOST_TEXT: usize = 4 << 10;
 
-/// What is left out of a transcript.
+/// A reduction of a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Less {
-    /// The lines behind what people read.
+    /// Removes the raw lines.
     Raw,
-    /// These, and all between the beginning and the end.
+    /// Removes the raw lines, and everything between the beginning and the end.
     Middle,
 }
 
-/// A compressed file that takes the place of a transcript when it is finished. Dropping it before removes it.
+/// A compressed file that replaces a transcript when it is complete. Dropping it earlier removes it.
 struct Draft<'a> {
     part: PathBuf,
     to: Encoder<'static, File>,
@@ -40,7 +40,7 @@ struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     fn new(packed: &Path, stop: &'a AtomicBool) -> io::Result<Self> {
-        // Of its own name: another process may have taken the run over.
+        // The name is unique, because another process may have taken over the run.
         let part = packed.with_extension(format!("zst.{}.{PART}", Uuid::new_v4().simple()));
         let file = state_dir::create_new(&part)?;
         let mut to = Encoder::new(file, LEVEL)?;
@@ -68,7 +68,7 @@ impl<'a> Draft<'a> {
         self.to.write_all(bytes)
     }
 
-    /// Fails when it is to be given up.
+    /// Returns an error if the work must stop.
     fn ask(&mut self) -> io::Result<()> {
         self.unasked = 0;
         match self.stop.load(Ordering::Relaxed) {
@@ -77,7 +77,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Puts it in the place of `old`: whole, on the disk, and with the time at which that was written last.
+    /// Replaces `old` by the complete, durable file, with the modification time of `old`.
     fn replace(mut self, old: &Path, packed: &Path) -> io::Result<()> {
         self.ask()?;
         self.to.do_finish()?;
@@ -97,12 +97,12 @@ impl<'a> Draft<'a> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // Once it has its place there is nothing of that name.
+        // After the rename no file has this name.
         let _placed = state_dir::remove_file(&self.part);
     }
 }
 
-/// Compresses a transcript that nobody writes to any more. Fails with `TimedOut` when `stop` is set meanwhile; it is then as it was.
+/// Compresses a transcript that nobody writes any more. Fails with `TimedOut` if `stop` is set meanwhile; the transcript is then unchanged.
 pub(super) fn pack(plain: &Path, stop: &AtomicBool) -> io::Result<()> {
     let to = packed(plain);
     let mut from = state_dir::open_bounded(plain, MOST)?;
@@ -117,7 +117,7 @@ pub(super) fn pack(plain: &Path, stop: &AtomicBool) -> io::Result<()> {
     }
 }
 
-/// Leaves something out of a transcript, compresses it, and says in a record of kind `reduced` how much is not there any more. Stops as [`pack`] does.
+/// Reduces a transcript, compresses it, and adds a record of kind `reduced` with the amount of removed text. Stops like [`pack`].
 pub(super) fn reduce(path: &Path, less: Less, stop: &AtomicBool) -> io::Result<()> {
     let to = match is_packed(path) {
         true => packed(&unpacked(path)),
@@ -169,14 +169,14 @@ pub(super) fn reduce(path: &Path, less: Less, stop: &AtomicBool) -> io::Result<(
     draft.replace(path, &to)
 }
 
-/// Cuts a long text.
+/// Shortens a long text.
 fn shorten(record: &mut Record) {
     let kept = first_bytes(&record.text, MOST_TEXT).len();
     record.omitted += (record.text.len() - kept) as u64;
     record.text.truncate(kept);
 }
 
-/// What is not there any more.
+/// The amount of removed text.
 #[derive(Default)]
 struct LeftOut {
     at: loop_state::Timestamp,
@@ -307,7 +307,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Whatever stands in it, what is left is small, and each byte of text is either there or counted.
+        /// For any content, the rest is small, and each byte of text is either there or counted.
         #[test]
         fn nothing_is_left_out_unsaid(texts in prop::collection::vec((0usize..3, 0usize..9000), 0..60)) {
             let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A line of a transcript, and the one reader of transcripts: compressed, cut short, or still growing.
+//! The record of a transcript, and the reader for all transcripts: compressed, truncated, or still growing.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -10,28 +10,28 @@ use zstd::stream::read::Decoder;
 use super::list::{is_packed, packed, unpacked};
 use crate::state_dir::{self, Identity};
 
-/// A transcript stops growing here, so that an agent that floods doesn't fill the disk.
+/// The size at which a transcript stops growing, so that an agent with much output doesn't fill the disk.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
-/// A file of more bytes is no transcript of ours: the last record of one may begin just below the limit.
+/// A longer file is not our transcript: the last record may begin just below the limit.
 pub(super) const MOST: u64 = 2 * MAX_BYTES;
-/// More than a record takes of the longest line that there is, with all of it escaped; what has more is no line of ours.
+/// More than the record of the longest possible line, even if all of it is escaped; a longer line is not ours.
 const MAX_LINE: u64 = 100 << 20;
-/// More than the text of a record of ours has.
+/// More than the longest text of our records.
 const MAX_TEXT: usize = 20 << 20;
-/// The largest memory of an unpacker, as a power of two; more than any transcript is packed with.
+/// The largest memory of the decompressor, as a power of two; larger than any transcript needs.
 const WINDOW: u32 = 24;
 
 /// One line of a transcript.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// When it happened, in milliseconds since the Unix epoch.
+    /// The time, in milliseconds since the Unix epoch.
     pub at: Timestamp,
-    /// What it is: `prompt`, `steer`, `end`, `truncated`, `reduced` where something was left out later; of a plain agent `stdout` and `stderr`; of one whose driver understands it `text` (as it was
-    /// streamed), `message`, `tool`, `result`, `ask`, `note`, and `raw`, the line behind them.
+    /// The kind: `prompt`, `steer`, `end`, `truncated`, `reduced` if text was removed later; for a plain agent `stdout` and `stderr`; for an agent
+    /// with a driver `text` (as it was streamed), `message`, `tool`, `result`, `ask`, `note`, and `raw`, the original line.
     pub kind: String,
-    /// Its text, several lines where they came at once; bytes that are not UTF-8 stand as U+FFFD.
+    /// The text, several lines if they arrived together; invalid UTF-8 appears as U+FFFD.
     pub text: String,
-    /// How many bytes were left out of the middle of the line.
+    /// The number of bytes that are left out of the middle of the line.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: u64,
 }
@@ -44,19 +44,18 @@ pub(super) fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// The records of a transcript, read as they are asked for, whether it is compressed or not.
+/// An iterator over the records of a transcript, compressed or not.
 ///
-/// One that still grows can be asked again after its end: then it yields what came since, also where the file was removed meanwhile and is written
-/// again. A line that is none, like the half one of an attempt that
-/// was cut, is passed over; after an error nothing comes any more. It never holds more than one record.
+/// If the transcript still grows, the iterator can continue after its end: it yields the new records, even if the file was removed and written again.
+/// It skips invalid lines, such as the half line of an interrupted write; after an error it yields nothing more. It never holds more than one record.
 pub struct Records {
     path: PathBuf,
     from: Box<dyn BufRead + Send>,
-    /// Which file that is, if it may grow.
+    /// The identity of the file, if it may grow.
     grows: Option<Identity>,
-    /// How many records were read of it.
+    /// The number of records read from the file.
     taken: u64,
-    /// The beginning of a line that has no end yet.
+    /// The beginning of an incomplete line.
     begun: Vec<u8>,
 }
 
@@ -67,11 +66,11 @@ impl std::fmt::Debug for Records {
 }
 
 impl Records {
-    /// Opens a transcript, also one that was compressed since it was listed.
+    /// Opens a transcript, even if it was compressed since it was listed.
     ///
     /// # Errors
     ///
-    /// When there is none, or it can't be opened. One of kind `NotFound` is gone for good.
+    /// An error if there is no transcript, or it can't be opened. After `NotFound` it will not appear again.
     pub fn open(path: &Path) -> io::Result<Self> {
         let opened = Self::open_as_named(path);
         match opened {
@@ -93,7 +92,7 @@ impl Records {
             true => None,
             false => Some(state_dir::file_identity(&file)?),
         };
-        // A file that grows for ever and one that expands to terabytes end here.
+        // These limits end an endlessly growing file, and a file that expands to terabytes.
         let from: Box<dyn BufRead + Send> = match grows {
             None => {
                 let mut unpacker = Decoder::new(file)?;
@@ -111,7 +110,7 @@ impl Records {
         })
     }
 
-    /// Goes on in the file that took the place of one that was removed while it was written: it has all of it.
+    /// Continues in the new file if the old one was removed while it was written: the new one has all records.
     fn is_replaced(&mut self) -> bool {
         let there = self
             .grows
@@ -131,7 +130,7 @@ impl Records {
         true
     }
 
-    /// Reads on to the end of a line; `None` where there is none yet.
+    /// Reads to the end of a line; `None` if there is none yet.
     fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let left = MAX_LINE.saturating_sub(self.begun.len() as u64);
         let mut bounded = (&mut self.from).take(left);
@@ -144,7 +143,7 @@ impl Records {
 impl Iterator for Records {
     type Item = io::Result<Record>;
 
-    /// Reads the next record. `None` says that there is no more by now.
+    /// Reads the next record; `None` if there is none yet.
     fn next(&mut self) -> Option<io::Result<Record>> {
         let read = self.read();
         match read.is_none() && self.is_replaced() {
@@ -154,7 +153,7 @@ impl Iterator for Records {
     }
 }
 
-/// Returns whether a line can be a record of ours, by the least that its text takes once it is no line any more: what was planted there may be longer.
+/// Returns whether a line can be a record of ours, by the least size of its unescaped text: a planted line may be longer.
 fn may_be_ours(line: &[u8]) -> bool {
     if line.len() <= MAX_TEXT {
         return true;
@@ -180,13 +179,13 @@ impl Records {
                     Err(_) => continue,
                 },
                 Ok(None) => {
-                    // Whole but for the end of its line: whoever wrote it was cut just there.
+                    // The record is complete without its line end: the write was interrupted there.
                     let record = serde_json::from_slice(&self.begun).ok()?;
                     self.begun.clear();
                     return Some(Ok(record));
                 }
                 Err(e) => {
-                    // What comes after damage can't be told from it.
+                    // Everything after damage may be damaged too.
                     self.from = Box::new(io::empty());
                     return Some(Err(e));
                 }
@@ -195,14 +194,14 @@ impl Records {
     }
 }
 
-/// Sorts transcripts by when their attempts began. Their numbers alone don't tell where a run has several phases, each of which counts anew.
+/// Sorts transcripts by the beginning of their attempts. The numbers alone are not enough, because each phase counts from 1.
 #[must_use]
 pub fn by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBuf)> {
     let first = |path: &PathBuf| Some(Records::open(path).ok()?.next()?.ok()?.at);
     if all.iter().any(|(_, attempt, _)| *attempt > 1) {
         all.sort_by_cached_key(|(iteration, attempt, path)| {
             let began = first(path);
-            // An empty one has just begun.
+            // An empty transcript has just begun.
             (began.is_none(), began, *iteration, *attempt)
         });
     }

@@ -1,4 +1,4 @@
-//! How much room the transcripts of a run take: which are compressed, and which lose something.
+//! The limit for the disk usage of a run's transcripts: compresses the older ones, and reduces them above the limit.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,43 +10,43 @@ use super::pack::{self, Less};
 use super::records::{Records, by_age};
 use crate::state_dir;
 
-/// How many of a run's newest transcripts are left as they are.
+/// The number of a run's newest transcripts that stay unchanged.
 const NEWEST: usize = 8;
-/// One of fewer bytes is not worth it.
+/// A smaller transcript is not compressed.
 const SMALL: u64 = 32 << 10;
-/// By how much more the older ones may grow, at least, before it is tried again to make them smaller.
+/// The least growth of the older transcripts before the next reduction.
 const STEP: u64 = 8 << 20;
-/// By how many records it is seen whether a driver wrote down the lines behind them.
+/// The number of records that show whether a driver wrote raw lines.
 const SAMPLE: usize = 64;
 
-/// The room that the transcripts of a run take. The newest ones are nobody's business here; of the older ones it knows no more than how many bytes
-/// of disk they have, however many they are.
+/// The limit of a run's transcripts. The newest ones stay unchanged. For the older ones it stores only their total size on disk, however many there
+/// are.
 #[derive(Debug)]
 pub struct Room {
     run_dir: PathBuf,
-    /// How many bytes of disk the older ones may take.
+    /// The most bytes of disk for the older transcripts.
     most: u64,
-    /// Beyond how many they are made smaller.
+    /// The size that triggers the next reduction.
     next: u64,
     older: u64,
     newest: VecDeque<(u32, u32)>,
-    /// Those that are to be compressed.
+    /// The transcripts to compress.
     due: VecDeque<(u32, u32)>,
-    /// Whether earlier processes made some that were not looked at yet.
+    /// Whether transcripts of earlier processes are not counted yet.
     unknown: bool,
 }
 
-/// What came of tending them.
+/// The result of pruning.
 #[derive(Debug, Default)]
 pub struct Tended {
-    /// Whether any lost something.
+    /// Whether any transcript lost text.
     pub reduced: bool,
-    /// The first thing that went wrong; what it was about is as it was.
+    /// The first error; the transcript concerned is unchanged.
     pub error: Option<io::Error>,
 }
 
 impl Room {
-    /// Begins with the transcripts of a run; `unknown` says that there are some.
+    /// Creates the limit for a run's transcripts; `unknown` means that there are some from earlier processes.
     pub fn new(run_dir: PathBuf, most: u64, unknown: bool) -> Self {
         Self {
             run_dir,
@@ -59,10 +59,10 @@ impl Room {
         }
     }
 
-    /// Takes notice of a new transcript, and returns whether there is something to do.
+    /// Registers a new transcript, and returns whether there is something to do.
     pub fn begun(&mut self, iteration: u32, attempt: u32) -> bool {
         self.newest.push_back((iteration, attempt));
-        // What earlier processes left is older still.
+        // Transcripts of earlier processes are older.
         while self.newest.len() > NEWEST && !self.unknown {
             if let Some(numbers) = self.newest.pop_front() {
                 self.age(numbers);
@@ -80,12 +80,12 @@ impl Room {
         }
     }
 
-    /// Does what there is to do, until `stop` is set. Blocks.
+    /// Compresses and reduces transcripts until `stop` is set. Blocks.
     pub fn tend(&mut self, stop: &AtomicBool) -> Tended {
         let mut tended = Tended::default();
         let result = self.try_tend(stop, &mut tended);
         tended.error = tended.error.or(result.err());
-        // That it was stopped is nothing wrong.
+        // A stop is not an error.
         tended.error = tended.error.filter(|e| e.kind() != io::ErrorKind::TimedOut);
         tended
     }
@@ -99,7 +99,7 @@ impl Room {
             match pack::pack(&plain, stop) {
                 Ok(()) => self.older += size(&packed(&plain)).1,
                 Err(e) if e.kind() == io::ErrorKind::TimedOut => return Err(e),
-                // Somebody removed it, or had compressed it already.
+                // Somebody removed it, or it was already compressed.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
                     self.older += size(&packed(&plain)).1;
                 }
@@ -116,7 +116,7 @@ impl Room {
         Ok(())
     }
 
-    /// Looks at what earlier processes left, and removes what one of them had begun to write.
+    /// Counts the transcripts of earlier processes, and removes their unfinished files.
     fn look(&mut self) -> io::Result<()> {
         for path in state_dir::entries(&self.run_dir.join(FOLDER))? {
             if path.extension().is_some_and(|it| it == PART) {
@@ -136,8 +136,7 @@ impl Room {
         Ok(())
     }
 
-    /// Leaves things out of the older ones, the oldest first, until there is room again: first the lines behind what people read, then all but the
-    /// beginning and the end.
+    /// Reduces the older transcripts, the oldest first, until they fit: first removes raw lines, then everything except the beginning and the end.
     fn reduce(&mut self, stop: &AtomicBool, tended: &mut Tended) -> io::Result<()> {
         let enough = self.most - self.most / 8;
         let mut all = by_age(transcripts(&self.run_dir)?);
@@ -166,7 +165,7 @@ impl Room {
                 self.older = (self.older + size(path).1).saturating_sub(before);
             }
         }
-        // What is left may be too much still: then it is not tried again at each attempt.
+        // The rest may still be too large: then the next attempts don't try again at once.
         self.next = self.most.max(self.older + (self.most / 8).max(STEP));
         if self.older <= enough {
             self.next = self.most;
@@ -175,7 +174,7 @@ impl Room {
     }
 }
 
-/// Returns how many bytes a file has, and how many of disk; none where there is no file.
+/// Returns the length of a file and its bytes on disk; zeros if there is no file.
 fn size(path: &Path) -> (u64, u64) {
     let meta = state_dir::metadata(path);
     meta.map_or((0, 0), |meta| (meta.len(), meta.disk()))
@@ -195,7 +194,7 @@ mod tests {
 
     static GO: AtomicBool = AtomicBool::new(false);
 
-    /// Writes a transcript of so many records, each with what a driver would write behind it.
+    /// Writes a transcript with this many records, each with a raw line.
     fn write(dir: &Path, iteration: u32, records: u32) {
         let path = list::path(dir, iteration, 1);
         fs_err::create_dir_all(path.parent().unwrap()).unwrap();
@@ -219,7 +218,7 @@ mod tests {
         fs_err::write(path, lines.collect::<String>()).unwrap();
     }
 
-    /// The names of the transcripts and the kinds of records in them, by age.
+    /// Returns the names of the transcripts and the kinds of their records, by age.
     fn there(dir: &Path) -> Vec<String> {
         let all = by_age(transcripts(dir).unwrap());
         let line = |(.., path): &(u32, u32, PathBuf)| {
@@ -267,7 +266,7 @@ mod tests {
         let mut room = Room::new(dir.path().into(), u64::MAX, true);
         write(dir.path(), 13, 1);
         assert!(room.begun(13, 1));
-        // One that is stopped at once leaves it to the next one.
+        // If it is stopped at once, the next process does the work.
         room.tend(&AtomicBool::new(true));
         assert_eq!(room.due.len(), 5);
         let tended = room.tend(&GO);
@@ -296,7 +295,7 @@ mod tests {
             let tended = room.tend(&GO);
             assert!(tended.error.is_none(), "{:?}", tended.error);
             let is_again = room.begun(15, 1) && room.due.is_empty();
-            assert!(!is_again, "not again at once");
+            assert!(!is_again, "no second reduction at once");
             (tended.reduced, room.older)
         };
         let (reduced, all) = tend(u64::MAX);

@@ -1,4 +1,4 @@
-//! Heads as they are on disk: their keys, and that one whose parts don't fit each other is refused.
+//! Heads on disk: their keys, and the errors of inconsistent heads.
 
 use agent_drivers::AgentConfig;
 use checkpoint_store::{Options, Writer};
@@ -10,7 +10,7 @@ use rlm_store::{
 };
 use serde_json::{Value, json};
 
-/// Returns a head of two phases that stands in the second one.
+/// Returns a head of two phases that is in the second one.
 fn head() -> RunHead {
     let phase = |name: &str| {
         let agent = AgentConfig::command(vec!["agent".into()]);
@@ -24,7 +24,7 @@ fn head() -> RunHead {
     RunHead::new("planted".parse().unwrap(), machine, settings)
 }
 
-/// Returns a head with something in every field, and with each kind of agent and of prompt.
+/// Returns a head with a value in every field, and with each kind of agent and of prompt.
 fn full() -> RunHead {
     let agents = [
         json!({"options": "command", "program": ["agent"], "args": ["-v"], "model": "large"}),
@@ -72,7 +72,7 @@ fn full() -> RunHead {
     machine.counts.processes = 1;
     let mut head = RunHead::new("planted".parse().unwrap(), machine.clone(), settings);
     machine.rules.limits.max_failures = 7;
-    // It keeps the rules that the run began with.
+    // The head stores the rules that the run began with.
     head.advance(&machine);
     head.settings.follow(&machine.rules);
     head.scope = "0123456789abcdef".repeat(2);
@@ -106,7 +106,7 @@ fn full() -> RunHead {
     head
 }
 
-/// A key or a variant that is added, changed or removed is a decision: accept the snapshot, and ask whether a saved run is still read as it was meant.
+/// A new, changed or removed key or variant needs a decision: accept the snapshot, and check whether saved runs keep their meaning.
 #[test]
 fn a_saved_head_has_these_keys() {
     let mut saved = serde_json::to_value(full()).unwrap();
@@ -145,7 +145,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// A head with any of its values replaced is refused, or is one on whose parts readers can rely, and is the same when it is saved again.
+    /// A head with any replaced values is an error, or is consistent and equal when it is saved again.
     #[test]
     fn a_changed_head_is_refused_or_valid(changes in proptest::collection::vec((any::<prop::sample::Index>(), any_value()), 0..4)) {
         let mut saved = serde_json::to_value(full()).unwrap();
@@ -201,7 +201,7 @@ fn a_head_whose_parts_do_not_fit_each_other_is_refused() {
         why.to_owned()
     };
     let all = [
-        // Without the check, a reader takes the settings of the second phase, which are none.
+        // Without the check, a reader would use the settings of the second phase, which don't exist.
         refused(|head| drop(head["settings"]["phases"].as_array_mut().unwrap().pop())),
         refused(|head| head["settings"]["phases"][1]["name"] = "other".into()),
         refused(|head| head["settings"]["phases"][1]["name"] = "plan".into()),

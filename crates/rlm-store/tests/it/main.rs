@@ -1,4 +1,4 @@
-//! The tests of the crate at its boundary, as one program, so that it is linked once.
+//! The integration tests of the crate, as one program, so that it is linked once.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! Runs that are exported and imported.
+//! Exports and imports of runs.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// Saves a run to which this happened, and returns its head.
+/// Saves a run with these inputs, and returns its head.
 fn saved(project: &Project, run: &RunId, happenings: Vec<Happening>, transcript: &[u8]) -> RunHead {
     let agent = AgentConfig::command(vec!["agent".into()]);
     let mut phase = PhaseSettings::new("main", PromptSource::Text("Do it.".into()), agent);
@@ -62,7 +62,7 @@ fn saved(project: &Project, run: &RunId, happenings: Vec<Happening>, transcript:
     head
 }
 
-/// Takes the run to another project as one file.
+/// Transfers the run to another project by one file.
 async fn take(from: &Project, run: &RunId, to: &Project, archive: &Path) {
     let how = ExportOptions {
         state_only: true,
