@@ -108,7 +108,7 @@ fn x114b_the_end_of_a_turn_that_the_agent_began_by_itself_does_not_undo_the_one_
     let scene = Scene::new("");
     let ended = run(&scene, "look; touch whole; bad", &JUDGE);
     let ended = ended.run(LONG).expect_code(0);
-    let told = "the turn that the agent began by itself failed";
+    let told = "a turn that the agent started by itself failed";
     assert!(ended.stdout.contains(told), "{ended}");
     assert!(ended.stdout.contains("iteration 1 complete"), "{ended}");
 }

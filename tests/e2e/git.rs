@@ -157,7 +157,7 @@ fn what_can_not_be_committed_to_is_refused_in_a_line_that_says_what_to_do() {
     nobody
         .sandbox
         .git(&["config", "user.useConfigOnly", "true"]);
-    refused(&nobody, &["who commits", "git config user.name"]);
+    refused(&nobody, &["no name and address", "git config user.name"]);
     let scene = scene("print no");
     scene.sandbox.git(&["checkout", "-q", "--detach"]);
     refused(&scene, &["HEAD is detached", "git switch -c"]);

@@ -84,9 +84,18 @@ fn a_night_of_refused_commits_has_its_sum_at_the_end() {
     assert_eq!(end["uncommitted"]["iterations"], 3, "{end}");
     let why = text(&end["uncommitted"]["why"]);
     assert!(why.contains("lint: 3 errors"), "{why}");
-    let warnings = ended.stdout.matches("is in the next commit").count();
+    let warnings = ended
+        .stdout
+        .matches("the next commit will include them")
+        .count();
     assert_eq!(warnings, 2, "{ended}");
-    assert_eq!(ended.stdout.matches("no commit comes after").count(), 1);
+    assert_eq!(
+        ended
+            .stdout
+            .matches("no later commit will include them")
+            .count(),
+        1
+    );
     // Changes in a later commit no longer count as uncommitted.
     fs_err::remove_file(scene.file(".git/hooks/pre-commit")).unwrap();
     let run = scene.run_id();

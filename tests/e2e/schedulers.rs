@@ -208,7 +208,7 @@ fn x113d_a_heartbeat_that_can_not_be_written_is_one_warning() {
     let scene = Scene::new("print hi");
     let run = ["-n", "3", "--heartbeat", "none/heartbeat"];
     let ended = scene.run(&run).run(LONG).expect_code(0);
-    let warnings = ended.stdout.matches("the heartbeat can't be written");
+    let warnings = ended.stdout.matches("can't write the heartbeat");
     assert_eq!(warnings.count(), 1, "{ended}");
     // Not `/dev/null`: a loop that overwrote it would damage the machine.
     let pipe = scene.file("pipe");
@@ -216,7 +216,10 @@ fn x113d_a_heartbeat_that_can_not_be_written_is_one_warning() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
     let ended = scene.run(&["--once", "--heartbeat", "pipe"]);
     let ended = ended.run(LONG).expect_code(0);
-    assert!(ended.stdout.contains("pipe` is no file"), "{ended}");
+    assert!(
+        ended.stdout.contains("pipe` is not a regular file"),
+        "{ended}"
+    );
 }
 
 /// Prepares `sh -c 'exec "$@" REDIRECTIONS' sh rlm run …`.

@@ -466,7 +466,7 @@ fn l89b_l89c_control_an_agent_that_never_answers_an_interrupt_is_ended_and_its_w
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.send("/interrupt\r");
     terminal.wait_screen("what was done about it", LONG * 2, |screen| {
-        screen.contains("did not end its turn") || screen.contains("ended itself")
+        screen.contains("did not end its turn") || screen.contains("ending the agent")
     });
     wait_for("the wait for a person", LONG, || {
         (scene.status()["state"] == "paused").then_some(())

@@ -300,7 +300,10 @@ mod tests {
         let socket = dir.path().join("socket");
         let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let refused = replace(&socket, "x", &Written::default()).unwrap_err();
-        assert!(refused.to_string().contains("no file"), "{refused}");
+        assert!(
+            refused.to_string().contains("not a regular file"),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -312,7 +315,7 @@ mod tests {
             fs_err::write(&path, precious).unwrap();
             let refused = replace(&path, beat, &Written::default()).unwrap_err();
             assert!(
-                refused.to_string().contains("no heartbeat wrote"),
+                refused.to_string().contains("is not a heartbeat file"),
                 "{refused}"
             );
             assert_eq!(fs_err::read_to_string(&path).unwrap(), precious);

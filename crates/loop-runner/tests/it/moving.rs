@@ -97,7 +97,7 @@ async fn x112g_what_is_damaged_beside_the_newest_state_is_not_sealed() {
         .await
         .unwrap_err();
     let said = refused.to_string();
-    for words in ["is damaged", "progress-", "look what is safe to do"] {
+    for words in ["is damaged", "progress-", "see the safe next steps"] {
         assert!(said.contains(words), "{said}");
     }
     assert_eq!(refused.mend(), Some(Mend::Verify("r1".parse().unwrap())));
