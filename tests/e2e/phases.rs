@@ -121,7 +121,9 @@ fn x119a_x119b_each_phase_has_its_agent_its_prompt_and_what_the_one_before_came_
             "{told}"
         );
     }
-    assert!(check[0].contains("what phase `build` came to") && check[0].contains("built 2"));
+    assert!(
+        check[0].contains("the final message of phase `build`") && check[0].contains("built 2")
+    );
     assert!(!check[0].contains("the plan is 42"), "{}", check[0]);
     let of = |name: &str| {
         let phases = events(&ended.stdout).into_iter();
