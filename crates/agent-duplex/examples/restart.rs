@@ -26,11 +26,11 @@ pub(crate) async fn run() -> Result<(), Error> {
     let options = ConversationOptions::default().with_restart(RestartPolicy::default());
     let (conversation, mut primary) = Conversation::new(Box::new(driver.clone()), options);
     for question in ["Where is the bug?", "Go on."] {
-        let receipt = conversation.send(Input::new(question))?; // returns at once, whatever the agent does
-        println!("said: {question:?}, receipt {}", receipt.id);
+        let receipt = conversation.send(Input::new(question))?; // returns immediately
+        println!("input: {question:?}, receipt {}", receipt.id);
         while let Some(published) = primary.next().await {
             match published.what {
-                What::Assigned(assigned) => println!("  turn {} has it", assigned.turn),
+                What::Assigned(assigned) => println!("  turn {} contains it", assigned.turn),
                 What::Observed(seen) => seen.events.iter().for_each(tell),
                 What::Lifecycle(now) => println!("  the agent: {now}"),
                 What::Completed(completion) => {
@@ -41,7 +41,7 @@ pub(crate) async fn run() -> Result<(), Error> {
             }
         }
     }
-    println!("sessions that were begun with: {:?}", driver.sessions());
+    println!("sessions: {:?}", driver.sessions());
     println!("{}", conversation.stop(Duration::from_secs(8)).await);
     Ok(())
 }

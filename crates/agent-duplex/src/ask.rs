@@ -27,7 +27,7 @@ pub enum Decision {
     },
 }
 
-/// The actions that an agent may do without a permission request.
+/// The actions that an agent may take without a permission request.
 ///
 /// Each permission request waits for its [answer](crate::Connection::answer), except with [`All`](Self::All). A driver denies nothing by itself if
 /// the agent can ask.

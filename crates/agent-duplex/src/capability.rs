@@ -1,8 +1,8 @@
-//! The functions that not every agent has, declared before an agent starts, so that callers know them without a failed call.
+//! The abilities that not every agent has. A driver declares them before an agent starts, so that callers know them without a failed call.
 
 use std::fmt;
 
-/// A function that some agents have and others don't.
+/// An ability that some agents have and others don't.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Capability {
@@ -60,12 +60,12 @@ impl fmt::Display for Capability {
     }
 }
 
-/// The functions of an agent, declared by its driver before anything starts.
+/// The capabilities of an agent, declared by its driver before anything starts.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Capabilities(u16);
 
 impl Capabilities {
-    /// Returns the empty set: for a one-shot program without known functions.
+    /// Returns the empty set: for a one-shot program without known capabilities.
     #[must_use]
     pub const fn none() -> Self {
         Self(0)

@@ -19,8 +19,8 @@
 //!
 //! # Limits
 //!
-//! It needs a tokio runtime with its timer. Every wait ends after [`Stage::patience`]. A stage is for one scenario at a time; with one stage for
-//! each, scenarios can run in parallel. The agent's own actions between two turns are not checked.
+//! It needs a tokio runtime with its timer. Every wait ends after [`Stage::patience`]. A test agent is for one scenario at a time; with one test agent
+//! for each, scenarios can run in parallel. The agent's own actions between two turns are not checked.
 //!
 //! # Examples
 //!

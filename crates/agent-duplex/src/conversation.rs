@@ -230,7 +230,7 @@ impl Conversation {
     ///
     /// # Errors
     ///
-    /// Fails if the owner of the process tree accepts no more orders; [`Error::is_gone`] if the conversation has ended.
+    /// Fails if the owner of the process tree accepts no more commands; [`Error::is_gone`] if the conversation has ended.
     ///
     /// # Cancel safety
     ///

@@ -58,7 +58,7 @@ pub trait Driver: fmt::Debug + Send + Sync {
     /// Returns the short name of the agent, as a user types it.
     fn name(&self) -> &str;
 
-    /// Returns the functions of this agent.
+    /// Returns the capabilities of this agent.
     fn capabilities(&self) -> Capabilities;
 
     /// Returns the treatment of an input that arrives while a turn runs. By default, an agent with [`Capability::Steer`] gets it immediately, and any
@@ -196,7 +196,7 @@ pub trait Connection: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// Fails if the owner of the process tree accepts no more orders.
+    /// Fails if the owner of the process tree accepts no more commands.
     ///
     /// # Cancel safety
     ///

@@ -55,7 +55,7 @@ fn how_often(starts: u32) -> String {
 }
 
 impl Error {
-    /// Creates the error for a function that `agent` doesn't have: `what` completes "can't …", `mend` names an alternative.
+    /// Creates the error for an ability that `agent` doesn't have: `what` completes "can't …", `mend` names an alternative.
     #[must_use]
     pub fn unsupported(
         agent: impl Into<String>,
@@ -204,7 +204,7 @@ impl Error {
         matches!(*self.0, Kind::Full(_))
     }
 
-    /// Returns whether the agent doesn't have the requested function.
+    /// Returns whether the agent doesn't have the requested ability.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(*self.0, Kind::Unsupported { .. })

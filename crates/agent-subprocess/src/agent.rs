@@ -151,7 +151,7 @@ impl Agent {
     /// Sends a signal to the process group of the main process, and not to its other descendants. Does nothing after the main process has ended.
     ///
     /// # Errors
-    /// Fails if the guard accepts no more orders.
+    /// Fails if the guard accepts no more commands.
     pub fn signal(&self, signal: crate::Signal) -> Result<(), Error> {
         self.order(signal.into(), Whom::Group)
     }
@@ -159,7 +159,7 @@ impl Agent {
     /// Freezes (SIGSTOP) every process of the tree that can be found; [`resume`](Self::resume) thaws them.
     ///
     /// # Errors
-    /// Fails if the owner of the process tree accepts no more orders.
+    /// Fails if the owner of the process tree accepts no more commands.
     pub fn suspend(&mut self) -> Result<(), Error> {
         self.suspended = true;
         self.order(Signal::STOP, Whom::Tree)
@@ -168,7 +168,7 @@ impl Agent {
     /// Thaws the processes of the tree (SIGCONT).
     ///
     /// # Errors
-    /// Fails if the owner of the process tree accepts no more orders.
+    /// Fails if the owner of the process tree accepts no more commands.
     pub fn resume(&mut self) -> Result<(), Error> {
         self.suspended = false;
         self.order(Signal::CONT, Whom::Tree)
@@ -348,7 +348,7 @@ impl Agent {
         let rounds = milliseconds(now.policy.rounds());
         let time = now.until.saturating_sub(now.start.elapsed());
         self.keeper.wake();
-        // If an order is not accepted, the next stage follows, and in the end the host gives up on the guard.
+        // If a command is not accepted, the next stage follows, and in the end the host gives up on the guard.
         let _not_taken = match now.stage {
             Stage::Gone => Ok(()),
             Stage::Interrupt => self.keeper.signal(Signal::INT, Whom::Group),

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::spawn_blocking;
 
-/// The maximum number of waiting orders; a stop needs two.
+/// The maximum number of waiting commands; a stop needs two.
 const ORDERS: usize = 16;
 /// The interval between two checks whether all processes are gone.
 const LOOK: Duration = Duration::from_millis(5);
@@ -86,7 +86,7 @@ async fn keep(
     progress: watch::Sender<Progress>,
 ) {
     let mut met = BTreeMap::new();
-    // A list follows the order to record, and one search is enough for both.
+    // A list follows the command to record, and one search is enough for both.
     let mut noting = false;
     let exited = |exit: Exit| progress.send_modify(|now| now.exit = Some(exit));
     let group = hold.group.clone();

@@ -1,4 +1,4 @@
-//! The host's handle of a process tree, for both kinds of containment: it sends orders and receives progress.
+//! The host's handle of a process tree, for both kinds of containment: it sends commands and receives progress.
 
 use crate::group::Group;
 use crate::wire::{Aftermath, Order, Whom};
@@ -29,7 +29,7 @@ pub(crate) struct Progress {
     pub(crate) exit: Option<Exit>,
     /// The latest requested list of processes, with its sequence number.
     pub(crate) listed: (u64, Vec<ProcessName>),
-    /// The result of the process tree, once the tree has ended by itself or by an order.
+    /// The result of the process tree, once the tree has ended by itself or by a command.
     pub(crate) aftermath: Option<Aftermath>,
 }
 
@@ -87,7 +87,7 @@ impl Keeper {
         self.progress.borrow().exit
     }
 
-    /// Sends an order without waiting. Orders are small; a socket that is full of them belongs to a dead guard.
+    /// Sends a command without waiting. Commands are small; a socket that is full of them belongs to a dead guard.
     pub(crate) fn order(&self, order: Order) -> io::Result<()> {
         match &self.orders {
             #[cfg(target_os = "linux")]

@@ -292,7 +292,7 @@ fn context(session: &SessionChoice) -> String {
     let next = match session {
         SessionChoice::Resume(id) => format!("resumes session {id}: the context is kept"),
         SessionChoice::Fork(id) => format!("forks session {id}: the context is kept"),
-        SessionChoice::Fresh => "begins a new session: the context is lost".to_owned(),
+        SessionChoice::Fresh => "starts a new session: the context is lost".to_owned(),
     };
     format!("the interrupt ended the agent; the next one {next}")
 }

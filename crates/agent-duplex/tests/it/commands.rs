@@ -317,7 +317,7 @@ async fn p23c_the_agent_after_an_interrupt_that_cost_the_process_says_whether_th
 {
     let cases = [
         (resumable(), "resumes session s: the context is kept"),
-        (steered(), "begins a new session: the context is lost"),
+        (steered(), "starts a new session: the context is lost"),
     ];
     for (capabilities, expected) in cases {
         let ended = Script::new().session("s").message().begin();

@@ -23,7 +23,7 @@ impl Dice {
     }
 }
 
-/// Starts a task that does one action after the gate is open; the task returns its receipts.
+/// Starts a task that does one action after the latch is open; the task returns its receipts.
 fn racer(
     talk: &Talk,
     deed: u64,

@@ -21,7 +21,7 @@ fn line(bytes: usize) -> Observation {
     )
 }
 
-/// Returns an agent whose turn reports these observations, waits for the gate, and reports one more.
+/// Returns an agent whose turn reports these observations, waits for the latch, and reports one more.
 fn gated(things: impl IntoIterator<Item = Observation>, gate: &Gate) -> ScriptedDriver {
     let mut script = Script::new().message().begin();
     for thing in things {
@@ -44,7 +44,7 @@ async fn read_all(mut subscription: Subscription) -> Vec<Published> {
     read
 }
 
-/// Plays a turn and another one. Returns the events of a reader that came at the gate of the first turn, and the events of the primary.
+/// Plays a turn and another one. Returns the events of a reader that came at the latch of the first turn, and the events of the primary.
 async fn late(
     things: impl IntoIterator<Item = Observation>,
     capacity: usize,
@@ -97,7 +97,7 @@ async fn l88a_p12_a_late_reader_gets_the_turn_from_its_beginning_and_then_live_e
 #[tokio::test]
 async fn l88b_a_replay_of_too_many_things_is_left_out_and_reported_first() {
     let most = 10_000;
-    // Three of the events are the assignment, the lifecycle, and the event right before the gate.
+    // Three of the events are the assignment, the lifecycle, and the event right before the latch.
     let (read, all) = late((0..most - 3).map(|_| line(0)), 100).await;
     let begin = all.len() - read.len();
     assert!(matches!(all[begin].what, What::Assigned(_)));

@@ -119,7 +119,7 @@ pub struct OwnProgram {
 
 impl OwnProgram {
     /// Begins the time in which such a program runs.
-    #[expect(clippy::new_without_default, reason = "it does something")]
+    #[expect(clippy::new_without_default, reason = "creating it has an effect")]
     pub fn new() -> Self {
         Self {
             #[cfg(target_os = "linux")]

@@ -119,7 +119,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
     line.flush_until(Instant::now() + times::LAST_REPORT);
 }
 
-/// Waits and handles orders until the process tree is empty or the time is over.
+/// Waits and handles commands until the process tree is empty or the time is over.
 fn obey(line: &mut ControlLine, tree: &mut Tree) {
     let mut kill: Option<(Instant, Duration)> = None;
     while tree.reap() {
@@ -175,7 +175,7 @@ fn obey(line: &mut ControlLine, tree: &mut Tree) {
     }
 }
 
-/// Sends SIGTERM once. A later order, or the death of the host, can only make the end earlier.
+/// Sends SIGTERM once. A later command, or the death of the host, can only make the end earlier.
 fn terminate(
     tree: &mut Tree,
     kill: &mut Option<(Instant, Duration)>,
@@ -270,7 +270,7 @@ impl ControlLine {
         }
     }
 
-    /// Waits until the host sends an order or a child ends.
+    /// Waits until the host sends a command or a child ends.
     fn wait(&mut self, children: &OwnedFd, time: Option<Duration>) {
         let interest = if self.outbox.is_empty() {
             PollFlags::IN
@@ -285,7 +285,7 @@ impl ControlLine {
         self.flush();
     }
 
-    /// Returns the next order that has arrived; notices the end of the host.
+    /// Returns the next command that has arrived; notices the end of the host.
     fn next_order(&mut self) -> Option<Order> {
         let mut bytes = [0; 4096];
         loop {

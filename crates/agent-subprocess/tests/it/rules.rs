@@ -381,7 +381,7 @@ fn under_a_foreign_proc_there_is_no_guard_and_nobody_else_is_hit() {
         said.contains("/proc belongs to another pid namespace"),
         "{said}"
     );
-    assert!(said.contains("(no guard: only the process group"), "{said}");
+    assert!(said.contains("(no guard: checked only the"), "{said}");
     assert!(said.contains("stopped: 0 of "), "{said}");
     scene.nobody_is_left();
 }
