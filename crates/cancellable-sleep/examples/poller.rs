@@ -30,7 +30,7 @@ async fn main() -> io::Result<()> {
         .await;
     println!("connect: {connected:?}, shutdown: {}", gate.is_shutdown());
 
-    // A heartbeat at a child gate: shutdown reaches it, a kick ("poll now") doesn't.
+    // A heartbeat at a child gate: shutdown reaches it, `wake_all` ("poll now") doesn't.
     let mut heart = gate.child().interval(Duration::from_secs(2));
     let alive = tokio::spawn(async move {
         while heart.tick().await != Wake::Shutdown {
@@ -58,14 +58,14 @@ pub(crate) async fn poll(gate: &SleepGate, number: usize) {
         println!("poll {number}: {why:?}");
         match why {
             Wake::Elapsed => {}
-            Wake::Kicked => delays = BACK_OFF.build(), // somebody expects success: begin with short waits again
+            Wake::Kicked => delays = BACK_OFF.build(), // "poll now": begin with short waits again
             Wake::Shutdown => return,
         }
     }
     println!("poll {number}: news");
 }
 
-/// Turns signals into kicks and shutdown. A kick ends the sleeps of this moment; during a request it ends none.
+/// Turns signals into `wake_all` and `shutdown`. `wake_all` ends only the present sleeps; during a request it ends none.
 fn listen(gate: SleepGate) -> io::Result<()> {
     let mut now = signal(SignalKind::user_defined1())?; // before the task starts, so that no signal is lost
     let mut terminate = signal(SignalKind::terminate())?;
@@ -74,7 +74,7 @@ fn listen(gate: SleepGate) -> io::Result<()> {
     tokio::spawn(async move {
         loop {
             tokio::select! {
-                _ = now.recv() => println!("kick: {} woken", gate.wake_all()),
+                _ = now.recv() => println!("poll now: {} woken", gate.wake_all()),
                 _ = terminate.recv() => break,
                 _ = ctrl_c.recv() => break,
             }

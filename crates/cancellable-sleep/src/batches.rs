@@ -1,4 +1,4 @@
-//! Waking a crowd: all at once or in batches, with foreign wakers that may panic, from a token that anybody may cancel.
+//! Wakes many sleepers at once or in batches. Wakers are foreign code and may panic, and any holder of the token can cancel it.
 
 use std::{
     cell::RefCell,
@@ -16,16 +16,16 @@ use tokio_util::sync::CancellationToken;
 use crate::seat::{Asleep, Place, Roster};
 
 thread_local! {
-    /// Set while this thread cancels a token of which the sleepers are to be woken later: those of the gate and of the gates below
-    /// it, which only the token knows, gather here.
+    /// `Some` while this thread cancels a token whose sleepers are woken later. It collects the sleepers of the gate and of its child
+    /// gates, which only the token knows.
     static ASIDE: RefCell<Option<Vec<Asleep>>> = const { RefCell::new(None) };
 }
 
-/// The token of a gate was cancelled, by whomever.
+/// Wakes the sleepers when the token of the gate is cancelled.
 impl task::Wake for Roster {
     fn wake(self: Arc<Self>) {
         let mut asleep = Some(self.ring());
-        // A thread that is about to end has no such list any more, and doesn't need one.
+        // A thread that is ending has no such list any more, and needs none.
         let _ = ASIDE.try_with(|aside| {
             if let Some(aside) = &mut *aside.borrow_mut() {
                 aside.extend(asleep.take());
@@ -35,7 +35,7 @@ impl task::Wake for Roster {
     }
 }
 
-/// Wakes everybody, and contains a waker that panics: the others have a right to be woken, and the panic hook has reported it.
+/// Wakes all sleepers. Catches the panic of a waker, so that the others are woken too; the panic hook has reported it.
 pub(crate) fn wake_all(asleep: Asleep) {
     asleep.into_iter().for_each(wake);
 }
@@ -44,8 +44,8 @@ fn wake((_, waker): (Place, Waker)) {
     let _contained = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }
 
-/// Cancels the token of a gate. It may have waiters that are no sleepers, whose wakers are not ours to contain: where one panics
-/// before the roster heard of it, the gate's own sleepers are woken all the same.
+/// Cancels the token of a gate. The token may have other waiters, whose panics this crate must not hide. If one panics before the roster
+/// is woken, this wakes the gate's own sleepers and then passes the panic on.
 pub(crate) fn cancel(token: &CancellationToken, roster: &Roster) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| token.cancel())) {
         wake_all(roster.ring());
@@ -53,7 +53,7 @@ pub(crate) fn cancel(token: &CancellationToken, roster: &Roster) {
     }
 }
 
-/// Cancels the token of a gate; the sleepers are woken by the future, or by its drop.
+/// Cancels the token of a gate. The returned future, or its drop, wakes the sleepers.
 pub(crate) fn cancel_in_batches(
     token: &CancellationToken,
     roster: &Roster,

@@ -1,4 +1,4 @@
-//! The sleep of a thread: a seat like that of a task, with a condition variable in the place of a timer.
+//! The sleep of a thread: a seat as for a task, with a condition variable instead of a timer.
 
 use std::{
     pin::pin,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::seat::Seat;
 
-/// Wakes one thread. Not `unpark`: somebody else may be waiting for the thread's one permit.
+/// A waker of one thread. It doesn't use `unpark`, because other code may use the thread's one permit.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -23,7 +23,7 @@ impl Wake for Bell {
     }
 }
 
-/// Sleeps on this thread. `None` never elapses.
+/// Sleeps on this thread. A deadline of `None` never elapses.
 pub(crate) fn sleep(seat: Seat, deadline: Option<Instant>) -> crate::Wake {
     let mut seat = pin!(seat);
     let bell = Arc::new(Bell::default());

@@ -1,4 +1,4 @@
-//! The gate: what callers hold, and where each kind of wait begins and is ended.
+//! The gate: the public handle, which begins and ends each kind of wait.
 
 use std::{
     fmt,
@@ -20,8 +20,8 @@ use crate::{
 
 /// A group of sleeps that wake together.
 ///
-/// Clones are the same gate. A gate cannot be opened again after [`shutdown`](Self::shutdown): a second run in the same process
-/// takes a new gate, or a new [`child`](Self::child) of one that is still open.
+/// Clones are handles on the same gate. A gate can't be opened again after [`shutdown`](Self::shutdown): a second run in the same process
+/// needs a new gate, or a new [`child`](Self::child) of a gate that is still open.
 ///
 /// # Examples
 ///
@@ -42,22 +42,22 @@ pub struct SleepGate {
 }
 
 impl SleepGate {
-    /// Makes an open gate.
+    /// Creates an open gate.
     pub fn new() -> Self {
         Self::build(CancellationToken::new(), WallClock::default())
     }
 
-    /// Makes an open gate whose time of day is what `now` says, for [`sleep_until_wall`](Self::sleep_until_wall): in tests, or where
-    /// the system's clock isn't the one to go by.
+    /// Creates an open gate that gets the time of day from `now`, for [`sleep_until_wall`](Self::sleep_until_wall): in tests, or if the
+    /// program must use another clock than the system's.
     ///
-    /// Children inherit it. It is called whenever a sleeper looks at the clock, under no lock.
+    /// Children inherit the clock. `now` is called whenever a sleeper reads the clock, under no lock.
     pub fn with_wall_clock(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self::build(CancellationToken::new(), WallClock::new(now))
     }
 
-    /// Makes a gate that is shut down when `token` is cancelled.
+    /// Creates a gate that is shut down when `token` is cancelled.
     ///
-    /// [`shutdown`](Self::shutdown) cancels this very token, for everybody who holds it; pass a child token where that is not wanted.
+    /// [`shutdown`](Self::shutdown) cancels this token for all its holders. To prevent that, pass a child token.
     #[cfg(feature = "tokio-util")]
     pub fn from_token(token: CancellationToken) -> Self {
         Self::build(token, WallClock::default())
@@ -65,8 +65,8 @@ impl SleepGate {
 
     /// Returns the gate's own token: cancelling it shuts the gate down, and [`shutdown`](Self::shutdown) cancels it.
     ///
-    /// The gate only ends waits. `gate.token().run_until_cancelled(work)` ends work too, at any await in it. Whoever may wait for
-    /// shutdown but not cause it gets a `child_token()`.
+    /// The gate ends only waits. `gate.token().run_until_cancelled(work)` ends work too, at any await in it. Pass a `child_token()` to
+    /// code that waits for shutdown but must not cause it.
     #[cfg(feature = "tokio-util")]
     pub fn token(&self) -> &CancellationToken {
         &self.shared.token
@@ -76,7 +76,7 @@ impl SleepGate {
         let roster = Arc::new(Roster::default());
         let mut ear = Box::pin(token.clone().cancelled_owned());
         let waker = Waker::from(roster.clone());
-        // Ready where the token is cancelled already: then nobody will sleep here, and there is nothing to hear.
+        // Ready if the token is cancelled already. Then no sleep will wait here, and no waker is needed.
         let _: Poll<()> = ear.as_mut().poll(&mut Context::from_waker(&waker));
         Self {
             shared: Arc::new(Shared {
@@ -88,41 +88,41 @@ impl SleepGate {
         }
     }
 
-    /// Sleeps for `duration`, until a kick, or until shutdown.
+    /// Sleeps for `duration`, until [`wake_all`](Self::wake_all), or until shutdown.
     ///
-    /// Time counts from this call, on tokio's monotonic clock. Zero yields to the scheduler once. A duration too long for the clock,
-    /// such as [`Duration::MAX`], never elapses.
+    /// Time counts from this call, on tokio's monotonic clock. Zero yields to the scheduler once. A duration that is too long for the
+    /// clock, such as [`Duration::MAX`], never elapses.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the sleep and takes the sleeper off the gate; nothing is lost. See [`Sleep`], also for its panics.
+    /// Dropping the future ends the sleep and removes the sleeper from the gate; nothing is lost. See [`Sleep`], also for its panics.
     pub fn sleep(&self, duration: Duration) -> Sleep {
         self.begin(Until::at(Instant::now().checked_add(duration)))
     }
 
-    /// Sleeps until `deadline` on the monotonic clock, until a kick, or until shutdown.
+    /// Sleeps until `deadline` on the monotonic clock, until [`wake_all`](Self::wake_all), or until shutdown.
     ///
-    /// It is read as a [`tokio::time::Instant`], so that it obeys a paused clock: in a test, `tokio::time::Instant::into_std` says
-    /// what time it is. A deadline that has passed yields to the scheduler once. Linux's monotonic clock stands still while the
-    /// machine is suspended: [`sleep_until_wall`](Self::sleep_until_wall) doesn't.
+    /// The deadline is converted to a [`tokio::time::Instant`], so it follows a paused clock: in a test, `tokio::time::Instant::into_std`
+    /// returns the current time. A deadline in the past yields to the scheduler once. Linux's monotonic clock stops while the machine is
+    /// suspended; for a time of day, use [`sleep_until_wall`](Self::sleep_until_wall).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the sleep and takes the sleeper off the gate; nothing is lost. See [`Sleep`], also for its panics.
+    /// Dropping the future ends the sleep and removes the sleeper from the gate; nothing is lost. See [`Sleep`], also for its panics.
     pub fn sleep_until(&self, deadline: time::Instant) -> Sleep {
         self.begin(Until::at(Some(Instant::from_std(deadline))))
     }
 
-    /// Sleeps until the time of day is `deadline`, until a kick, or until shutdown.
+    /// Sleeps until the time of day is `deadline`, until [`wake_all`](Self::wake_all), or until shutdown.
     ///
-    /// For "the limit is lifted at 15:00": right when the machine was suspended in between and when the clock was set, forwards (the
-    /// sleep ends early) or backwards (it goes on until the clock says `deadline` again). The sleeper looks at the clock once a
-    /// second, so after a jump or a suspend it ends at most one second late, with the machine awake; without one it is as exact as
-    /// any sleep. It never ends before its time. A deadline that has passed yields to the scheduler once.
+    /// Use it for waits such as "the limit is lifted at 15:00". It is correct if the machine is suspended meanwhile, and if the clock is
+    /// set forwards (the sleep ends earlier) or backwards (the sleep continues until the clock shows `deadline`). The sleeper reads the
+    /// clock once a second. So after a jump or a suspend the sleep ends at most one second late, counted while the machine is awake;
+    /// without one it is as exact as any sleep. It never ends before its time. A deadline in the past yields to the scheduler once.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the sleep and takes the sleeper off the gate; nothing is lost. See [`Sleep`], also for its panics.
+    /// Dropping the future ends the sleep and removes the sleeper from the gate; nothing is lost. See [`Sleep`], also for its panics.
     pub fn sleep_until_wall(&self, deadline: SystemTime) -> Sleep {
         self.begin(Until::at_wall(deadline))
     }
@@ -131,42 +131,41 @@ impl SleepGate {
         Sleep::new(self.shared.clone(), until)
     }
 
-    /// Waits for shutdown for at most `timeout`, and says whether it came: `true` means shutdown.
+    /// Waits for shutdown for at most `timeout`. Returns whether the gate was shut down.
     ///
-    /// A kick ends the wait early with `false`, as the end of the time does: for loops to which both mean "look again", such as
-    /// `while !gate.wait_or_shutdown(period).await { … }`. Who must tell them apart takes [`sleep`](Self::sleep).
+    /// [`wake_all`](Self::wake_all) ends the wait early with `false`, as the time-out does. This suits loops that check for work in both
+    /// cases, such as `while !gate.wait_or_shutdown(period).await { … }`. To distinguish the two, use [`sleep`](Self::sleep).
     ///
     /// # Panics
     ///
-    /// Panics where polling a [`Sleep`] does.
+    /// Panics if polling a [`Sleep`] panics.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future takes the sleeper off the gate. The answer is not lost either: shutdown is sticky.
+    /// Dropping the future removes the sleeper from the gate. A shutdown isn't lost, because it is sticky.
     pub async fn wait_or_shutdown(&self, timeout: Duration) -> bool {
         self.sleep(timeout).await == Wake::Shutdown
     }
 
-    /// Makes a beat of `period` that ends with this gate. The first tick is due one period from now; see [`Interval`].
+    /// Creates an interval of `period` that ends with this gate. The first tick is due one period from now; see [`Interval`].
     pub fn interval(&self, period: Duration) -> Interval {
         Interval::new(self.clone(), period)
     }
 
-    /// Puts the calling thread to sleep for `duration`, until a kick, or until shutdown; no runtime is needed.
+    /// Blocks the calling thread for `duration`, until [`wake_all`](Self::wake_all), or until shutdown. It needs no runtime.
     ///
-    /// It is a sleep like any other: a kick counts it. Time is the system's monotonic clock, also where tokio's is paused. Zero looks
-    /// at the gate and returns. It blocks its thread, so call it from threads that may block: from a task it stops the worker.
+    /// [`wake_all`](Self::wake_all) counts this sleep too. It uses the system's monotonic clock, even if tokio's is paused. Zero checks the
+    /// gate and returns. Don't call it from a task, because it blocks the worker thread.
     pub fn blocking_sleep(&self, duration: Duration) -> Wake {
         let deadline = time::Instant::now().checked_add(duration);
         blocking::sleep(Seat::new(self.shared.clone()), deadline)
     }
 
-    /// Ends every sleep that is present (a kick) and returns how many that were; later sleeps are not affected.
+    /// Ends every present sleep and returns their number. Later sleeps are not affected.
     ///
-    /// A sleep is present from its first poll until it is ready or dropped. Each one that was counted answers [`Wake::Kicked`], also
-    /// when its time was up in the same moment, or [`Wake::Shutdown`] if the gate is shut down before it is polled again. A gate that
-    /// is shut down has no sleepers to kick: the answer is 0. Runs the wakers in the caller, under no lock; one that panics is
-    /// contained, and the others are woken.
+    /// A sleep is present from its first poll until it is ready or dropped. Each counted sleep returns [`Wake::Kicked`], even if its time
+    /// was up at the same moment, or [`Wake::Shutdown`] if the gate is shut down before the sleep is polled again. For a gate that is
+    /// shut down, this returns 0. It runs the wakers in the caller, under no lock. It catches the panic of a waker and wakes the others.
     pub fn wake_all(&self) -> usize {
         if self.is_shutdown() {
             return 0;
@@ -177,30 +176,28 @@ impl SleepGate {
         count
     }
 
-    /// Shuts the gate down, for ever: present sleeps end, later ones end at once.
+    /// Shuts the gate down for ever: present sleeps end, and later sleeps end immediately.
     ///
-    /// Calling it again does nothing. Runs the wakers of all sleepers in the caller, under no lock, here and at the gates below; one
-    /// that panics is contained, and the others are woken. That is tens of milliseconds for a hundred thousand: a current-thread
-    /// runtime that has so many stands still meanwhile, and [`shutdown_in_batches`](Self::shutdown_in_batches) is for it.
+    /// Calling it again does nothing. It runs the wakers of all sleepers of this gate and its child gates in the caller, under no lock.
+    /// It catches the panic of a waker and wakes the others. For a hundred thousand sleepers this takes tens of milliseconds, in which a
+    /// current-thread runtime can't run other tasks; [`shutdown_in_batches`](Self::shutdown_in_batches) avoids that.
     ///
     /// # Panics
     ///
-    /// Goes on with the panic of a waker that waits for the gate's token and is no sleeper's. The sleepers of this very gate are
-    /// woken first.
+    /// Passes on the panic of a waker that waits for the gate's token directly. Before that, it wakes the sleepers of this gate.
     pub fn shutdown(&self) {
         batches::cancel(&self.shared.token, &self.shared.roster);
     }
 
-    /// Shuts the gate down, and lets others run in between while it wakes the sleepers, `batch` of them in a turn.
+    /// Shuts the gate down and wakes the sleepers in batches of `batch`, so that other tasks run between the batches.
     ///
-    /// When the call returns, the gate and those below are shut down: every sleep that begins now ends at once, and so does one
-    /// that is polled for any other reason, without having been woken. The future wakes those who slept. A thousand are a good
-    /// batch. A gate that was shut down before has nobody to wake. Waiters of the gate's token that are no sleepers are woken
-    /// within the call.
+    /// When the call returns, the gate and its child gates are shut down. Every later sleep ends immediately, and so does a present sleep
+    /// that is polled before it is woken. The returned future wakes the present sleeps. A good batch is a thousand. If the gate was
+    /// shut down before, the future wakes no sleeps. Tasks that wait for the gate's token directly are woken within the call.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future, polled or not, wakes everybody who is left, at once and in the caller: nobody sleeps on.
+    /// Dropping the future, polled or not, immediately wakes all remaining sleeps in the caller.
     ///
     /// # Examples
     ///
@@ -219,15 +216,14 @@ impl SleepGate {
         batches::cancel_in_batches(&self.shared.token, &self.shared.roster, batch)
     }
 
-    /// Says whether the gate was shut down.
+    /// Whether the gate was shut down.
     pub fn is_shutdown(&self) -> bool {
         self.shared.token.is_cancelled()
     }
 
     /// Makes a gate below this one: shutting this one down shuts the child down, never the other way round.
     ///
-    /// Kicks stay within their own gate, in both directions: a kick means "this wait is long enough", which says nothing about the
-    /// waits of another scope.
+    /// [`wake_all`](Self::wake_all) reaches neither the parent nor the children of a gate, because it ends only the waits of one scope.
     #[must_use]
     pub fn child(&self) -> Self {
         Self::build(self.shared.token.child_token(), self.shared.wall.clone())
@@ -260,22 +256,22 @@ impl backon::Sleeper for SleepGate {
 #[cfg(feature = "backon")]
 impl backon::BlockingSleeper for SleepGate {
     fn sleep(&self, duration: Duration) {
-        // backon has no use for the reason; the caller's `when` asks the gate.
+        // backon doesn't use the reason; the caller's `when` checks the gate.
         let _why = self.blocking_sleep(duration);
     }
 }
 
-/// A beat at a [`SleepGate`], made by [`interval`](SleepGate::interval).
+/// A sequence of regular ticks at a [`SleepGate`], made by [`interval`](SleepGate::interval).
 ///
 /// The first tick is due one period after the interval was made, so that "work, then wait" does the work once a period. (tokio's
 /// first tick is due at once.)
 ///
-/// A tick that is answered late by less than half a period keeps the beat: the next is due where it always was. One that is later
-/// moves the beat: the next is due one period after the late answer. So ticks never come in bursts, two of them are never closer
-/// than half a period, and the rounding of timers doesn't add up. A tick that is overdue when it is asked for, because the work took
-/// longer than a period, is answered at once; how late it is counts at its answer.
+/// If a tick returns late by less than half a period, the next tick is due at its regular time. If a tick returns later than that,
+/// the next tick is due one period after it. So ticks never come in bursts, two ticks are never closer than half a period, and the
+/// rounding of timers doesn't add up. A tick that is overdue when `tick` is called, because the work took longer than a period,
+/// returns at once. The delay of a tick is measured when it returns.
 ///
-/// It owns its share of the gate, so that it can be moved into a task.
+/// The interval owns a handle on the gate, so it can be moved into a task.
 ///
 /// # Examples
 ///
@@ -288,7 +284,7 @@ impl backon::BlockingSleeper for SleepGate {
 /// # let mut beats = 0;
 /// let mut heartbeat = gate.interval(Duration::from_millis(5));
 /// while heartbeat.tick().await != Wake::Shutdown {
-///     // say that we are alive
+///     // report that this program is alive
 /// #     beats += 1; if beats == 3 { gate.shutdown() }
 /// }
 /// # }
@@ -309,18 +305,18 @@ impl Interval {
         }
     }
 
-    /// Waits for the next tick, for a kick, or for shutdown.
+    /// Waits for the next tick, for [`wake_all`](SleepGate::wake_all), or for shutdown.
     ///
-    /// A kick ends this wait and leaves the beat alone: the next call waits for the same tick. A period of zero yields to the
-    /// scheduler once, one too long for the clock never ticks.
+    /// [`wake_all`](SleepGate::wake_all) ends this wait but doesn't change the due time: the next call waits for the same tick. A period
+    /// of zero yields to the scheduler once. A period that is too long for the clock never ticks.
     ///
     /// # Panics
     ///
-    /// Panics where polling a [`Sleep`] does.
+    /// Panics if polling a [`Sleep`] panics.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses no tick: only one that was answered moves the beat on.
+    /// Dropping the future loses no tick: the due time changes only when a tick returns.
     pub async fn tick(&mut self) -> Wake {
         let why = Sleep::new(self.gate.shared.clone(), Until::at(self.due)).await;
         if let (Wake::Elapsed, Some(due)) = (why, self.due) {
@@ -330,7 +326,7 @@ impl Interval {
     }
 }
 
-/// Decides when the tick after the one of `due`, answered at `now`, is due.
+/// Returns the due time of the next tick, after a tick that was due at `due` and returned at `now`.
 fn next(due: Instant, now: Instant, period: Duration) -> Option<Instant> {
     let late = now.saturating_duration_since(due) >= period / 2;
     (if late { now } else { due }).checked_add(period)

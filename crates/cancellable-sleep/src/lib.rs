@@ -1,25 +1,25 @@
-//! Sleeps that wake together and say why.
+//! A group of cancellable sleeps: one call ends all of them, and each sleep returns why it ended.
 //!
-//! A program that waits in several places (between two iterations, in a back-off, for a rate limit to pass) must be able to end all
-//! of these waits at once, and each waiting task must learn whether its time was up, somebody cut the wait short, or the program is
-//! shutting down. A [`SleepGate`] is one such group of waits: every sleep answers with a [`Wake`].
+//! A program may wait in several places: between two iterations, in a back-off, for a rate limit. It must be able to end all these
+//! waits at once. Each waiting task must learn whether its time was up, the program ended the wait early, or the program shuts down.
+//! A [`SleepGate`] is such a group of waits: every sleep returns a [`Wake`].
 //!
-//! This crate is not a timer, not a scheduler and not a general cancellation library: sleeping is tokio's, cancelling is
-//! `CancellationToken`'s. It does not cancel work, it only ends waits.
+//! This crate is not a timer, not a scheduler and not a general cancellation library: it uses tokio's timers and its
+//! `CancellationToken`. It doesn't cancel work, it only ends waits.
 //!
 //! # Limits
 //!
-//! - Sleeps need a tokio runtime with its time driver; [`blocking_sleep`](SleepGate::blocking_sleep) needs none.
-//! - Durations are measured on tokio's monotonic clock, which on Linux stands still while the machine is suspended, to the
-//!   millisecond. Who waits for a time of day takes [`sleep_until_wall`](SleepGate::sleep_until_wall), which looks at the clock once
-//!   a second: it costs a wake-up a second, and ends up to a second late after a suspend or a jump.
-//! - Shutting down and kicking run the wakers of all sleepers in the caller, unless it is done
-//!   [in batches](SleepGate::shutdown_in_batches).
-//! - A kick reaches those who sleep now; in the middle of work it finds nobody, and is not remembered. For a "poll now" that must not
-//!   be lost put a `tokio::sync::Notify` beside the gate, whose `notify_one` stays until it is taken:
-//!   `select! { why = gate.sleep(delay) => …, () = wish.notified() => … }`.
-//! - Beginning and ending a sleep takes the gate's lock for a moment. A million sleepers at one gate are fine, a million sleeps a
-//!   second are not what it is for.
+//! - Sleeps need a tokio runtime with its time driver; [`blocking_sleep`](SleepGate::blocking_sleep) needs no runtime.
+//! - Durations are measured to the millisecond on tokio's monotonic clock, which on Linux stops while the machine is suspended. For a
+//!   time of day, use [`sleep_until_wall`](SleepGate::sleep_until_wall). It reads the clock once a second, which costs one wake-up per
+//!   second, and ends up to a second late after a suspend or a jump.
+//! - `shutdown` and `wake_all` run the wakers of all sleepers in the caller; [`shutdown_in_batches`](SleepGate::shutdown_in_batches)
+//!   doesn't.
+//! - [`wake_all`](SleepGate::wake_all) reaches only present sleeps. It doesn't reach a task that is at work, and later sleeps don't see
+//!   it. If a "poll now" must not be lost, put a `tokio::sync::Notify` beside the gate, because its `notify_one` waits until a task
+//!   takes it: `select! { why = gate.sleep(delay) => …, () = request.notified() => … }`.
+//! - Each sleep takes the gate's lock for a moment at its begin and end. A gate works well with a million sleepers, but is not made for
+//!   a million new sleeps per second.
 //!
 //! # A loop with a back-off
 //!
@@ -28,7 +28,7 @@
 //! use cancellable_sleep::{SleepGate, Wake};
 //!
 //! # async fn request() -> Result<u32, &'static str> { Ok(1) }
-//! /// Tries until it works; `None` where the program is shut down instead.
+//! /// Tries until the request succeeds; returns `None` if the program shuts down before.
 //! async fn stubborn(gate: &SleepGate) -> Option<u32> {
 //!     let mut delay = Duration::from_secs(1);
 //!     loop {
@@ -36,7 +36,7 @@
 //!             Ok(answer) => return Some(answer),
 //!             Err(_) => match gate.sleep(delay).await {
 //!                 Wake::Elapsed => delay = (delay * 2).min(Duration::from_secs(60)),
-//!                 Wake::Kicked => delay = Duration::from_secs(1), // somebody knows that it is worth a try
+//!                 Wake::Kicked => delay = Duration::from_secs(1), // "try now": begin with short waits again
 //!                 Wake::Shutdown => return None,
 //!             },
 //!         }
@@ -47,9 +47,9 @@
 //! # }
 //! ```
 //!
-//! # Beside what you may know
+//! # Comparison
 //!
-//! | | wakes all | a late sleeper | says why | can wake again |
+//! | | wakes all | a late sleep | gives the reason | can wake again |
 //! |---|---|---|---|---|
 //! | `select! { sleep, token.cancelled() }` | yes | ends at once | as you write it, each time | no: a token is cancelled once |
 //! | `token.run_until_cancelled(sleep)` | yes | ends at once | `None` or `Some` | no |
@@ -57,32 +57,33 @@
 //! | tokio-graceful-shutdown | yes | ends at once | as above: it hands out a token | no |
 //! | a sleep at a gate | yes | ends at once | [`Wake`] | yes |
 //!
-//! One wait that ends on shutdown only is well served by `select!` with a token. `tokio-graceful-shutdown` starts, supervises and
-//! stops the parts of a service, which this crate doesn't: a gate can be made from its token. A gate pays off where there are many
-//! waits, where "cut short" and "shut down" differ, and where threads or times of day wait beside tasks. It needs less memory than
-//! the `select!`: see below.
+//! For one wait that ends only at shutdown, `select!` with a token is enough. `tokio-graceful-shutdown` starts, supervises and stops
+//! the parts of a service, which this crate doesn't; a gate can be made from its token. Use a gate if there are many waits, if "end
+//! this wait" and "shut down" differ, or if threads or times of day wait beside tasks. A gate needs less memory than the `select!`: see
+//! below.
 //!
 //! # Theory of operation
 //!
-//! A gate is a cancellation token, which is sticky, and a roster of the wakers of those who sleep. One listener per gate waits for
-//! the token, and takes the wakers off the roster when it is cancelled, by whomever; a kick takes them off as well and leaves the
-//! token alone. A sleeper whose waker is gone asks the token which it was. It leaves its waker before it asks, and whoever cancels
-//! does so before the wakers are taken, so no wake is lost, and the number that [`wake_all`](SleepGate::wake_all) returns is exact.
-//! Where several reasons hold in the same poll, shutdown beats a kick and a kick beats the elapsed time.
+//! A gate is a cancellation token, which is sticky, and a roster with the wakers of all present sleeps. One listener per gate waits for
+//! the token. When the token is cancelled, the listener removes the wakers from the roster and calls them.
+//! [`wake_all`](SleepGate::wake_all) does the same, but doesn't cancel the token. A sleep whose waker is gone checks the token to find
+//! the reason. A sleep stores its waker before it checks the token, and the token is cancelled before the wakers are removed. So no
+//! wake-up is lost, and the number that `wake_all` returns is exact. If several reasons apply in the same poll, shutdown wins over
+//! `wake_all`, and `wake_all` wins over the elapsed time.
 //!
-//! No lock is held while a waker is cloned, dropped or called, and a waker that panics is contained: everybody else is woken. A
-//! sleeper is known by the address of its pinned future, so [`Sleep`] is as large as tokio's timer and one pointer: smaller than the
-//! structure that `select!` makes of a timer and a token, which has a waiter of its own. The roster needs some 50 bytes beside it.
+//! No lock is held while a waker is cloned, dropped or called. The panic of a waker is caught, and all other sleeps are woken. The
+//! address of its pinned future identifies a sleep, so [`Sleep`] is only one pointer larger than tokio's timer. That is smaller than
+//! the structure that `select!` makes of a timer and a token, which contains its own waiter. The roster needs about 50 bytes per sleep.
 //!
 //! # With backon
 //!
 //! With the feature `backon` a gate is a `backon::Sleeper` and a `backon::BlockingSleeper`, so a back-off ends at shutdown. backon
-//! throws the [`Wake`] away: a kick is an early try, and whether it was shutdown is what [`is_shutdown`](SleepGate::is_shutdown)
-//! says afterwards. It asks nobody whether to go on after a sleep, so tell it by both of these:
+//! discards the [`Wake`]: `wake_all` causes an early try, and [`is_shutdown`](SleepGate::is_shutdown) shows afterwards whether it was
+//! shutdown. backon continues after a sleep without a check, so use both of these:
 //!
-//! - `when`: without it, it uses up all its tries without a pause, and where their number has no limit it never ends. With it, it
-//!   tries once more at most.
-//! - the token around it, which ends a try that is under way.
+//! - `when`: without it, backon makes all remaining tries without a pause, and never ends if their number has no limit. With it, backon
+//!   makes at most one more try.
+//! - the token around the whole retry, which ends a try in progress.
 //!
 #![cfg_attr(all(feature = "backon", feature = "tokio-util"), doc = "```")]
 #![cfg_attr(
@@ -105,7 +106,7 @@
 //! # }
 //! ```
 //!
-//! Where the reason matters, let backon say only how long to wait, which needs no feature of this crate:
+//! If the reason matters, let backon compute only the delays, which needs no feature of this crate:
 //!
 #![cfg_attr(feature = "backon", doc = "```")]
 #![cfg_attr(not(feature = "backon"), doc = "```ignore")]
@@ -124,15 +125,15 @@
 //! # }
 //! ```
 //!
-//! The README has a main loop with signals, and `examples/poller.rs` shows all of it together.
+//! The README has a main loop with signals, and `examples/poller.rs` combines all of this.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// The modules in reading order; each takes from those above it:
-//   wall               the time of day: where it comes from, and when to look again
-//   seat               one sleeper at a gate, the roster of all, and why a sleep ended
-//   sleep, blocking    the future of a sleep; the same on a thread
-//   batches            waking many sleepers a few at a time
-//   gate               what callers hold: each kind of wait, a beat of sleeps, and backon's sleeper
+// The modules in reading order; each uses those above it:
+//   wall               the time of day: its source, and the next time to check it
+//   seat               one sleeper at a gate, the roster of all sleepers, and the reason why a sleep ended
+//   sleep, blocking    the future of a sleep; the sleep of a thread
+//   batches            wakes many sleepers, all at once or in batches
+//   gate               the public handle: each kind of wait, intervals, and backon's sleeper
 mod batches;
 mod blocking;
 mod gate;

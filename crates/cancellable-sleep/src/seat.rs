@@ -1,5 +1,5 @@
-//! Who sleeps at a gate: each sleeper has a seat, whatever it sleeps on, and the roster lists the wakers of all who sleep now. Tasks and threads enter
-//! and leave by the same rules, and a wake is counted and told exactly once.
+//! The sleepers at a gate: each task or thread that sleeps has a seat, and the roster contains the wakers of all sleepers. Tasks and threads enter and leave
+//! by the same rules, and each wake-up is counted and reported exactly once.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -15,20 +15,19 @@ use crate::wall::WallClock;
 
 /// The reason why a sleep ended.
 ///
-/// There are exactly these three, so a `match` on it needs no catch-all arm. `{:?}` is good enough for a log; its words are no
-/// promise.
+/// There are exactly these three reasons, so a `match` needs no catch-all arm. `{:?}` is good enough for a log, but its text may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "a sleep that ended by shutdown must not be taken for one that elapsed"]
 pub enum Wake {
     /// The time was up.
     Elapsed,
-    /// [`SleepGate::wake_all`](crate::SleepGate::wake_all) cut the sleep short; the gate is still open.
+    /// [`SleepGate::wake_all`](crate::SleepGate::wake_all) ended the sleep early; the gate is still open.
     Kicked,
-    /// The gate was shut down, before or during the sleep. Every later sleep ends like this at once.
+    /// The gate was shut down, before or during the sleep. Every later sleep returns this at once.
     Shutdown,
 }
 
-/// What a gate and its sleepers have in common.
+/// The data that a gate and its sleepers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) token: CancellationToken,
@@ -38,11 +37,12 @@ pub(crate) struct Shared {
     pub(crate) _ear: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-/// One sleep at a gate, whatever it sleeps on.
+/// One sleeper at a gate: a task or a thread.
 ///
-/// It is known by its address, from [`enter`](Self::enter), which needs it pinned, until an answer or [`leave`](Self::leave).
+/// The address of the pinned seat identifies the sleeper, from [`enter`](Self::enter) until the sleep ends or [`leave`](Self::leave).
 ///
-/// Whoever shuts the gate says so before it rings. So the gate is asked after a waker was left, and after one was found gone.
+/// A shutdown cancels the token before it takes the wakers. So a sleeper checks the token after it has stored its waker, and after it
+/// has found its waker gone.
 #[derive(Debug)]
 pub(crate) struct Seat {
     shared: Arc<Shared>,
@@ -61,13 +61,13 @@ impl Seat {
         &self.shared
     }
 
-    /// Begins to sleep with this waker, unless the gate is shut.
+    /// Begins a sleep with this waker. Returns the reason if the gate is shut down.
     pub(crate) fn enter(self: Pin<&mut Self>, waker: &Waker) -> Option<Wake> {
         self.shared.roster.enter(self.place(), waker.clone());
         self.leave_if_shut()
     }
 
-    /// Sleeps on with this waker, unless a ring has ended the sleep.
+    /// Continues the sleep with this waker. Returns the reason if `ring` has ended the sleep.
     pub(crate) fn stay(self: Pin<&mut Self>, waker: &Waker) -> Option<Wake> {
         match self.shared.roster.stay(self.place(), waker) {
             true => self.leave_if_shut(),
@@ -75,7 +75,7 @@ impl Seat {
         }
     }
 
-    /// Ends a sleep whose time is up, unless a ring has counted it already.
+    /// Ends a sleep whose time is up. Returns [`Wake::Elapsed`], unless `ring` has counted the sleep already.
     pub(crate) fn elapse(self: Pin<&mut Self>) -> Wake {
         let present = self.leave();
         self.unless_shut(if present { Wake::Elapsed } else { Wake::Kicked })
@@ -88,7 +88,7 @@ impl Seat {
         })
     }
 
-    /// Takes a sleeper off the roster that is dropped; says whether it was there.
+    /// Removes the sleeper from the roster. Returns whether it was there.
     pub(crate) fn leave(&self) -> bool {
         self.shared.roster.leave(self.place())
     }
@@ -106,17 +106,17 @@ impl Seat {
     }
 }
 
-/// The wakers of those who sleep now.
+/// The wakers of all present sleepers.
 ///
-/// A ring takes them all, so their number is the number of sleepers that it ended, and a sleeper learns of it by finding its waker
-/// gone. Wakers are foreign code: they are cloned, dropped and called outside the lock.
+/// `ring` takes all wakers, so their number is the number of sleeps that it ends. A sleeper notices this because its waker is gone.
+/// Wakers are foreign code: they are cloned, dropped and called outside of the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Roster(Mutex<Asleep>);
 
-/// In the order of memory: a crowd is woken in the order in which its tasks lie there, which is twice as fast as any other.
+/// The wakers in the order of their memory addresses. Waking many tasks in this order is twice as fast as in any other.
 pub(crate) type Asleep = BTreeMap<Place, Waker>;
 
-/// Which sleeper it is: the address of its pinned seat, which costs a sleep no memory.
+/// The id of a sleeper: the address of its pinned seat, which needs no extra memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place(usize);
 
@@ -126,7 +126,7 @@ impl Roster {
         debug_assert!(before.is_none(), "two sleepers at one address");
     }
 
-    /// Sees to it that `waker` is the one that a ring calls. Says `false` where a ring has called already.
+    /// Stores `waker` for the next `ring`. Returns `false` if `ring` has taken the sleeper's waker already.
     pub(crate) fn stay(&self, place: Place, waker: &Waker) -> bool {
         match self.lock().get(&place) {
             None => return false,
@@ -138,22 +138,23 @@ impl Roster {
             Entry::Vacant(_) => return false,
             Entry::Occupied(mut known) => std::mem::swap(known.get_mut(), &mut other),
         }
-        true // and the drop of the other comes after the lock's
+        true // `other` is dropped after the lock
     }
 
-    /// Gives the place up. Says `false` where a ring called: in one step, so that no ring counts a sleeper that elapses.
+    /// Removes a sleeper. Returns `false` if `ring` has taken its waker. Both happen in one step, so `ring` never counts a sleep that
+    /// elapses.
     pub(crate) fn leave(&self, place: Place) -> bool {
-        let waker = self.lock().remove(&place); // whose drop comes after the lock's
+        let waker = self.lock().remove(&place); // dropped after the lock
         waker.is_some()
     }
 
-    /// Takes the wakers of all who sleep, for the caller to call.
+    /// Takes the wakers of all present sleepers; the caller must call them.
     pub(crate) fn ring(&self) -> Asleep {
         std::mem::take(&mut *self.lock())
     }
 
     fn lock(&self) -> MutexGuard<'_, Asleep> {
-        // Nothing under this lock can panic half-way, so a poisoned value is still a true one.
+        // Nothing under this lock can panic half-way, so a poisoned value is still consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

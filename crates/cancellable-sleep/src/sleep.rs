@@ -1,4 +1,4 @@
-//! The future of a sleep: a seat and a timer, or looks at the time of day, and what it answers when several of them end it.
+//! The future of a sleep: a seat, and a timer or repeated checks of the time of day.
 
 use std::{
     pin::Pin,
@@ -20,22 +20,22 @@ pin_project! {
     /// A sleep at a [`SleepGate`](crate::SleepGate), made by [`sleep`](crate::SleepGate::sleep),
     /// [`sleep_until`](crate::SleepGate::sleep_until) and [`sleep_until_wall`](crate::SleepGate::sleep_until_wall).
     ///
-    /// It owns its share of the gate, so that it can be spawned and kept in a structure. Polled again after an answer it is a new
-    /// sleep to the same deadline: after [`Wake::Kicked`] it sleeps on ("look whether there is something to do, then wait for what is
-    /// left"), after [`Wake::Elapsed`] it yields once and says so again, after [`Wake::Shutdown`] it says so at once.
+    /// The future owns a handle on the gate, so it can be spawned and stored in a structure. Polled again after it was ready, it is a new
+    /// sleep to the same deadline. After [`Wake::Kicked`] it waits for the rest of the time ("check for work, then wait for the rest").
+    /// After [`Wake::Elapsed`] it yields once and returns the same again. After [`Wake::Shutdown`] it returns the same at once.
     ///
-    /// A sleep that is ready takes of tokio's cooperative budget, so that a loop that doesn't look at the answer lets others run
-    /// even where no sleep waits any more.
+    /// A sleep that is ready uses tokio's cooperative budget. So a loop that ignores the reason lets other tasks run, even if no sleep
+    /// waits any more.
     ///
     /// # Panics
     ///
-    /// Polling panics outside a tokio runtime with its time driver where a timer is needed: not if the gate is shut down, the time
-    /// is up, or it is too far away ever to come. A sleep that waits belongs to the runtime that it was first polled in: once that is
-    /// dropped, polling panics in another one, too.
+    /// Polling panics outside of a tokio runtime with its time driver, if the sleep needs a timer. It needs none if the gate is shut
+    /// down, if the time is up, or if the time is too far away for the clock. A waiting sleep belongs to the runtime that first polled
+    /// it: once that runtime is dropped, polling panics in any other runtime too.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it ends the sleep and takes the sleeper off the gate; nothing is lost, since there is no state but the deadline.
+    /// Dropping the future ends the sleep and removes the sleeper from the gate. Nothing is lost, because its only state is the deadline.
     ///
     /// # Examples
     ///
@@ -48,7 +48,7 @@ pin_project! {
     /// let mut sleep = pin!(gate.sleep(Duration::from_millis(5)));
     /// let why = loop {
     ///     match sleep.as_mut().await {
-    ///         Wake::Kicked => continue, // look what is new, then wait for the rest
+    ///         Wake::Kicked => continue, // check for work, then wait for the rest
     ///         why => break why,
     ///     }
     /// };
@@ -74,16 +74,16 @@ pin_project! {
 }
 
 pin_project! {
-    /// What a sleep waits for, and whether it has entered its seat. Only the time of day pays for a box: all of this is as large as
-    /// tokio's timer alone.
+    /// The time that a sleep waits for, and whether the sleep has entered its seat. Only a time of day needs a box, so this enum is only
+    /// as large as tokio's timer.
     #[derive(Debug)]
     #[project = UntilProjection]
     pub(crate) enum Until {
-        /// A time further away than the clock can say.
+        /// A time that is too far away for the clock.
         Never { entered: bool },
-        /// A deadline without a timer: the sleep has not begun, or the deadline had passed when it did.
+        /// A deadline without a timer: the sleep has not begun, or it began after the deadline.
         At { deadline: Instant, entered: bool },
-        /// Entered.
+        /// A timer of a sleep that has entered its seat.
         Timer {
             #[pin]
             timer: tokio::time::Sleep,
@@ -119,14 +119,15 @@ impl Future for Sleep {
         };
         let why = match over {
             Some(why) => {
-                // At a gate that is shut nobody waits, and a loop must not keep others from running. Asked again it is the same.
+                // At a gate that is shut down no sleep waits, so use the budget: a loop must let other tasks run. A later poll returns the
+                // same reason.
                 ready!(coop::poll_proceed(cx)).made_progress();
                 why
             }
             None => {
                 let timed = ready!(this.until.as_mut().poll(cx, &this.seat.shared().wall));
                 if begins && !timed {
-                    // A loop over times that have passed must not keep others from running.
+                    // Yield once, so that a loop over deadlines in the past lets other tasks run.
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
@@ -176,7 +177,7 @@ impl Until {
         }
     }
 
-    /// Says whether there was a timer, once the time is up.
+    /// Waits until the time is up. Returns whether there was a timer.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>, wall: &WallClock) -> Poll<bool> {
         loop {
             match self.as_mut().project() {
@@ -207,7 +208,7 @@ impl Until {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is the one place where a plain sleep is made wakeable"
+    reason = "the only place that makes a plain sleep wakeable"
 )]
 fn timer(deadline: Instant) -> tokio::time::Sleep {
     tokio::time::sleep_until(deadline)

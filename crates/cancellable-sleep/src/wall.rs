@@ -1,4 +1,4 @@
-//! The time of day, for sleeps that outlast a suspend or a clock that is set: where it comes from, and when to look again.
+//! The time of day, for sleeps that are correct after a suspend or a jump of the clock: its source, and the next time to check it.
 
 use std::{
     fmt,
@@ -6,17 +6,17 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// How long a sleep goes without a look at the wall clock. Timers stand still while the machine is suspended and know nothing of a
-/// clock that is set, so this bounds how late a sleep can end.
+/// The longest time between two checks of the wall clock. Timers stop while the machine is suspended and don't notice a clock that is
+/// set, so this limits how late a sleep can end.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Decides how long to sleep before the next look at the wall clock. `None`: the time is up.
+/// Returns how long to sleep before the next check of the wall clock; `None` if the time is up.
 pub(crate) fn nap(now: SystemTime, deadline: SystemTime) -> Option<Duration> {
     let left = deadline.duration_since(now).ok()?;
     (!left.is_zero()).then_some(left.min(LOOK))
 }
 
-/// Where the time of day comes from; by default from the system.
+/// The source of the time of day; by default the system.
 #[derive(Clone, Default)]
 pub(crate) struct WallClock(Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>);
 
@@ -47,8 +47,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the clock does between two looks: a sleep ends at the first look at or after the deadline, never before it, and
-        /// looks again within a second.
+        /// A sleep ends at the first check at or after the deadline, never before it, and checks the clock at least once a second.
         #[test]
         fn a_nap_ends_with_the_deadline_or_the_next_look(now in 0..100_000_u64, deadline in 0..100_000_u64) {
             match nap(at(now), at(deadline)) {

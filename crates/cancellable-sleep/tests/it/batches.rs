@@ -1,4 +1,4 @@
-//! A shutdown in batches: it holds at once, wakes everybody, and lets others run in between.
+//! Tests of `shutdown_in_batches`: it shuts the gate down at once, wakes all sleeps, and lets other tasks run in between.
 
 use std::{
     future::poll_fn,
@@ -15,7 +15,7 @@ use crate::{Count, TEN, poll_once, settle};
 
 const THREE: NonZeroUsize = NonZeroUsize::new(3).unwrap();
 
-/// Ten sleepers, at a gate and at those below it, who share a waker that counts.
+/// Returns ten sleeps at a gate and its child gates, and the counting waker that they share.
 fn ten(gate: &SleepGate) -> (Vec<Pin<Box<Sleep>>>, Arc<Count>) {
     let (woken, child) = (Arc::new(Count::default()), gate.child());
     let gates = [gate.clone(), child.child(), child];
@@ -34,7 +34,7 @@ async fn c55a_a_shutdown_in_batches_is_sticky_at_once_and_wakes_everybody() {
     assert!(gate.is_shutdown() && gate.child().is_shutdown());
     assert_eq!((woken.get(), gate.wake_all()), (0, 0));
     assert_eq!(gate.sleep(TEN).await, Wake::Shutdown);
-    // One that is polled before its turn knows as well.
+    // A sleep that is polled before it is woken returns shutdown too.
     assert_eq!(poll_once(sleeps[9].as_mut()), Poll::Ready(Wake::Shutdown));
     for count in [3, 6, 9] {
         assert!(poll_once(shutdown.as_mut()).is_pending());
@@ -63,7 +63,7 @@ async fn a_shutdown_in_batches_that_is_dropped_leaves_nobody_asleep() {
     }
 }
 
-/// It gathers the wakers of one call on one thread: the gates that are shut before, after and elsewhere wake their own.
+/// The batches contain only the wakers of this call on this thread. Gates that other calls or threads shut down wake their own sleeps.
 #[tokio::test(start_paused = true)]
 async fn other_gates_are_shut_down_as_ever() {
     let (slow, quick, elsewhere) = (SleepGate::new(), SleepGate::new(), SleepGate::new());
@@ -82,7 +82,7 @@ async fn other_gates_are_shut_down_as_ever() {
     assert_eq!(slow_woken.get(), 10);
 }
 
-/// On a runtime with one thread others have a turn between any two batches; the control is one batch for all.
+/// On a runtime with one thread, other tasks run between any two batches. The control uses one batch for all.
 #[tokio::test(start_paused = true)]
 async fn others_run_between_the_batches() {
     let mut turns = [0, 0];
@@ -108,7 +108,7 @@ async fn others_run_between_the_batches() {
     assert!(turns[0] >= 9 && turns[1] <= 1, "{turns:?}");
 }
 
-/// The token's own waiters are foreign code within the call: when one panics, nobody sleeps on, and the gate is whole.
+/// The token's own waiters are foreign code within the call. When one panics, all sleeps are woken, and the gate still works.
 #[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
 async fn a_panic_within_the_call_leaves_nobody_asleep() {
@@ -135,5 +135,5 @@ async fn a_panic_within_the_call_leaves_nobody_asleep() {
     let other = SleepGate::new();
     let (_sleeps, woken) = ten(&other);
     other.shutdown();
-    assert_eq!(woken.get(), 10, "nothing gathers any more");
+    assert_eq!(woken.get(), 10, "a later shutdown wakes at once");
 }

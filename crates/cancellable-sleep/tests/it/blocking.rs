@@ -1,4 +1,4 @@
-//! Sleeps of real threads, which no paused clock moves on.
+//! Tests of `blocking_sleep` on real threads, without paused time.
 
 use std::{
     thread::{JoinHandle, spawn, yield_now},
@@ -14,7 +14,7 @@ fn blocked(gate: &SleepGate, duration: Duration) -> JoinHandle<Wake> {
     spawn(move || gate.blocking_sleep(duration))
 }
 
-/// Kicks until `count` sleepers were counted: they may not have begun.
+/// Calls `wake_all` until it has counted `count` sleepers, because they may not have begun.
 fn kick(gate: &SleepGate, count: usize) {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut counted = 0;
@@ -33,7 +33,7 @@ fn c54a_c54b_c54c_a_thread_sleeps_and_hears_why_it_woke() {
     assert_eq!(gate.blocking_sleep(Duration::ZERO), Wake::Elapsed);
     assert_eq!(gate.blocking_sleep(short), Wake::Elapsed);
     assert!(began.elapsed() >= short);
-    assert_eq!(gate.wake_all(), 0, "it has left");
+    assert_eq!(gate.wake_all(), 0, "the sleeper has left");
 
     let kicked = [blocked(&gate, LONG), blocked(&gate, Duration::MAX)];
     kick(&gate, 2);
@@ -56,7 +56,7 @@ fn c55a_a_token_that_is_cancelled_elsewhere_wakes_threads() {
     let token = tokio_util::sync::CancellationToken::new();
     let gate = SleepGate::from_token(token.clone());
     let thread = blocked(&gate, LONG);
-    kick(&gate, 1); // it has begun
+    kick(&gate, 1); // the sleep has begun
     assert_eq!(thread.join().unwrap(), Wake::Kicked);
     let threads = [0; 4].map(|_| blocked(&gate, LONG));
     token.cancel();

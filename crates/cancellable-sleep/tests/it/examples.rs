@@ -1,8 +1,8 @@
-//! The example's loop, without its signals.
+//! Runs the loop of the example, without its signals.
 
 use cancellable_sleep::SleepGate;
 
-#[expect(dead_code, reason = "its `main` takes the signals of a process")]
+#[expect(dead_code, reason = "its `main` catches the signals of a process")]
 #[path = "../../examples/poller.rs"]
 mod poller;
 

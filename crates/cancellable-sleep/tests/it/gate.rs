@@ -1,4 +1,4 @@
-//! Each kind of wait at a gate: what it answers, and what a drop, a kick and a shutdown do to it.
+//! Tests of each kind of wait at a gate: its result, and the effect of a drop, of `wake_all` and of a shutdown.
 
 use std::{
     pin::{Pin, pin},
@@ -33,7 +33,7 @@ async fn c54a_c54b_c54c_c54d_sleep_says_elapsed_or_shutdown() {
 
 #[test]
 fn c54c_shutdown_before_sleep_makes_no_timer() {
-    // There is no runtime here: making a timer would panic, as the open gate shows.
+    // There is no runtime here: creating a timer panics, as the open gate shows.
     let gate = SleepGate::new();
     let open = std::panic::AssertUnwindSafe(|| poll_once(pin!(gate.sleep(TEN))));
     assert!(std::panic::catch_unwind(open).is_err());
@@ -48,7 +48,7 @@ fn c54c_shutdown_before_sleep_makes_no_timer() {
     );
 }
 
-/// Without a share in tokio's budget the loop would end before anybody else runs.
+/// Without tokio's cooperative budget the loop would end before any other task runs.
 #[tokio::test]
 async fn a_loop_of_ready_sleeps_lets_others_run() {
     let gate = SleepGate::new();
@@ -209,7 +209,7 @@ async fn a_kicked_sleep_may_go_on_to_its_deadline() {
     assert_eq!(start.elapsed(), TEN);
 }
 
-/// A wait that went on would have its timer fire, an hour later, and say so.
+/// A wait that doesn't end on shutdown would return `Elapsed` an hour later.
 #[tokio::test(start_paused = true)]
 async fn c56b_every_kind_of_wait_ends_on_shutdown() {
     let (gate, start) = (SleepGate::new(), Instant::now());
@@ -237,9 +237,9 @@ async fn c56b_every_kind_of_wait_ends_on_shutdown() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// What a crowd costs is decided here: the structure that `select!` makes of a sleep and a token is the floor.
+/// The size of the future decides the memory of many sleeps. The reference is the structure that `select!` makes of a sleep and a token.
 #[tokio::test(start_paused = true)]
-#[expect(clippy::disallowed_methods, reason = "this is what we compare with")]
+#[expect(clippy::disallowed_methods, reason = "the reference of the comparison")]
 async fn a_sleep_is_no_larger_than_a_select_by_hand() {
     let (gate, token) = (SleepGate::new(), tokio_util::sync::CancellationToken::new());
     let floor = async {

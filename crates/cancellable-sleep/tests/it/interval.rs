@@ -1,4 +1,4 @@
-//! The beat: when ticks are due after slow work, late answers, kicks and drops.
+//! Tests of intervals: the due times of ticks after slow work, late ticks, `wake_all` and drops.
 
 use std::{pin::pin, time::Duration};
 
@@ -25,7 +25,7 @@ async fn a_missed_tick_delays_the_later_ones() {
     advance(TEN + TEN / 4).await;
     assert_eq!(beat.tick().await, Wake::Elapsed);
     assert_eq!(beat.tick().await, Wake::Elapsed);
-    assert_eq!(start.elapsed(), 2 * TEN, "a little late: the beat is kept");
+    assert_eq!(start.elapsed(), 2 * TEN, "a little late: the regular time");
     advance(3 * TEN + TEN / 2).await;
     assert_eq!(beat.tick().await, Wake::Elapsed);
     let late = start.elapsed();

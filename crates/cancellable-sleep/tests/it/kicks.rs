@@ -1,4 +1,4 @@
-//! Kicks from real threads: the one race that paused time cannot show.
+//! Tests `wake_all` with real threads: the one race that paused time can't show.
 
 use std::{
     sync::{
@@ -11,8 +11,8 @@ use std::{
 
 use cancellable_sleep::{SleepGate, Wake};
 
-/// Real threads: every sleeper that a kick counted comes back and says so, so the two sums meet. A lost wake would park its sleeper
-/// for ever and the sums would stay apart.
+/// Every sleep that `wake_all` counts returns `Kicked`, so the two sums become equal. After a lost wake-up a sleep would never return,
+/// and the sums would differ.
 #[test]
 fn no_wake_is_lost_between_check_and_park() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -21,7 +21,7 @@ fn no_wake_is_lost_between_check_and_park() {
         .build()
         .unwrap();
     let (gate, kicked) = (SleepGate::new(), Arc::new(AtomicUsize::new(0)));
-    // Half of them end by themselves all the time, so that kicks meet them on their way out.
+    // Half of the sleeps end by themselves all the time, so that `wake_all` meets sleeps that are ending.
     let durations = [Duration::MAX, Duration::ZERO];
     let tasks = [0, 1, 2, 3].map(|n| {
         let (gate, kicked) = (gate.clone(), kicked.clone());
@@ -38,7 +38,7 @@ fn no_wake_is_lost_between_check_and_park() {
         counted += gate.wake_all();
         yield_now();
         if counted > 0 && began.elapsed() > Duration::from_secs(1) {
-            break; // a busy machine: these are enough
+            break; // on a busy machine fewer rounds are enough
         }
     }
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -55,7 +55,7 @@ fn no_wake_is_lost_between_check_and_park() {
     for thread in threads {
         thread.join().unwrap();
     }
-    assert_eq!(kicked.load(Relaxed), counted, "shutdown is no kick");
+    assert_eq!(kicked.load(Relaxed), counted, "shutdown doesn't count");
 }
 
 fn goes_on(why: Wake, kicked: &AtomicUsize) -> bool {

@@ -1,4 +1,4 @@
-//! Sleeps under paused time: what ends them, what they say, and that no wake is lost.
+//! Tests of sleeps under paused time: their ends, their results, and that no wake-up is lost.
 
 mod batches;
 mod blocking;
@@ -26,24 +26,24 @@ use std::{
 
 const TEN: Duration = Duration::from_secs(10);
 
-/// What time it is on tokio's clock, as the standard library says it.
+/// Returns the time of tokio's clock as an `Instant` of the standard library.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Polls once, with nobody to wake.
+/// Polls once, with a waker that does nothing.
 fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Lets a hundred tasks run until each waits: a scheduler's turn ends after some sixty of them.
+/// Lets a hundred tasks run until each waits. It yields several times, because one turn of the scheduler runs about sixty tasks.
 async fn settle() {
     for _ in 0..8 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Counts how often it was woken.
+/// A waker that counts its calls.
 #[derive(Default)]
 struct Count(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! Random histories of gates and their sleepers, against a model that says in the plainest way what each answers and when.
+//! Compares random histories of gates and their sleepers with a simple model of the results and their times.
 
 use std::{
     collections::BTreeMap,
@@ -15,18 +15,18 @@ use crate::{now, poll_once, settle, wall::Day};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// In the child gate? For how many ms?
+    /// Whether it sleeps at the child gate, and the milliseconds.
     Sleep(bool, u64),
     SleepUntil(bool, u64),
     SleepUntilWall(bool, u64),
     Tick(bool, u64),
     Advance(u64),
-    /// The time of day, forwards or backwards.
+    /// A jump of the time of day, forwards or backwards, in milliseconds.
     Jump(i64),
     Kick(bool),
     Drop(usize),
     Shutdown(bool),
-    /// In batches of so many, and dropped after a turn.
+    /// A shutdown in batches of this size, which is dropped after one poll.
     ShutdownInBatches(bool, u8),
 }
 
@@ -50,12 +50,12 @@ fn step() -> impl Strategy<Value = Step> {
 
 struct Sleeper {
     child: bool,
-    /// On the monotonic clock; where there is a time of day to wait for, the next look at it.
+    /// The end of the sleep on the monotonic clock; for a time of day, the next check of it.
     due: u64,
     wall: Option<i64>,
 }
 
-/// What a gate is, said in the plainest way: who sleeps, and until when.
+/// A simple model of a gate: its sleepers and the ends of their sleeps.
 #[derive(Default)]
 struct Model {
     now: u64,
@@ -82,7 +82,7 @@ impl Model {
         self.now.cast_signed() + self.ahead
     }
 
-    /// Sleepers whose timers have fired look at the time of day, and sleep on for a second at most.
+    /// Sleepers whose timers have fired check the time of day, and continue for at most a second.
     fn look(&mut self) {
         let (now, wall) = (self.now, self.wall());
         for sleeper in self.asleep.values_mut().filter(|s| s.due <= now) {
@@ -138,7 +138,7 @@ async fn check(steps: Vec<Step>) {
             Step::Kick(child) => {
                 let counted = gates[usize::from(child)].wake_all();
                 let woken = model.wake(Wake::Kicked, |sleeper| sleeper.child == child);
-                assert_eq!(counted, woken, "kick {id}");
+                assert_eq!(counted, woken, "wake_all {id}");
             }
             Step::Drop(n) => {
                 if let Some(&id) = model.asleep.keys().nth(n) {

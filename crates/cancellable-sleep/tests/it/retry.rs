@@ -1,4 +1,4 @@
-//! Retries of `backon` at a gate: a shutdown ends them, also those that never ask.
+//! Tests of `backon` retries at a gate: a shutdown ends them, even without `when`.
 
 use std::{
     sync::{
@@ -49,12 +49,12 @@ async fn j45_shutdown_ends_a_back_off() {
         gate.shutdown();
         assert_eq!(task.await.unwrap(), Err("overloaded"));
         assert_eq!(start.elapsed(), TEN);
-        // Without the question it doesn't wait, but it tries as often as ever: as the documentation says.
+        // Without `when` it doesn't wait, but makes all its tries, as the documentation says.
         assert_eq!(tries.load(Relaxed), if asks { 3 } else { 11 });
     }
 }
 
-/// Also a retry that never ends by itself and never waits: it must let the token be looked at.
+/// The token also ends a retry that never waits, because each sleep lets the runtime check the token.
 #[cfg(feature = "tokio-util")]
 #[tokio::test]
 async fn j45_token_ends_a_retry_that_does_not_ask() {
@@ -63,7 +63,7 @@ async fn j45_token_ends_a_retry_that_does_not_ask() {
         gate.shutdown();
         Err::<(), _>("overloaded")
     })
-    .retry(back_off().with_max_times(100_000)) // a bound for when it fails
+    .retry(back_off().with_max_times(100_000)) // a limit, so that a failing test ends
     .sleep(gate.clone());
     assert_eq!(gate.token().run_until_cancelled(retry).await, None);
 }

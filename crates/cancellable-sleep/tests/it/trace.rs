@@ -1,4 +1,4 @@
-//! A whole story as one snapshot: who wakes when, and why.
+//! A longer history as one snapshot: which sleep wakes when, and why.
 
 use std::{fmt::Write, num::NonZeroUsize, time::Duration};
 
@@ -6,7 +6,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use crate::{now, poll_once, settle, wall::Day};
 
-/// A process, a run below it, and what happens to those who wait.
+/// A process with a run as its child, and the results of their waits.
 #[tokio::test(start_paused = true)]
 async fn a_run_pauses_skips_a_wait_and_stops() {
     let (day, start, mut trace) = (Day::new(), Instant::now(), String::new());
@@ -30,16 +30,16 @@ async fn a_run_pauses_skips_a_wait_and_stops() {
     settle().await;
     for what in [
         "nothing",
-        "kick the run",
+        "wake the run",
         "suspend for an hour",
-        "kick the process",
+        "wake the process",
         "shut down",
     ] {
         tokio::time::advance(secs(10)).await;
         let mut stop = None;
         let counted = match what {
-            "kick the run" => run.wake_all(),
-            "kick the process" => process.wake_all(),
+            "wake the run" => run.wake_all(),
+            "wake the process" => process.wake_all(),
             "suspend for an hour" => {
                 day.jump(3_600_000);
                 0
@@ -52,7 +52,7 @@ async fn a_run_pauses_skips_a_wait_and_stops() {
         };
         let at = start.elapsed().as_secs();
         writeln!(trace, "{at:>3} s  {what} ({counted})").unwrap();
-        if what == "kick the run" {
+        if what == "wake the run" {
             let late = run.sleep(secs(3_600));
             tasks.spawn(async move { ("rate limit", late.await) });
             let other = process.sleep_until_wall(day.now() + secs(7_200));

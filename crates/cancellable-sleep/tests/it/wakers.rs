@@ -1,4 +1,4 @@
-//! Wakers as foreign code: they panic, use the gate, and are exchanged while they are called.
+//! Tests of wakers as foreign code: they panic, use the gate, and are replaced while they are called.
 
 use std::{
     pin::pin,
@@ -10,7 +10,7 @@ use cancellable_sleep::{SleepGate, Wake};
 
 use crate::{Count, TEN, poll_once};
 
-/// What foreign code may do in a waker.
+/// A waker that runs a function.
 struct Waking<F: Fn() + Send + Sync>(F);
 
 impl<F: Fn() + Send + Sync + 'static> Waking<F> {
@@ -57,7 +57,7 @@ async fn a_waker_that_panics_keeps_nobody_asleep_and_poisons_nothing() {
     assert!(process.is_shutdown() && gate.is_shutdown());
 }
 
-/// Somebody who waited for the token before the gate did, so that a panic of his keeps the gate from hearing of it.
+/// A foreign task waits for the token before the gate does. Its panic keeps the token from waking the gate.
 #[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
 async fn a_waiter_of_the_token_that_panics_keeps_no_sleeper_of_the_gate_asleep() {
@@ -80,13 +80,13 @@ async fn a_waiter_of_the_token_that_panics_keeps_no_sleeper_of_the_gate_asleep()
             true => drop(gate.shutdown_in_batches(NonZeroUsize::MIN)),
             false => gate.shutdown(),
         }));
-        assert!(panicked.is_err(), "it is the token's to tell");
+        assert!(panicked.is_err(), "the panic reaches the caller");
         assert_eq!(woken.get(), 1);
         assert_eq!(poll_once(sleep.as_mut()), Poll::Ready(Wake::Shutdown));
     }
 }
 
-/// Would stand still for ever if a waker ran, or was dropped, under a lock.
+/// This test would hang if a waker was called or dropped under a lock.
 #[tokio::test(start_paused = true)]
 async fn a_waker_may_use_the_gate() {
     struct OnDrop(SleepGate);
@@ -118,7 +118,7 @@ async fn a_waker_may_use_the_gate() {
                 let _: Poll<Wake> = sleep.as_mut().poll(&mut Context::from_waker(&waker));
             }
         }
-        drop(first); // and its waker
+        drop(first); // drops its waker too
         if shut {
             process.shutdown();
         } else {
@@ -135,12 +135,12 @@ async fn the_last_waker_is_the_one_that_is_woken() {
     let mut sleep = pin!(gate.sleep(TEN));
     assert!(before.poll(sleep.as_mut()).is_pending());
     assert!(after.poll(sleep.as_mut()).is_pending());
-    assert_eq!(Arc::strong_count(&before), 1, "it isn't kept");
+    assert_eq!(Arc::strong_count(&before), 1, "the old waker is dropped");
     assert_eq!(gate.wake_all(), 1);
     assert_eq!((before.get(), after.get()), (0, 1));
 }
 
-/// Between the cancelling of a token and the ring of the gate: the waker of somebody who waited for the token before the gate did.
+/// A foreign waker that was registered before the gate's polls the sleeps after the token is cancelled and before the gate is woken.
 #[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
 async fn shutdown_beats_the_time_also_in_the_midst_of_it() {

@@ -1,4 +1,4 @@
-//! Sleeps to a time of day under suspends and clocks that are set, which no real test could wait for.
+//! Tests of `sleep_until_wall` with simulated suspends and jumps of the clock.
 
 use std::{
     pin::pin,
@@ -18,7 +18,7 @@ use crate::{TEN, now, poll_once, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The time of day under paused time: it goes with tokio's clock, until somebody sets it or the machine is suspended.
+/// The time of day under paused time. It follows tokio's clock, plus the jumps.
 #[derive(Clone)]
 pub(crate) struct Day {
     began: Instant,
@@ -46,7 +46,7 @@ impl Day {
         if ahead < 0 { now - by } else { now + by }
     }
 
-    /// Sets the clock, forwards or backwards. A suspend is a jump forwards, as those see it who were suspended.
+    /// Sets the clock forwards or backwards. For a suspended program, a suspend is a jump forwards.
     pub(crate) fn jump(&self, ms: i64) {
         self.ahead_ms.fetch_add(ms, Relaxed);
     }
@@ -57,7 +57,7 @@ async fn c57a_a_suspend_does_not_extend_a_wait_for_a_wall_clock_time() {
     let (day, start) = (Day::new(), Instant::now());
     let gate = day.gate().child();
     let mut wall = tokio::spawn(gate.sleep_until_wall(day.now() + 360 * TEN));
-    // The control: what stands still in a suspend is extended by it.
+    // The control: a suspend extends a wait on the monotonic clock.
     let mut monotonic = pin!(gate.sleep_until(now() + 360 * TEN));
     assert!(poll_once(monotonic.as_mut()).is_pending());
     advance(TEN).await;
@@ -93,13 +93,13 @@ async fn without_a_jump_the_wait_is_exact() {
     assert_eq!(start.elapsed(), wait);
     for past in [day.now(), SystemTime::UNIX_EPOCH] {
         let mut sleep = pin!(gate.sleep_until_wall(past));
-        assert!(poll_once(sleep.as_mut()).is_pending(), "it yields once");
+        assert!(poll_once(sleep.as_mut()).is_pending(), "yields once");
         assert_eq!(poll_once(sleep), Poll::Ready(Wake::Elapsed));
     }
     assert_eq!(start.elapsed(), wait);
 }
 
-/// Between two looks at the clock it sleeps on: a kick always finds it.
+/// The sleep stays at the gate between two checks of the clock, so `wake_all` always reaches it.
 #[tokio::test(start_paused = true)]
 async fn a_look_at_the_clock_does_not_leave_the_gate() {
     let day = Day::new();
@@ -117,7 +117,7 @@ async fn a_look_at_the_clock_does_not_leave_the_gate() {
             .sleep_until_wall(SystemTime::UNIX_EPOCH)
             .await,
         Wake::Elapsed,
-        "the system's clock is the default"
+        "the system clock is the default"
     );
 }
 
@@ -125,7 +125,7 @@ async fn end_of(steps: Vec<(u64, i64)>, wait_ms: u64) {
     let day = Day::new();
     let deadline = day.now() + Duration::from_millis(wait_ms);
     let sleep = tokio::spawn(day.gate().sleep_until_wall(deadline));
-    // How long the machine has been awake with the deadline behind it.
+    // The time that the machine has been awake since the deadline.
     let mut late = Duration::ZERO;
     for (ms, jump) in steps {
         settle().await;
@@ -133,7 +133,7 @@ async fn end_of(steps: Vec<(u64, i64)>, wait_ms: u64) {
         advance(step).await;
         settle().await;
         if sleep.is_finished() {
-            assert!(day.now() >= deadline, "it ended before its time");
+            assert!(day.now() >= deadline, "the sleep ended too early");
             return;
         }
         late = if day.now() < deadline {
@@ -141,8 +141,8 @@ async fn end_of(steps: Vec<(u64, i64)>, wait_ms: u64) {
         } else {
             late + step
         };
-        // The deadline may have passed anywhere in the first of these steps.
-        assert!(late < SECOND + step, "it sleeps on, {late:?} later");
+        // The deadline may have passed at any time in the first of these steps.
+        assert!(late < SECOND + step, "still asleep, {late:?} late");
         day.jump(jump);
     }
     let now = day.now().max(deadline);
