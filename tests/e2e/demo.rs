@@ -143,7 +143,7 @@ fn a_person_steers_the_demo_and_leaves_and_comes_back() {
     terminal.send("s");
     terminal.sees("steer>", LONG);
     terminal.send("use tabs\r");
-    terminal.sees("You said: “use tabs”", LONG);
+    terminal.sees("You wrote: “use tabs”", LONG);
     // The next session reads it from the file.
     terminal.sees("NOTES.md says “use tabs”", LONG);
     terminal.send(b"\x03");

@@ -1,4 +1,4 @@
-//! The `rlm` binary; everything is in the library so that tests can carry a copy of it.
+//! The `rlm` binary. All code is in the library, so that tests can include the program.
 
 fn main() -> std::process::ExitCode {
     rlm::main_impl()

@@ -1,4 +1,4 @@
-//! The demo's agent: holds the conversation and does what the script says. No model is behind it, and no network.
+//! The agent of the demo: it speaks the protocol and follows the script, without a model and without a network.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read, Write};
@@ -16,28 +16,28 @@ use super::project;
 use super::protocol::{self, Incoming, Message, Place, Request, Summary};
 use super::script::{self, NOTES, PROGRAM, Step, Tool, Tree};
 
-/// Longer lines are cut, and then die of being no JSON.
+/// Longer lines are cut, and are then rejected as invalid JSON.
 const MAX_LINE: u64 = 4 << 20;
 const MAX_OUTPUT: u64 = 64 << 10;
 const MAX_QUEUE: usize = 100;
-/// How many words' time it takes to think of the next step, and to use a tool.
+/// The times for thinking about the next step and for using a tool, as multiples of the time between two words.
 const THINKING: u32 = 4;
 const WORKING: u32 = 6;
 
-/// What wakes the agent.
+/// An event that wakes the agent.
 #[derive(Debug)]
 pub(super) enum Happening {
     Line(Vec<u8>),
-    /// Standard input has ended.
+    /// Standard input ended.
     Closed,
-    /// A command has closed its output.
+    /// A command closed its output.
     Output {
         call: u32,
         text: String,
     },
 }
 
-/// Why a turn does not go on.
+/// The reason why a turn ended early.
 #[derive(Debug)]
 enum Stop {
     Aborted { place: Place, leave: bool },
@@ -50,11 +50,11 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// How an agent was started.
+/// The start options of an agent.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) session: String,
-    /// Whether the session was begun by another process.
+    /// Whether another process began the session.
     pub(super) resumed: bool,
     pub(super) mode: String,
     /// The time between two words.
@@ -66,14 +66,14 @@ pub(super) struct Setup {
 pub(super) struct Agent<W> {
     setup: Setup,
     out: W,
-    /// Kept for the threads that read a command's output.
+    /// The agent keeps a sender for the threads that read a command's output.
     sender: SyncSender<Happening>,
     happenings: Receiver<Happening>,
     queue: VecDeque<Message>,
     closed: bool,
-    /// Whether the loop asked for a step that was not taken to its end.
+    /// Whether the loop requested a step that is not complete.
     unfinished: bool,
-    /// The messages that the running turn answers.
+    /// The messages that are part of the running turn.
     taken: Vec<String>,
     last_said: String,
     calls: u32,
@@ -106,7 +106,7 @@ impl<W: Write> Agent<W> {
         }
     }
 
-    /// Talks until it is told to end, or until its input has ended and all is answered.
+    /// Runs until a request ends the session, or until the input has ended and all messages are answered.
     pub(super) fn run(mut self) -> io::Result<()> {
         loop {
             let stopped = match self.queue.pop_front() {
@@ -118,7 +118,7 @@ impl<W: Write> Agent<W> {
                 }
             };
             match stopped {
-                // An interrupt between two turns has nothing to interrupt.
+                // Between two turns an interrupt has no effect.
                 Ok(()) | Err(Stop::Aborted { leave: false, .. }) => {}
                 Err(Stop::Aborted { leave: true, .. }) => return Ok(()),
                 Err(Stop::Failed(error)) => return Err(error),
@@ -161,7 +161,7 @@ impl<W: Write> Agent<W> {
         stopped
     }
 
-    /// Makes a message a part of the running turn.
+    /// Adds a message to the running turn.
     fn take(&mut self, message: &Message, init: Option<Value>) -> io::Result<()> {
         if let Some(uuid) = &message.uuid {
             self.write(protocol::lifecycle(uuid, "started"))?;
@@ -188,12 +188,12 @@ impl<W: Write> Agent<W> {
             }
             script::work(&tree)
         } else {
-            vec![script::commit("Note what a person said")]
+            vec![script::commit("Note the user's message")]
         };
         let last_tool = steps.iter().rposition(|step| matches!(step, Step::Use(_)));
         for (index, step) in steps.iter().enumerate() {
             self.perform(step)?;
-            // What is said while a tool works belongs to the turn, as long as the turn will commit what comes of it.
+            // A message during a tool joins the turn, as long as the turn will still commit the result.
             if matches!(step, Step::Use(_)) && Some(index) != last_tool {
                 while let Some(message) = self.queue.pop_front() {
                     self.take(&message, None)?;
@@ -277,7 +277,7 @@ impl<W: Write> Agent<W> {
         Ok(self.write(result)?)
     }
 
-    /// Returns what the tool printed, and whether it failed.
+    /// Returns the output of the tool, and whether it failed.
     fn carry_out(&mut self, tool: &Tool) -> Result<(String, bool), Stop> {
         let path = |path: &str| self.setup.tree.join(path);
         let done = match tool {
@@ -323,7 +323,7 @@ impl<W: Write> Agent<W> {
                 }
                 other => {
                     if let Err(stop) = self.handle(other) {
-                        // All of the command. It was not waited for, so the number is still its own.
+                        // Kills the whole process group. The child was not reaped yet, so its pid can't belong to another process.
                         let _gone = kill_process_group(Pid::from_child(&child), Signal::KILL);
                         child.wait()?;
                         return Err(stop);
@@ -333,7 +333,7 @@ impl<W: Write> Agent<W> {
         }
     }
 
-    /// Lets time for so many words pass, and hears what is said meanwhile.
+    /// Waits for the time of this many words, and handles input meanwhile.
     fn pause(&mut self, words: u32) -> Result<(), Stop> {
         let until = Instant::now() + self.setup.pace * words;
         loop {
@@ -350,10 +350,10 @@ impl<W: Write> Agent<W> {
 
     fn next_happening(&self) -> Happening {
         let happening = self.happenings.recv();
-        happening.expect("the agent holds a sender itself")
+        happening.expect("the agent keeps a sender")
     }
 
-    /// Answers what can be answered at once; an error is the end of a turn.
+    /// Handles an event at once; an error ends the turn.
     fn handle(&mut self, happening: Happening) -> Result<(), Stop> {
         let line = match happening {
             Happening::Line(line) => line,
@@ -361,7 +361,7 @@ impl<W: Write> Agent<W> {
                 self.closed = true;
                 return Ok(());
             }
-            // Of a command that was cut.
+            // The output of an interrupted command.
             Happening::Output { .. } => return Ok(()),
         };
         let incoming = protocol::parse(&line)
@@ -440,7 +440,7 @@ impl<W: Write> Agent<W> {
     }
 }
 
-/// Reads lines until the input ends or nobody wants them any more.
+/// Reads lines until the input ends or the receiver is gone.
 pub(super) fn listen(mut input: impl BufRead, sender: &SyncSender<Happening>) {
     loop {
         let mut line = Vec::new();

@@ -1,7 +1,7 @@
-//! The demo: a small repository, and an agent without a model that works on it.
+//! The demo: a small repository, and a scripted agent without a model that works in it.
 //!
-//! The agent is this same program under a hidden name. It speaks Claude Code's duplex `stream-json`, so that everything between `rlm run` and a real
-//! agent is shown at work: `protocol` are the lines, `script` is what it says and does, `agent` holds the conversation, `project` is the repository.
+//! The agent is this program under a hidden command name. It speaks Claude Code's duplex `stream-json`, so the demo uses everything between `rlm run`
+//! and a real agent. `protocol` has the lines, `script` the texts and steps, `agent` the conversation, and `project` the repository.
 
 mod agent;
 mod project;
@@ -20,17 +20,18 @@ use std::time::Duration;
 use crate::exit::{Code, Failure};
 use agent::{Agent, Setup};
 
-/// Room for what happens while a command is started.
+/// The capacity of the event channel while a command starts.
 const AHEAD: usize = 64;
 
-/// Makes the repository, in a new temporary directory if none is chosen.
+/// Creates the repository, by default in a new temporary directory.
 pub(crate) fn make_project(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
     project::make(chosen)
 }
 
-/// Is the demo's agent, on standard input and output. Of the `flags` of the agent that it stands for it heeds those that name the session.
+/// Acts as the demo's agent on standard input and output. Of the options of the imitated agent, it uses only those for the session.
 pub(crate) fn be_agent(pace: Duration, flags: &[OsString]) -> Result<ExitCode, Failure> {
-    let failed = |error: io::Error| Failure::failed(format!("the demo's agent ends: {error}"));
+    let failed =
+        |error: io::Error| Failure::failed(format!("the agent of the demo failed: {error}"));
     let resumed = value(flags, "--resume");
     let setup = Setup {
         resumed: resumed.is_some(),
@@ -49,7 +50,7 @@ pub(crate) fn be_agent(pace: Duration, flags: &[OsString]) -> Result<ExitCode, F
     Ok(Code::Done.into())
 }
 
-/// Finds `--name=value` or `--name value`.
+/// Returns the value of `--name=value` or `--name value`.
 fn value(flags: &[OsString], name: &str) -> Option<String> {
     let mut flags = flags.iter().map(|flag| flag.to_string_lossy());
     while let Some(flag) = flags.next() {

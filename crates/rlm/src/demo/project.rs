@@ -1,4 +1,4 @@
-//! The project that the demo's agent works on: a git repository that needs nothing but `git` and `sh`.
+//! The project of the demo: a git repository that needs only `git` and `sh`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use super::script::{self, CHECK, PROMPT};
 use crate::exit::Failure;
 
-/// What would make git look elsewhere than where it is started.
+/// The variables that would make git use another repository.
 const ELSEWHERE: [&str; 5] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -15,11 +15,11 @@ const ELSEWHERE: [&str; 5] = [
     "GIT_COMMON_DIR",
 ];
 
-/// Makes the repository in `chosen`, or in a new temporary directory, and returns where that is.
+/// Creates the repository in `chosen`, or in a new temporary directory, and returns its path.
 pub(super) fn make(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
     if !git(Path::new("."), &["--version"]).is_ok_and(|output| output.status.success()) {
         return Err(Failure::usage(
-            "the demo needs git, and `git --version` does not run; install it and try again",
+            "the demo needs git, but `git --version` failed; install git and try again",
         ));
     }
     let directory = match chosen {
@@ -31,24 +31,22 @@ pub(super) fn make(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
     };
     let made = match chosen {
         Some(_) => fs_err::create_dir_all(&directory),
-        // What is there already in a directory for everybody is somebody else's.
+        // An existing directory below the shared temporary directory belongs to somebody else.
         None => fs_err::create_dir(&directory),
     };
     let unusable = |what: &str| Failure::usage(format!("`{}` {what}", directory.display()));
-    made.map_err(|e| unusable(&format!("can't be made: {}", e.kind())))?;
+    made.map_err(|e| unusable(&format!("can't be created: {}", e.kind())))?;
     let mut entries = fs_err::read_dir(&directory)
         .map_err(|e| unusable(&format!("can't be read: {}", e.kind())))?;
     if entries.next().is_some() {
-        return Err(unusable(
-            "is not empty; name a directory that is empty or not there yet",
-        ));
+        return Err(unusable("is not empty; choose an empty or a new directory"));
     }
     for (name, text) in [("PROMPT.md", PROMPT), ("check.sh", CHECK)] {
         fs_err::write(directory.join(name), text)
             .map_err(|e| unusable(&format!("can't be written to: {}", e.kind())))?;
     }
-    let commit = script::commit_command("Say what is wanted");
-    // Templates may hold hooks, and `-b` is younger than many a git.
+    let commit = script::commit_command("Describe the task");
+    // Templates may contain hooks, and older git versions don't have `-b`.
     let begin = "git init -q --template= && git symbolic-ref HEAD refs/heads/main";
     run(&directory, "sh", &["-c", &format!("{begin} && {commit}")])?;
     fs_err::canonicalize(&directory).map_err(|e| unusable(&format!("can't be found: {}", e.kind())))
@@ -57,7 +55,7 @@ pub(super) fn make(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
 fn run(directory: &Path, program: &str, arguments: &[&str]) -> Result<(), Failure> {
     let failed = |why: &str| {
         Failure::failed(format!(
-            "no repository could be made in `{}`: {}",
+            "can't create a repository in `{}`: {}",
             directory.display(),
             why.trim()
         ))
@@ -69,7 +67,7 @@ fn run(directory: &Path, program: &str, arguments: &[&str]) -> Result<(), Failur
     }
 }
 
-/// Whether a file is not as it was committed; what git can't say is taken for no.
+/// Returns whether a file differs from its last commit; `false` if git fails.
 pub(super) fn differs(directory: &Path, file: &str) -> bool {
     git(directory, &["status", "--porcelain", "--", file])
         .is_ok_and(|output| !output.stdout.is_empty())
@@ -86,7 +84,7 @@ fn output(directory: &Path, program: &str, arguments: &[&str]) -> std::io::Resul
         .output()
 }
 
-/// Makes git the same for everybody: no hooks, no signing, no editor, and no other repository than the one here.
+/// Makes git behave the same for every user: no hooks, no signing, no editor, and only this repository.
 pub(super) fn clean(command: &mut Command) -> &mut Command {
     for name in ELSEWHERE {
         command.env_remove(name);

@@ -1,17 +1,17 @@
-//! The lines that the demo's agent reads and writes: Claude Code's duplex `stream-json`, as much of it as a scripted agent needs. Pure.
+//! The lines that the demo's agent reads and writes: the part of Claude Code's duplex `stream-json` that a scripted agent needs. No I/O.
 
 use serde_json::{Value, json};
 
-/// What an interrupt leaves in the conversation, as the model of a real agent sees it.
+/// The texts that an interrupt leaves in the conversation, as the model of a real agent sees them.
 const MARKER: &str = "[Request interrupted by user]";
 const MARKER_IN_TOOL: &str = "[Request interrupted by user for tool use]";
 const REJECTED: &str =
     "The user doesn't want to proceed with this tool use. The tool use was rejected.";
-/// Shown behind the name of the agent that this one stands for: nobody shall take it for that.
+/// The version after the name of the imitated agent, so that nobody mistakes this agent for it.
 const VERSION: &str = "(played by the demo)";
 const MODEL: &str = "scripted";
 
-/// What a line on standard input says.
+/// A parsed line of standard input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
     Message(Message),
@@ -19,14 +19,14 @@ pub(super) enum Incoming {
         id: String,
         request: Request,
     },
-    /// An answer to something never asked, a sign of life.
+    /// A line without an effect, such as a keep-alive.
     Other,
 }
 
-/// Something said to the agent.
+/// A message to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
-    /// With it the sender learns what becomes of the message.
+    /// With an id, the sender gets reports about the message.
     pub(super) uuid: Option<String>,
     pub(super) text: String,
 }
@@ -40,14 +40,14 @@ pub(super) enum Request {
     Unknown(String),
 }
 
-/// Reads a line.
+/// Parses a line.
 ///
 /// # Errors
 ///
-/// What is wrong with it, for standard error: the agents that speak this protocol die of lines that are none of it.
+/// Returns a description of an invalid line, for standard error. The imitated agents exit after such a line.
 pub(super) fn parse(line: &[u8]) -> Result<Incoming, String> {
     let value: Value =
-        serde_json::from_slice(line).map_err(|e| format!("a line is no JSON: {e}"))?;
+        serde_json::from_slice(line).map_err(|e| format!("a line is not JSON: {e}"))?;
     match text(&value["type"]) {
         "user" => Ok(Incoming::Message(Message {
             uuid: value["uuid"].as_str().map(str::to_owned),
@@ -76,7 +76,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A message is a text, or blocks of which only text means something here.
+/// Returns the text of a message, which is a string or a list of blocks; blocks without text are ignored.
 fn content(content: &Value) -> String {
     let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
     let texts: Vec<&str> = blocks.iter().map(|block| text(&block["text"])).collect();
@@ -85,23 +85,23 @@ fn content(content: &Value) -> String {
         .map_or_else(|| texts.join("\n"), str::to_owned)
 }
 
-/// The two ways in which an interrupt ends a turn.
+/// The place where an interrupt ended a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Text,
     Tool,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Debug)]
 pub(super) struct Summary<'a> {
-    /// The last thing said, or where an interrupt hit.
+    /// The last text, or the place of an interrupt.
     pub(super) end: Result<&'a str, Place>,
     pub(super) index: u32,
     pub(super) took_ms: u64,
-    /// The words heard and said in this turn; they stand for tokens.
+    /// The input and output words of this turn, which stand for tokens.
     pub(super) turn: (u64, u64),
-    /// The same in all turns of this process.
+    /// The same for all turns of this process.
     pub(super) total: (u64, u64),
 }
 
@@ -117,7 +117,7 @@ pub(super) fn lifecycle(uuid: &str, state: &str) -> Value {
     json!({"type": "command_lifecycle", "command_uuid": uuid, "state": state})
 }
 
-/// Says that a message was taken in.
+/// Returns the line that confirms a message.
 pub(super) fn replay(message: &Message) -> Value {
     let mut value = user(json!([{"type": "text", "text": message.text}]));
     value["isReplay"] = true.into();
@@ -135,7 +135,7 @@ pub(super) fn tool_block(id: &str, name: &str, input: &Value) -> Value {
     json!({"type": "tool_use", "id": id, "name": name, "input": input})
 }
 
-/// The lines that begin a message of one block; `empty` is the block before anything was written into it.
+/// Returns the lines that begin a message with one block; `empty` is the block without content.
 pub(super) fn open(id: &str, empty: Value) -> [Value; 2] {
     [
         event(json!({"type": "message_start", "message": message(id, json!([]))})),
@@ -156,7 +156,7 @@ pub(super) fn input_delta(input: &Value) -> Value {
     }))
 }
 
-/// The block as a whole; it comes before [`close`].
+/// Returns the line with the whole block; it comes before [`close`].
 pub(super) fn assistant(id: &str, block: Value, aborted: bool) -> Value {
     let mut value = json!({
         "type": "assistant", "message": message(id, json!([block])), "parent_tool_use_id": null,
@@ -167,7 +167,7 @@ pub(super) fn assistant(id: &str, block: Value, aborted: bool) -> Value {
     value
 }
 
-/// The lines that end a message; an aborted one has no reason.
+/// Returns the lines that end a message; an aborted message has no reason.
 pub(super) fn close(reason: Option<&str>) -> [Value; 3] {
     [
         event(json!({"type": "content_block_stop", "index": 0})),

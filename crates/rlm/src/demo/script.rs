@@ -1,31 +1,31 @@
-//! What the demo's agent says and does: functions from what it finds in the working tree to steps. Pure.
+//! The script of the demo's agent: functions from the state of the working tree to steps. No I/O.
 //!
-//! The agent remembers nothing between two sessions, as a real one doesn't: it knows how far the work is from the files alone. So it also does the
-//! right thing when it was cut, or when a person has changed its files.
+//! Like a real agent, it remembers nothing between two sessions: the files alone show the progress of the work. So it also does the right thing
+//! after an interruption, or after a person changed its files.
 
 use serde_json::{Value, json};
 
-/// What the agent works on.
+/// The program that the agent writes.
 pub(super) const PROGRAM: &str = "roman.sh";
-/// Where it writes down what it was told.
+/// The file in which it notes messages.
 pub(super) const NOTES: &str = "NOTES.md";
-/// The beginning of [`PROMPT`]; notes stand before it.
+/// The beginning of [`PROMPT`]; notes come before it.
 const TASK: &str = "Make `sh check.sh` pass.";
-/// How the loop marks what a person says.
+/// The mark that the loop puts before a person's message.
 pub(super) const PERSON: &str = "Note from the person who runs the loop: ";
-/// How much of a person's word is repeated aloud.
+/// The number of characters of a message that the agent repeats.
 const QUOTED: usize = 80;
 
 pub(super) const PROMPT: &str = "\
 Make `sh check.sh` pass.
 
-roman.sh shall print a number as a Roman numeral.
-- Do one step, commit it and end your turn: another session goes on after you.
-- Keep to what NOTES.md says, if it is there.
+roman.sh prints a number as a Roman numeral.
+- Do one step, commit it and end your turn: another session continues after you.
+- Follow NOTES.md, if it exists.
 ";
 
 pub(super) const CHECK: &str = r#"#!/bin/sh
-# Passes when roman.sh does what it should.
+# Passes if roman.sh works.
 
 [ -e roman.sh ] || { echo "FAIL there is no roman.sh"; exit 1; }
 
@@ -45,7 +45,7 @@ prints 1994 MCMXCIV
 refuses 0
 refuses 4000
 refuses four
-echo "all of it passes"
+echo "all tests pass"
 "#;
 
 const ADDITIVE: &str = "1000:M 500:D 100:C 50:L 10:X 5:V 1:I";
@@ -55,11 +55,11 @@ const UNGUARDED: &str = "n=$1\n";
 const GUARDED: &str = r#"n=$1
 case $n in
     [1-9] | [1-9][0-9] | [1-9][0-9][0-9] | [1-3][0-9][0-9][0-9]) ;;
-    *) echo "roman.sh: '$n' is no number from 1 to 3999" >&2; exit 1 ;;
+    *) echo "roman.sh: '$n' is not a number from 1 to 3999" >&2; exit 1 ;;
 esac
 "#;
 
-/// Returns the first version of the program, which knows no subtraction.
+/// Returns the first version of the program, which doesn't subtract.
 fn first_version() -> String {
     format!(
         r#"#!/bin/sh
@@ -76,14 +76,14 @@ echo "$numeral"
     )
 }
 
-/// One thing that the agent does.
+/// One step of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Say(String),
     Use(Tool),
 }
 
-/// A tool, named as the agents that this one stands for name theirs.
+/// A tool, with the name that the imitated agents use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Tool {
     Bash {
@@ -120,36 +120,36 @@ impl Tool {
     }
 }
 
-/// What the agent finds before it begins.
+/// The state of the working tree at the beginning of a turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
-    /// The text of [`PROGRAM`], if it is there.
+    /// The text of [`PROGRAM`], if it exists.
     pub(super) program: Option<String>,
     /// Whether it differs from the last commit.
     pub(super) uncommitted: bool,
-    /// The text of [`NOTES`] if it is there and not from this very turn.
+    /// The text of [`NOTES`], if it exists and was not written in this turn.
     pub(super) notes: String,
-    /// Whether the same step was begun in this session before.
+    /// Whether an earlier turn of this session began the same step.
     pub(super) begun: bool,
 }
 
-/// What a message is to the agent.
+/// The meaning of a message for the agent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Order<'a> {
-    /// Whether the loop asks for a step of the work.
+    /// Whether the loop requests a step of the work.
     pub(super) work: bool,
-    /// What a person said.
+    /// The messages of a person.
     pub(super) words: Vec<&'a str>,
 }
 
-/// Tells the loop's words from a person's, which the loop marks as such.
+/// Separates the loop's prompt from a person's messages, which the loop marks.
 pub(super) fn read(message: &str) -> Order<'_> {
     let task = message.find(TASK);
     let only_a_person = task.is_none() && message.starts_with(PERSON);
     let words = message[..task.unwrap_or(message.len())]
         .split(PERSON)
         .skip(1);
-    // Before words of the loop that we don't know, nobody can say where a person's end.
+    // If an unknown prompt follows, a person's message ends at the first empty line, because nothing else shows its end.
     let words = words.map(|words| match task.is_some() || only_a_person {
         true => words.trim(),
         false => words.split("\n\n").next().unwrap_or_default().trim(),
@@ -160,15 +160,15 @@ pub(super) fn read(message: &str) -> Order<'_> {
     }
 }
 
-/// Writes down what a person said.
+/// Returns the steps that note a person's message.
 pub(super) fn obey(words: &str, notes: &str) -> Vec<Step> {
     let note = format!("- {}\n", words.replace('\n', "\n  "));
     if notes.contains(&note) {
-        return vec![say(format!("{NOTES} says “{}” already.", quoted(words)))];
+        return vec![say(format!("{NOTES} already says “{}”.", quoted(words)))];
     }
     vec![
         say(format!(
-            "You said: “{}” I write it into {NOTES}, for the sessions after this one too.",
+            "You wrote: “{}” I add it to {NOTES}, so that later sessions see it too.",
             quoted(words)
         )),
         Step::Use(Tool::Write {
@@ -178,20 +178,20 @@ pub(super) fn obey(words: &str, notes: &str) -> Vec<Step> {
     ]
 }
 
-/// The next step of the work.
+/// Returns the next steps of the work.
 pub(super) fn work(tree: &Tree) -> Vec<Step> {
     if tree.uncommitted {
         return vec![
-            say("I was cut before I could commit. I look at what is there."),
+            say("I was interrupted before I could commit. I check the files."),
             bash("git status --short"),
-            say("That work is good. I commit it, so that nothing is done twice."),
-            commit("Keep what a cut attempt left"),
+            say("That work is good. I commit it, so that nothing is repeated."),
+            commit("Keep the work of an unfinished attempt"),
         ];
     }
     let mut steps = match tree.program.as_deref() {
         None => vec![
             say(
-                "I have read PROMPT.md: there shall be a roman.sh, and check.sh says what it must do.",
+                "I have read PROMPT.md: I need to write roman.sh, and check.sh tests whether it works.",
             ),
             bash("sh check.sh"),
             say("There is no roman.sh yet. I take the largest numeral that fits, again and again."),
@@ -203,32 +203,32 @@ pub(super) fn work(tree: &Tree) -> Vec<Step> {
             say("That should be all."),
         ],
         Some(text) if text.contains(ADDITIVE) => vec![
-            say("This is a new session: I know what the prompt and the files tell me, no more."),
+            say("This is a new session: I know only what the prompt and the files say."),
             bash("sh check.sh"),
-            say("4 came out as IIII, but IV and IX subtract. I add such pairs to the table."),
+            say("4 gave IIII instead of IV. I add such pairs to the table."),
             Step::Use(Tool::Edit {
                 path: PROGRAM,
                 old: ADDITIVE,
                 new: SUBTRACTIVE,
             }),
-            commit("Subtract where Roman numerals do"),
+            commit("Add the subtractive pairs"),
             say("Now it should pass."),
         ],
         Some(text) if !text.contains(GUARDED) && text.contains(UNGUARDED) => vec![
             say("Another new session. I begin with the check again."),
             bash("sh check.sh"),
-            say("There is no numeral for 0. I refuse whatever is no number from 1 to 3999."),
+            say("There is no numeral for 0. I reject anything outside 1–3999."),
             Step::Use(Tool::Edit {
                 path: PROGRAM,
                 old: UNGUARDED,
                 new: GUARDED,
             }),
             bash("sh check.sh"),
-            commit("Refuse what has no Roman numeral"),
-            say("Everything passes here. The loop's own check has the last word."),
+            commit("Reject numbers without a Roman numeral"),
+            say("Everything passes here. The loop's own check decides."),
         ],
         Some(_) => vec![
-            say("I find nothing left to do, and change nothing."),
+            say("There is nothing left to do, so I change nothing."),
             bash("sh check.sh"),
         ],
     };
@@ -243,7 +243,7 @@ pub(super) fn work(tree: &Tree) -> Vec<Step> {
     steps
 }
 
-/// Commits all there is, with an author of its own: a newcomer's git may know none.
+/// Returns the command that commits everything, with its own author, because git may have none configured.
 pub(super) fn commit_command(message: &str) -> String {
     format!("git add . && git -c user.name=demo -c user.email=demo@localhost commit -m '{message}'")
 }

@@ -1,4 +1,4 @@
-//! The agent's dialogue, line by line, in real repositories.
+//! Tests of the agent's dialogue, line by line, in real repositories.
 
 use std::io::{self, Write};
 use std::process::Command;
@@ -49,19 +49,19 @@ fn setup(directory: &TempDir) -> Setup {
     }
 }
 
-/// Looks again and again.
+/// Polls until there is a result.
 fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match look() {
             Some(found) => return found,
-            None => assert!(Instant::now() < deadline, "it did not come"),
+            None => assert!(Instant::now() < deadline, "the result did not come in time"),
         }
         std::thread::park_timeout(Duration::from_millis(5));
     }
 }
 
-/// Ends a conversation that hangs, so that its test fails instead. Drop what it returns when it is over.
+/// Ends a conversation that hangs, so that its test fails. Drop the returned value at the end of the conversation.
 fn watchdog(sender: &SyncSender<Happening>) -> mpsc::Sender<()> {
     let (over, is_over) = mpsc::channel();
     let sender = sender.clone();
@@ -73,7 +73,7 @@ fn watchdog(sender: &SyncSender<Happening>) -> mpsc::Sender<()> {
     over
 }
 
-/// The other side of the conversation: says something when it has heard enough.
+/// The other side of the conversation: it reacts to each line.
 struct Host<F> {
     sender: SyncSender<Happening>,
     heard: Vec<Value>,
@@ -98,7 +98,7 @@ impl<F: FnMut(&Value) -> Vec<Value>> Write for &mut Host<F> {
     }
 }
 
-/// Begins with these lines; `react` adds more to each line heard, `null` is the end of the input.
+/// Begins with these lines; `react` returns more lines for each line heard, and `null` ends the input.
 fn converse(
     directory: &TempDir,
     begin: &[Value],
@@ -118,7 +118,7 @@ fn converse(
     (ended, host.heard)
 }
 
-/// One session of the loop: the prompt, and the end after its turn.
+/// Runs one session of the loop: the prompt, and the end of the input after its turn.
 fn session(directory: &TempDir, prompt: &str) -> Vec<Value> {
     let (ended, heard) = converse(directory, &[message(1, prompt)], |value| {
         let over = value["type"] == "result";
@@ -128,7 +128,7 @@ fn session(directory: &TempDir, prompt: &str) -> Vec<Value> {
     heard
 }
 
-/// What a person would want to know of the lines; adjacent words are joined.
+/// Returns the interesting parts of the lines; adjacent words are joined.
 fn digest(lines: &[Value]) -> String {
     let mut digest = String::new();
     for line in lines {
@@ -158,7 +158,7 @@ fn digest(lines: &[Value]) -> String {
             }
             "assistant" => format!("text{aborted} {}", text(&block["text"]).trim_end()),
             "user" if line["isReplay"] == true => format!("taken {:.40}", block["text"]),
-            // Names a commit.
+            // The output names a commit.
             "user" if text(&block["content"]).starts_with("[main ") => "committed".to_owned(),
             "user" if block["is_error"] == true => format!("failed {:?}", text(&block["content"])),
             "user" if block["type"] == "tool_result" => {
@@ -209,13 +209,13 @@ fn three_sessions_do_the_work_and_only_the_third_passes() {
     insta::assert_snapshot!(digests.join("\n"));
     insta::assert_debug_snapshot!(commits(&directory), @r#"
     [
-        "demo: Say what is wanted",
+        "demo: Describe the task",
         "demo: Print Roman numerals",
-        "demo: Subtract where Roman numerals do",
-        "demo: Refuse what has no Roman numeral",
+        "demo: Add the subtractive pairs",
+        "demo: Reject numbers without a Roman numeral",
     ]
     "#);
-    // There is nothing left to do, and nothing is done.
+    // With nothing left to do, the agent commits nothing.
     session(&directory, script::PROMPT);
     assert_eq!(commits(&directory).len(), 4);
 }
@@ -240,7 +240,7 @@ fn the_three_states_differ_in_what_the_check_says() {
         "FAIL there is no roman.sh",
         "FAIL roman.sh 4 printed 'IIII' instead of 'IV'",
         "FAIL roman.sh 0 was not refused",
-        "all of it passes",
+        "all tests pass",
     ]
     "#);
 }
@@ -297,19 +297,22 @@ fn an_interrupt_in_a_tool_rejects_it_and_the_next_session_keeps_what_was_done() 
     message 1 queued
     message 1 started
     system init
-    taken "Make `sh check.sh` pass.\n\nroman.sh shall print a number as a Roman numeral.\n- Do one step, commit it and end your turn: another session goes on after you.\n- Keep to what NOTES.md says, if it is there.\n"
-    delta I was cut before I could commit. I look at what is there.
-    text I was cut before I could commit. I look at what is there.
+    taken "Make `sh check.sh` pass.\n\nroman.sh prints a number as a Roman numeral.\n- Do one step, commit it and end your turn: another session continues after you.\n- Follow NOTES.md, if it exists.\n"
+    delta I was interrupted before I could commit. I check the files.
+    text I was interrupted before I could commit. I check the files.
     tool Bash {"command":"git status --short"}
     result "?? roman.sh\n"
-    delta That work is good. I commit it, so that nothing is done twice.
-    text That work is good. I commit it, so that nothing is done twice.
-    tool Bash {"command":"git add . && git -c user.name=demo -c user.email=demo@localhost commit -m 'Keep what a cut attempt left'"}
+    delta That work is good. I commit it, so that nothing is repeated.
+    text That work is good. I commit it, so that nothing is repeated.
+    tool Bash {"command":"git add . && git -c user.name=demo -c user.email=demo@localhost commit -m 'Keep the work of an unfinished attempt'"}
     committed
     end success completed
     message 1 completed
     "#);
-    assert_eq!(commits(&directory)[1], "demo: Keep what a cut attempt left");
+    assert_eq!(
+        commits(&directory)[1],
+        "demo: Keep the work of an unfinished attempt"
+    );
 }
 
 #[test]
@@ -339,7 +342,7 @@ fn an_interrupt_ends_a_command_that_runs() {
     let pid = interrupt.join().unwrap();
     wait_for(|| {
         let mut exists = Command::new("sh");
-        // Where PID 1 reaps nobody, as in a container without an init, a dead process stays as a zombie.
+        // If PID 1 reaps nothing, as in a container without an init, a dead process stays as a zombie.
         let pid = pid.trim();
         let alive = format!("kill -0 {pid} && ! grep -qs '^State:.Z' /proc/{pid}/status");
         let exists = exists.args(["-c", &alive]);
@@ -356,7 +359,7 @@ fn a_word_during_a_tool_is_obeyed_within_the_turn_and_one_at_its_end_in_a_turn_o
         tools += u32::from(is_tool);
         match (value["type"].as_str(), tools) {
             (Some("assistant"), 1) if is_tool => vec![steer(2, "Mind the docs.")],
-            // Its own answer to that is the second tool; then comes the program, then the commit.
+            // The agent's reaction to that is the second tool; then come the program and the commit.
             (Some("assistant"), 4) if is_tool => vec![steer(3, "Be quick.")],
             (Some("result"), _) if value["result_index"] == 1 => vec![Value::Null],
             _ => vec![],
@@ -365,8 +368,8 @@ fn a_word_during_a_tool_is_obeyed_within_the_turn_and_one_at_its_end_in_a_turn_o
     ended.unwrap();
     insta::assert_snapshot!(digest(&heard));
     let last = commits(&directory).pop().unwrap();
-    assert_eq!(last, "demo: Note what a person said");
-    // The next session knows it.
+    assert_eq!(last, "demo: Note the user's message");
+    // The next session has the note.
     let next = digest(&session(&directory, script::PROMPT));
     assert!(next.contains("NOTES.md says “Be quick.”"), "{next}");
 }
@@ -477,7 +480,11 @@ fn only_an_empty_directory_is_taken() {
     let error = project::make(Some(&made)).unwrap_err();
     assert!(error.message.contains("is not empty"), "{}", error.message);
     let error = project::make(Some(&made.join("check.sh"))).unwrap_err();
-    assert!(error.message.contains("can't be made"), "{}", error.message);
+    assert!(
+        error.message.contains("can't be created"),
+        "{}",
+        error.message
+    );
 }
 
 proptest::proptest! {

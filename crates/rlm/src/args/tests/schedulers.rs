@@ -1,4 +1,4 @@
-//! The worked examples of `docs/schedulers` are what they say: their syntax, the fields that they rely on, and the calls of `rlm` in them.
+//! Tests the examples in `docs/schedulers`: their syntax, the fields that they need, and their calls of `rlm`.
 
 use std::io::Write as _;
 use std::process::{Command as Process, Stdio};
@@ -20,7 +20,7 @@ fn yaml(name: &str) -> Value {
     serde_saphyr::from_str(&example(name)).unwrap()
 }
 
-/// Every key below `at` is one of these; all that must be there are.
+/// Expects that each key below `at` is known or needed, and that all needed keys exist.
 #[track_caller]
 fn keys(value: &Value, at: &str, known: &[&str], needed: &[&str]) {
     let map = value.pointer(at).and_then(Value::as_object);
@@ -49,7 +49,7 @@ fn parse(words: &[&str]) -> Command {
     }
 }
 
-/// Has a shell read it without running it.
+/// Has a shell parse a text without running it.
 #[track_caller]
 fn expect_shell(shell: &str, text: &str) {
     let mut shell = Process::new(shell)
@@ -63,7 +63,7 @@ fn expect_shell(shell: &str, text: &str) {
     assert!(shell.wait().unwrap().success(), "{text}");
 }
 
-/// The calls of `rlm` in a line of shell, whatever stands before them.
+/// Counts the calls of `rlm` in a line of shell, whatever comes before them.
 #[track_caller]
 fn calls_in(place: &str, line: &str) -> usize {
     let mut calls = 0;
@@ -76,7 +76,7 @@ fn calls_in(place: &str, line: &str) -> usize {
     calls
 }
 
-/// What is tried again and what is not, everywhere alike.
+/// The exit codes after which no scheduler tries again.
 const FINAL: [Code; 6] = [
     Code::Usage,
     Code::Limit,
@@ -114,7 +114,7 @@ fn x113g_the_job_is_one_that_kubernetes_takes() {
         "volumes",
     ];
     keys(&job, pod, &["restartPolicy"], &of_pod);
-    // The policy is refused with any other.
+    // The policy is refused with any other restart policy.
     assert_eq!(
         job.pointer("/spec/template/spec/restartPolicy").unwrap(),
         "Never"
@@ -153,22 +153,22 @@ fn x113g_the_job_is_one_that_kubernetes_takes() {
             &[&["exec"], &times[..]].concat(),
         );
         let Command::Status(status) = parse(&texts(&container[probe]["exec"]["command"])) else {
-            panic!("the probe asks for the status")
+            panic!("the probe is a status command")
         };
         assert_eq!(
             (status.run.as_deref(), status.alive),
             (Some("nightly"), true)
         );
-        // Longer than the question may take.
+        // Longer than the timeout of the probe itself.
         assert!(container[probe]["timeoutSeconds"].as_u64() > Some(5));
     }
     let line = [texts(&container["command"]), texts(&container["args"])].concat();
     let Command::Run(run) = parse(&line) else {
-        panic!("it runs")
+        panic!("the command is a run")
     };
     assert!(run.resume_or_start && run.run_id.unwrap().as_str() == "nightly");
     assert!(run.what.heartbeat.is_some() && run.show.no_input);
-    // Every volume that is mounted is there, and what is written to is a volume.
+    // Every mounted volume exists.
     let volumes = job
         .pointer("/spec/template/spec/volumes")
         .unwrap()
@@ -257,7 +257,7 @@ fn x113g_the_workflow_is_one_that_github_takes() {
     assert_eq!(calls, 1);
 }
 
-/// The sections of a unit with their settings, in order.
+/// Returns the settings of a unit with their sections, in order.
 fn unit(name: &str) -> Vec<(String, String, String)> {
     let (mut section, mut settings) = (String::new(), Vec::new());
     for line in example(name).lines().map(str::trim) {
@@ -322,7 +322,7 @@ fn x113g_the_units_are_ones_that_systemd_takes() {
     }
 }
 
-/// Whether a field of a crontab is one: `*`, numbers, ranges, lists and steps within these bounds.
+/// Returns whether a field of a crontab is valid: `*`, numbers, ranges, lists and steps within these bounds.
 fn is_field(field: &str, least: u32, most: u32) -> bool {
     let is_number = |text: &str| {
         text.parse()
@@ -342,7 +342,7 @@ fn is_field(field: &str, least: u32, most: u32) -> bool {
 fn x113g_the_crontab_is_one_that_cron_takes() {
     let mut calls = 0;
     for line in example("crontab").lines() {
-        // What is switched off is as good as what is on.
+        // Commented lines must be valid too.
         let line = line.strip_prefix("# ").unwrap_or(line);
         let is_line = line.starts_with(|c: char| c.is_ascii_digit() || c == '*');
         if !is_line {
@@ -354,10 +354,7 @@ fn x113g_the_crontab_is_one_that_cron_takes() {
             assert!(is_field(field, least, most), "{field} in {line}");
             rest = more;
         }
-        assert!(
-            !rest.contains('%'),
-            "it would be the end of the line: {line}"
-        );
+        assert!(!rest.contains('%'), "a % would end the line: {line}");
         expect_shell("sh", rest);
         calls += calls_in("crontab", rest.trim_start());
     }
@@ -398,12 +395,12 @@ fn x113g_the_dockerfile_is_one_that_docker_takes() {
     };
     let line = [list("ENTRYPOINT"), list("CMD")].concat();
     let Command::Run(run) = parse(&line.iter().map(String::as_str).collect::<Vec<_>>()) else {
-        panic!("it runs")
+        panic!("the command is a run")
     };
     let check = list("HEALTHCHECK");
     let Command::Status(status) = parse(&check.iter().map(String::as_str).collect::<Vec<_>>())
     else {
-        panic!("it asks for the status")
+        panic!("the command is a status command")
     };
     assert_eq!(status.run.unwrap(), run.run_id.unwrap().as_str());
     assert!(status.alive && run.resume_or_start);
