@@ -91,7 +91,7 @@ fn the_demo_runs_to_its_end_and_its_commands_work() {
         .filter(|line| line.starts_with("git -C ") || line.starts_with("rlm -C "))
         .collect();
     assert_eq!(printed.len(), 3, "{ended}");
-    for (command, expected) in printed.iter().zip(["900:CM", "done", "IV and IX subtract"]) {
+    for (command, expected) in printed.iter().zip(["900:CM", "done", "I add such pairs"]) {
         let shown = demo.copied(command).expect_code(0).stdout;
         assert!(shown.contains(expected), "{command}: {shown}");
     }

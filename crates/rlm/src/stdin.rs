@@ -12,14 +12,17 @@ pub(crate) fn text(what: &str, most: u64) -> Result<String, Failure> {
 fn read(from: impl std::io::Read, what: &str, most: u64) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let read = from.take(most + 1).read_to_end(&mut bytes);
-    read.map_err(|e| Failure::usage(format!("{what} can't be read from standard input: {e}")))?;
+    read.map_err(|e| Failure::usage(format!("can't read {what} from standard input: {e}")))?;
     if bytes.len() as u64 > most {
         return Err(Failure::usage(format!(
-            "{what} on standard input is longer than {most} bytes"
+            "standard input is longer than {most} bytes, the limit for {what}"
         )));
     }
-    String::from_utf8(bytes)
-        .map_err(|_| Failure::usage(format!("{what} on standard input is not UTF-8 text")))
+    String::from_utf8(bytes).map_err(|_| {
+        Failure::usage(format!(
+            "standard input is not UTF-8 text, so it can't be {what}"
+        ))
+    })
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ This saves the state, ends the agent, and returns once the run's process and eve
 If the process of the run doesn't respond, the command names it and the next command; --force is that command. It first requests a stop, \
 sends SIGTERM whatever the response is, sends SIGKILL after the waiting time, and then ends every process with the run's marker. This takes \
 at most the waiting time and 10 s. The process is the one that holds the lock on the run's working tree (/proc/locks); if rlm can't prove \
-that, it signals no process. What the agent had not saved is lost; saves that rlm confirmed are not.
+that, it signals no process. Unsaved work of the agent is lost; saves that rlm confirmed are not.
 
 Examples:
   rlm stop                             # the only live run here, now

@@ -125,7 +125,7 @@ fn export(directory: &Path, args: &ExportArgs) -> Result<ExitCode, Failure> {
     };
     let exported = session.carry_through(async {
         let meter = Meter::default();
-        let _shown = Progress::new("exporting", meter.clone());
+        let _shown = Progress::new("exported", meter.clone());
         project.export(&run, to, how, &gate, meter).await
     })?;
     let file: Option<PathBuf> = (!is_printed).then_some(file);
@@ -166,7 +166,7 @@ fn import(directory: &Path, args: &ImportArgs) -> Result<ExitCode, Failure> {
     };
     let imported = session.carry_through(async {
         let meter = Meter::default();
-        let _shown = Progress::new("importing", meter.clone());
+        let _shown = Progress::new("imported", meter.clone());
         project.import(from, &name, how, &gate, meter).await
     })?;
     let shown = session.prepare(move || Ok(arrived(project, &imported)))?;
@@ -302,7 +302,7 @@ impl Progress {
                 if looks > SOON {
                     let (done, all) = meter.read();
                     let [done, all] = [done, all].map(|bytes| bytes >> 20);
-                    eprint_line(&format!("{what}: {done} of {all} MiB"));
+                    eprint_line(&format!("{done} of {all} MiB {what}"));
                 }
             }
             if looks > SOON {

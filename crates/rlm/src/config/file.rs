@@ -222,10 +222,10 @@ fn describe(key: Option<&str>, message: &str) -> String {
     match nearest(unknown, &known) {
         Some(near) => format!("{what} `{unknown}`; did you mean `{near}`?"),
         None if known.len() > 8 => {
-            format!("{what} `{unknown}`; `rlm config schema` lists all keys")
+            format!("found {what} `{unknown}`; `rlm config schema` lists all keys")
         }
         None => format!(
-            "{what} `{unknown}`, expected one of `{}`",
+            "found {what} `{unknown}`, expected one of `{}`",
             known.join("`, `")
         ),
     }

@@ -94,7 +94,7 @@ settings! {
         flag: (value_name = "NAME", help_heading = "Agent"),
         shown: "the agent's choice",
     }
-    /// What the agent may do: ask = rlm asks you for everything that the agent's own settings don't allow; edits = edit files, everything else is
+    /// The permissions of the agent: ask = rlm asks you for everything that the agent's own settings don't allow; edits = edit files, everything else is
     /// denied; all = everything; deny = only what the agent's own settings allow.
     permissions: Permissions {
         of: Phase,
@@ -328,7 +328,7 @@ settings! {
         of: Phase,
         no_flag: "a section",
     }
-    /// What Ctrl-C does, for each part of the run.
+    /// The action of Ctrl-C, for each part of the run.
     on_press: PressActions {
         of: Run,
         no_flag: "a section",

@@ -125,7 +125,7 @@ pub(crate) struct Live {
     answers: bool,
     #[serde(skip)]
     head: Option<RunHead>,
-    /// What it waits for during a stop, with the remaining seconds.
+    /// The subject of its wait during a stop, with the remaining seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_waiting: Option<Value>,
     /// The problem of its process, if there is one.

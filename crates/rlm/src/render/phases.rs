@@ -18,7 +18,7 @@ pub(crate) struct Phases {
     /// The number of phases.
     phases: u32,
     autonomy: String,
-    /// What waits for a review: a phase, or a batch.
+    /// The part that waits for a review: a phase, or a batch.
     review: Option<String>,
     finished: Vec<Done>,
 }

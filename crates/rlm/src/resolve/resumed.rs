@@ -122,7 +122,7 @@ fn hand_over(
 ) -> Result<(), Failure> {
     let (section, to) = (AgentKind::of(&phase.agent).name(), other.name());
     let restriction = phase.agent.restrictions().first().copied();
-    let restriction = restriction.map(|what| format!("`{what}` in [{section}]"));
+    let restriction = restriction.map(|what| format!("setting `{what}` in [{section}]"));
     let has_words = !phase.agent.args.is_empty();
     let restriction = restriction.or(has_words.then(|| "the arguments after --".to_owned()));
     let was_driven = phase.agent.is_driven();
@@ -131,7 +131,7 @@ fn hand_over(
         (true, true) => {
             if let (Some(what), None) = (restriction, given.what.permissions) {
                 return Err(Failure::usage(format!(
-                    "{what} may restrict the agent of this run, and {to} doesn't have this setting: set the permissions of {to} with --permissions"
+                    "the agent of this run may be restricted by {what}, and {to} doesn't have this: set the permissions of {to} with --permissions"
                 )));
             }
         }
@@ -252,12 +252,20 @@ mod tests {
         let line = "rlm run -p text --once --agent claude --agent-bin sh -- --disallowedTools Bash";
         let words = crate::resolve::tests::resolve_line(line, "").unwrap();
         let refused = change(&words, AgentKind::Codex, sh()).unwrap_err();
-        assert!(refused.starts_with("the arguments after --"), "{refused}");
+        assert!(
+            refused.starts_with("the agent of this run may be restricted by the arguments"),
+            "{refused}"
+        );
         let line = "rlm run -p text --once --agent opencode --agent-bin sh";
         let file = "[opencode]\nenv = { OPENCODE_PERMISSION = '{\"bash\": \"deny\"}' }\n";
         let asks = crate::resolve::tests::resolve_line(line, file);
         let refused = change(&asks.unwrap(), AgentKind::Codex, sh()).unwrap_err();
-        assert!(refused.starts_with("`env` in [opencode]"), "{refused}");
+        assert!(
+            refused.starts_with(
+                "the agent of this run may be restricted by setting `env` in [opencode]"
+            ),
+            "{refused}"
+        );
         let said = Config {
             permissions: Some(Permissions::Deny),
             ..sh()
