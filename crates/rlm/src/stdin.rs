@@ -18,11 +18,8 @@ fn read(from: impl std::io::Read, what: &str, most: u64) -> Result<String, Failu
             "standard input is longer than {most} bytes, the limit for {what}"
         )));
     }
-    String::from_utf8(bytes).map_err(|_| {
-        Failure::usage(format!(
-            "standard input is not UTF-8 text, so it can't be {what}"
-        ))
-    })
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::usage(format!("standard input is not UTF-8 text ({what})")))
 }
 
 #[cfg(test)]
