@@ -63,7 +63,7 @@ fn j41a_a_stop_names_the_gate() {
     let gates = ["--once", "--gate", "true", "--gate", &hangs(&scene)];
     let running = scene.run(&gates).env(BOUND.0, BOUND.1).spawn();
     scene.wait_for_file("hangs");
-    expect_countdown(&stop(running, Signal::TERM), "gate 2");
+    expect_countdown(&stop(running, Signal::TERM), "required check 2");
 }
 
 #[test]

@@ -41,7 +41,10 @@ fn a_failed_gate_keeps_the_check_from_being_asked_and_is_told_to_the_agent() {
         "asked\n"
     );
     let prompts = scene.prompts();
-    expect_in_order(&prompts[1], &["the gate", gate, "not formatted", PROMPT]);
+    expect_in_order(
+        &prompts[1],
+        &["the required check", gate, "not formatted", PROMPT],
+    );
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl fmt::Display for Awaited {
             Self::Save => f.write_str("the save"),
             Self::Agent { pid: Some(pid) } => write!(f, "the agent (pid {pid})"),
             Self::Agent { pid: None } => f.write_str("the agent"),
-            Self::Gate { gate } => write!(f, "gate {gate}"),
+            Self::Gate { gate } => write!(f, "required check {gate}"),
             Self::Check => f.write_str("the check"),
             Self::Commit => f.write_str("the commit"),
             Self::Leftovers => f.write_str("the processes retained for later attempts"),

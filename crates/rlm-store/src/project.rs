@@ -38,8 +38,8 @@ impl Project {
     /// Finds the project of a directory even if its `.rlm` belongs to another user: to end a run by force, only the locks count, not the state.
     ///
     /// # Errors
+    ///
     /// As [`find`](Self::find), without the error about `.rlm`.
-    /// As [`find`](Self::find), but for `.rlm`.
     pub fn find_to_stop(directory: &Path) -> Result<Self, Error> {
         let directory = fs_err::canonicalize(directory)
             .and_then(|path| fs_err::read_dir(&path).map(|_| path))

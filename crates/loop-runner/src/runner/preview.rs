@@ -130,7 +130,7 @@ impl Runner {
         found.notices = rehearsed.notices;
         (found.phase, found.iteration) = (rehearsed.phase, rehearsed.iteration);
         let assumed = rehearsed.command.map(|command| match command {
-            Command::Gate(index) => format!("gate {} fails", index + 1),
+            Command::Gate(index) => format!("required check {} fails", index + 1),
             Command::Check => "the check fails".to_owned(),
         });
         match rehearsed.command {

@@ -59,10 +59,10 @@ const NO_HOOKS: [&str; 2] = ["-c", "core.hooksPath=/dev/null"];
 /// Why a git command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    #[error("git did not answer within {0:?}")]
+    #[error("git did not respond within {0:?}")]
     /// It did not end within this time, and was killed.
     Silent(Duration),
-    #[error("git can't be run: {0}")]
+    #[error("can't run git: {0}")]
     /// It could not be started.
     NotRun(std::io::Error),
     #[error("the run was stopped")]

@@ -101,7 +101,7 @@ impl Judge {
                 let right = match failure.as_deref() {
                     None => through,
                     Some(what) if gate => {
-                        by_gate.is_some_and(|it| what == format!("gate {it} failed"))
+                        by_gate.is_some_and(|it| what == format!("required check {it} failed"))
                     }
                     Some(_) => true,
                 };
@@ -426,7 +426,7 @@ fn last_turn(head: &Head) -> (u32, u32) {
 
 /// Whether a required check, and not the turn, failed the iteration.
 fn is_of_gate(failure: &str) -> bool {
-    failure.starts_with("gate ")
+    failure.starts_with("required check ")
 }
 
 /// Returns the possible rules after a change, whatever its phase.
