@@ -1,18 +1,18 @@
 //! The contract of a driver as scenarios, which any driver can play with its real agent.
 //!
-//! A program with conversations relies on the same behaviour of every [`Driver`](crate::Driver): a turn has one end, an interrupt ends the turn and
-//! keeps the process, a death is reported as a death, and the agent still knows after a crash what was said before. Here these rules are a list of
+//! A program with conversations relies on the same behaviour of every [`Driver`](crate::Driver). A turn has one end. An interrupt ends the turn and
+//! keeps the process. A death is reported as a death. After a crash, the agent still knows what was said before. Here these rules are a list of
 //! [`Scenario`]s. [`play`] runs one in a [`Conversation`](crate::Conversation) with the driver of a [`Stage`], which can make its agent do something.
-//! It returns a [`Cell`] of the [`table`]: the scenario passed; or the driver does not declare the capability (and the promised fallback was
-//! checked); or the agent can't be made to do it; or the contract is broken.
+//! It returns a [`Cell`] of the [`table`], one of four results: the scenario passed; the driver does not declare the capability, and the promised
+//! fallback works; the agent can't be made to do it; the contract is broken.
 //!
 //! A declared capability must work. A missing capability must be rejected with an error for which [`is_unsupported`](crate::Error::is_unsupported) is
-//! true, or fall back as documented: an input during a turn waits for its end, a turn that can't be interrupted alone ends with its process, an agent
-//! that can't resume starts a new session.
+//! true, or have the documented fallback. Without steering, an input during a turn waits for its end. Without interrupts, an interrupted turn ends
+//! with its process. Without resuming, the next agent starts a new session.
 //!
 //! In each scenario two levels are checked: the events that the conversation publishes (see [`Audit`](crate::scripted::Audit)), and the calls and
-//! reports of the driver below it. Faults of a driver are, for example, turns that end twice, messages that were never sent, text that comes in
-//! deltas and never whole, tools or usage that are not declared, or a second report of a stop that differs from the first.
+//! reports of the driver below it. Faults of a driver are, for example, turns that end twice, messages that were never sent, and text that comes only
+//! in deltas. Undeclared tools or usage are faults too, and so is a second report of a stop that differs from the first.
 //!
 //! The tests of `agent-drivers` (`tests/it/contract.rs`) contain an implementation with real processes: four drivers, each with a shell script that
 //! speaks the protocol of its agent.

@@ -253,8 +253,9 @@ impl Conversation {
         self.ask(|done| Command::Hold { held, done }).await
     }
 
-    /// Ends the agent gently: after the running turn and the background tasks that it reports, if they take no more than 30 s, and then within its
-    /// driver's bound of seconds. The time in which the agent is [frozen](Self::freeze) does not count. Does nothing if no agent runs.
+    /// Ends the agent gently. The close first waits for the running turn and for the background tasks that the agent reports, for 30 s at most. Then
+    /// the agent has its driver's bound of seconds to end. The time in which the agent is [frozen](Self::freeze) does not count. Does nothing if no
+    /// agent runs.
     ///
     /// A turn that takes longer ends as [`Interrupted`](crate::EndReason::Interrupted), with the reason in its detail. An open [permission
     /// request](crate::Ask) does not shorten the wait, because a caller may still answer it; deny it if nobody will.

@@ -19,24 +19,24 @@
 //!
 //! There is no fixed number of messages for each turn. Inputs that wait while no turn runs become one message and one turn. The driver's
 //! [`InputPolicy`] decides about inputs during a turn: an agent may add them to that turn, queue them, or merge them with others. Some agents also
-//! start turns by themselves. The *ledger*, a pure state machine, keeps the records: it believes the names that a driver reports, drops late and
-//! duplicate events, and at the end of a turn it writes the missing events: the ends of open tools, the withdrawal of open permission requests, and
-//! the completion.
+//! start turns by themselves. The *ledger* is a pure state machine that keeps the records. It believes the names that a driver reports, and drops
+//! late and duplicate events. At the end of a turn it writes the missing events: the ends of open tools, the withdrawal of open permission requests,
+//! and the completion.
 //!
 //! One task, the *actor*, owns the connection and calls its methods one at a time. It checks for a stop, for interrupts, for commands, for inputs and
 //! for output of the agent, in this order. A stop cancels everything else that the actor waits for.
 //!
-//! This is also true during a close: the actor continues with all of that until the turn has ended and the agent reports no background task, for 30 s
+//! A close changes nothing about this. The actor continues with all of it until the turn has ended and the agent reports no background task, for 30 s
 //! at most. It leaves [`Connection::close`] for a moment whenever it has to handle something else.
 //!
-//! If there are inputs and the agent is gone, the caller starts the next agent, or the conversation does it according to a [`RestartPolicy`]. Another
-//! pure state machine counts the starts that failed, calculates the pauses, and gives up after too many. The ledger knows the session that the next
-//! agent continues: the last session in which an agent has *answered*, because some agents name a session before it exists. The first piece of an
-//! answer is enough: a delta of text or thoughts, a message, a tool.
+//! If there are inputs and the agent is gone, the caller starts the next agent. With a [`RestartPolicy`] the conversation does it. Another pure state
+//! machine counts the starts that failed, calculates the pauses, and gives up after too many. The ledger knows the session that the next agent
+//! continues: the last session in which an agent has *answered*. A name alone is not enough, because some agents name a session before it exists. The
+//! first piece of an answer is enough: a delta of text or thoughts, a message, a tool.
 //!
 //! A [`Persistence`] stores a conversation that was [opened](Conversation::open), on a thread of its own. The order matters. An input is stored
-//! before its delivery, the delivery is stored before the agent gets the message, and a completion or a dropped input is stored before it is
-//! published. So a crash can't undo an end that was published, and an input that an agent may have got is never delivered to another agent. The
+//! before its delivery. The delivery is stored before the agent gets the message. A completion or a dropped input is stored before it is published.
+//! So a crash can't undo an end that was published, and an input that an agent may have got is never delivered to another agent. The
 //! agent's output in between is published immediately, and stored at most 64 records later. A panic of a driver and a shutdown of the runtime leave
 //! no time to wait for the store. If a record can't be stored, the conversation stops the agent and accepts no more inputs.
 //!
@@ -72,10 +72,10 @@
 //! - `stop` ends everything that was started, in its budget. Its report is [`proven`](StopReport::proven) only if it is proven that no process is
 //!   left.
 //!
-//! `contract` (feature `test-util`) runs all of this with a driver and its agent, scenario by scenario, and reports the results: a turn, a tool, a
-//! message during a turn, interrupts, a crash and the session after it, rate limits, deaths, truncated lines, a slow reader, a stop, permission
-//! requests, usage, forks. The test author only implements how the agent does these things. The scripts of `scripted` are a driver for tests without
-//! an agent, and `scripted::Audit` checks the events of a conversation against its promises.
+//! `contract` (feature `test-util`) runs all of this with a driver and its agent, scenario by scenario, and reports the results. There are scenarios
+//! for turns, tools, messages during a turn, interrupts, crashes and resumed sessions, rate limits, deaths, truncated lines, slow readers, stops,
+//! permission requests, usage and forks. The test author only implements how the agent does these things. For tests without an agent, the scripts of
+//! `scripted` are a driver. `scripted::Audit` checks the events of a conversation against its promises.
 //!
 //! # Limits
 //!

@@ -63,9 +63,9 @@ impl ConversationOptions {
 /// The conversation counts failed starts in a row: the agent could not be started, or ended without a finished turn. A turn counts as finished if it
 /// was completed, interrupted or refused, or reached a limit ([`MaxTokens`](crate::EndReason::MaxTokens), [`MaxTurns`](crate::EndReason::MaxTurns),
 /// [`BudgetExhausted`](crate::EndReason::BudgetExhausted), [`ContextOverflow`](crate::EndReason::ContextOverflow)). A turn that died or failed does
-/// not, although it has a [`Completion`](crate::Completion). If an agent is not logged in, or its session does not exist, this does not count as a
-/// failed start, and the agent is started again only for another input. There is a pause before each restart, each twice as long as the one before.
-/// After too many failed starts, the conversation is in [`Lifecycle::CrashLoop`](crate::Lifecycle::CrashLoop) until a caller starts the agent.
+/// not, although it has a [`Completion`](crate::Completion). An agent that is not logged in, or whose session does not exist, does not count as a
+/// failed start; it is started again only for another input. There is a pause before each restart, each twice as long as the one before. After too
+/// many failed starts, the conversation is in [`Lifecycle::CrashLoop`](crate::Lifecycle::CrashLoop) until a caller starts the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestartPolicy {

@@ -208,15 +208,16 @@ impl Agent {
 
     /// Stops the whole process tree, stage by stage according to `policy`, and returns the result.
     ///
-    /// A [suspended](Self::suspend) process tree is thawed by the first stage. A stop never fails and never hangs. A process that cannot be ended
-    /// within the budget is named as a survivor. A guard that does not answer is killed 250 ms before the end of the budget (of a short budget an
-    /// eighth before its end), and its process tree is swept by marker. After a normal exit, a stop ends the leftovers.
-    /// [`next_output`](Self::next_output) still returns the lines that were written until the end. A second call returns the same report. If the
-    /// runtime of the spawn has ended, the result of the process tree can't be received: the report names the main process as a survivor, and
+    /// The first stage thaws a [suspended](Self::suspend) process tree. A stop never fails and never hangs. The report names a process that cannot be
+    /// ended within the budget as a survivor. A guard that does not answer is killed 250 ms before the end of the budget (an eighth of a short budget
+    /// before its end), and its process tree is swept by marker. After a normal exit, a stop ends the leftovers. [`next_output`](Self::next_output)
+    /// still returns the lines that were written until the end. A second call returns the same report.
+    ///
+    /// If the runtime of the spawn has ended, no report about the process tree can arrive. Then the report names the main process as a survivor, and
     /// dropping this value ends the process tree.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the stop in its current stage, and the next call continues there. The next call can only shorten the rest: if its
+    /// Dropping the future leaves the stop in its current stage, and the next call continues there. The next call can only shorten the rest. If its
     /// budget, counted from then, ends sooner, the current stage and the later stages get no more time than both policies allow. So a second call
     /// with a shorter policy makes a stop faster.
     pub async fn stop(&mut self, policy: &StopPolicy) -> StopReport {

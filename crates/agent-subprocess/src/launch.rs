@@ -212,8 +212,8 @@ impl AgentCommand {
         }
     }
 
-    /// Finds the program in the same way as the guard. The standard library would fork if the agent has its own `PATH`, which is slow in a large
-    /// host, and the C library would pass a file that is not a program to the shell.
+    /// Finds the program in the same way as the guard. If the agent has its own `PATH`, the standard library would fork, which is slow in a large
+    /// host. The C library would pass a file that is not a program to the shell.
     #[cfg(target_os = "linux")]
     fn resolved(&self) -> Command {
         use std::os::unix::process::CommandExt as _;

@@ -147,8 +147,8 @@ fn drain<T>(channel: &mut mpsc::Receiver<T>) -> Vec<T> {
     std::iter::from_fn(|| channel.try_recv().ok()).collect()
 }
 
-/// Publishes the missing events to the readers, no matter how the actor ends: by a stop, by the drop of its handles, by a panic of a driver, or by a
-/// shutdown of the runtime.
+/// Publishes the missing events to the readers at every end of the actor: a stop, the drop of all handles, a panic of a driver, a shutdown of the
+/// runtime.
 impl Drop for Actor {
     fn drop(&mut self) {
         drop(self.connection.take());

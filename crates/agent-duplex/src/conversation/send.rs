@@ -125,8 +125,8 @@ impl Conversation {
 
     /// Returns the inputs that are in no turn, oldest first. Another conversation can continue with them after the end of this one.
     ///
-    /// In a conversation without a store and without automatic restarts, they include an input that was on its way to the agent when the agent ended,
-    /// even if the agent had got it.
+    /// In a conversation without a store and without automatic restarts, they also include an input that was on its way to an agent when that agent
+    /// ended. The agent may have got it.
     #[must_use]
     pub fn pending(&self) -> Vec<Input> {
         self.0.shared.lock().ledger.pending().cloned().collect()

@@ -16,8 +16,8 @@ use crate::{Assignment, EndReason, Error, Input, Receipt, TurnId};
 ///
 /// One file contains any number of conversations. Each has a name and one writer: if two writers recovered it, only the later one may write. A commit
 /// is on disk when it returns (write-ahead log, `synchronous = FULL`). The file contains the texts of the conversation, so it is created for its
-/// owner only (0600); an existing file keeps its permissions. Nothing is ever deleted from it. It must be on a local file system, and its path must
-/// not change while it is open: on Unix the next write fails if the path leads to no file, or to another one.
+/// owner only (0600); an existing file keeps its permissions. Nothing is ever deleted from it. It must be on a local file system. Its path must not
+/// change while it is open: on Unix the next write fails if the path leads to no file, or to another one.
 #[derive(Debug)]
 pub struct SqlitePersistence {
     database: Database,

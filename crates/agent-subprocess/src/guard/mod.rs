@@ -54,8 +54,8 @@ pub fn run_if_guard() {
 
 /// Becomes the init of its container if this process is the first one there (PID 1), and continues in a child. Otherwise returns immediately.
 ///
-/// The first process of a pid namespace has duties that no ordinary program fulfils: each orphan becomes its child and stays a zombie until it is
-/// reaped, and a signal without a handler does not reach it. So this process forks itself. The child returns from here and is the program. The parent
+/// The first process of a pid namespace has duties that no ordinary program fulfils. Each orphan becomes its child and stays a zombie until it is
+/// reaped. A signal without a handler does not reach it. So this process forks itself. The child returns from here and is the program. The parent
 /// stays as the init. It reaps every orphan that ends and forwards the signals that it gets (not those of the terminal, which the child gets anyway).
 /// It ends as the child does, with the same exit code or 128 + the number of the signal that killed the child. Before that it sends SIGTERM to the
 /// other processes and waits at most two seconds for them; in that time a guard ends its process tree.
