@@ -62,7 +62,7 @@ fn every_agent_makes_the_planned_iterations() {
             .collect();
         assert!(
             sessions[0] != sessions[1],
-            "{agent}: each has a session of its own"
+            "{agent}: each has its own session"
         );
         let status = scene.status();
         assert_eq!(status["session"], *sessions[2], "{agent}");
@@ -372,7 +372,7 @@ fn every_agent_goes_on_in_its_session_after_a_crash() {
         let told = scene.told();
         assert!(
             !told[1].contains(PROMPT),
-            "{agent} is not told again: {told:?}"
+            "{agent} gets no message twice: {told:?}"
         );
     }
 }

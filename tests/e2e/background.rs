@@ -82,7 +82,7 @@ fn x105g_what_the_agent_has_in_the_background_is_done_before_it_is_judged() {
     let ended = ended.run(LONG).expect_code(0);
     assert!(
         ended.stdout.contains("waiting for 1 background task"),
-        "a person is told what is waited for: {ended}"
+        "the output names the task: {ended}"
     );
     scene.expect_nothing_alive();
 }

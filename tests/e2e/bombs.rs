@@ -38,7 +38,7 @@ fn has_python() -> bool {
 #[test]
 fn w6_an_archive_whose_prompt_is_a_bomb_is_refused_before_it_is_unpacked() {
     if !has_python() {
-        return println!("skipped: python3 measures the memory, and is missing");
+        return println!("skipped: no python3 to measure the memory with");
     }
     let scene = stopped();
     let files = unpack(&fs_err::read(archive(&scene)).unwrap());
@@ -117,7 +117,7 @@ fn prompt_of(scene: &Scene) -> std::path::PathBuf {
 #[test]
 fn w6_a_run_whose_files_are_bombs_is_looked_at_within_bounds() {
     if !has_python() {
-        return println!("skipped: python3 measures the memory, and is missing");
+        return println!("skipped: no python3 to measure the memory with");
     }
     let scene = stopped();
     let text = "x".repeat(BOMB);

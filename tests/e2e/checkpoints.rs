@@ -280,7 +280,7 @@ fn damage_is_located_and_what_is_safe_next_is_what_happens_then() {
     assert_eq!(
         files(&scene.file(".rlm")),
         before,
-        "looking changes nothing"
+        "the command changes nothing"
     );
     let next = text(&json["next"]);
     let (_, from) = next.split_once("--from ").unwrap();

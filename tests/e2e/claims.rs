@@ -29,13 +29,13 @@ fn x105a_x105b_a_promise_starts_the_check_and_only_the_check_is_done() {
     assert_eq!(
         checks.lines().count(),
         2,
-        "asked when it was promised alone: {ended}"
+        "the check runs only after a promise: {ended}"
     );
     assert_eq!(scene.start_count(), 3);
     let told = scene.told();
     assert!(
         told[2].contains("not yet"),
-        "what the check said is in the next prompt: {}",
+        "the output of the check is in the next prompt: {}",
         told[2]
     );
     assert!(!told[1].contains("not yet"));
@@ -82,7 +82,7 @@ fn x105d_x105e_turns_without_any_work_are_told_and_three_are_stuck() {
     assert_eq!(
         scene.start_count(),
         9,
-        "a tool or a change is work: {ended}"
+        "a tool or a change is progress: {ended}"
     );
     let scene = Scene::new("print nothing");
     scene

@@ -137,7 +137,7 @@ fn c75a_c75b_c75c_a_pause_from_another_shell_comes_at_the_boundary_and_says_why(
     says(&mut running, "pause requested: then the tests");
     // A second request is valid, and waits for the same pause.
     let again = scene.rlm(&["pause"]).spawn();
-    wait_for("the second wish to be told", LONG, || {
+    wait_for("the response to the second request", LONG, || {
         again.stdout().contains("recorded").then_some(())
     });
     fs_err::write(scene.file("go"), "").unwrap();
@@ -369,7 +369,7 @@ fn x128b_a_run_that_saves_nothing_is_reached_again_too() {
     let run = scene.run_id();
     quick(scene.sandbox.rlm("/bin/sh").args(["-c", "rm -rf .rlm"])).expect_code(0);
     let pid = running.pid().to_string();
-    wait_for("the run to be listed again", LONG, || {
+    wait_for("the run in the list", LONG, || {
         let listed = quick(scene.rlm(&["ps"])).stdout;
         [&run, &pid]
             .iter()

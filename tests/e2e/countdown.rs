@@ -215,7 +215,7 @@ fn j41b_a_terminal_counts_down_in_one_row() {
     let first = wait_for("the countdown", LONG, || seen(&terminal.screen()));
     assert!(first < 6, "{first}");
     let next = |below: u64| {
-        wait_for("it to fall", LONG, || {
+        wait_for("a lower countdown", LONG, || {
             let left = seen(&terminal.screen())?;
             assert!(left <= below, "{left} after {below}");
             (left < below).then_some(left)

@@ -112,7 +112,7 @@ fn s14c_s14d_a_new_run_names_the_one_that_could_be_resumed() {
     assert_eq!(
         scene.agent.starts()[3].env["RLM_ITERATION"],
         "1",
-        "it begins anew"
+        "it starts again"
     );
     let find = |run: &str| {
         statuses
@@ -121,11 +121,7 @@ fn s14c_s14d_a_new_run_names_the_one_that_could_be_resumed() {
             .cloned()
             .unwrap()
     };
-    assert_eq!(
-        find(&other)["iteration"],
-        3,
-        "the other one stays as it was"
-    );
+    assert_eq!(find(&other)["iteration"], 3, "the other run is unchanged");
     // The original can still be resumed.
     scene.rlm(&["resume", "-n", "3"]).run(LONG);
     assert_eq!(scene.agent.starts()[4].env["RLM_ITERATION"], "3");

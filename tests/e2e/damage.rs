@@ -108,7 +108,7 @@ impl Stopped {
         for (path, bytes) in before.iter().filter(|(_, bytes)| !bytes.is_empty()) {
             assert!(
                 after.contains(bytes),
-                "{} is gone:\n{ended}",
+                "{} is missing:\n{ended}",
                 path.display()
             );
         }
@@ -367,7 +367,7 @@ fn a_lost_prompt_is_replaced_by_a_given_one() {
     let refused = stopped.scene.rlm(&["resume"]).run(LONG).expect_code(1);
     assert!(
         refused.stderr.contains("--prompt-file"),
-        "the mend is named: {refused}"
+        "the error has a hint: {refused}"
     );
     fs_err::write(stopped.scene.file("PROMPT.md"), "Another text.\n").unwrap();
     stopped

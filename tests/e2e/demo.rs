@@ -118,7 +118,7 @@ fn the_demo_makes_a_place_of_its_own_and_keeps_it() {
 fn a_demo_that_was_cut_goes_on_and_does_nothing_twice() {
     let demo = Demo::new();
     let mut running = demo.demo().args(["--pace", "50ms"]).spawn();
-    running.until("the second iteration's words", LONG, |running| {
+    running.until("the text of the second iteration", LONG, |running| {
         running
             .stdout()
             .contains("This is a new session")
@@ -168,7 +168,7 @@ fn a_person_steers_the_demo_and_leaves_and_comes_back() {
 fn a_demo_whose_limit_is_used_up_says_how_it_goes_on_from_where_it_was_typed() {
     let demo = Demo::new();
     let mut running = demo.demo().args(["--pace", "50ms"]).spawn();
-    running.until("the agent's words", LONG, |running| {
+    running.until("the agent's text", LONG, |running| {
         running.stdout().contains("There is no").then_some(())
     });
     let set = ["set", "max-iterations=1"];
@@ -183,7 +183,7 @@ fn a_demo_whose_limit_is_used_up_says_how_it_goes_on_from_where_it_was_typed() {
     assert_eq!(
         told.len(),
         3,
-        "the banner, the end, and what is told last: {ended}"
+        "the banner, the end, and the last lines: {ended}"
     );
     assert!(told[1].contains("; to continue: "), "{ended}");
     assert!(told.iter().all(|line| line.contains(&place)), "{ended}");

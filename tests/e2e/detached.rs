@@ -183,7 +183,7 @@ fn who_attaches_sees_what_the_terminal_of_the_run_would_and_who_leaves_changes_n
     drop(detach(&scene, &["-n", "2"]));
     wait_for_output(&scene, "turn 1");
     let watching = scene.rlm(&["attach", "--json"]).spawn();
-    wait_for("the last news", LONG, || {
+    wait_for("the last event", LONG, || {
         watching.stdout().contains("turn 1").then_some(())
     });
     watching.signal(Signal::INT);
@@ -191,7 +191,7 @@ fn who_attaches_sees_what_the_terminal_of_the_run_would_and_who_leaves_changes_n
     assert!(left.stderr.contains("detached; run"), "{left}");
     assert_eq!(scene.status()["state"], "running");
     let watching = scene.rlm(&["attach"]).spawn();
-    wait_for("the last news", LONG, || {
+    wait_for("the last event", LONG, || {
         watching.stdout().contains("turn 1").then_some(())
     });
     fs_err::write(scene.file("go"), "").unwrap();
@@ -365,7 +365,7 @@ fn a_detached_run_that_has_not_begun_ends_with_who_started_it_and_leaves_the_ter
     };
     let child = wait_for("the child", LONG, children);
     let proc = std::path::Path::new("/proc").join(&child);
-    wait_for("a session of its own", LONG, || {
+    wait_for("the session of the child", LONG, || {
         let stat = fs_err::read_to_string(proc.join("stat")).ok()?;
         let (_, after) = stat.rsplit_once(')')?;
         (after.split_whitespace().nth(3)? == child).then_some(())

@@ -145,7 +145,7 @@ fn every_agent_is_asked_in_its_own_words_away_from_the_project_and_none_gets_a_p
     assert!(!sandbox.home().join("prompts").exists());
     assert!(
         !sandbox.repo().join(".rlm").exists(),
-        "it writes nothing there"
+        "it writes no file there"
     );
     assert_eq!(sandbox.survivors().scan(), []);
     // The versions marked as tried are those of the live checks.

@@ -204,7 +204,7 @@ fn j47a_c71a_c71b_a_signal_interrupts_the_turn_before_anything_is_ended() {
         let partial = Memory::Agent("half ".into());
         assert!(
             memories.contains(&partial),
-            "the agent kept it: {memories:?}"
+            "the agent has stored it: {memories:?}"
         );
         let marked = |memory: &Memory| matches!(memory, Memory::Marker(_));
         assert!(memories.iter().any(marked), "{memories:?}");

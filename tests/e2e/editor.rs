@@ -59,7 +59,7 @@ fn an_editor_that_fails_leads_back_to_the_menu() {
     let before = format!("{:?}", terminal.settings());
     open(&terminal);
     terminal.send("e");
-    terminal.wait_screen("why, in the menu", LONG, |screen| {
+    terminal.wait_screen("the reason, in the menu", LONG, |screen| {
         screen.contains(MENU) && (screen.contains("editor") || screen.contains("no/such"))
     });
     terminal.send(ESC);

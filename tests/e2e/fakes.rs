@@ -166,7 +166,7 @@ fn p53_a_child_may_ignore_signals_of_its_own() {
         rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), Signal::TERM)
             .unwrap();
     }
-    wait_for("both to have noticed", LONG, || {
+    wait_for("the signal in both children", LONG, || {
         (agent.signals().len() == 2).then_some(())
     });
     let state = |pid| {
@@ -177,7 +177,7 @@ fn p53_a_child_may_ignore_signals_of_its_own() {
             .find(|process| process.pid == pid)
             .map(|process| process.is_zombie())
     };
-    wait_for("the meek one to be dead", LONG, || {
+    wait_for("the end of the child that obeys signals", LONG, || {
         (state(meek) == Some(true)).then_some(())
     });
     assert_eq!(state(stubborn), Some(false));

@@ -414,7 +414,7 @@ fn j53e_two_runs_in_trees_of_their_own_do_not_meet() {
     assert_eq!(
         scene.tree_alive(),
         2 * TREE_SIZE,
-        "neither ended the other's"
+        "neither run ended processes of the other"
     );
     let held = scene.run(&["--once"]).run(LONG).expect_code(9);
     expect_in_order(&held.stderr, &["run `here`", "--worktree"]);

@@ -32,7 +32,7 @@ fn every_kind_of_child_is_found_after_its_parents_are_gone() {
         found
             .iter()
             .all(|process| process.ppid == std::process::id().cast_signed()),
-        "orphans come to the harness: {found:?}"
+        "the harness adopts orphans: {found:?}"
     );
 }
 
@@ -63,7 +63,7 @@ fn a_sandbox_ends_its_own_processes_and_no_others() {
         .unwrap();
     drop(first);
     drop(one);
-    wait_for("the daemon to be gone", LONG, || {
+    wait_for("the end of the daemon", LONG, || {
         (!std::path::Path::new(&format!("/proc/{}", daemon.pid)).exists()).then_some(())
     });
     assert_eq!(other.survivors().scan().len(), 2);
@@ -85,7 +85,7 @@ fn an_unreaped_child_of_a_test_process_is_listed_as_a_zombie() {
     });
     assert_eq!(zombie.ppid, running.pid());
     drop(running);
-    wait_for("nothing to be left", LONG, || {
+    wait_for("the end of all processes", LONG, || {
         sandbox.survivors().scan().is_empty().then_some(())
     });
 }
@@ -102,7 +102,7 @@ fn a_process_that_hides_its_mark_is_known_by_its_relatives() {
     assert_eq!(
         sandbox.survivors().scan().len(),
         3,
-        "also when the relative is gone"
+        "even after the relative has exited"
     );
 }
 
@@ -172,7 +172,9 @@ fn a_shell_on_a_terminal_controls_its_jobs() {
     wait_for("the stop", LONG, || (state() == Some('T')).then_some(()));
     terminal.sees("Stopped", LONG);
     terminal.send("fg\r");
-    wait_for("going on", LONG, || (state() == Some('S')).then_some(()));
+    wait_for("the continuation", LONG, || {
+        (state() == Some('S')).then_some(())
+    });
     terminal.send(b"\x03");
     wait_for("the end", LONG, || state().is_none().then_some(()));
     terminal.send("exit 3\r");
@@ -200,7 +202,7 @@ fn a_sandbox_is_a_repository_with_one_commit_and_a_home_of_its_own() {
     let count: usize = ended.stdout.lines().last().unwrap().trim().parse().unwrap();
     assert!(
         count <= sandbox.environment().len() + 4,
-        "only what was given, and the shell's own: {ended}"
+        "only the given variables, and the shell's own: {ended}"
     );
 }
 

@@ -39,7 +39,7 @@ fn j53a_j53b_a_second_run_is_told_who_holds_the_working_tree() {
     assert_eq!(
         (scene.start_count(), scene.statuses().len()),
         (1, 1),
-        "it left nothing behind"
+        "it left no file"
     );
     stop(first, Signal::INT);
     scene.agent.set_script("print turn {start}");
@@ -102,7 +102,7 @@ fn j53c_j53d_after_a_kill_the_tree_is_free_when_the_agents_processes_are_gone() 
     assert_eq!(
         scene.children_alive(1),
         [],
-        "two agents never work in one work tree"
+        "two agents never work in one working tree"
     );
     let first = scene.agent.starts()[0].pid;
     assert!(scene.alive().iter().all(|process| process.pid != first));

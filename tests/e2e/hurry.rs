@@ -18,7 +18,7 @@ fn told(scene: &Scene, run: Rlm<'_>) -> String {
     scene.wait_for_file("up");
     let first = scene.rlm(&["stop"]).spawn();
     let told = || fs_err::read_to_string(scene.file("told")).unwrap_or_default();
-    wait_for("the first stop to begin", LONG, || {
+    wait_for("the first stop", LONG, || {
         (!told().is_empty()).then_some(())
     });
     let now = quick(scene.rlm(&["stop", "--now"])).expect_code(0);

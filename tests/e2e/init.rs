@@ -50,7 +50,7 @@ fn send(to: &Process, signal: Signal) {
 #[test]
 fn x113b_x113c_as_the_first_process_of_a_container_it_stops_gracefully_and_its_state_is_saved() {
     if !has_containers() {
-        return println!("skipped: no pid namespace can be had here");
+        return println!("skipped: no pid namespaces here");
     }
     let scene = Scene::new(TREE);
     let running = ready(&scene);
@@ -75,7 +75,7 @@ fn x113b_x113c_as_the_first_process_of_a_container_it_stops_gracefully_and_its_s
 #[test]
 fn x113c_a_signal_without_a_name_reaches_the_program_too() {
     if !has_containers() {
-        return println!("skipped: no pid namespace can be had here");
+        return println!("skipped: no pid namespaces here");
     }
     let scene = Scene::new("print ready\nhang");
     let running = ready(&scene);
@@ -93,7 +93,7 @@ fn x113c_a_signal_without_a_name_reaches_the_program_too() {
 #[test]
 fn x113c_a_press_on_the_terminal_of_a_container_stops_it_as_anywhere() {
     if !has_containers() {
-        return println!("skipped: no pid namespace can be had here");
+        return println!("skipped: no pid namespaces here");
     }
     let scene = Scene::new("print ready\nhang");
     let (running, terminal) = contained(&scene, &["--no-input"]).spawn_on_terminal();
@@ -108,7 +108,7 @@ fn x113c_a_press_on_the_terminal_of_a_container_stops_it_as_anywhere() {
 #[test]
 fn x113c_a_killed_rlm_ends_its_container_and_its_guard_has_time_to_say_what_it_ended() {
     if !has_containers() {
-        return println!("skipped: no pid namespace can be had here");
+        return println!("skipped: no pid namespaces here");
     }
     let scene = Scene::new(STUBBORN_TREE);
     let running = ready(&scene);
@@ -139,7 +139,7 @@ fn zombies_of_strangers(scene: &Scene, init: &Process) -> usize {
 #[test]
 fn x113c_orphans_of_a_container_are_reaped() {
     if !has_containers() {
-        return println!("skipped: no pid namespace can be had here");
+        return println!("skipped: no pid namespaces here");
     }
     let scene = Scene::new(TREE);
     let running = ready(&scene);
@@ -153,7 +153,7 @@ fn x113c_orphans_of_a_container_are_reaped() {
 #[test]
 fn x113c_control_orphans_of_another_first_process_stay_zombies() {
     if !has_containers() {
-        return println!("skipped: no pid namespace can be had here");
+        return println!("skipped: no pid namespaces here");
     }
     let scene = Scene::new(TREE);
     let running = scene

@@ -26,7 +26,7 @@ fn refused(scene: &Scene, rlm: Rlm<'_>, code: i32, says: &[&str]) -> Ended {
     assert!(!ended.stderr.contains("panicked"), "{ended}");
     assert!(
         !scene.file(".rlm").exists(),
-        "a refused run leaves nothing: {ended}"
+        "a refused run leaves no file: {ended}"
     );
     assert_eq!(scene.start_count(), 0);
     ended

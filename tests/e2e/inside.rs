@@ -104,7 +104,7 @@ fn h13b_a_double_fork_in_a_session_of_its_own_without_an_environment_is_refused(
 #[test]
 fn h13c_an_agent_does_not_answer_its_own_question() {
     if !has_perl() {
-        println!("skipped: no perl to speak to a socket with");
+        println!("skipped: no perl to connect to a socket with");
         return;
     }
     let scene = Scene::new("");
@@ -137,7 +137,7 @@ fn h13c_an_agent_does_not_answer_its_own_question() {
 #[test]
 fn h13d_an_agent_does_not_raise_its_own_budget() {
     if !has_perl() {
-        println!("skipped: no perl to speak to a socket with");
+        println!("skipped: no perl to connect to a socket with");
         return;
     }
     let scene = Scene::new("");
@@ -247,7 +247,7 @@ fn h13g_a_run_that_was_started_below_the_same_guard_is_controlled_from_there() {
 #[test]
 fn h13h_a_process_that_is_gone_when_it_is_looked_for_is_refused() {
     if !has_perl() {
-        println!("skipped: no perl to speak to a socket with");
+        println!("skipped: no perl to connect to a socket with");
         return;
     }
     let scene = Scene::new("print ready\nhang");

@@ -203,13 +203,19 @@ fn x126c_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
         };
         // The run waits half a second for a command that is just starting, and then suspends without it.
         let beats = || fs_err::read(scene.file(&format!("{name}-beats"))).unwrap_or_default();
-        wait_for("its beats", LONG, || (beats().len() > 10).then_some(()));
+        wait_for("the beats of the command", LONG, || {
+            (beats().len() > 10).then_some(())
+        });
         terminal.send(b"\x1a");
-        wait_for("its stop", LONG, || (state() == Some('T')).then_some(()));
+        wait_for("the suspension of the command", LONG, || {
+            (state() == Some('T')).then_some(())
+        });
         assert!(poll_until(std::time::Duration::from_secs(9), || None::<()>).is_none());
         fs_err::write(scene.file(&format!("{name}-goes")), "").unwrap();
         terminal.send("fg\r");
-        wait_for("its end", LONG, || state().is_none().then_some(()));
+        wait_for("the end of the command", LONG, || {
+            state().is_none().then_some(())
+        });
     }
     terminal.sees("planned", LONG);
     assert!(
@@ -230,7 +236,7 @@ fn j47e_in_the_background_nothing_touches_the_terminal() {
         "stty tostop; stty -a > modes; {line} > out 2>&1 &\r"
     ));
     let out = || fs_err::read_to_string(scene.file("out")).unwrap_or_default();
-    wait_for("the agent's words", LONG, || {
+    wait_for("the agent's text", LONG, || {
         out().contains("ready").then_some(())
     });
     let tostop = format!("{:?}", terminal.settings());
@@ -243,7 +249,7 @@ fn j47e_in_the_background_nothing_touches_the_terminal() {
     assert_eq!(
         scene.agent.answers().len(),
         1,
-        "nobody can be asked: {}",
+        "no person can be asked: {}",
         out()
     );
     assert_eq!(format!("{:?}", terminal.settings()), tostop);
@@ -301,7 +307,7 @@ fn j47a_j47c_an_interrupt_in_the_background_saves_and_stops() {
     let (shell, terminal, line) = shell(&scene, "--once");
     terminal.send(format!("{line} > out 2>&1 &\r"));
     let out = || fs_err::read_to_string(scene.file("out")).unwrap_or_default();
-    wait_for("the agent's words", LONG, || {
+    wait_for("the agent's text", LONG, || {
         out().contains("ready").then_some(())
     });
     terminal.send("kill -INT %1; wait %1; echo ended with $?\r");
@@ -341,7 +347,7 @@ fn a_terminal_that_is_closed_saves_and_stops_the_run() {
         if let Some(keys) = prompt {
             let before = terminal.bytes().len();
             terminal.send(keys);
-            wait_for("something to open", LONG, || {
+            wait_for("the next prompt", LONG, || {
                 (terminal.bytes().len() > before + 10).then_some(())
             });
         }
@@ -383,7 +389,7 @@ fn a_run_that_ignores_the_hangup_goes_on_without_its_terminal_and_without_spinni
     let after = used();
     assert!(
         after - before < 50,
-        "{} of 100 ticks used while it waits",
+        "{} of 100 ticks used while the run waits",
         after - before
     );
     kill_process(Pid::from_raw(rlm.pid).unwrap(), Signal::CONT).unwrap();

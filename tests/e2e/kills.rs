@@ -113,7 +113,7 @@ fn j53d_x102b_x102c_after_a_kill_of_both_the_next_run_ends_what_is_left_before_i
     assert_eq!(
         scene.children_alive(1),
         [],
-        "two agents never work in one work tree"
+        "two agents never work in one working tree"
     );
     assert!(
         next.stdout().contains("left alive by an earlier process"),

@@ -55,7 +55,7 @@ const CALLS: [&[&str]; 31] = [
 const OTHERS: [(&str, &str); 4] = [
     (
         "attach",
-        "it has a test of its own, because it ends with the run",
+        "it has its own test, because it ends with the run",
     ),
     (
         "interrupt",
@@ -149,7 +149,7 @@ fn w10_a_run_whose_output_is_lost_goes_on_to_its_end() {
         assert_eq!(
             ended.code(),
             Some(1),
-            "a run that is done fails by its lost output: {ended}"
+            "a finished run fails because of its lost output: {ended}"
         );
         expect_lost(&ended, &["run"]);
     }

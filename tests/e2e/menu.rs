@@ -160,7 +160,7 @@ fn s9a_s9c_s9d_s9e_the_menu_offers_all_and_asks_again_after_a_wrong_key() {
     terminal.sees("`z`", LONG);
     assert!(
         terminal.screen().contains(MENU),
-        "it asks again: {}",
+        "the menu opens again: {}",
         terminal.screen()
     );
     terminal.send("k");
@@ -175,7 +175,7 @@ fn s9a_s9c_s9d_s9e_the_menu_offers_all_and_asks_again_after_a_wrong_key() {
     assert_eq!(scene.start_count(), 1);
     assert!(
         !scene.controls().contains(&"interrupt".into()),
-        "nothing of that touched the agent"
+        "the agent got nothing of that"
     );
 }
 
@@ -216,7 +216,7 @@ fn s12a_s12b_save_and_exit_is_a_stop() {
     assert!(text(&status["next"]).contains("rlm resume"), "{status}");
     assert!(
         scene.controls().contains(&"interrupt".into()),
-        "the agent was asked first"
+        "the agent got an interrupt first"
     );
     scene.expect_nothing_alive();
 }
@@ -333,7 +333,7 @@ fn j39b_j39c_esc_continues_and_the_next_press_is_a_first_one() {
 #[test]
 fn j40a_j40b_a_press_without_a_way_to_ask_decides_nothing_and_stays_counted() {
     if !has_mounts() {
-        return println!("skipped: no mount namespace can be had here");
+        return println!("skipped: no mount namespaces here");
     }
     let scene = Scene::new("say ready\nhang");
     let mut shell = scene.sandbox.rlm("unshare");
@@ -355,7 +355,7 @@ fn j40a_j40b_a_press_without_a_way_to_ask_decides_nothing_and_stays_counted() {
     terminal.sees("ready", LONG);
     let told = |count: usize| {
         press(&terminal);
-        wait_for("what is said of it", LONG, || {
+        wait_for("the report of the press", LONG, || {
             (terminal.text().matches("can't be shown").count() == count).then_some(())
         });
         assert_eq!(scene.controls(), ["initialize"], "nothing was decided");
@@ -407,7 +407,7 @@ fn j47d_with_a_pipe_behind_it_the_menu_is_on_the_terminal() {
     ]);
     let (running, terminal) = shell.spawn_on_terminal();
     let out = || fs_err::read_to_string(scene.file("out")).unwrap_or_default();
-    wait_for("the agent's words", LONG, || {
+    wait_for("the agent's text", LONG, || {
         out().contains("ready").then_some(())
     });
     open(&terminal);
@@ -489,13 +489,13 @@ fn a_terminal_of_twenty_columns_has_room_for_all() {
     terminal.sees("ready", LONG);
     let rows = terminal.scrolled().lines().count();
     let drawn = terminal.bytes().len();
-    wait_for("the status to be drawn again", LONG, || {
+    wait_for("a new status line", LONG, || {
         (terminal.bytes().len() > drawn).then_some(())
     });
     assert_eq!(
         terminal.scrolled().lines().count(),
         rows,
-        "it is drawn in its place:\n{}",
+        "the status line is in its place:\n{}",
         terminal.scrolled()
     );
     press(&terminal);

@@ -251,7 +251,7 @@ fn a_client_that_hangs_up_and_a_model_that_hangs_end_each_other() {
     .unwrap();
     wait_for("the request", LONG, || model.requests().pop());
     drop(stream);
-    wait_for("the hang-up to be noticed", LONG, || {
+    wait_for("the detected disconnect", LONG, || {
         (model.requests()[0].outcome == Some(Outcome::ClientGone)).then_some(())
     });
 
@@ -267,7 +267,7 @@ fn a_client_that_hangs_up_and_a_model_that_hangs_end_each_other() {
     drop(model);
     stream
         .read_to_end(&mut Vec::new())
-        .expect("it ends, though the reply does not");
+        .expect("it ends although the reply doesn't");
 }
 
 #[test]

@@ -200,7 +200,9 @@ fn x107c_x107d_a_wait_counts_down_on_the_terminal_and_is_cut_short_by_a_key_or_a
         Some(left.split(' ').next()?.to_owned())
     };
     let first = wait_for("a wait", LONG, left);
-    wait_for("less to wait", LONG, || left().filter(|now| *now != first));
+    wait_for("a lower countdown", LONG, || {
+        left().filter(|now| *now != first)
+    });
     open(&terminal);
     terminal.sees("skip the wait: try now", LONG);
     terminal.send("k");

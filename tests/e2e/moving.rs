@@ -456,7 +456,7 @@ fn x112j_another_user_goes_on_with_it_elsewhere() {
         .arg("true")
         .status();
     if !can.is_ok_and(|status| status.success()) {
-        return println!("skipped: nobody else can be had here");
+        return println!("skipped: can't act as another user here");
     }
     let scene = scene(CLEAN);
     let run = ["-n", "4", "--commit", "--run-id", "r1", "--until", "false"];

@@ -169,9 +169,9 @@ fn x112e_an_archive_that_is_none_is_refused_in_a_line_and_leaves_nothing() {
         ),
         ("a flipped bit", flipped(good.len() / 2), ""),
         ("another flipped bit", flipped(good.len() - 40), ""),
-        ("more behind it", [&good[..], b"more"].concat(), ""),
+        ("more bytes after it", [&good[..], b"more"].concat(), ""),
         (
-            "a twin behind it",
+            "a second archive after it",
             [&good[..], &good[..]].concat(),
             "more entries",
         ),
@@ -181,11 +181,11 @@ fn x112e_an_archive_that_is_none_is_refused_in_a_line_and_leaves_nothing() {
             "not an exported run",
         ),
         (
-            "a file less",
+            "a missing file",
             pack(&files[..files.len() - 1], plain),
             "lacks",
         ),
-        ("a file more", pack(&more, plain), "more entries"),
+        ("an additional file", pack(&more, plain), "more entries"),
         ("a file twice", pack(&twice, plain), "twice"),
         (
             "an absolute path",
@@ -193,7 +193,7 @@ fn x112e_an_archive_that_is_none_is_refused_in_a_line_and_leaves_nothing() {
             "invalid file name",
         ),
         (
-            "a way out",
+            "a path outside",
             pack(&named("store/../../x"), plain),
             "invalid file name",
         ),
@@ -223,7 +223,7 @@ fn x112e_an_archive_that_is_none_is_refused_in_a_line_and_leaves_nothing() {
             "wrong checksum",
         ),
         (
-            "too much",
+            "too large",
             pack(
                 &announcing(&files, |it| it["files"][0]["bytes"] = (1_u64 << 50).into()),
                 plain,
@@ -231,7 +231,7 @@ fn x112e_an_archive_that_is_none_is_refused_in_a_line_and_leaves_nothing() {
             "the limit is",
         ),
         (
-            "another size",
+            "a wrong size",
             pack(
                 &announcing(&files, |it| it["files"][0]["bytes"] = 1.into()),
                 plain,
@@ -239,12 +239,12 @@ fn x112e_an_archive_that_is_none_is_refused_in_a_line_and_leaves_nothing() {
             "another entry",
         ),
         (
-            "another form",
+            "another format",
             pack(&announcing(&files, |it| it["format"] = 2.into()), plain),
             "has format 2",
         ),
         (
-            "a run that is none",
+            "an invalid run id",
             pack(&announcing(&files, |it| it["run"] = "../x".into()), plain),
             "not a run id",
         ),
@@ -385,7 +385,7 @@ fn x112f_a_press_leaves_nothing_half_made_and_the_run_as_it_was() {
     let mut rlm = alive.filter(|process| process.name.starts_with("rlm"));
     let pid = rustix::process::Pid::from_raw(rlm.next().unwrap().pid).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
-    wait_for("nothing to be left", LONG, || {
+    wait_for("the end of all processes", LONG, || {
         names(other.clone()).is_empty().then_some(())
     });
     assert!(!running.has_ended());
@@ -396,7 +396,7 @@ fn x112f_a_press_leaves_nothing_half_made_and_the_run_as_it_was() {
 #[test]
 fn x112f_a_full_disk_loses_neither_the_run_nor_room() {
     if !has_mounts() {
-        return println!("skipped: no mount namespace can be had here");
+        return println!("skipped: no mount namespaces here");
     }
     let scene = stopped();
     let script = r#"rlm=$1

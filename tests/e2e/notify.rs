@@ -200,7 +200,7 @@ fn x124b_a_question_is_told_without_what_is_asked_and_rings() {
     let run = ["--once", "--permissions", "ask", "--bell", "--notify", TELL];
     let (running, terminal) = scene.claude(&run).spawn_on_terminal();
     terminal.sees("touch s3cret", LONG);
-    wait_for("the question", LONG, || {
+    wait_for("the permission request", LONG, || {
         (events(&scene) == ["question"]).then_some(())
     });
     assert_eq!(told(&scene)[0]["reason"], "permission for Bash?");

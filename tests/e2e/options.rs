@@ -131,7 +131,7 @@ fn l95a_l95b_l95e_l95f_mcp_servers_reach_the_agent_by_a_private_file_in_their_or
     stop(running, Signal::INT);
     assert!(
         files_then.iter().all(|(_, path)| !path.exists()),
-        "gone with the agent"
+        "removed with the agent"
     );
 }
 
@@ -145,7 +145,7 @@ fn l95g_the_files_of_a_killed_run_are_removed_by_the_next() {
     scene.wait_until_nothing_is_alive();
     assert!(
         left.iter().all(|(_, path)| path.exists()),
-        "nobody was there to remove them"
+        "no process could remove them"
     );
     let resume = scene
         .talking(&["resume"])

@@ -20,7 +20,7 @@ fn x124a_x124c_edits_are_allowed_and_the_rest_is_denied_with_a_word_to_the_agent
     assert_eq!(
         answers.len(),
         1,
-        "edits were not even asked about: {answers:?}"
+        "edits need no permission request: {answers:?}"
     );
     assert_eq!(
         (answers[0].summary.as_str(), answers[0].behavior.as_str()),
@@ -36,7 +36,7 @@ fn x124a_x124c_edits_are_allowed_and_the_rest_is_denied_with_a_word_to_the_agent
     );
     assert!(
         ended.stdout.contains("may edit files"),
-        "the banner says it: {ended}"
+        "the banner shows it: {ended}"
     );
     let status = scene.status();
     assert_eq!(
@@ -259,7 +259,7 @@ fn x132b_ctrl_c_in_a_question_opens_the_menu_and_the_question_comes_back() {
     terminal.sees("save and exit", LONG);
     terminal.send("\r");
     terminal.sees_no("save and exit", LONG);
-    terminal.wait_screen("the question", LONG, |screen| {
+    terminal.wait_screen("the permission request", LONG, |screen| {
         screen.contains("allow? Bash: touch made")
     });
     assert!(scene.agent.answers().is_empty());

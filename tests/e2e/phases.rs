@@ -250,7 +250,7 @@ fn x120e_a_person_can_close_the_menu_and_answer_from_another_terminal() {
     );
     scene.rlm(&["steer", "with tabs"]).run(LONG).expect_code(0);
     pipeline.wait_for([2, 0, 0]);
-    wait_for("the words", LONG, || {
+    wait_for("the message", LONG, || {
         pipeline.told()[0][1].contains("with tabs").then_some(())
     });
     // The menu opens again, and closes when another terminal has answered.
@@ -373,7 +373,7 @@ fn a_question_that_the_last_who_attached_leaves_stays_until_it_is_answered() {
     let told = scene.rlm(&["resume"]).run(LONG).expect_code(0);
     assert!(told.stdout.contains("continues"), "{told}");
     pipeline.wait_for([1, 2, 1]);
-    wait_for("its end", LONG, || {
+    wait_for("the end of the run", LONG, || {
         (scene.status()["state"] != "running").then_some(())
     });
 }

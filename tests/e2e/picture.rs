@@ -26,7 +26,7 @@ fn the_picture_shows_what_a_person_sees() {
             .map(|(kept, now)| format!("kept: {kept}\nnow:  {now}"));
     }
     panic!(
-        "docs/rlm.svg is not what `rlm demo` shows; `cargo xtask picture` writes it anew:\n{}",
+        "docs/rlm.svg differs from `rlm demo`; update it with `cargo xtask picture`:\n{}",
         different.unwrap_or_default()
     );
 }

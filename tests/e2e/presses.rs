@@ -32,7 +32,7 @@ fn j33a_j47b_c72_a_second_press_ends_the_process_at_once() {
     let ended = run.wait(LONG).expect_signal(Signal::INT);
     assert!(
         !ended.stdout.contains("left; "),
-        "it did not come to its ordinary end: {ended}"
+        "the run did not end in the ordinary way: {ended}"
     );
     assert!(ended.stderr.contains("ended at once"), "{ended}");
     scene.wait_until_nothing_is_alive();

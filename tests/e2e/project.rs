@@ -19,7 +19,7 @@ fn s22a_the_commit_of_the_project_is_recorded() {
     assert_eq!(
         scene.sandbox.git(&["status", "--porcelain"]),
         "?? work",
-        "the state hides itself"
+        "git ignores the state directory"
     );
 }
 
@@ -76,7 +76,7 @@ fn s26_no_file_of_an_agents_own_is_opened() {
     let trace = fs_err::read_to_string(trace).unwrap();
     assert!(
         trace.contains("rlm.toml") && trace.contains(".rlm/runs"),
-        "the trace sees what is opened"
+        "the trace contains opened files"
     );
     let home = scene.sandbox.home().display().to_string();
     let secret = |line: &&str| {
@@ -198,7 +198,7 @@ fn the_settings_of_the_project_stand_below_the_options() {
         fs_err::read_to_string(scene.file("rlm.toml"))
             .unwrap()
             .starts_with("command"),
-        "it is kept"
+        "rlm init keeps the file"
     );
 }
 
@@ -264,7 +264,7 @@ fn an_agent_may_run_in_a_folder_below_the_top() {
     );
     assert!(
         scene.file(".rlm").is_dir() && !below.join(".rlm").exists(),
-        "the state lies at the top"
+        "the state directory is at the top"
     );
 }
 

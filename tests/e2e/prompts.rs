@@ -123,6 +123,6 @@ fn the_prompt_may_stand_in_the_arguments_or_in_a_private_file() {
     assert_eq!((read("mode").trim(), read("stdin").trim()), ("600", "0"));
     assert!(
         !Path::new(read("path").trim()).exists(),
-        "it is removed at the end"
+        "the file is removed at the end"
     );
 }

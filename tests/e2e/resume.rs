@@ -167,12 +167,12 @@ fn s15a_s15b_flags_of_resume_win_and_stay() {
     let sleeps = |event: &serde_json::Value| event["event"] == "sleeping";
     assert!(
         events(&ended.stdout).iter().any(sleeps),
-        "the sleep that is shown is used: {ended}"
+        "the shown sleep is used: {ended}"
     );
     assert_eq!(
         scene.start_count(),
         5,
-        "iterations 3 and 4: what is shown is what is used"
+        "iterations 3 and 4 use the shown prompt"
     );
 
     let run = scene.run_id();
@@ -183,7 +183,7 @@ fn s15a_s15b_flags_of_resume_win_and_stay() {
     assert_eq!(
         settings(&again.stdout)["until"],
         "test -e never",
-        "what was given is kept"
+        "the new value is saved"
     );
     assert_eq!(scene.start_count(), 6);
 }
@@ -223,7 +223,7 @@ fn s16c_a_resume_without_its_agent_is_a_clear_error() {
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(2);
     assert!(
         format!("{}{}", ended.stdout, ended.stderr).contains("agent`"),
-        "it is named: {ended}"
+        "the error names it: {ended}"
     );
     assert_eq!(scene.start_count(), 1, "{ended}");
     // With the agent installed again, the run continues.
@@ -243,7 +243,7 @@ fn s16c_a_resume_whose_folder_is_gone_is_a_clear_error() {
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(1);
     assert!(
         format!("{}{}", ended.stdout, ended.stderr).contains("below"),
-        "it is named: {ended}"
+        "the error names it: {ended}"
     );
     assert_eq!(scene.start_count(), 1);
 }

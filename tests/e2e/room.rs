@@ -25,7 +25,7 @@ pub(crate) fn with_mounts(scene: &Scene, script: &str) -> Ended {
 #[test]
 fn x117g_a_project_that_is_read_only_is_refused_in_one_line() {
     if !has_mounts() {
-        return println!("skipped: no mount namespace can be had here");
+        return println!("skipped: no mount namespaces here");
     }
     let scene = Scene::new("print never");
     let script = r#"mount --bind . . && mount -o remount,ro,bind . && cd "$PWD"
@@ -44,7 +44,7 @@ fn x117g_a_project_that_is_read_only_is_refused_in_one_line() {
 #[test]
 fn c62a_c62b_a_full_disk_ends_the_run_with_a_clear_line_and_keeps_what_was_saved() {
     if !has_mounts() {
-        return println!("skipped: no mount namespace can be had here");
+        return println!("skipped: no mount namespaces here");
     }
     let scene =
         Scene::new("print turn {start}\n@2 print ready\n@2 await go\n@3.. print turn {start}");
@@ -82,7 +82,7 @@ fn c62a_c62b_a_full_disk_ends_the_run_with_a_clear_line_and_keeps_what_was_saved
 #[test]
 fn x109e_what_could_not_be_saved_is_not_said_to_be_recorded() {
     if !has_mounts() {
-        return println!("skipped: no mount namespace can be had here");
+        return println!("skipped: no mount namespaces here");
     }
     let scene = Scene::new("print ready\nhang");
     let script = format!(
@@ -147,7 +147,7 @@ const NOT_SEALED: &str = "is saved, but has no checkpoint file";
 #[test]
 fn c62e_a_run_without_room_to_seal_its_last_phase_is_done_all_the_same() {
     if !has_mounts() {
-        return println!("skipped: no mount namespace can be had here");
+        return println!("skipped: no mount namespaces here");
     }
     let run = r#""$rlm" run --json >events 2>errors && code=0 || code=$?"#;
     let ended = two_phases("true", FILLS, run);
@@ -168,7 +168,7 @@ fn c62e_a_run_without_room_to_seal_its_last_phase_is_done_all_the_same() {
 #[test]
 fn c62e_a_phase_without_room_to_be_sealed_is_over_all_the_same() {
     if !has_mounts() {
-        return println!("skipped: no mount namespace can be had here");
+        return println!("skipped: no mount namespaces here");
     }
     let halts = "test -e halfway || { touch halfway; sleep 600; }";
     let run = r#""$rlm" run --json >events 2>errors & run=$!

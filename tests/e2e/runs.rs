@@ -129,7 +129,7 @@ fn run_out_of_time(script: &str, option: &str) -> (Scene, String) {
     assert_eq!(
         scene.agent.children().len(),
         2,
-        "the tree was there: {ended}"
+        "the process tree existed: {ended}"
     );
     let why = text(&scene.status()["last_outcome"]);
     (scene, why)

@@ -246,7 +246,7 @@ pub(crate) fn stop(running: Running, signal: Signal) -> Ended {
 #[track_caller]
 pub(crate) fn wait_until_caught(running: &Running, signal: Signal) {
     let status = format!("/proc/{}/status", running.pid());
-    wait_for("its signals to be taken", LONG, || {
+    wait_for("its signal handlers", LONG, || {
         let status = fs_err::read_to_string(&status).ok()?;
         let caught = status.lines().find_map(|it| it.strip_prefix("SigCgt:"))?;
         let caught = u64::from_str_radix(caught.trim(), 16).ok()?;

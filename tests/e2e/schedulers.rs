@@ -21,7 +21,7 @@ fn job<'a>(scene: &'a Scene, arguments: &[&str]) -> Rlm<'a> {
 
 fn beat(scene: &Scene) -> Option<Value> {
     let text = fs::read_to_string(scene.file(".rlm/heartbeat")).ok()?;
-    Some(serde_json::from_str(&text).expect("a reader sees a whole file"))
+    Some(serde_json::from_str(&text).expect("a reader sees the whole file"))
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn x113d_a_heartbeat_follows_the_run_through_long_gates_to_its_end() {
     let run = ["--once", "--heartbeat", ".rlm/heartbeat", "--gate", gate];
     let running = job(&scene, &run).spawn();
     scene.wait_for_file("gating");
-    let first = wait_for("the gate in the heartbeat", LONG, || {
+    let first = wait_for("the required check in the heartbeat", LONG, || {
         beat(&scene).filter(|beat| beat["doing"] == "gate")
     });
     assert_eq!(
@@ -149,7 +149,7 @@ fn x113d_a_heartbeat_follows_the_run_through_long_gates_to_its_end() {
         (&1.into(), &running.pid().into())
     );
     // Heartbeats continue although nothing happens.
-    wait_for("another beat", LONG, || {
+    wait_for("another heartbeat", LONG, || {
         beat(&scene).filter(|beat| beat["at"] != first["at"])
     });
     fs::write(scene.file("go"), "").unwrap();
@@ -190,13 +190,13 @@ fn x113d_x113i_control_what_stands_still_gives_no_sign_of_life() {
     });
     assert!(next.is_none(), "{:?}", beat(&scene));
     running.signal(Signal::CONT);
-    wait_for("it to be alive", LONG, || {
+    wait_for("status --alive to pass", LONG, || {
         (alive().code() == Some(0)).then_some(())
     });
     crash(running);
     // The remaining heartbeat shows by its time that it is stale, and no process has the run.
     assert_eq!(beat(&scene).unwrap()["state"], "running");
-    wait_for("it to be dead", LONG, || {
+    wait_for("status --alive to fail", LONG, || {
         (alive().code() == Some(1)).then_some(())
     });
     let none = scene.rlm(&["status", "nobody", "--alive"]).run(LONG);
@@ -308,7 +308,7 @@ fn x113f_a_user_without_a_name_can_have_a_run_and_a_repository_of_another_is_ref
 {
     let has_setpriv = Command::new("setpriv").arg("--version").output().is_ok();
     if !is_root() || !has_setpriv {
-        return println!("skipped: only root becomes somebody else");
+        return println!("skipped: only root can act as another user");
     }
     let scene = Scene::new("print hi");
     let run = [
@@ -417,7 +417,7 @@ fn end(running: Running, scene: &Scene, signal: Signal) -> Ended {
     let mut processes = scene.alive().into_iter();
     let init = processes
         .find(|it| it.ppid == running.pid())
-        .expect("a first process");
+        .expect("a PID 1");
     kill_process(Pid::from_raw(init.pid).unwrap(), signal).unwrap();
     running.wait(LONG)
 }
@@ -425,7 +425,7 @@ fn end(running: Running, scene: &Scene, signal: Signal) -> Ended {
 #[test]
 fn x113b_x113c_the_worked_container_is_ended_from_outside_and_goes_on_in_the_next() {
     if !has_containers() || !is_root() {
-        return println!("skipped: no container can be had here");
+        return println!("skipped: no containers here");
     }
     let scene = Scene::new(TREE);
     settings(&scene, "test -e done");
@@ -449,7 +449,7 @@ fn x113b_x113c_the_worked_container_is_ended_from_outside_and_goes_on_in_the_nex
 #[test]
 fn x113a_x113c_a_container_that_is_killed_goes_on_in_the_next() {
     if !has_containers() || !is_root() {
-        return println!("skipped: no container can be had here");
+        return println!("skipped: no containers here");
     }
     let scene = Scene::new(TREE);
     settings(&scene, "test -e done");

@@ -59,7 +59,7 @@ fn l92a_l92b_a_session_continues_after_a_crash_and_the_prompt_is_not_sent_again(
     assert!(!again.contains(PROMPT), "it knows its prompt: {again}");
     assert!(
         again.contains("cut") || again.contains("interrupted"),
-        "and is told why it is spoken to: {again}"
+        "the prompt gives the reason: {again}"
     );
     assert_eq!(scene.status()["iterations_complete"], 3);
 }
@@ -92,7 +92,7 @@ fn a_session_that_is_lost_is_said_and_replaced() {
     let told = scene.told();
     assert!(
         told.last().unwrap().contains(PROMPT),
-        "the new one knows nothing: {told:?}"
+        "the new session is empty: {told:?}"
     );
 }
 
@@ -157,7 +157,7 @@ fn x110a_x110b_x110d_a_run_that_a_person_stopped_waits_for_a_person() {
     let ended = scene.claude(&again).run(LONG).expect_code(0);
     assert!(
         ended.stdout.contains("resuming run nightly"),
-        "SIGTERM is no person: {ended}"
+        "SIGTERM is not a person: {ended}"
     );
     assert_eq!(scene.start_count(), 3);
 }
@@ -260,7 +260,7 @@ fn x118a_x118b_what_is_saved_is_private_and_holds_nothing_of_the_environment() {
     assert_eq!(
         scene.agent.starts()[0].env["API_TOKEN"],
         secret,
-        "the agent has it"
+        "the agent has the message"
     );
     fs_err::write(scene.file("go"), "").unwrap();
     let ended = running.wait(LONG).expect_code(0);

@@ -72,7 +72,7 @@ fn c75b_c75c_c75f_a_pause_may_come_when_a_tool_has_ended_and_the_session_waits()
     assert!(told.contains("when no tool runs any more"), "{told}");
     assert_eq!(scene.controls(), ["initialize"], "the tool goes on");
     let again = scene.rlm(&["pause", "--after", "tool"]).spawn();
-    wait_for("the second wish to be told", LONG, || {
+    wait_for("the response to the second request", LONG, || {
         again.stdout().contains("recorded").then_some(())
     });
     fs_err::write(scene.file("go"), "").unwrap();
@@ -98,7 +98,7 @@ fn c75f_a_turn_that_ends_without_a_tool_pauses_at_its_end_and_a_command_has_none
     scene.wait_until_recorded("ready");
     quick(scene.rlm(&["pause", "--after", "tool", "--wait", "0"])).expect_code(0);
     fs_err::write(scene.file("go"), "").unwrap();
-    wait_for("the run to be paused", LONG, || {
+    wait_for("the pause", LONG, || {
         (scene.status()["state"] == "paused").then_some(())
     });
     assert_eq!(scene.status()["iterations_complete"], 1);

@@ -76,7 +76,7 @@ fn h3_commands_that_only_read_run_nothing_that_a_project_names() {
     scene.rlm(&run).run(LONG).expect_code(6);
     assert!(
         canaries(&scene).contains("canary"),
-        "the control: it is run by a run"
+        "the control: a run starts it"
     );
     fs::remove_file(scene.sandbox.home().join("canaries")).unwrap();
     let all: [&[&str]; 27] = [
@@ -414,7 +414,7 @@ fn h10_changes_are_in_json_and_the_same_line_again_changes_nothing() {
         let starts = scene.start_count();
         let running = run(more).spawn();
         scene.wait_until_started(starts + 1);
-        wait_for("the run to be saved", LONG, || {
+        wait_for("the first save of the run", LONG, || {
             (scene.status()["state"] == "running").then_some(())
         });
         stop(running, Signal::TERM).stdout

@@ -126,7 +126,7 @@ fn x101m_a_run_that_something_is_alive_of_is_not_removed() {
         .env("RLM_MARKER", &marker)
         .spawn();
     let clean = || scene.rlm(&["clean", "--days", "0", "--yes"]).run(LONG);
-    wait_for("the process that is left", LONG, || {
+    wait_for("the remaining process", LONG, || {
         let told = clean().stdout;
         let alive = format!("(pid {})", left.pid());
         (told.contains("is alive") && told.contains(&alive)).then_some(())

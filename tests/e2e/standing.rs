@@ -34,7 +34,7 @@ fn x113i_of_what_stands_still_nobody_says_that_it_works() {
     }
     assert!(next(&scene).contains("rlm stop r1 --force"));
     running.signal(Signal::CONT);
-    wait_for("it to work again", LONG, || {
+    wait_for("the end of the pause", LONG, || {
         (next(&scene) == "the agent works").then_some(())
     });
     alive().expect_code(0);
@@ -104,7 +104,7 @@ fn x109a_what_is_said_elsewhere_is_shown_to_who_looks_on() {
     assert_eq!(here.scrolled().matches("mind the docs").count(), 1);
     // JSON output has all of it.
     let lines = scene.rlm(&["attach", "--json"]).spawn();
-    wait_for("the news", LONG, || {
+    wait_for("the event", LONG, || {
         let said = lines.stdout().lines().any(|line| {
             let event = json(line);
             event["event"] == "said" && event["text"] == "use tabs\nnot spaces"
@@ -179,7 +179,7 @@ fn x126a_who_was_given_up_behind_a_stop_looks_again() {
     terminal.send("\x1a");
     let stopped = terminal.wait_text("Stopped", 0, LONG);
     fs_err::write(scene.file("go"), "").unwrap();
-    wait_for("it to be given up", LONG, || {
+    wait_for("the end of its connection", LONG, || {
         (sockets() <= alone).then_some(())
     });
     // A flooded viewer may miss lines, so the transcript shows the end.

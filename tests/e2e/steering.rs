@@ -153,7 +153,7 @@ fn x109d_a_steer_now_interrupts_and_goes_on_in_the_same_session() {
     let status = scene.status();
     assert_eq!(
         status["iterations_complete"], 1,
-        "it is one iteration: {status}"
+        "only one iteration: {status}"
     );
 }
 
@@ -224,7 +224,7 @@ fn x109c_a_steer_that_was_not_seen_survives_a_crash_and_is_delivered_once() {
     assert_eq!(
         scene.agent.messages()[1].taken,
         None,
-        "the agent has it and has not looked at it"
+        "the agent has the message but has not read it"
     );
     stop(running, Signal::KILL);
     scene.wait_until_nothing_is_alive();
@@ -261,7 +261,7 @@ fn x109c_a_steer_that_was_seen_is_not_delivered_again() {
         .count();
     assert!(
         count <= 2,
-        "at most the note of what was cut repeats it: {told:?}"
+        "at most the note about the unfinished attempt repeats it: {told:?}"
     );
     assert!(!told.last().unwrap().contains("mind the docs"), "{told:?}");
 }
@@ -303,7 +303,7 @@ fn what_is_typed_ahead_is_sent_by_a_second_enter_alone() {
     assert_eq!(
         scene.told().len(),
         1,
-        "nothing that is merely typed goes to a paid agent"
+        "typed text without Enter does not reach a paid agent"
     );
     terminal.send(b"\x1b");
     terminal.sees_no("steer>", LONG);
@@ -465,10 +465,10 @@ fn l89b_l89c_control_an_agent_that_never_answers_an_interrupt_is_ended_and_its_w
     );
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.send("/interrupt\r");
-    terminal.wait_screen("what was done about it", LONG * 2, |screen| {
+    terminal.wait_screen("the end of the agent", LONG * 2, |screen| {
         screen.contains("did not end its turn") || screen.contains("ending the agent")
     });
-    wait_for("the wait for a person", LONG, || {
+    wait_for("the pause for a person", LONG, || {
         (scene.status()["state"] == "paused").then_some(())
     });
     terminal.send("/continue\r");

@@ -152,7 +152,7 @@ fn j49a_control_a_run_without_its_socket_is_not_reached() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     // A directory in its place prevents the run from recreating it, which may have happened in between.
-    wait_for("the place of the socket", LONG, || {
+    wait_for("the directory in place of the socket", LONG, || {
         fs_err::remove_file(socket(&scene)).ok()?;
         fs_err::create_dir(socket(&scene)).ok()
     });
@@ -177,7 +177,7 @@ fn a_run_that_is_taken_up_again_at_once_was_stopped_all_the_same() {
         says(&mut stop, "recorded");
         // The stop command checks the state only after all of that.
         stop.signal(Signal::STOP);
-        wait_for("the run to be stopped", LONG, || {
+        wait_for("the end of the run", LONG, || {
             (scene.status()["state"] == "stopped").then_some(())
         });
         quick(scene.rlm(&["resume", "--detach"])).expect_code(0);

@@ -197,7 +197,7 @@ fn l90a_l90f_the_stages_of_a_stop_come_one_after_the_other() {
     assert_eq!(
         asked("").0,
         ["INT"],
-        "who goes when interrupted is asked no further"
+        "an agent that ends after the interrupt gets no further signal"
     );
     assert_eq!(asked("ignore INT").0, ["INT", "TERM"]);
     let (signals, said) = asked("ignore INT TERM");
@@ -221,7 +221,7 @@ fn l90a_an_interrupted_agent_may_end_its_own_way_and_its_last_words_are_kept() {
     assert_eq!(
         scene.status()["iterations_complete"],
         0,
-        "an interrupted turn is no complete one"
+        "an interrupted turn is not complete"
     );
 }
 

@@ -126,7 +126,7 @@ impl Talk {
     #[track_caller]
     pub(crate) fn wait(&mut self) -> (Option<i32>, String) {
         let status = poll_until(LONG, || self.child.try_wait().unwrap());
-        let status = status.unwrap_or_else(|| panic!("it goes on: {}", self.show()));
+        let status = status.unwrap_or_else(|| panic!("it continues: {}", self.show()));
         while let Ok(line) = self.lines.recv() {
             self.heard
                 .push(serde_json::from_str(&line).unwrap_or_default());

@@ -20,7 +20,7 @@ fn a_turn_has_the_lines_of_the_real_cli_in_their_order() {
     let mut talk = Talk::begin(&sandbox, &agent, &[]);
     assert!(
         talk.lines.try_recv().is_err(),
-        "it speaks when it is spoken to"
+        "it writes only after a message"
     );
     talk.say("go");
     let result = talk.result();
@@ -68,7 +68,7 @@ fn what_is_said_while_a_tool_runs_joins_the_turn_and_while_text_streams_it_waits
     assert_eq!(result["user_message_uuids"], json!([third, fourth]));
     assert_eq!(
         result["result"], "and be quick | please",
-        "one turn for all that waited"
+        "one turn for all queued messages"
     );
     let taken: Vec<_> = agent
         .messages()
@@ -148,7 +148,7 @@ fn an_interrupt_may_drop_what_waits_and_ends_the_tool_with_its_tree() {
     talk.control(&json!({"subtype": "interrupt", "cancel_queued": true}));
     assert_eq!(talk.result()["terminal_reason"], "aborted_tools");
     insta::assert_snapshot!(talk.names());
-    wait_for("the tool to be gone", LONG, || {
+    wait_for("the end of the tool", LONG, || {
         let alive = sandbox.survivors().scan();
         (alive.iter().filter(|process| !process.is_zombie()).count() == 1).then_some(())
     });
@@ -180,7 +180,7 @@ fn p53_control_requests_are_answered_unless_it_is_deaf() {
     assert_eq!(
         talk.result()["subtype"],
         "success",
-        "it goes on as if nothing had been said"
+        "the turn continues normally"
     );
     talk.control(&json!({"subtype": "end_session"}));
     assert_eq!(talk.wait().0, Some(0));
@@ -262,7 +262,7 @@ fn it_ends_as_the_real_one_ends() {
     assert_eq!(
         talk.wait(),
         (Some(0), String::new()),
-        "the end of stdin lets it finish"
+        "it finishes after the end of stdin"
     );
     assert!(
         talk.show().contains("result success completed"),
@@ -334,7 +334,7 @@ fn sessions_are_known_after_a_crash_and_unknown_ids_are_refused() {
     assert_eq!(result["result"], "told: one | two | three");
     assert_eq!(
         result["total_cost_usd"], 0.01,
-        "totals are saved at an orderly end alone"
+        "totals are saved only at an orderly end"
     );
     assert_eq!(talk.end().0, Some(0));
     let mut talk = Talk::begin(&sandbox, &agent, &["--resume", id]);

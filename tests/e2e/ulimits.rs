@@ -184,7 +184,7 @@ fn w9_a_limit_on_processes_is_named() {
             .args(run)
             .run(LONG);
         if ended.stderr.contains("Permission denied") && ended.code() == Some(127) {
-            return println!("skipped: another user can't run this program where it lies");
+            return println!("skipped: another user can't run this program at its path");
         }
         assert!(!ended.stderr.contains("panicked"), "{limit}: {ended}");
         assert_eq!(ended.signal(), None, "{limit}: {ended}");

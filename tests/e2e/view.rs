@@ -102,7 +102,7 @@ fn a_line_that_is_typed_ahead_costs_no_line_of_the_log() {
     for n in 1..=60 {
         assert!(
             all.contains(&format!("line {n}.")),
-            "line {n} is gone:\n{all}"
+            "line {n} is missing:\n{all}"
         );
     }
 }
@@ -196,7 +196,7 @@ fn programs_that_attach_get_the_end_of_the_run_as_an_event() {
     let scene = Scene::new("print begun\nawait go");
     scene.run(&["--once", "--detach"]).run(LONG).expect_code(0);
     let watching = scene.rlm(&["attach", "--json"]).spawn();
-    wait_for("the last news", LONG, || {
+    wait_for("the last event", LONG, || {
         watching.stdout().contains("begun").then_some(())
     });
     fs_err::write(scene.file("go"), "").unwrap();
