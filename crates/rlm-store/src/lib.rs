@@ -29,8 +29,7 @@
 //! | [`is_held`](Error::is_held) | another process works in the working tree; the text names run and pid | wait, or stop it |
 //! | [`is_moved`](Error::is_moved) | the run was transferred and continues elsewhere | continue there, or take it back |
 //! | [`is_usage`](Error::is_usage) | invalid settings, names or prompt file; a name that is taken; also each transferred run | change the request |
-//! | none of them | a file can't be read or written, or the state is too damaged to use: the text names it | [`Project::verify`] reports what is left
-//! of the run |
+//! | none of them | a file can't be read or written, or the state is too damaged to use: the text names it | [`Project::verify`] shows the damage |
 
 // The modules in reading order; each uses only those above it:
 //   deadline, processes         the wall clock and shared deadlines; the names of processes

@@ -65,7 +65,7 @@ pub struct PhaseSettings {
     /// The MCP servers of the agent.
     #[serde(default, skip_serializing_if = "McpServers::is_empty")]
     pub mcp_servers: McpServers,
-    /// Which of the agent's sessions an iteration gets.
+    /// The session that each iteration gets.
     pub session: SessionPolicy,
     /// The completion promise.
     pub promise: Option<String>,
@@ -74,7 +74,7 @@ pub struct PhaseSettings {
     /// The check: the command for `sh -c` that decides whether the phase is finished.
     pub until: Option<String>,
     /// How long the run waits after the turn for the agent's background tasks, counted from their last report: the end of a task, or a turn that the
-    /// agent begins by itself. 30 s by default; 0 does not wait.
+    /// agent begins by itself. After that the run ends the agent and judges the turn. 30 s by default; 0 does not wait.
     pub background_wait: Duration,
     /// The limits of the phase's iterations.
     pub limits: Limits,

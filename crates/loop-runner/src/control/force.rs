@@ -40,7 +40,7 @@ pub struct Forced {
 pub enum ForceCause {
     /// The run reported its end, and its process is still alive.
     Alive,
-    /// The run refuses to stop, because it takes this process for one of its agent.
+    /// The run refuses to stop, because it takes this process for a process of its agent.
     Refused,
     /// The run sent another response than its end.
     Declined,

@@ -143,7 +143,7 @@ pub struct Standing {
     pub session: Option<String>,
     /// The time since the last turn of the loop, in milliseconds. The loop turns each 5 s at least, unless it hangs.
     pub turned_ms: u64,
-    /// The current activity, which may be newer than the saved state; `None` if the run only waits.
+    /// The current activity, which may be newer than the saved state; `None` if the run waits.
     #[serde(
         default,
         deserialize_with = "known",
@@ -303,7 +303,7 @@ pub(crate) fn answer(line: &[u8]) -> Result<Answer, String> {
 #[cfg(test)]
 mod tests;
 
-/// The activity of a run that does not only wait.
+/// The activity of a run that is not waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

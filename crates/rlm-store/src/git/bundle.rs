@@ -182,8 +182,8 @@ impl Git {
         }
     }
 
-    /// Fetches the commits of a bundle, which are named `there` in it, under the name `name`. The commits exist as long as the returned refs, or as
-    /// other refs use them. Blocks.
+    /// Fetches the commits of a bundle, which are named `there` in it, under the name `name`. The commits stay as long as the returned
+    /// refs exist, or other refs lead to them. Blocks.
     pub(crate) fn unbundle(
         &self,
         from: &Path,

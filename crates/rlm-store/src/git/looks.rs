@@ -243,7 +243,7 @@ impl Look {
             .extend(left.survivors.into_iter().take(room));
     }
 
-    /// Ends git, which is not reaped yet, with its process group: SIGTERM first, so that git can clean up. `told` receives its last message.
+    /// Ends git, which is not reaped yet, with its process group: SIGTERM first, so that git can clean up. Takes git's last message from `told`.
     pub(super) fn cut(&self, git: &Child, grace: Duration, told: &mpsc::Receiver<Told>) {
         self.running.lock().unproven = true;
         if !grace.is_zero() {

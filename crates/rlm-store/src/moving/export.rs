@@ -3,7 +3,7 @@
 //! # The order of the steps
 //!
 //! A run must neither be lost nor continue in two places. First the archive is complete and durable under a temporary name, then the run is marked as
-//! transferred, then the archive is renamed. After a kill before the mark, the run continues here, and there is no archive. After a kill behind the
+//! transferred, then the archive is renamed. After a kill before the mark, the run continues here, and there is no archive. After a kill after the
 //! mark, the run is marked here, a person can remove the mark, and the archive has a temporary name. With standard output in place of a file, the end
 //! of the archive is written only after the mark: without its end nobody can import the archive.
 
