@@ -1,6 +1,7 @@
-//! The word that signal handlers and the router share, in every interleaving: a model checker's atomics stand in for the real ones.
+//! Checks the word that signal handlers and the router share, in every interleaving, with the atomics of a model checker.
 //!
-//! A handler is a thread here, which is more than it can do in a process: it never waits for the code that it interrupts.
+//! Here a signal handler is a thread. That allows more interleavings than in a process, where a handler never waits for the code that
+//! it interrupts.
 
 mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use word::{Kind, Verdict, Word};
 
 const DEBOUNCE: u64 = 50_000;
 
-/// The router: reads on from where it was, and puts what it has read on the ladder, which climbs one rung a press.
+/// A model of the router: it reads new posts, and raises the stage by one for each press.
 struct Router {
     next: u64,
     top: usize,
@@ -53,8 +54,7 @@ impl Router {
     }
 }
 
-/// Every interleaving with at most so many preemptions, which is where such errors are found, and takes seconds; or with as many as
-/// LOOM_MAX_PREEMPTIONS says.
+/// Explores every interleaving with at most 3 preemptions, which finds such errors in seconds, or with at most `LOOM_MAX_PREEMPTIONS`.
 fn explore(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(3));
@@ -104,7 +104,7 @@ fn presses_at_once_are_one() {
     });
 }
 
-/// Whenever the router runs, if ever: the third press ends the process, and none before it does.
+/// The third press ends the process and no earlier press does, whether the router runs or not.
 #[test]
 fn third_press_is_the_last_rung() {
     explore(|| {
@@ -124,7 +124,7 @@ fn third_press_is_the_last_rung() {
     });
 }
 
-/// Where a thread has the third press, the fourth is the handler's, in time or not.
+/// If a thread performs the exit at the third press, the fourth press ends the process in the handler, whether the thread runs or not.
 #[test]
 fn fourth_press_needs_no_thread() {
     explore(|| {
@@ -147,7 +147,8 @@ fn fourth_press_needs_no_thread() {
     });
 }
 
-/// A press that no signal made is one with the signal beside it, however long the router takes to say so: two presses end nothing.
+/// An injected press and the signal of the same press count once, however late the router publishes it: two presses don't end the
+/// process.
 #[test]
 fn press_of_the_routers_side_is_one_with_the_signal_beside_it() {
     explore(|| {
@@ -166,7 +167,7 @@ fn press_of_the_routers_side_is_one_with_the_signal_beside_it() {
     });
 }
 
-/// An answer of the router's side takes back only the presses that it has read.
+/// An answer in the router resets only the presses that the router has read.
 #[test]
 fn answer_does_not_take_back_a_press_that_comes_beside_it() {
     explore(|| {
@@ -178,7 +179,7 @@ fn answer_does_not_take_back_a_press_that_comes_beside_it() {
         });
         let mut router = Router::default();
         router.turn(&word);
-        // `handled`: the ladder starts over, from what was read so far.
+        // `handled`: the ladder starts over, after the presses that were read so far.
         word.settle(&[], 0);
         assert_eq!(handler.join().unwrap(), Verdict::Posted);
         let before = router.presses().count();
@@ -191,7 +192,7 @@ fn answer_does_not_take_back_a_press_that_comes_beside_it() {
         let unread = 2 - read.len();
         let more = (0..unread)
             .all(|n| word.press(3_000_000 + n as u64 * 1_000_000, DEBOUNCE, 2) == Verdict::Posted);
-        assert!(more, "a ladder that started over has room for them");
+        assert!(more, "a ladder that started over accepts more presses");
         assert_eq!(word.press(9_000_000, DEBOUNCE, 2), Verdict::LastRung);
     });
 }
@@ -205,7 +206,7 @@ fn what_is_no_press_is_posted_once_until_it_is_settled() {
             move || u64::from(word.raise(Kind::Terminate, 1_000_000))
         };
         let handler = thread::spawn(raise.clone());
-        assert_eq!(raise() + handler.join().unwrap(), 1, "nobody has settled");
+        assert_eq!(raise() + handler.join().unwrap(), 1, "not settled yet");
 
         let handler = thread::spawn(raise);
         let mut router = Router::default();
@@ -216,7 +217,7 @@ fn what_is_no_press_is_posted_once_until_it_is_settled() {
     });
 }
 
-/// The handler posts, then wakes; the reader forgets that it was woken, then looks.
+/// The handler posts and then wakes; the reader clears the wake and then reads.
 #[test]
 fn no_wake_is_lost() {
     explore(|| {
@@ -241,7 +242,7 @@ fn no_wake_is_lost() {
     });
 }
 
-/// Nobody reads, and more is posted than there is room for.
+/// The router reads nothing, and the handler posts more than the slots can hold.
 #[test]
 fn presses_at_their_most_leave_a_slot_for_each_other_kind() {
     loom::model(|| {
@@ -265,7 +266,7 @@ fn presses_at_their_most_leave_a_slot_for_each_other_kind() {
         assert_eq!(
             press(30),
             Verdict::Part,
-            "it is not lost, and nothing is overwritten"
+            "part of an earlier press, and nothing is overwritten"
         );
         let kinds = (0..16).map(|number| word.read(number).unwrap().0);
         let kinds = Vec::from_iter(kinds);

@@ -1,4 +1,4 @@
-//! Probes as children of a test: with pipes, or on a terminal of their own.
+//! Probes as child processes of a test: with pipes, or on their own terminal.
 
 use std::{
     collections::VecDeque,
@@ -20,26 +20,26 @@ use rustix::{
 
 use crate::{DEADLINE, wait_for};
 
-/// The variable that tells this binary which probe to be.
+/// The variable with the name of the probe that this binary becomes.
 pub(crate) const VARIABLE: &str = "INTERRUPT_STACK_PROBE";
 
-/// This binary again, as a probe.
+/// Returns a command that starts this binary as a probe.
 fn again(probe: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(PROBE).env(VARIABLE, probe);
     command
 }
 
-/// The same for a shell.
+/// Returns a shell command that starts this binary as a probe.
 fn job() -> String {
     let exe = std::env::current_exe().unwrap();
-    let exe = exe.to_str().expect("the path of a test is text");
+    let exe = exe.to_str().expect("the path of the test binary is UTF-8");
     format!("'{exe}' {}", PROBE.join(" "))
 }
 
 const PROBE: [&str; 4] = ["--exact", "probe::probe", "--nocapture", "--test-threads=1"];
 
-/// What a probe says, line by line, and all that came with it.
+/// The output of a probe: its reported lines, and all text.
 struct Heard {
     lines: mpsc::Receiver<String>,
     text: Arc<Mutex<String>>,
@@ -52,14 +52,14 @@ impl Heard {
         let all = text.clone();
         std::thread::spawn(move || {
             let (mut source, mut block, mut line) = (source, [0; 4096], String::new());
-            // A terminal ends with an error.
+            // Reading a closed terminal returns an error.
             while let Ok(count @ 1..) = source.read(&mut block) {
                 let part = String::from_utf8_lossy(&block[..count]);
                 all.lock().unwrap().push_str(&part);
                 line += &part;
                 while let Some(end) = line.find('\n') {
                     let rest = line.split_off(end + 1);
-                    // A terminal's echo stands before it on the same line.
+                    // A terminal's echo may come before it on the same line.
                     if let Some((_, said)) = line.split_once("probe: ")
                         && sender.send(said.trim_end().to_owned()).is_err()
                     {
@@ -75,7 +75,7 @@ impl Heard {
     #[track_caller]
     fn line(&self) -> String {
         let line = self.lines.recv_timeout(DEADLINE);
-        line.unwrap_or_else(|_| panic!("no line from the probe; all it said:\n{}", self.text()))
+        line.unwrap_or_else(|_| panic!("no line from the probe; its output:\n{}", self.text()))
     }
 
     fn text(&self) -> String {
@@ -96,7 +96,7 @@ pub(crate) struct Probe {
     pub(crate) child: Child,
     stdin: ChildStdin,
     heard: Heard,
-    /// Of the probe itself, which is not the child where a shell stands in between.
+    /// The pid of the probe, which differs from the child's pid if a shell is in between.
     pub(crate) pid: Pid,
 }
 
@@ -105,7 +105,7 @@ impl Probe {
         Self::start_by("exec \"$@\"", probe)
     }
 
-    /// Starts the probe from a shell script, to which it is `"$@"`.
+    /// Starts the probe from a shell script, in which `"$@"` is the probe.
     pub(crate) fn start_by(script: &str, probe: &str) -> Self {
         let mut child = Command::new("sh")
             .args(["-c", script, "sh"])
@@ -119,7 +119,7 @@ impl Probe {
             .unwrap();
         let stdin = child.stdin.take().unwrap();
         let heard = Heard::from(child.stderr.take().unwrap());
-        // Before anything may fail: its drop ends the child.
+        // Create the value before anything can fail, because its drop ends the child.
         let mut probe = Self {
             pid: Pid::from_child(&child),
             child,
@@ -135,12 +135,12 @@ impl Probe {
         self.heard.line()
     }
 
-    /// A line that it has said already.
+    /// Returns the next line, if the probe has already reported it.
     pub(crate) fn next_line(&self) -> Option<String> {
         self.heard.lines.try_recv().ok()
     }
 
-    /// What it says from now on, to its end.
+    /// Returns all lines from now on until the probe ends.
     pub(crate) fn rest(&self) -> Vec<String> {
         self.heard.lines.iter().collect()
     }
@@ -154,13 +154,13 @@ impl Probe {
         kill_process(self.pid, signal).unwrap();
     }
 
-    /// SIGINT, taken by a thread of the probe, and the time that makes the next one another press.
+    /// Sends SIGINT, and waits until a thread of the probe has taken it and the debounce has passed.
     #[track_caller]
     pub(crate) fn press(&self) {
         press(self.pid);
     }
 
-    /// How much of a processor it has used, in hundredths of a second.
+    /// Returns the processor time of the probe, in hundredths of a second.
     #[cfg(target_os = "linux")]
     pub(crate) fn processor_ticks(&self) -> u64 {
         let path = format!("/proc/{}/stat", self.pid.as_raw_nonzero());
@@ -170,20 +170,20 @@ impl Probe {
         times.map(|time| time.parse::<u64>().unwrap()).sum()
     }
 
-    /// The one process that the child has started, which knows itself by another number.
+    /// Returns the pid of the one process that the child has started; that process has another pid in its own namespace.
     #[cfg(target_os = "linux")]
     pub(crate) fn grandchild(&self) -> Pid {
         let pid = self.child.id();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         let child = children.trim().parse().ok().and_then(Pid::from_raw);
-        child.expect("the child has one of its own")
+        child.expect("the child has exactly one child")
     }
 
     pub(crate) fn go_on(&mut self) {
         writeln!(self.stdin).unwrap();
     }
 
-    /// By a signal that stops. It stays our child.
+    /// Whether a signal has stopped the probe.
     pub(crate) fn is_stopped(&self) -> bool {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let stopped = waitid(WaitId::Pid(self.pid), options).unwrap();
@@ -203,7 +203,7 @@ impl Probe {
             }
             assert!(
                 Instant::now() < deadline,
-                "it lives on:\n{}",
+                "the probe is still alive:\n{}",
                 self.heard.text()
             );
             std::thread::park_timeout(Duration::from_millis(1));
@@ -220,27 +220,27 @@ impl Drop for Probe {
     }
 }
 
-/// Who sits at the terminal with the probe.
+/// The process group in the foreground of the terminal.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
-    /// The probe is in the foreground, its parent outlives it.
+    /// The probe is in the foreground, and its parent outlives it.
     Foreground,
-    /// The parent keeps the foreground.
+    /// The parent stays in the foreground.
     Background,
 }
 
-/// A terminal, a session on it, and the probe as its job. Dropping it ends them.
+/// A terminal, a session on it, and the probe as its job. Dropping it ends the session and the probe.
 pub(crate) struct Seat {
     ours: File,
     heard: Heard,
-    /// The leader, without whom the system would reset the terminal.
+    /// The session leader. Without it the system would reset the terminal.
     leader: Child,
     probe: Option<Pid>,
-    /// The terminal's settings before anybody came.
+    /// The original settings of the terminal.
     pub(crate) before: String,
-    /// What the probe's parent said of its end.
+    /// The end of the probe, as its parent reported it.
     ended: Option<String>,
-    /// Lines that were read while that was looked for.
+    /// Lines that were read during the search for `ended`.
     unread: VecDeque<String>,
 }
 
@@ -261,7 +261,7 @@ impl Seat {
         seat
     }
 
-    /// A shell on the terminal, in which `eval "$JOB"` runs the probe.
+    /// Starts a shell on a terminal, in which `eval "$JOB"` runs the probe.
     pub(crate) fn shell(arguments: &[&str], probe: &str, mode: &str) -> Self {
         Self::lead(
             again("shell")
@@ -314,7 +314,7 @@ impl Seat {
         unread.unwrap_or_else(|| self.heard.line())
     }
 
-    /// Everything on the screen so far.
+    /// Returns all output so far.
     pub(crate) fn text(&self) -> String {
         self.heard.text()
     }
@@ -328,17 +328,17 @@ impl Seat {
     }
 
     pub(crate) fn probe(&self) -> Pid {
-        self.probe.expect("it is ready")
+        self.probe.expect("the probe is ready")
     }
 
-    /// Whether it has ended, waited for or not, where its parent says nothing.
+    /// Whether the probe has ended, even if its parent has not waited for it. For a parent that reports nothing.
     pub(crate) fn is_gone(&self) -> bool {
         let pid = self.probe();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
         stat.is_ok_and(|stat| stat.contains(") Z ")) || test_kill_process(pid).is_err()
     }
 
-    /// Makes the terminal raw, as another program on it would, and gives the new settings.
+    /// Makes the terminal raw, as another program on it would, and returns the new settings.
     pub(crate) fn change(&self) -> String {
         let mut terminal = tcgetattr(&self.ours).unwrap();
         terminal.make_raw();
@@ -346,7 +346,7 @@ impl Seat {
         self.settings()
     }
 
-    /// Waits until the probe's parent waits: a shell that has just started a job may not be ready for a signal.
+    /// Waits until the probe's parent waits, because a shell that has just started a job may not be ready for a signal.
     #[track_caller]
     pub(crate) fn let_the_parent_wait(&self) {
         #[cfg(target_os = "linux")]
@@ -362,13 +362,13 @@ impl Seat {
         crate::apart();
     }
 
-    /// As [`Probe::press`].
+    /// Sends SIGINT as [`Probe::press`] does.
     #[track_caller]
     pub(crate) fn press(&self) {
         press(self.probe());
     }
 
-    /// ^C on a terminal that makes it a signal and echoes it: by the time of the echo the signal is sent.
+    /// Types ^C on a terminal that turns it into a signal, and waits for its echo. At the time of the echo the signal has been sent.
     #[track_caller]
     pub(crate) fn type_press(&self) {
         let echoes = || self.text().matches("^C").count();
@@ -385,7 +385,7 @@ impl Seat {
         for line in self.heard.lines.try_iter() {
             if line.starts_with("ended ") {
                 self.ended = Some(line);
-                self.probe = None; // the number may be another's from now on
+                self.probe = None; // the pid can be reused from now on
             } else {
                 self.unread.push_back(line);
             }
@@ -393,12 +393,16 @@ impl Seat {
         self.ended.is_some()
     }
 
-    /// How the probe's parent saw it end.
+    /// Waits for the end of the probe, and returns its parent's report.
     #[track_caller]
     pub(crate) fn end(&mut self) -> String {
         let deadline = Instant::now() + DEADLINE;
         while !self.has_ended() {
-            assert!(Instant::now() < deadline, "it lives on:\n{}", self.text());
+            assert!(
+                Instant::now() < deadline,
+                "the probe is still alive:\n{}",
+                self.text()
+            );
             std::thread::park_timeout(Duration::from_millis(1));
         }
         self.ended.clone().unwrap()
@@ -410,7 +414,7 @@ impl Drop for Seat {
         if !self.has_ended()
             && let Some(probe) = self.probe
         {
-            // It may be gone already, with the shell that would have said so.
+            // The probe may have ended already, together with the shell that would have reported it.
             _ = kill_process(probe, Signal::KILL);
         }
         self.leader.kill().unwrap();
@@ -418,13 +422,13 @@ impl Drop for Seat {
     }
 }
 
-/// See [`Probe::press`]. A machine that is busy may be late with a signal, and then the next one would come close behind it.
+/// Sends SIGINT as [`Probe::press`] does. It waits, because a busy machine may deliver a signal late, right before the next one.
 #[track_caller]
 pub(crate) fn press(pid: Pid) {
     send(pid, Signal::INT);
 }
 
-/// A signal, taken by a thread and handled.
+/// Sends a signal, and waits until a thread has taken and handled it.
 #[track_caller]
 pub(crate) fn send(pid: Pid, signal: Signal) {
     kill_process(pid, signal).unwrap();
@@ -432,7 +436,7 @@ pub(crate) fn send(pid: Pid, signal: Signal) {
     crate::apart();
 }
 
-/// Waits until threads have taken the signals that were sent. Known on Linux only.
+/// Waits until threads have taken all sent signals. Only Linux reports this.
 #[track_caller]
 pub(crate) fn wait_for_the_taking(pid: Pid) {
     wait_for("the signal", || {
@@ -443,7 +447,7 @@ pub(crate) fn wait_for_the_taking(pid: Pid) {
     });
 }
 
-/// Every byte of them, as text.
+/// Returns all settings of the terminal, as text.
 fn settings(terminal: &File) -> String {
     format!("{:?}", tcgetattr(terminal).unwrap())
 }

@@ -1,5 +1,5 @@
-//! The ladder with its threads and without signals: injected presses, a clock that stands still, an exit that can be seen. Each scope is
-//! tried with each kind of press.
+//! Tests of the ladder with its threads and without signals: injected presses, a manual clock, and an exit that calls back. Each press scope is tried with
+//! each kind of press.
 
 use std::{
     future::poll_fn,
@@ -22,7 +22,7 @@ use crate::{DEADLINE, wait_for};
 
 mod wakers;
 
-/// A ladder as a library user tests it: no signals, a clock that stands still, an exit that can be seen.
+/// A ladder as a user of the crate tests it: no signals, a manual clock, and an exit that calls back.
 struct Rig {
     interrupts: Interrupts,
     injector: Injector,
@@ -52,7 +52,7 @@ impl Rig {
         }
     }
 
-    /// One press that is not debounced.
+    /// Presses once, after the debounce.
     fn press(&self) {
         self.clock.advance(Duration::from_millis(60));
         self.injector.press(PressSource::Injected);
@@ -63,11 +63,11 @@ impl Rig {
     }
 }
 
-/// The future's output, or a failed test where it does not come.
+/// Returns the output of the future, or fails the test at the time limit.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, future)
         .await
-        .expect("it comes")
+        .expect("the future is ready in time")
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn j27a_press_without_handlers_begins_shutdown() {
     assert_eq!(
         soon(rig.interrupts.cancelled()).await,
         Cause::Press,
-        "it is sticky"
+        "the cause is sticky"
     );
 }
 
@@ -129,7 +129,7 @@ fn j29_handlers_leave_in_any_order_even_unwinding() {
     rig.press();
     bottom.try_take().expect("the only one left").handled();
 
-    // A notice that is lost in a panic leaves its press counted.
+    // A notice that is dropped in a panic leaves its press counted.
     rig.press();
     let notice = bottom.try_take().unwrap();
     let panicked = std::thread::spawn(move || {
@@ -186,7 +186,7 @@ fn j33a_press_after_shutdown_began_is_a_hard_exit() {
         assert_eq!(
             rig.exit(),
             Cause::Press,
-            "again, for a callback that did not end anything"
+            "again, because the callback did not end the process"
         );
         assert!(rig.exits.try_recv().is_err());
     }
@@ -201,7 +201,7 @@ fn j34a_j34b_declines_reach_every_level_once() {
     rig.press();
     while let Some(mut handler) = stack.pop() {
         assert_eq!(rig.interrupts.cause(), None);
-        let notice = handler.try_take().expect("it is this one's turn");
+        let notice = handler.try_take().expect("this handler has the notice");
         assert!(
             handler.try_take().is_none()
                 && stack.iter_mut().all(|below| below.try_take().is_none())
@@ -211,7 +211,7 @@ fn j34a_j34b_declines_reach_every_level_once() {
     assert_eq!(rig.interrupts.cause(), Some(Cause::Press));
 }
 
-/// A trait that a type has twice if it can be cloned: then the compiler can't choose one.
+/// A trait that a cloneable type implements twice, so that a call of `check` is ambiguous and doesn't compile.
 trait IsClonedByNobody<Twice> {
     fn check() {}
 }
@@ -293,7 +293,7 @@ fn j37b_untaken_press_is_reported_at_each_handler_and_a_taken_one_is_not() {
         rig.interrupts.tick();
         assert_eq!(reports.recv_timeout(DEADLINE), Ok(()));
     }
-    run.try_take().expect("better late than never").handled();
+    run.try_take().expect("a late take works").handled();
     drop(busy);
     rig.press();
     let notice = run.try_take().unwrap();
@@ -304,7 +304,7 @@ fn j37b_untaken_press_is_reported_at_each_handler_and_a_taken_one_is_not() {
     assert!(reports.recv_timeout(DEADLINE).is_err(), "once at each");
 }
 
-/// The same on the system clock: the router's own thread keeps the deadline.
+/// On the system clock, the router's own thread keeps the deadline.
 #[test]
 fn j37a_take_timeout_needs_no_further_event() {
     let interrupts = Interrupts::builder()
@@ -391,7 +391,7 @@ fn a_clock_that_is_moved_too_far_stands_still_and_goes_on() {
     let rig = Rig::new();
     for too_far in [Duration::MAX, Duration::from_secs(i64::MAX as u64)] {
         let advance = AssertUnwindSafe(|| rig.clock.advance(too_far));
-        catch_unwind(advance).expect_err("it says that it panics");
+        catch_unwind(advance).expect_err("the documentation promises a panic");
     }
     rig.press();
     assert_eq!(rig.interrupts.cause(), Some(Cause::Press));

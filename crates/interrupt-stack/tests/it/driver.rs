@@ -1,4 +1,4 @@
-//! The driver: no thread of ours, the same ladder.
+//! Tests of the driver: the same ladder without the crate's threads.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -33,7 +33,7 @@ fn driver_wakes_handlers_and_announces_shutdown() {
 fn driver_minds_the_deadlines() {
     let mut probe = Probe::start("driven, hung, with deadline");
     probe.press();
-    assert_eq!(probe.line(), "run: press 1", "it came down");
+    assert_eq!(probe.line(), "run: press 1", "the handler below got it");
     probe.kill(Signal::TERM);
     assert_eq!(probe.line(), "shutdown Terminate");
     assert_eq!(probe.end().signal(), Some(15), "by the watchdog");
@@ -64,7 +64,7 @@ fn press_without_its_driver_is_found_by_the_next_look() {
     assert_eq!(probe.line(), "None, Some(Terminate)");
 }
 
-/// Two presses that nobody looked at for a while are two: each has the time at which it came.
+/// Two presses that are decided late are still two, because each has its own time.
 #[test]
 fn presses_that_are_decided_late_are_not_taken_for_one() {
     let mut probe = Probe::start("driver dropped");
@@ -90,7 +90,7 @@ fn press_that_nobody_read_counts_when_the_signals_are_let_go() {
     assert_eq!(probe.line(), "0, then 1");
 }
 
-/// What wakes it is a pipe, and a full one must not hold up those who decide.
+/// A full wake pipe must not block the threads that decide events.
 #[test]
 fn driver_that_never_runs_holds_nobody_up() {
     let mut probe = Probe::start("driver idle");

@@ -1,4 +1,4 @@
-//! The example, with presses that are injected.
+//! Runs the example with injected presses.
 
 use std::{sync::mpsc, thread, time::Duration};
 
@@ -6,11 +6,11 @@ use interrupt_stack::{HardExit, Interrupts, PressSource};
 
 use crate::apart;
 
-#[expect(dead_code, reason = "its `main` takes the signals of a process")]
+#[expect(dead_code, reason = "its `main` catches the signals of a process")]
 #[path = "../../examples/menu.rs"]
 mod menu;
 
-/// Its presses are more than the debounce apart, and the step is polled in between.
+/// The presses are further apart than the debounce, and the step is polled in between.
 #[test]
 fn a_step_handles_one_press_and_the_next_walks_down_to_the_job() {
     let interrupts = Interrupts::builder().detached();
@@ -35,7 +35,7 @@ fn a_step_handles_one_press_and_the_next_walks_down_to_the_job() {
                 assert_eq!(notice.presses(), 2);
                 notice.handled();
             }
-            () = menu::warm_up(&interrupts) => panic!("it ends before it declines"),
+            () = menu::warm_up(&interrupts) => panic!("the warm-up ended before it declined"),
         }
     });
     assert_eq!(interrupts.cause(), None);
@@ -60,5 +60,5 @@ fn a_menu_that_is_pressed_twice_stops_and_saves() {
     let runtime = { runtime }.enable_time().build().unwrap();
     let count = runtime.block_on(menu::run(&interrupts, 7)).unwrap();
     assert!(count >= 7);
-    assert!(exits.try_recv().is_err(), "a shutdown, and no hard exit");
+    assert!(exits.try_recv().is_err(), "a shutdown without a hard exit");
 }

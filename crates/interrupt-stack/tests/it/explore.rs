@@ -1,7 +1,7 @@
-//! Every sequence of up to eight events, and what must hold after each of them.
+//! Explores every sequence of up to eight events, and checks the invariants after each event.
 //!
-//! States that look alike from now on are visited once: their times count from now, their sequences are counted. What is known of a
-//! state comes from the events and effects alone (`facts`), never from the ladder's own fields, so that no bug vouches for itself.
+//! Equivalent states are visited once: their times are relative to now, and their sequences are counted. The facts about a state come
+//! only from the events and effects (`facts`), never from the ladder's own fields, so that a bug can't hide itself.
 
 mod facts;
 mod invariants;
@@ -23,7 +23,7 @@ use invariants::{INVARIANTS, Moment};
 use sabotage::{Machine, SABOTAGES, Sabotage};
 use step::{Step, Tick};
 
-/// One state, and one of the ways that lead there.
+/// A state, and one of the sequences that lead to it.
 #[derive(Clone)]
 struct Node {
     machine: Machine,
@@ -38,7 +38,7 @@ struct Found {
     steps: u64,
     sequences: u64,
     broken: BTreeSet<&'static str>,
-    /// The first way to a broken invariant.
+    /// The first sequence that breaks an invariant.
     way: Vec<Step>,
 }
 
@@ -61,7 +61,7 @@ impl Node {
         }
     }
 
-    /// The steps that make sense here.
+    /// Returns the steps that are possible in this state.
     fn steps(&self) -> Vec<Step> {
         let mut steps = vec![
             Step::Press(PressSource::Signal),
@@ -94,7 +94,7 @@ impl Node {
         steps
     }
 
-    /// Takes the step and says which invariants it broke.
+    /// Takes a step and returns the invariants that it breaks.
     fn step(&mut self, step: Step) -> Vec<&'static str> {
         let (before, earlier) = (self.facts.clone(), self.now);
         let (mut effects, mut got) = (Vec::new(), None);
@@ -107,7 +107,7 @@ impl Node {
                 effects.extend(machine.remove(id, self.now).map(|e| (self.now, e)));
             }
             Step::Take => {
-                let handler = before.open.expect("there is something to take").handler;
+                let handler = before.open.expect("a notice is open").handler;
                 got = machine.take(handler, self.now);
             }
             Step::Resolve(resolution) => {
@@ -130,7 +130,7 @@ impl Node {
                     Tick::Late => self.now + 3_600_000,
                 };
                 let on_time = |due| if tick == Tick::Late { until } else { due };
-                // At most one walk a handler; anything more is a machine that does not come to rest.
+                // At most one step down per handler; more would mean that the ladder never comes to rest.
                 for _ in 0..20 {
                     let Some(due) = machine.next_deadline().filter(|due| *due <= until) else {
                         break;
@@ -158,7 +158,7 @@ impl Node {
         INVARIANTS.iter().filter_map(broken).collect()
     }
 
-    /// What can make a difference from now on.
+    /// Returns a hash of everything that can affect later steps.
     fn key(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.facts.relative(self.now).hash(&mut hasher);
@@ -167,7 +167,8 @@ impl Node {
     }
 }
 
-/// Goes everywhere; or until `wanted` is broken, and where nothing is wanted to be, to the end of the depth at which something is.
+/// Explores all states up to `depth`. Stops early when the invariant `wanted` is broken; without `wanted`, after the first depth at which any invariant is
+/// broken.
 fn explore(start: Node, depth: usize, wanted: Option<&str>) -> Found {
     let mut found = Found::default();
     let mut level = HashMap::from([(start.key(), (start, 1_u64))]);
@@ -210,13 +211,13 @@ fn every_sequence_of_eight_keeps_the_invariants() {
     println!("{:?}", nothing_is_broken(0, 8));
 }
 
-/// Three that are there already leave all steps to what happens to them.
+/// With three handlers at the start, no step is needed to push them.
 #[test]
 fn every_sequence_on_a_stack_of_three_keeps_the_invariants() {
     println!("{:?}", nothing_is_broken(3, 6));
 }
 
-/// The control: each invariant reports the ladder that breaks it.
+/// The control: each invariant reports a ladder that breaks it.
 #[test]
 fn each_invariant_can_fail() {
     let mut seen = BTreeSet::new();
@@ -229,5 +230,5 @@ fn each_invariant_can_fail() {
         seen.insert(name);
     }
     let all: BTreeSet<_> = INVARIANTS.iter().map(|(name, ..)| *name).collect();
-    assert_eq!(seen, all, "each has its control");
+    assert_eq!(seen, all, "each invariant has a control");
 }

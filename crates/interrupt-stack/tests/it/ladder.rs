@@ -1,4 +1,4 @@
-//! The pure machine by hand: each rule as a story that can be read.
+//! Tests of the pure state machine by hand: each rule as a readable sequence of steps.
 
 use std::{
     fmt::Write,
@@ -17,7 +17,7 @@ const ANSWERS: [Resolution; 4] = [
     Resolution::Dropped,
 ];
 
-/// Drives a ladder by names and writes down what happens.
+/// Drives a ladder by the names of its handlers, and records a trace.
 struct Script {
     ladder: Ladder,
     start: Instant,
@@ -141,7 +141,7 @@ fn j30a_second_press_on_an_unanswered_one_shuts_down() {
             assert_eq!(
                 s.answer(Resolution::Handled),
                 "-",
-                "an answer that comes too late changes nothing"
+                "a late answer changes nothing"
             );
         }
         assert_eq!(s.wait(60).press(), "HardExit(Press)");
@@ -242,11 +242,11 @@ fn j35_decline_of_a_handler_that_is_gone_goes_below_it() {
     assert_eq!(
         s.answer(Resolution::Declined),
         "BeginShutdown(Press)",
-        "`new` stands above, not below"
+        "`new` is above, not below"
     );
 }
 
-/// An answer is for one notice, from whoever has taken it.
+/// An answer counts only for the notice that was taken.
 #[test]
 fn answer_to_another_press_or_before_the_take_changes_nothing() {
     let mut s = Script::new(&["run", "turn"]);
@@ -270,10 +270,7 @@ fn j37a_j37c_j37d_untaken_notice_walks_down_and_stays_open() {
     assert_eq!((s.ladder.cause(), s.ladder.next_deadline()), (None, None));
     assert!(!s.take("turn"));
     let mut late = s.ladder.clone();
-    assert!(
-        late.take(s.id("process")).is_some(),
-        "better late than never"
-    );
+    assert!(late.take(s.id("process")).is_some(), "a late take works");
     assert_eq!(s.press(), "BeginShutdown(Press)");
     insta::assert_snapshot!("untaken", s.trace);
 
@@ -297,7 +294,7 @@ fn j38a_j38b_dropped_handler_passes_its_untaken_notice_down() {
 
     let mut s = Script::new(&["run", "menu"]);
     s.press();
-    assert_eq!(s.drop("run"), "-", "a handler whose turn it is not");
+    assert_eq!(s.drop("run"), "-", "a handler without the notice");
     assert_eq!(s.drop("menu"), "BeginShutdown(Press)");
 }
 
@@ -351,7 +348,7 @@ fn debounce_is_counted_from_the_accepted_press() {
     assert_eq!(s.wait(29).press(), "Debounced");
     assert_eq!(s.wait(1).press(), "HardExit(Press)");
     assert_eq!(s.ladder.presses(), 3);
-    // A clock that runs backwards neither panics nor opens the way to a storm.
+    // With a clock that runs backwards, the ladder neither panics nor accepts every press.
     assert_eq!(
         s.ladder.press(PressSource::Signal, s.start),
         Effect::Debounced
@@ -362,8 +359,8 @@ fn debounce_is_counted_from_the_accepted_press() {
 fn request_is_no_press_and_waits_for_its_turn() {
     let mut s = Script::new(&["run", "turn", "menu"]);
     assert_eq!(s.request("turn"), "notify turn");
-    assert_eq!(s.request("turn"), "-", "it is asked already");
-    assert_eq!(s.request("run"), "-", "after the turn's");
+    assert_eq!(s.request("turn"), "-", "its request is open already");
+    assert_eq!(s.request("run"), "-", "after the request of `turn`");
     s.wait(60_000);
     assert!(!s.take("run") && s.take("turn"));
     assert_eq!(s.answer(Resolution::Declined), "notify run");
@@ -378,7 +375,7 @@ fn request_is_no_press_and_waits_for_its_turn() {
     assert_eq!(
         s.wait(100).press(),
         "BeginShutdown(Press)",
-        "nor did one answer the press"
+        "no request answered the press"
     );
     assert_eq!(s.request("turn"), "-");
     assert_eq!(
@@ -411,7 +408,7 @@ fn stop_of_the_process_is_held_against_nobody() {
     s.press();
     s.wait(900).resumed();
     s.wait(900);
-    assert!(s.take("menu"), "its time-out began anew");
+    assert!(s.take("menu"), "its time-out started again");
     s.answer(Resolution::Dropped);
     s.wait(100).resumed();
     assert_eq!(s.press(), "notify menu", "the drop is forgotten");

@@ -1,4 +1,4 @@
-//! The ladder as a machine, with its threads, and in real processes under real signals.
+//! Tests of the ladder: as a state machine, with its threads, and in real processes with real signals.
 
 #![expect(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ mod x104;
 
 use std::time::{Duration, Instant};
 
-/// Ten times and more what anything here takes.
+/// The time limit of a wait: more than ten times as long as any wait here takes.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Waits until `condition` holds.
@@ -42,7 +42,7 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Lets the debounce window pass: presses must be apart to be presses.
+/// Waits for longer than the debounce, so that the next signal is a new press.
 fn apart() {
     pass(Duration::from_millis(70));
 }

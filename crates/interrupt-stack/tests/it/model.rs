@@ -1,4 +1,4 @@
-//! Random histories against the rules said a second time, in milliseconds and plain words.
+//! Compares random histories with a simple model of the rules, in milliseconds.
 
 use std::{
     collections::BTreeSet,
@@ -58,18 +58,18 @@ enum Said {
     Exit(Cause),
 }
 
-/// The rules again, in milliseconds and plain words: which handlers live, who holds the one press, since when.
+/// A simple model of the rules, in milliseconds: the live handlers, the handler that has the notice, and since when.
 #[derive(Default)]
 struct Model {
     now: u64,
     pushed: usize,
     alive: Vec<usize>,
     accepted: Vec<u64>,
-    /// Handler, since when it is its turn, taken.
+    /// The open notice: its handler, since when that has it, and whether it is taken.
     open: Option<(usize, u64, bool)>,
-    /// What is open is a request.
+    /// Whether the open notice is a request.
     is_asked: bool,
-    /// Handlers that are to be asked.
+    /// The handlers with waiting requests.
     waiting: BTreeSet<usize>,
     ignored_at: Option<u64>,
     stopping: Option<Cause>,
@@ -90,7 +90,7 @@ impl Model {
         Some(Said::Notify(next))
     }
 
-    /// Nothing is open: the innermost of those who are to be asked is asked.
+    /// Closes the notice, and opens the waiting request of the innermost handler.
     fn ask(&mut self) -> Option<Said> {
         (self.open, self.is_asked) = (None, true);
         let next = self.waiting.pop_last()?;
@@ -98,7 +98,7 @@ impl Model {
         Some(Said::Notify(next))
     }
 
-    /// What is open is not for this handler.
+    /// Declines the open notice for this handler.
     fn refuse(&mut self, handler: usize) -> Option<Said> {
         if self.is_asked {
             return self.ask();
@@ -207,7 +207,7 @@ impl Model {
         }
     }
 
-    /// One millisecond, or what is due in it.
+    /// Handles one deadline that is due in this millisecond.
     fn tick(&mut self) -> Option<Said> {
         if let Some((handler, since, false)) = self.open
             && !self.is_asked
@@ -219,7 +219,7 @@ impl Model {
         if self.stop_by.is_some_and(|at| self.now >= at) {
             self.stop_by = None;
             return Some(Said::Exit(
-                self.stopping.expect("a deadline is that of a shutdown"),
+                self.stopping.expect("only a shutdown has a deadline"),
             ));
         }
         None
@@ -238,9 +238,7 @@ fn check(steps: Vec<Step>) {
         let said = |effect: Option<Effect>, ids: &[HandlerId]| match effect {
             None | Some(Effect::Debounced) => None,
             Some(Effect::Notify(id)) => Some(Said::Notify(
-                ids.iter()
-                    .position(|i| *i == id)
-                    .expect("an id that was given"),
+                ids.iter().position(|i| *i == id).expect("a known id"),
             )),
             Some(Effect::BeginShutdown(cause)) => Some(Said::Shutdown(cause)),
             Some(Effect::HardExit(cause)) => Some(Said::Exit(cause)),
@@ -322,11 +320,11 @@ fn check(steps: Vec<Step>) {
         );
         assert!(
             !was_stopping || !matches!(is, Some(Said::Notify(_) | Said::Shutdown(_))),
-            "shutdown goes one way"
+            "a shutdown never ends or begins again"
         );
         was_stopping = model.stopping.is_some();
 
-        // From every state there is, three presses that nobody answers are the end.
+        // From every state, three unanswered presses end the process.
         let mut ends = ladder.clone();
         let effects: Vec<_> = (1..=3)
             .map(|n| ends.press(PressSource::Signal, now + n * Duration::from_secs(60)))
@@ -342,7 +340,7 @@ proptest! {
         check(steps);
     }
 
-    /// However many signals come, at most one rung a debounce window is climbed.
+    /// Any number of signals raises the stage by at most one per debounce window.
     #[test]
     fn storm_climbs_one_rung_a_window(gaps in prop::collection::vec(0..20_u64, 1..300)) {
         let (mut ladder, mut now) = (Ladder::new(Rules::default()), Instant::now());

@@ -1,4 +1,4 @@
-//! Programs in a pid namespace of their own, as in a container.
+//! Tests of programs in their own pid namespace, as in a container.
 
 use std::{io::Write, process::Command};
 
@@ -9,7 +9,7 @@ use crate::{
     child::{Place, Probe, Seat, press},
 };
 
-/// What starts a program in one.
+/// Returns a command that starts a program in its own pid namespace.
 pub(crate) fn unshare() -> Command {
     let mut unshare = Command::new("unshare");
     if !geteuid().is_root() {
@@ -30,7 +30,7 @@ fn is_refused() -> bool {
     is_refused
 }
 
-/// No signal ends PID 1 by its default action.
+/// The default action of a signal never ends PID 1.
 #[test]
 fn pid_1_exits_with_the_code_of_the_signal() {
     if is_refused() {
@@ -60,7 +60,7 @@ fn pid_1_exits_with_the_code_of_the_signal() {
     }
 }
 
-/// Its group has no number in there, and the terminal is its own all the same.
+/// The process group has no id in the namespace, but the process is still in the foreground.
 #[test]
 fn hard_exit_puts_the_terminal_back_for_a_group_from_outside() {
     if is_refused() {

@@ -1,4 +1,4 @@
-//! The child's side of the tests with processes: this binary again, told by an environment variable what to be.
+//! The probes: this test binary, started again as a child process. An environment variable contains the name of the probe.
 
 use std::{
     sync::Arc,
@@ -25,7 +25,7 @@ use programs::hung;
 fn probe() {
     #[cfg(target_os = "linux")]
     if std::env::var_os(VARIABLE).is_some() {
-        // No test that fails leaves anything behind.
+        // A failed test leaves no probe behind.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
             .unwrap();
     }
@@ -84,7 +84,7 @@ fn graceful() {
 fn slow_start() {
     let interrupts = builder().install().unwrap();
     ready();
-    line(); // stands for everything slow: configuration, network, locks
+    line(); // simulates a slow start: configuration, network, locks
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -172,7 +172,7 @@ fn installed_twice() {
         ready();
         line();
         say(&format!("{} presses", interrupts.presses()));
-        std::mem::forget(handler); // and with it the ladder: only the signals are given back
+        std::mem::forget(handler); // keeps the ladder alive: only the signals are restored
         drop(interrupts);
     }
     ready();

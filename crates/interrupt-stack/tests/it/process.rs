@@ -1,4 +1,4 @@
-//! Real processes under real signals: how they end, and what a parent or a shell sees of it.
+//! Tests of real processes with real signals: how they end, and how a parent or a shell sees it.
 
 use std::{os::unix::process::ExitStatusExt, time::Duration};
 
@@ -80,7 +80,7 @@ fn j42a_j42b_terminate_and_hangup_are_graceful_and_quit_is_not() {
         assert_eq!(probe.line(), line);
         assert_eq!(probe.end().signal(), Some(number));
     }
-    // With a core file allowed, so that its absence says something.
+    // Core files are allowed, so that a missing one is a result.
     let mut probe = Probe::start_by("ulimit -c unlimited; exec \"$@\"", "graceful");
     probe.kill(Signal::QUIT);
     let status = probe.end();
@@ -109,12 +109,12 @@ fn j43_press_during_a_slow_start_is_graceful() {
     assert_eq!(probe.end().signal(), Some(2));
 }
 
-/// Also C58: each install in one process catches signals of its own.
+/// Also C58: each install in a process catches its own signals.
 #[test]
 fn x122a_x122b_dropped_install_gives_the_signals_back() {
     let mut probe = Probe::start("installed twice");
     for _ in 0..2 {
-        // On the first ladder, which lives on, a third one would be the last.
+        // The first ladder is still alive; if it got the signals, the third press would end the process.
         probe.press();
         probe.press();
         probe.go_on();
@@ -125,7 +125,7 @@ fn x122a_x122b_dropped_install_gives_the_signals_back() {
     assert_eq!(probe.end().signal(), Some(2));
 }
 
-/// A parent may leave its signals blocked to its children; a press must reach one of our threads all the same, and end the process.
+/// A child inherits the blocked signals of its parent. A press must still reach one of the crate's threads and end the process.
 #[cfg(target_os = "linux")]
 #[test]
 fn inherited_mask_does_not_silence_signals() {
@@ -138,7 +138,7 @@ fn inherited_mask_does_not_silence_signals() {
     }
 }
 
-/// A program that closes all descriptors takes the threads' wake-up away, and neither the ladder nor a processor.
+/// A program that closes all descriptors closes the wake pipe too. The ladder still works, and its threads don't use the processor.
 #[cfg(target_os = "linux")]
 #[test]
 fn presses_are_heard_without_descriptors() {
@@ -150,7 +150,7 @@ fn presses_are_heard_without_descriptors() {
     let mut lines = [probe.line(), probe.line()];
     lines.sort();
     assert_eq!(lines, ["press 2", "shutdown Press"]);
-    // A second of looking in vain, as three threads would, is far from the few ticks that this costs.
+    // Three threads that check in a busy loop would use far more than these few ticks.
     let (_keep, never) = std::sync::mpsc::channel::<()>();
     assert!(
         never
@@ -163,7 +163,7 @@ fn presses_are_heard_without_descriptors() {
     assert_eq!(probe.end().signal(), Some(2));
 }
 
-/// What came while the mask kept it waiting is heard by the install, and not by the default action before it.
+/// A signal that was pending because of the mask goes to the install, and not to the default action.
 #[cfg(target_os = "linux")]
 #[test]
 fn j43_press_before_the_install_waits_for_it() {
@@ -179,7 +179,7 @@ fn j43_press_before_the_install_waits_for_it() {
     }
 }
 
-/// Between `fork` and `exec` a child has our handler, but a signal to it is not ours.
+/// Between `fork` and `exec` a child has the parent's handler, but a signal to the child doesn't count for the parent.
 #[test]
 fn signal_to_a_forked_child_ends_the_child_alone() {
     let mut probe = Probe::start_by("ulimit -c 0; exec \"$@\"", "forking");
@@ -199,7 +199,7 @@ fn signal_to_a_forked_child_ends_the_child_alone() {
     for _ in 0..3 {
         probe.press();
     }
-    assert_eq!(probe.end().signal(), Some(2), "the parent is as it was");
+    assert_eq!(probe.end().signal(), Some(2), "the parent still works");
 }
 
 #[test]
@@ -226,18 +226,18 @@ fn stop_without_hooks_is_the_default_and_forgives_a_dropped_notice() {
     assert_eq!(probe.end().signal(), Some(2));
 }
 
-/// As the system forgets a stop when it is told to go on. A hook that takes its time is no reason to stop after that.
+/// `SIGCONT` cancels a pending suspension, as in the kernel, even while the suspend hook runs.
 #[test]
 fn stop_that_is_called_off_while_its_hook_runs_does_not_come() {
     let mut probe = Probe::start("slowly suspendable");
     for _ in 0..2 {
         probe.kill(Signal::TSTP);
         assert_eq!(probe.line(), "suspends");
-        send(probe.pid, Signal::TSTP); // a second one waits for the first, and is called off with it
+        send(probe.pid, Signal::TSTP); // waits for the first one, and is cancelled with it
         send(probe.pid, Signal::CONT);
         probe.go_on();
         assert_eq!(probe.line(), "has suspended");
-        assert_eq!(probe.line(), "resumes", "not before the other hook is done");
+        assert_eq!(probe.line(), "resumes", "after the other hook");
     }
     probe.kill(Signal::TSTP);
     assert_eq!(probe.line(), "suspends");
@@ -251,10 +251,10 @@ fn stop_that_is_called_off_while_its_hook_runs_does_not_come() {
 #[test]
 fn suspend_does_nothing_once_the_signals_are_given_back() {
     let probe = Probe::start("suspended when let go");
-    assert_eq!(probe.line(), "goes on");
+    assert_eq!(probe.line(), "continues");
 }
 
-/// Signals and what the program injects go through one debounce, whichever comes first.
+/// Signals and injected presses share one debounce, whichever comes first.
 #[test]
 fn press_that_is_both_signal_and_injected_counts_once() {
     for signal_first in [true, false] {
@@ -275,7 +275,7 @@ fn press_that_is_both_signal_and_injected_counts_once() {
     }
 }
 
-/// The handler must know of a press that is no signal, or it would take the other half of it for the last one.
+/// The signal handler must know of an injected press. Otherwise it would treat the signal of the same press as the last one.
 #[test]
 fn signal_of_an_injected_press_is_not_the_last_rung() {
     let mut probe = Probe::start("long debounce, nobody answers");
@@ -312,7 +312,7 @@ fn hard_exit_may_be_left_to_the_program() {
     assert!(probe.is_alive());
 }
 
-/// The time of a stop is nobody's: the deadline begins anew, and then it holds.
+/// The time of a stop doesn't count: the deadline starts again, and then it takes effect.
 #[test]
 fn watchdog_acts_after_a_stop() {
     let mut probe = Probe::start("hung, with deadline");
@@ -325,7 +325,7 @@ fn watchdog_acts_after_a_stop() {
     assert_eq!(probe.end().signal(), Some(15));
 }
 
-/// A hook that hangs costs one press more, or two seconds, and never the exit.
+/// A hook that hangs delays the exit by one press or by two seconds, but never prevents it.
 #[test]
 fn hook_before_the_exit_that_hangs_costs_a_press_or_a_moment() {
     for presses in [3, 4] {
@@ -360,7 +360,7 @@ fn hook_before_the_exit_that_hangs_costs_a_raw_press() {
     assert_eq!(probe.end().signal(), Some(2));
 }
 
-/// The control: with one that returns, three presses are enough.
+/// The control: with a hook that returns, three presses are enough.
 #[test]
 fn hook_before_the_exit_that_returns_costs_nothing() {
     let mut probe = Probe::start("hung, exit hook");

@@ -1,4 +1,4 @@
-//! Presses as a person makes them, on real terminals.
+//! Tests of typed presses on real terminals.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn j28c_press_is_a_signal_in_cooked_mode_and_a_byte_in_raw_mode() {
         if let Some(key) = key {
             seat.send(key);
             if number == 1 || number == 4 {
-                seat.send("\n"); // a cooked terminal hands over lines
+                seat.send("\n"); // a cooked terminal passes only whole lines
             }
             assert_eq!(seat.line(), "changed");
             if number == 1 || number == 4 {
@@ -40,7 +40,7 @@ fn j28c_press_is_a_signal_in_cooked_mode_and_a_byte_in_raw_mode() {
     assert_eq!(seat.line(), "Terminate after 5 presses");
 }
 
-/// Each is one press, whether it came as a signal or as a byte.
+/// Each press counts once, whether it came as a signal or as a byte.
 #[test]
 fn presses_while_raw_mode_is_entered_and_left_count_once_each() {
     let mut seat = Seat::take(Place::Foreground, "toggling", "");
@@ -55,7 +55,7 @@ fn presses_while_raw_mode_is_entered_and_left_count_once_each() {
     }
     seat.kill(Signal::TERM);
     assert_eq!(seat.line(), format!("Terminate after {number} presses"));
-    assert_eq!(sources.len(), 2, "both ways were met: {sources:?}");
+    assert_eq!(sources.len(), 2, "both sources occurred: {sources:?}");
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn j39a_j39c_press_on_a_menu_begins_shutdown_and_a_key_continues() {
         seat.send(b"\x03");
         assert_eq!(seat.line(), "menu");
         seat.send("xc");
-        assert_eq!(seat.line(), "goes on");
+        assert_eq!(seat.line(), "continues");
         apart();
     }
     seat.send(b"\x03");
@@ -77,11 +77,11 @@ fn j39a_j39c_press_on_a_menu_begins_shutdown_and_a_key_continues() {
     assert_eq!(seat.settings(), seat.before);
 }
 
-/// A job in the background neither touches the terminal nor is stopped by it.
+/// A job in the background doesn't touch the terminal, and isn't stopped by it.
 #[test]
 fn j47e_hard_exit_in_the_background_leaves_the_terminal_alone() {
     let mut seat = Seat::take(Place::Background, "hung", "");
-    let others = seat.change(); // what has the foreground made it raw
+    let others = seat.change(); // as if the foreground program had made it raw
     for line in ["press 1", "press 2"] {
         seat.kill(Signal::INT);
         assert_eq!(seat.line(), line);
@@ -94,7 +94,7 @@ fn j47e_hard_exit_in_the_background_leaves_the_terminal_alone() {
     assert_eq!(seat.settings(), others);
 }
 
-/// By the watchdog, which is a thread's: the same.
+/// The shutdown deadline, which a thread keeps, restores the terminal too.
 #[test]
 fn watchdog_puts_the_terminal_back() {
     let mut seat = Seat::take(Place::Foreground, "hung, with deadline", "raw");
@@ -155,17 +155,17 @@ fn suspend_and_fg_under_the_job_control_of_bash() {
         assert_eq!(
             seat.line(),
             format!("dropped {press}"),
-            "what was dropped before the stop is forgotten"
+            "a notice that was dropped before the stop is forgotten"
         );
         apart();
     }
     seat.send(b"\x03");
     assert_eq!(seat.line(), "Press after 4 presses");
-    seat.send("echo pro''be: code $?\n"); // quoted so that the echo of it is not taken for the answer
+    seat.send("echo pro''be: code $?\n"); // quoted, so that its echo isn't read as the result
     assert_eq!(seat.line(), "code 130");
 }
 
-/// Where no shell could continue it: the system stops nobody there, and nor do we.
+/// In an orphaned process group no shell could continue the process, so neither the kernel nor this crate stops it.
 #[test]
 fn suspend_is_no_trap_in_an_orphaned_group() {
     for orphan in ["terminal", "driven, suspendable"] {
@@ -180,11 +180,11 @@ fn suspend_is_no_trap_in_an_orphaned_group() {
             assert_eq!(seat.line(), "resumes", "{orphan}");
         }
         seat.send(b"\x03");
-        assert!(seat.line().contains("press 1"), "{orphan}: it lives");
+        assert!(seat.line().contains("press 1"), "{orphan}: still alive");
     }
 }
 
-/// A shell's loop ends with a program that dies by the signal, and goes on after one that only says 130.
+/// A shell's loop ends after a program that dies by the signal, and continues after a program that exits with 130.
 #[test]
 fn j27c_loop_of_a_shell_stops_with_the_program() {
     let mut seat = Seat::take(Place::Foreground, "loop", "graceful");

@@ -1,4 +1,4 @@
-//! The events of the feature `tracing`.
+//! Tests of the events of the feature `tracing`.
 
 use crate::child::Probe;
 
@@ -17,7 +17,7 @@ fn events_tell_the_way_to_the_exit() {
     }
 }
 
-/// Nothing waits for a subscriber.
+/// The crate never waits for a subscriber.
 #[test]
 fn subscriber_that_hangs_keeps_nothing_from_anybody() {
     let mut probe = Probe::start("traced for ever");

@@ -1,4 +1,4 @@
-//! Requests by name, and waits that block a thread.
+//! Tests of requests by name, and of waits that block a thread.
 
 use std::{thread, time::Duration};
 
@@ -17,13 +17,13 @@ fn detached() -> Interrupts {
 fn request_reaches_the_innermost_handler_of_its_name() {
     let interrupts = detached();
     let injector = interrupts.injector();
-    assert!(!injector.interrupt("turn"), "nobody is there");
+    assert!(!injector.interrupt("turn"), "no such handler");
     let mut outer = interrupts.push("turn");
     let mut inner = interrupts.push("turn");
     let mut menu = interrupts.push("menu");
     assert!(!injector.interrupt("tur"));
     assert!(injector.interrupt("turn"));
-    assert!(injector.interrupt("turn"), "it has it already");
+    assert!(injector.interrupt("turn"), "its request is open already");
     assert!(menu.try_take().is_none() && outer.try_take().is_none());
     let notice = inner.try_take().expect("the innermost");
     assert_eq!(
@@ -33,7 +33,7 @@ fn request_reaches_the_innermost_handler_of_its_name() {
     notice.handled();
     drop(inner);
     assert!(injector.interrupt("turn"));
-    outer.try_take().expect("the one that is left").decline();
+    outer.try_take().expect("the remaining handler").decline();
     assert_eq!((interrupts.presses(), interrupts.cause()), (0, None));
     injector.press(PressSource::Injected);
     assert_eq!(menu.try_take().expect("a first press").presses(), 1);
@@ -48,17 +48,17 @@ fn request_waits_for_an_open_notice_and_ends_with_its_handler() {
     injector.press(PressSource::Injected);
     let notice = menu.try_take().unwrap();
     assert!(injector.interrupt("turn"));
-    assert!(turn.try_take().is_none(), "one at a time");
+    assert!(turn.try_take().is_none(), "one notice at a time");
     notice.handled();
-    turn.try_take().expect("its turn").handled();
+    turn.try_take().expect("the waiting request").handled();
 
     assert!(injector.interrupt("turn"));
     drop(turn);
-    assert_eq!(interrupts.cause(), None, "a request goes nowhere else");
+    assert_eq!(interrupts.cause(), None, "a request isn't passed down");
     injector.press(PressSource::Injected);
     menu.try_take().expect("a first press").handled();
     injector.terminate(Cause::Requested(7));
-    assert!(!injector.interrupt("menu"), "in shutdown nobody is asked");
+    assert!(!injector.interrupt("menu"), "no request in shutdown");
 }
 
 #[test]
@@ -81,11 +81,11 @@ async fn request_wakes_its_handler() {
     let mut turn = interrupts.push("turn");
     let _menu = interrupts.push("menu");
     let task = tokio::spawn(async move { turn.notified().await.source() });
-    tokio::task::yield_now().await; // it waits now
+    tokio::task::yield_now().await; // the task waits now
     assert!(interrupts.injector().interrupt("turn"));
     let source = tokio::time::timeout(DEADLINE, task)
         .await
-        .expect("it wakes");
+        .expect("the task wakes in time");
     assert_eq!(source.unwrap(), PressSource::Request);
 }
 
@@ -117,7 +117,7 @@ fn thread_waits_for_a_press_without_a_runtime() {
     assert_eq!(interrupts.cause(), None);
 }
 
-/// Whether it begins in the wait or before: a thread that only waits for presses hears of it.
+/// The wait ends whether shutdown begins before it or during it.
 #[test]
 fn wait_for_a_press_ends_with_shutdown() {
     for waits in [
@@ -182,12 +182,12 @@ fn threads_wait_for_shutdown_without_a_runtime() {
     assert_eq!(
         interrupts.wait_timeout(Duration::MAX),
         Some(Cause::Hangup),
-        "it is sticky"
+        "the cause is sticky"
     );
     assert_eq!(interrupts.wait(), Cause::Hangup);
 }
 
-/// A handler below wakes too, when the notice comes down to it by time alone.
+/// The handler below wakes when time alone passes the notice down to it.
 #[test]
 fn thread_waits_for_a_notice_that_walks_down() {
     let interrupts = Interrupts::builder()
@@ -196,7 +196,9 @@ fn thread_waits_for_a_notice_that_walks_down() {
     let mut run = interrupts.push("run");
     let _busy = interrupts.push("busy");
     interrupts.injector().press(PressSource::Injected);
-    let notice = run.wait_timeout(DEADLINE).expect("it comes down");
+    let notice = run
+        .wait_timeout(DEADLINE)
+        .expect("the notice is passed down");
     assert_eq!(notice.handler(), run.id());
     notice.handled();
 }

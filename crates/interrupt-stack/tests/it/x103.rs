@@ -1,4 +1,4 @@
-//! X103: three presses end the process, in whatever state it is.
+//! Tests of X103: three presses end the process in any state.
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,15 @@ use crate::{
     pass,
 };
 
-/// How often each state is ended.
+/// The number of runs of each state.
 const X103_REPEATS: Effort = Effort {
     ci: 20,
     nightly: 100,
 };
-/// How many seconds the controls wait for an end that must not come.
+/// The seconds for which the controls wait for an end that must not come.
 const X103_CONTROL_SECONDS: Effort = Effort { ci: 1, nightly: 5 };
 
-/// How many processes run at a time.
+/// The number of processes that run at a time.
 const BATCH: u32 = 5;
 
 const STATES: &[&str] = &[
@@ -39,7 +39,7 @@ fn long() -> Duration {
     Duration::from_secs(X103_CONTROL_SECONDS.number().into())
 }
 
-/// Half of them have a raw terminal and are signalled, half have one where ^C is typed.
+/// Starts `count` probes: one half on raw terminals, which get signals, and one half on terminals where ^C is typed.
 fn seats(state: &str, count: u32) -> Vec<Seat> {
     let modes = ["raw", "keys"].iter().cycle();
     let seats = (0..count).zip(modes);
@@ -58,7 +58,7 @@ fn press(seats: &[Seat]) {
     }
 }
 
-/// Says the longest time from the third press to the end, as the parent heard of it.
+/// Returns the longest time from the third press until the parent reports the end.
 #[track_caller]
 fn three_presses_end(state: &str) -> Duration {
     let (mut left, mut slowest) = (X103_REPEATS.number(), Duration::ZERO);
@@ -70,7 +70,7 @@ fn three_presses_end(state: &str) -> Duration {
             assert_ne!(
                 seat.settings(),
                 seat.before,
-                "there is something to put back"
+                "the settings differ, so the exit must restore them"
             );
         }
         for _ in 0..2 {
@@ -123,7 +123,7 @@ fn x103f_x103g_in_the_allocator() {
     println!("{:?}", three_presses_end("x103 allocating"));
 }
 
-/// The decision is the handler's alone: nothing else of ours runs in the process.
+/// The signal handler decides alone: no other code of this crate runs in the process.
 #[cfg(feature = "driver")]
 #[test]
 fn x103f_x103g_router_never_ran() {
@@ -136,7 +136,7 @@ fn x103f_x103g_driver_stuck_with_its_runtime() {
     println!("{:?}", three_presses_end("x103 stuck driver"));
 }
 
-/// The control: no state ends by itself, so that it is the presses that end it.
+/// The control: no state ends by itself, so the presses end it.
 #[test]
 fn x103i_control_terminate_leaves_each_state_alive() {
     let take = |state: &&str| Seat::take(Place::Foreground, state, "raw");
@@ -158,8 +158,8 @@ fn j42b_quit_ends_each_state_at_once() {
     }
 }
 
-/// The control: the third press as a task of the runtime, as `tokio::signal` invites to write it. In the hung `atexit` handler the task
-/// does run; it is the second `exit` that hangs.
+/// The control: a task handles the third press, as is usual with `tokio::signal`. In the hung `atexit` handler the task runs, but the
+/// second `exit` hangs.
 #[test]
 fn x103j_control_tokio_signal_hangs_in_each_state() {
     let states = [
@@ -179,7 +179,7 @@ fn x103j_control_tokio_signal_hangs_in_each_state() {
     }
 }
 
-/// The control of these controls: in a process that can act, the same task ends it.
+/// The control of that control: in a process that can act, the same task ends the process.
 #[test]
 fn x103j_control_tokio_signal_ends_a_healthy_process() {
     let mut seat = Seat::take(Place::Foreground, "tokio allocating", "raw");
@@ -187,9 +187,5 @@ fn x103j_control_tokio_signal_ends_a_healthy_process() {
         seat.press();
     }
     assert_eq!(seat.end(), "ended code 130");
-    assert_ne!(
-        seat.settings(),
-        seat.before,
-        "and nobody puts the terminal back"
-    );
+    assert_ne!(seat.settings(), seat.before, "the terminal isn't restored");
 }

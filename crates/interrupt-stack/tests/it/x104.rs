@@ -1,4 +1,4 @@
-//! X104: a press that comes twice is one press, and a storm is as many as there is time for.
+//! Tests of X104: a forwarded press is part of the terminal's press, and a burst of signals counts once per debounce window.
 
 use std::{
     os::unix::process::ExitStatusExt,
@@ -14,7 +14,7 @@ use crate::{
     pass, wait_for,
 };
 
-/// A parent that forwards its SIGINT 200 ms later, and `probe` as its child in the same job.
+/// Starts a parent that forwards its SIGINT 200 ms later, and `probe` as its child in the same job.
 fn forwarded(probe: &str) -> Seat {
     Seat::take(Place::Foreground, "forwarding", probe)
 }
@@ -33,7 +33,7 @@ fn x104a_forwarded_press_is_one_press() {
     insta::assert_snapshot!("forwarded", trace.join("\n"));
 }
 
-/// The control: with a window that is shorter than the forwarder takes, it is a press of its own.
+/// The control: with a forward window shorter than the delay of the parent, the forwarded SIGINT is a separate press.
 #[test]
 fn x104a_control_forward_after_the_window_is_a_press() {
     let mut seat = forwarded("counting, own forwards");
@@ -46,7 +46,7 @@ fn x104a_control_forward_after_the_window_is_a_press() {
     );
 }
 
-/// Each of three typed presses is one rung, though six signals come.
+/// Each of three typed presses is one stage, although six signals come.
 #[test]
 fn x104a_forwarded_presses_climb_one_rung_each() {
     let mut seat = forwarded("hung");
@@ -61,14 +61,14 @@ fn x104a_forwarded_presses_climb_one_rung_each() {
     wait_for("the end of the probe", || seat.is_gone());
 }
 
-/// Only those who stand above it forward a press: a signal of somebody else's is one.
+/// Only an ancestor forwards a press; a signal from another process is a press.
 #[test]
 fn x104a_signal_of_a_stranger_is_a_press() {
     let mut seat = Seat::take(Place::Foreground, "counting", "");
     seat.send(b"\x03");
     assert_eq!(seat.line(), "press 1 by Signal");
     apart();
-    seat.press(); // we are above it
+    seat.press(); // this test is an ancestor of the probe
     let pid = seat.probe().to_string();
     let killed = Command::new("sh")
         .args(["-c", "kill -INT \"$0\"", &pid])
@@ -81,10 +81,14 @@ fn x104a_signal_of_a_stranger_is_a_press() {
     assert_eq!(
         seat.line(),
         "press 3 by Signal",
-        "there is no press left that it could be part of"
+        "after the forward window it is a new press"
     );
     seat.kill(Signal::TERM);
-    assert_eq!(seat.line(), "Terminate after 3 presses", "ours was none");
+    assert_eq!(
+        seat.line(),
+        "Terminate after 3 presses",
+        "the SIGINT of the ancestor was forwarded"
+    );
 }
 
 fn storm(probe: &mut Probe) -> Duration {
@@ -117,7 +121,7 @@ fn x104b_storm_is_a_press_a_window() {
     );
 }
 
-/// Three rungs take two windows at least, however many signals come.
+/// Three stages take at least two debounce windows, for any number of signals.
 #[test]
 fn x104b_storm_climbs_one_rung_a_window() {
     let mut probe = Probe::start("hung");

@@ -1,4 +1,4 @@
-//! Wakers of others, which may hang or panic.
+//! Tests of foreign wakers, which hang or panic.
 
 use std::{
     pin::pin,
@@ -47,10 +47,10 @@ fn blocked_waker_does_not_stand_in_the_way_of_the_exit() {
     gate.1.notify_all();
 }
 
-/// A handler that is rung for when shutdown has begun already has nothing to take.
+/// After shutdown has begun, a handler isn't woken for a press that it can no longer take.
 #[tokio::test]
 async fn blocked_waker_of_a_handler_does_not_keep_shutdown_from_others() {
-    /// Says that it was called, and comes back when the other end is gone.
+    /// A waker that reports its call, and returns when the other end is gone.
     struct Block(mpsc::Sender<()>, Mutex<mpsc::Receiver<()>>);
     impl Wake for Block {
         fn wake(self: Arc<Self>) {
@@ -71,7 +71,7 @@ async fn blocked_waker_of_a_handler_does_not_keep_shutdown_from_others() {
     let polled = wait.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(polled.is_pending());
     rig.press();
-    called.recv_timeout(DEADLINE).unwrap(); // the one thread that tells is busy, and will find all that comes now at once
+    called.recv_timeout(DEADLINE).unwrap(); // the one thread that runs wakers is busy, and later finds all new events at once
     drop(wait);
     first.try_take().unwrap().handled();
     let mut second = rig.interrupts.push("second");
@@ -92,7 +92,7 @@ async fn panicking_waker_does_not_silence_the_next() {
     impl Wake for Panic {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Relaxed);
-            std::panic::resume_unwind(Box::new("a waker of someone else"));
+            std::panic::resume_unwind(Box::new("a foreign waker"));
         }
     }
     let rig = Rig::new();
@@ -109,7 +109,7 @@ async fn panicking_waker_does_not_silence_the_next() {
     wait_for("the waker", || bad.0.load(Relaxed) == 1);
     drop(wait);
     let task = tokio::spawn(async move { run.notified().await.handled() });
-    tokio::task::yield_now().await; // it waits now, and only a wake helps it
+    tokio::task::yield_now().await; // the task waits now, until it is woken
     drop(menu);
     soon(task).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! What is known after a history by its events and effects alone: what the invariants are checked against.
+//! The facts that follow from the events and effects of a history. The invariants compare the ladder with them.
 
 use std::collections::BTreeSet;
 
@@ -13,23 +13,23 @@ pub(super) const DEBOUNCE: u64 = 30;
 pub(super) const TAKE: u64 = 1000;
 pub(super) const COOLDOWN: u64 = 2000;
 pub(super) const SHUTDOWN: u64 = 8000;
-/// Beyond every limit of the rules: what is older is alike.
+/// An age above every time limit of the ladder; all older times are equivalent.
 pub(super) const OLD: u64 = 10_000;
 
-/// What one knows who has seen all events and effects. Times are milliseconds since the start.
+/// The state of a ladder as its events and effects show it. Times are milliseconds since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Facts {
-    /// From the lowest to the topmost.
+    /// The handlers, from the lowest to the topmost.
     pub(super) alive: Vec<HandlerId>,
     pub(super) accepted: u64,
     pub(super) last_press: Option<u64>,
     pub(super) open: Option<Open>,
-    /// The notice in the hands of a handler, which may outlive its being open.
+    /// The notice that a handler holds; it may no longer be open.
     pub(super) held: Option<Pressed>,
-    /// When a notice was dropped unanswered, with no press since.
+    /// The time when a notice was dropped unanswered, if no press came since.
     pub(super) dropped: Option<u64>,
     pub(super) shutdown: Option<(Cause, u64)>,
-    /// Handlers for which a request waits.
+    /// The handlers with a waiting request.
     pub(super) requested: BTreeSet<HandlerId>,
 }
 
@@ -37,12 +37,12 @@ pub(super) struct Facts {
 pub(super) struct Open {
     pub(super) press: Pressed,
     pub(super) handler: HandlerId,
-    /// Since when it is this handler's turn.
+    /// The time since which this handler has the notice.
     pub(super) since: u64,
     pub(super) taken: bool,
 }
 
-/// What a notice must say of its press.
+/// The expected data of a press in its notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Pressed {
     pub(super) number: u64,
@@ -57,7 +57,7 @@ impl Open {
 }
 
 impl Facts {
-    /// Whether a press now is one of its own.
+    /// Whether a press now is a new press.
     pub(super) fn accepts(&self, now: u64) -> bool {
         self.last_press.is_none_or(|last| now - last >= DEBOUNCE)
     }
@@ -66,7 +66,7 @@ impl Facts {
         self.alive.iter().copied().filter(|other| *other < id).max()
     }
 
-    /// The next moment at which something changes by time alone; some time ahead where there is none.
+    /// Returns the next time at which time alone changes something; a minute from now if there is none.
     pub(super) fn boundary(&self, now: u64) -> u64 {
         let untaken = self.open.filter(|open| !open.taken && !open.is_request());
         [
@@ -89,7 +89,7 @@ impl Facts {
         effects: &[(u64, Effect)],
         got: Option<Press>,
     ) {
-        // What is notified of: the press that comes down, or the request whose turn it is.
+        // The press of the next notice: the press that is passed down, or `None` for the next request.
         let mut press = self
             .open
             .filter(|open| !open.is_request())
@@ -171,7 +171,7 @@ impl Facts {
         }
     }
 
-    /// The same with times that count back from now.
+    /// Returns the facts with times relative to now.
     pub(super) fn relative(&self, now: u64) -> Self {
         let mut facts = self.clone();
         let age = |at: &mut u64| *at = (now - *at).min(OLD);

@@ -1,4 +1,4 @@
-//! What must hold after each step of any history: a name, a sentence and a check each.
+//! The invariants that must hold after each step of any history, each with a name, a sentence and a check.
 
 use interrupt_stack::{
     Cause, HandlerId, PressSource,
@@ -11,7 +11,7 @@ use super::{
     step::Step,
 };
 
-/// One step, as an invariant sees it.
+/// A step, with the states before and after it.
 pub(super) struct Moment<'a> {
     pub(super) step: Step,
     pub(super) before: &'a Facts,
@@ -19,17 +19,17 @@ pub(super) struct Moment<'a> {
     /// The machine after the step.
     pub(super) machine: &'a Machine,
     pub(super) now: u64,
-    /// The time before it.
+    /// The time before the step.
     pub(super) earlier: u64,
-    /// What was said, and when.
+    /// The effects with their times.
     pub(super) effects: &'a [(u64, Effect)],
-    /// What `take` gave.
+    /// The result of `take`.
     pub(super) got: Option<Press>,
 }
 
 type Invariant = (&'static str, &'static str, fn(&Moment) -> bool);
 
-/// Name, sentence, check.
+/// All invariants: name, sentence, check.
 pub(super) const INVARIANTS: &[Invariant] = &[
     (
         "accepted_press_has_an_effect",
@@ -38,17 +38,17 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     ),
     (
         "no_press_is_lost_or_counted_twice",
-        "presses are counted once each, those within the debounce not at all, and a notice tells of the press that it is for",
+        "each press is counted once, a press within the debounce is not counted, and a notice contains the data of its press",
         no_press_is_lost_or_counted_twice,
     ),
     (
         "first_press_goes_to_the_topmost",
-        "when nothing is open and nothing counted, a press goes to the topmost handler, or begins shutdown where there is none",
+        "if no notice is open and no press stays counted, a press goes to the topmost handler, or begins shutdown if there is none",
         first_press_goes_to_the_topmost,
     ),
     (
         "press_on_an_open_notice_escalates",
-        "a press while a notice is open begins shutdown, taken or not, whatever the clock says",
+        "a press while a notice is open begins shutdown, taken or not, however much later it comes",
         press_on_an_open_notice_escalates,
     ),
     (
@@ -58,17 +58,17 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     ),
     (
         "cooldown_runs_from_the_drop",
-        "a press within the cooldown of an unresolved drop begins shutdown, and one after it is a first one",
+        "a press within the cooldown after an unanswered drop begins shutdown, and a later press is a first one",
         cooldown_runs_from_the_drop,
     ),
     (
         "press_in_shutdown_exits",
-        "once shutting down, the next press is a hard exit",
+        "in shutdown, the next press is a hard exit",
         press_in_shutdown_exits,
     ),
     (
         "decline_goes_strictly_below",
-        "a decline notifies the next handler below the one that declined, or begins shutdown where there is none",
+        "a decline notifies the next handler below, or begins shutdown if there is none",
         decline_goes_strictly_below,
     ),
     (
@@ -78,12 +78,12 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     ),
     (
         "dropped_handler_passes_its_notice_down",
-        "dropping a handler whose notice is untaken passes it down, and dropping any other changes nothing",
+        "dropping a handler whose notice is untaken passes the notice down, and dropping any other handler changes nothing",
         dropped_handler_passes_its_notice_down,
     ),
     (
         "taken_notice_never_times_out",
-        "no time that passes does anything to a taken notice",
+        "time alone never changes a taken notice",
         taken_notice_never_times_out,
     ),
     (
@@ -93,52 +93,52 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     ),
     (
         "time_alone_never_shuts_down",
-        "before shutdown, time neither begins it nor exits",
+        "before shutdown, time alone neither begins a shutdown nor exits",
         time_alone_never_shuts_down,
     ),
     (
         "watchdog_exits_once_by_the_cause",
-        "a shutdown that lasts to its deadline becomes a hard exit by its cause, once and not earlier",
+        "a shutdown that reaches its deadline becomes a hard exit by its cause, once and not earlier",
         watchdog_exits_once_by_the_cause,
     ),
     (
         "terminate_passes_the_stack",
-        "SIGTERM and SIGHUP begin shutdown past all handlers, and change nothing once it has begun",
+        "SIGTERM and SIGHUP begin shutdown without asking a handler, and change nothing after it has begun",
         terminate_passes_the_stack,
     ),
     (
         "shutdown_is_for_ever",
-        "once begun, shutdown keeps its cause, notifies nobody and does not begin again",
+        "a shutdown keeps its cause, notifies no handler and does not begin again",
         shutdown_is_for_ever,
     ),
     (
         "request_asks_its_handler_alone",
-        "a request notifies its own handler where nothing is open, and nobody at once otherwise",
+        "a request notifies its own handler at once if no notice is open, and no handler otherwise",
         request_asks_its_handler_alone,
     ),
     (
         "untaken_request_stays",
-        "a request stays with its handler for as long as that takes",
+        "a request stays with its handler without a time limit",
         untaken_request_stays,
     ),
     (
         "request_leaves_no_trace",
-        "however a request is answered short of `escalate`, the next press finds the ladder as it was before",
+        "unless a request is answered with `escalate`, the next press has the same effect as before the request",
         request_leaves_no_trace,
     ),
     (
         "waiting_request_has_its_turn",
-        "a request waits only while a notice is open; then the innermost is next, and nobody else",
+        "a request waits only while a notice is open; then the request of the innermost handler is next",
         waiting_request_has_its_turn,
     ),
     (
         "stopped_time_is_not_counted",
-        "after a stop of the process an unresolved drop is forgotten, a take time-out and a watchdog begin anew, and nothing else changes",
+        "after a stop of the process an unanswered drop is forgotten, take time-out and shutdown deadline start again, and nothing else changes",
         stopped_time_is_not_counted,
     ),
     (
         "notice_is_handed_out_once",
-        "only the handler whose turn it is gets the notice, and only once",
+        "only the notified handler gets the notice, and only once",
         notice_is_handed_out_once,
     ),
     (
@@ -148,7 +148,7 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     ),
     (
         "three_presses_end_it",
-        "from every state, three presses that nobody answers are the end",
+        "from every state, three unanswered presses end the process",
         three_presses_end_it,
     ),
 ];
@@ -170,13 +170,13 @@ fn below(m: &Moment, id: HandlerId) -> Effect {
     below.map_or(Effect::BeginShutdown(Cause::Press), Effect::Notify)
 }
 
-/// The first moment from now on at which a press is one of its own.
+/// Returns the first time from now on at which a press is a new press.
 fn next_possible(m: &Moment) -> u64 {
     m.now
         .max(m.after.last_press.map_or(0, |last| last + DEBOUNCE))
 }
 
-/// What the next press would do.
+/// Returns the effect that the next press would have.
 fn next_press(m: &Moment) -> Effect {
     m.machine
         .clone()
@@ -187,7 +187,7 @@ fn is_request(m: &Moment) -> bool {
     m.before.open.is_some_and(|open| open.is_request())
 }
 
-/// Whose request comes next, when no notice is open any more.
+/// Returns the effect of the next waiting request, when no notice is open any more.
 fn next_request(m: &Moment) -> Option<Effect> {
     let alive = |id: &&HandlerId| m.after.alive.contains(id);
     let innermost = m.before.requested.iter().rfind(alive);
@@ -212,7 +212,7 @@ fn no_press_is_lost_or_counted_twice(m: &Moment) -> bool {
     m.machine.presses() == m.after.accepted
         && (!part_of_another || said(m) == Some(Effect::Debounced))
         && m.got.is_none_or(|got| {
-            let press = m.before.open.expect("what was got was open").press;
+            let press = m.before.open.expect("the taken notice was open").press;
             (got.number, got.source, m.machine.ms(got.at)) == (press.number, press.source, press.at)
         })
 }
@@ -275,7 +275,7 @@ fn dropped_handler_passes_its_notice_down(m: &Moment) -> bool {
         .open
         .filter(|open| open.handler == id && !open.taken);
     if its.is_some_and(|open| open.is_request()) {
-        return said(m) == next_request(m); // it is for nobody else
+        return said(m) == next_request(m); // a request isn't passed down
     }
     said(m) == its.map(|_| below(m, id))
 }
@@ -301,7 +301,7 @@ fn untaken_notice_walks_down(m: &Moment) -> bool {
         }
         (handler, since) = (m.before.below(handler).expect("it was just notified"), at);
     }
-    // Nobody keeps it longer who has one below.
+    // A handler with another one below keeps the notice no longer than the take time-out.
     m.before.below(handler).is_none() || m.now < since + TAKE
 }
 

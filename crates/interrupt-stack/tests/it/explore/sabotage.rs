@@ -1,4 +1,4 @@
-//! Ladders that are wrong in one way each, so that every invariant is seen to report what it is for.
+//! Ladders with one bug each, to show that every invariant reports its violation.
 
 use std::{
     fmt::Write,
@@ -12,7 +12,7 @@ use interrupt_stack::{
 
 use super::facts::{DEBOUNCE, OLD, TAKE};
 
-/// A way to be wrong.
+/// A bug of a ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sabotage {
     SwallowsTheSecondPress,
@@ -47,7 +47,7 @@ pub(super) enum Sabotage {
 
 use Sabotage as S;
 
-/// Each with the invariant that must report it.
+/// All bugs, each with the invariant that must report it.
 pub(super) const SABOTAGES: &[(Sabotage, &str)] = &[
     (S::SwallowsTheSecondPress, "accepted_press_has_an_effect"),
     (S::CountsTwice, "no_press_is_lost_or_counted_twice"),
@@ -88,18 +88,18 @@ pub(super) const SABOTAGES: &[(Sabotage, &str)] = &[
     (S::RemembersADropOverAStop, "stopped_time_is_not_counted"),
 ];
 
-/// A ladder whose times are milliseconds, and which may be wrong in one way.
+/// A ladder whose times are milliseconds, and which may have one bug.
 #[derive(Clone)]
 pub(super) struct Machine {
     ladder: Ladder,
     start: Instant,
-    /// The start as the number that it shows.
+    /// The start in nanoseconds, as its debug output shows it.
     zero: i128,
     sabotage: Option<Sabotage>,
     memory: Memory,
 }
 
-/// What the wrong ones remember.
+/// The data that the bugs need.
 #[derive(Clone, Debug, Default)]
 struct Memory {
     handlers: Vec<HandlerId>,
@@ -177,7 +177,7 @@ impl Machine {
                     let press = self.ladder.take(id).expect("it was just notified");
                     let below = self.ladder.resolve(press.number, Resolution::Declined, now);
                     let Some(Effect::Notify(below)) = below else {
-                        unreachable!("the lowest is below")
+                        unreachable!("the lowest handler is below")
                     };
                     id = below;
                 }
@@ -336,8 +336,8 @@ impl Machine {
         self.ladder.presses()
     }
 
-    /// All that it is made of, with times that count back from now. An `Instant` shows its seconds and nanoseconds, and nothing here
-    /// depends on more than their distance.
+    /// Returns the whole state as text, with times relative to now. The debug output of an `Instant` contains its seconds and
+    /// nanoseconds, and the state depends only on their differences.
     pub(super) fn relative(&self, now: u64) -> String {
         let mut text = format!("{:?}", self.ladder);
         if self.sabotage.is_some() {
@@ -347,9 +347,9 @@ impl Machine {
         let mut parts = text.split("Instant ");
         let mut relative = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            let (instant, rest) = part.split_once('}').expect("an instant has an end");
+            let (instant, rest) = part.split_once('}').expect("an instant ends with a brace");
             let age = (now - nanoseconds(instant)).min(i128::from(OLD) * 1_000_000);
-            write!(relative, "{age}{rest}").expect("a string takes it");
+            write!(relative, "{age}{rest}").expect("writing to a string succeeds");
         }
         relative
     }

@@ -1,4 +1,4 @@
-//! What can happen to the ladder, as the exploration names it.
+//! The events of the exploration.
 
 use interrupt_stack::{Cause, PressSource, ladder::Resolution};
 
@@ -7,21 +7,21 @@ pub(super) enum Step {
     Press(PressSource),
     Tick(Tick),
     Push,
-    /// The handler at this place, counted from the lowest.
+    /// Drops the handler at this place, counted from the lowest.
     Drop(usize),
     Take,
     Resolve(Resolution),
     Terminate(Cause),
-    /// For the handler at this place.
+    /// A request for the handler at this place.
     Request(usize),
     Resumed,
 }
 
-/// How far time goes. Between "one millisecond before" and "at" lies each boundary of the rules.
+/// The end of a time step. Each time limit of the ladder lies between "one millisecond before" and "at".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tick {
     Before,
     At,
-    /// An hour at once, as after a sleep of the machine: what was due is noticed only then.
+    /// An hour at once, as after a suspend of the machine: due deadlines are noticed only then.
     Late,
 }

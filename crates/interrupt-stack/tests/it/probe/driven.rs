@@ -1,4 +1,4 @@
-//! Programs whose ladder has no threads.
+//! Probes whose ladder has a driver instead of threads.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn answer(mut handler: Handler) {
     }
 }
 
-/// Answers every press; the topmost handler never takes what it is given.
+/// Answers every press.
 fn driven(builder: Builder) -> ! {
     let (interrupts, driver, runtime) = install(builder);
     let run = interrupts.push("run");
@@ -69,7 +69,7 @@ fn driven(builder: Builder) -> ! {
     die_by(cause)
 }
 
-/// A handler that never takes, with one below that waits, and a shutdown that never ends.
+/// Has a topmost handler that never takes its notice, a handler below that does, and a shutdown that never ends.
 fn hung(builder: Builder) -> ! {
     let (interrupts, driver, runtime) = install(builder);
     let run = interrupts.push("run");
@@ -84,7 +84,7 @@ fn hung(builder: Builder) -> ! {
     })
 }
 
-/// Gets more presses than a pipe has room for wakes.
+/// Gets more presses than the wake pipe has room for.
 fn idle() -> ! {
     let (interrupts, _driver, _runtime) = install(builder().debounce(Duration::ZERO));
     ready();
@@ -97,7 +97,7 @@ fn idle() -> ! {
     park()
 }
 
-/// Nobody drives any more: what was pressed is found by whoever looks.
+/// Has no driver any more: the next call decides the earlier presses.
 fn dropped() -> ! {
     let (interrupts, driver, runtime) = install(builder());
     let mut run = interrupts.push("run");
@@ -113,7 +113,7 @@ fn dropped() -> ! {
     }
 }
 
-/// The driver ends with the last handle.
+/// Checks that the driver ends with the last handle.
 fn over() -> ! {
     let (interrupts, driver, runtime) = install(builder());
     let injector = interrupts.injector();
@@ -129,7 +129,7 @@ fn over() -> ! {
     park()
 }
 
-/// Lets the signals go while the ladder lives on, with a press that nobody has read.
+/// Restores the signals while the ladder stays alive with an unread press.
 fn unread() -> ! {
     let (interrupts, driver, _runtime) = install(builder());
     drop(driver);

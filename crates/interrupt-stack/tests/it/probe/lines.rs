@@ -1,4 +1,4 @@
-//! The lines by which a probe reports to its test, and the waits of all probes.
+//! The lines that a probe reports to its test, and helpers of all probes.
 
 use std::{
     io::{Write, stdin},
@@ -8,11 +8,11 @@ use std::{
 use interrupt_stack::{Builder, Interrupts};
 
 pub(super) fn say(line: &str) {
-    // One write, so that two processes on a terminal do not mix their lines. Where nobody listens, nothing is to be done.
+    // One write, so that two processes on a terminal don't mix their lines. An error means that the test is gone.
     drop(std::io::stderr().write_all(format!("probe: {line}\n").as_bytes()));
 }
 
-/// Says that signals may come, and to whom.
+/// Reports that the probe is ready for signals, and its pid.
 pub(super) fn ready() {
     say(&format!("ready {}", std::process::id()));
 }
@@ -27,7 +27,7 @@ pub(super) fn line() {
     stdin().read_line(&mut String::new()).unwrap();
 }
 
-/// Says each accepted press and the cause, from a thread that nothing blocks.
+/// Reports each accepted press and the cause, from a thread that is never blocked.
 pub(super) fn report(interrupts: &Interrupts) {
     let interrupts = interrupts.clone();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Programs that do what programs do with presses.
+//! Probes that handle presses in the various ways of programs.
 
 use std::{io::Read, io::stdin, time::Duration};
 
@@ -47,7 +47,7 @@ pub(super) fn run(name: &str) -> bool {
     }
 }
 
-/// Answers every press at once and says it; ends by SIGTERM with the number of all.
+/// Answers and reports every press at once; ends on SIGTERM and reports the number of presses.
 fn counting(builder: Builder) -> ! {
     let interrupts = builder.install().unwrap();
     answer(&interrupts);
@@ -58,7 +58,7 @@ fn counting(builder: Builder) -> ! {
     die_by(cause)
 }
 
-/// Answers none, and says how many came when it gets a line.
+/// Answers no press; when it gets a line, it reports the number of presses.
 fn counting_for_ever(builder: Builder) -> ! {
     let interrupts = builder.install().unwrap();
     ready();
@@ -67,7 +67,7 @@ fn counting_for_ever(builder: Builder) -> ! {
     park()
 }
 
-/// Asks for a stop, in a process group of its own, when the ladder lives on without the signals.
+/// Requests a suspension, in its own process group, on a ladder whose signals were restored.
 fn suspended_when_let_go() -> ! {
     setpgid(None, None).unwrap();
     let interrupts = builder().install().unwrap();
@@ -75,11 +75,11 @@ fn suspended_when_let_go() -> ! {
     drop(interrupts);
     ready();
     injector.suspend();
-    say("goes on");
+    say("continues");
     park()
 }
 
-/// A thread that answers.
+/// Starts a thread that answers and reports every press.
 fn answer(interrupts: &Interrupts) {
     let mut handler = interrupts.push("answers");
     std::thread::spawn(move || {
@@ -94,7 +94,7 @@ fn answer(interrupts: &Interrupts) {
     });
 }
 
-/// Gets a press of the program itself with each line.
+/// Injects a press for each line that it gets.
 fn fed(builder: Builder, is_answered: bool) -> ! {
     let interrupts = builder.install().unwrap();
     if is_answered {
@@ -112,7 +112,7 @@ fn told() -> HardExit {
     HardExit::Callback(Box::new(|cause| say(&format!("exit {cause:?}"))))
 }
 
-/// With a hook that says that it was called, and then does this.
+/// Returns a builder with a hook that reports its call and then runs `then`.
 fn hooked(then: fn(Cause)) -> Builder {
     builder()
         .hard_exit(HardExit::Thread)
@@ -122,7 +122,7 @@ fn hooked(then: fn(Cause)) -> Builder {
         })
 }
 
-/// Gets a press with each line, as from a raw terminal, and acts on none.
+/// Injects a press for each line, as from a raw terminal, and answers none.
 fn raw_presses(builder: Builder) -> ! {
     let interrupts = builder.install().unwrap();
     let _handler = interrupts.push("run");
@@ -134,7 +134,7 @@ fn raw_presses(builder: Builder) -> ! {
     }
 }
 
-/// Runs another program in its own process group and sends it each SIGINT that it gets itself, as package managers do.
+/// Runs another program in the same process group and forwards each SIGINT to it, as package managers do.
 #[expect(clippy::zombie_processes, reason = "it ends with the test")]
 fn forwarding() -> ! {
     seats::wait_for_the_foreground();
@@ -152,13 +152,13 @@ fn forwarding() -> ! {
     loop {
         runtime.block_on(presses.recv());
         pass(Duration::from_millis(200)); // more than the debounce, on a slow machine too
-        // It may have ended by the press itself.
+        // The child may have ended by the press itself.
         _ = kill_process(Pid::from_child(&child), Signal::INT);
         say("forwarded");
     }
 }
 
-/// Has children between `fork` and `exec`, one for each line.
+/// Forks a child without `exec` for each line.
 fn forking() -> ! {
     let interrupts = builder().install().unwrap();
     let _handler = interrupts.push("run");
@@ -179,7 +179,7 @@ fn forking() -> ! {
     }
 }
 
-/// Becomes the keeper of a pid namespace, in which the group that it has from outside is no number.
+/// Becomes the parent of a pid namespace, in which its process group has no id.
 #[cfg(target_os = "linux")]
 fn in_a_namespace() -> ! {
     use std::os::unix::process::CommandExt;
@@ -190,7 +190,7 @@ fn in_a_namespace() -> ! {
         .arg(std::env::current_exe().unwrap())
         .args(std::env::args_os().skip(1))
         .env(VARIABLE, "hung")
-        .env_remove("INTERRUPT_STACK_PLACE") // which cannot be seen from there
+        .env_remove("INTERRUPT_STACK_PLACE") // the namespace can't see the foreground group
         .exec();
     panic!("no unshare: {error}");
 }
@@ -201,7 +201,7 @@ fn hooks(builder: Builder) -> Builder {
         .on_resume(|| say("resumes"))
 }
 
-/// Drops its first notice unanswered, and begins shutdown at a second that comes as one.
+/// Drops each notice unanswered, so that a second press within the cooldown begins shutdown.
 fn suspendable(builder: Builder) -> ! {
     let interrupts = builder.install().unwrap();
     let mut handler = interrupts.push("run");
@@ -219,7 +219,7 @@ fn suspendable(builder: Builder) -> ! {
     die_by(cause)
 }
 
-/// Reads keys: `r` for a raw terminal, `k` for keys without lines, `o` for the settings of the start, ^C and ^Z where they are bytes.
+/// Reads keys: `r` sets raw mode, `k` single keys, `o` the original settings; ^C and ^Z in raw mode.
 fn terminal(builder: Builder) -> ! {
     let interrupts = hooks(builder).install().unwrap();
     answer(&interrupts);
@@ -256,7 +256,7 @@ fn terminal(builder: Builder) -> ! {
     die_by(cause)
 }
 
-/// Enters and leaves raw mode all the time.
+/// Enters and leaves raw mode continuously.
 fn toggling() -> ! {
     std::thread::spawn(|| {
         seats::wait_for_the_foreground();
@@ -271,7 +271,7 @@ fn toggling() -> ! {
     terminal(builder())
 }
 
-/// At a press it shows a menu, for which it makes the terminal raw; a press there is a byte.
+/// Shows a menu at a press, and makes the terminal raw for it; in the menu a press is a byte.
 fn menu() -> ! {
     let interrupts = builder().install().unwrap();
     let mut handler = interrupts.push("run");
@@ -293,14 +293,14 @@ fn menu() -> ! {
             }
             seats::put(&start);
             if menu.cause().is_none() {
-                say("goes on");
+                say("continues");
             }
             notice.handled();
         }
     });
     ready();
     let cause = interrupts.wait();
-    // The menu puts the terminal back before it goes.
+    // The menu restores the terminal before it ends.
     crate::wait_for("the terminal", || {
         tcgetattr(stdin()).is_ok_and(|now| now.local_modes == cooked)
     });
@@ -308,7 +308,7 @@ fn menu() -> ! {
     die_by(cause)
 }
 
-/// As many programs do: graceful, and then an exit code instead of a death by the signal.
+/// Ends gracefully and exits with a code instead of dying by the signal, as many programs do.
 #[expect(clippy::disallowed_methods, reason = "the control")]
 fn exiting() -> ! {
     let interrupts = builder().install().unwrap();
@@ -318,7 +318,7 @@ fn exiting() -> ! {
     std::process::exit(130)
 }
 
-/// A handler that never takes, and a shutdown that never ends.
+/// Has a handler that never takes its notice, and a shutdown that never ends.
 pub(super) fn hung(builder: Builder) -> ! {
     let interrupts = builder.install().unwrap();
     let _handler = interrupts.push("run");

@@ -1,4 +1,4 @@
-//! Leaders of sessions on a terminal, and how a probe changes its terminal.
+//! Session leaders on a terminal, and functions with which a probe changes its terminal.
 
 use std::{io::stdin, os::unix::process::CommandExt, process::Command};
 
@@ -15,10 +15,10 @@ fn lead() {
     ioctl_tiocsctty(stdin()).unwrap();
 }
 
-/// Starts the job, says how it stops and ends, and stays, so that the terminal does.
+/// Starts the job and reports its stops and its end. It never ends itself, so that the terminal stays.
 #[expect(
     clippy::zombie_processes,
-    reason = "it is waited for by its number, to hear of stops too"
+    reason = "`waitpid` waits for it, to see stops too"
 )]
 pub(super) fn seat() -> ! {
     lead();
@@ -85,7 +85,7 @@ pub(super) fn wait_for_the_foreground() {
     }
 }
 
-/// Changes the terminal as the test wishes: raw, where ^C is a byte, or only without lines, as for a menu.
+/// Changes the terminal to the mode of the test: raw, with ^C as a byte, or only single keys, as for a menu.
 pub(super) fn change_terminal() {
     match std::env::var("INTERRUPT_STACK_MODE").as_deref() {
         Ok("raw") => raw(),
@@ -108,7 +108,7 @@ fn change(how: impl FnOnce(&mut Termios)) {
     put(&terminal);
 }
 
-/// At once: what was typed meanwhile is not thrown away.
+/// Changes the settings at once, so that typed input is kept.
 pub(super) fn put(terminal: &Termios) {
     tcsetattr(stdin(), OptionalActions::Now, terminal).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Programs that cannot act on a press any more, each in one of the states of X103, ended by us, by `tokio::signal` or not at all.
+//! Probes that can't act on a press any more, each in one of the states of X103, with this crate or with `tokio::signal`.
 
 use std::{
     io::{Write, stdout},
@@ -16,14 +16,14 @@ use super::lines::{builder, park, ready};
 use super::seats;
 use crate::audited;
 
-/// Who listens to presses, for as long as it is kept.
-#[expect(dead_code, reason = "they are kept, not read")]
+/// The code that handles presses, as long as this value lives.
+#[expect(dead_code, reason = "the fields are kept, not read")]
 enum Listener {
     Ours(Installed, Handler),
     Tokio(Runtime),
 }
 
-/// Ours: a handler that never takes, and no watchdog.
+/// Returns a ladder of this crate with a handler that never takes its notice, and without a shutdown deadline.
 fn ours() -> Listener {
     let interrupts = builder().install().unwrap();
     let handler = interrupts.push("run");
@@ -35,7 +35,7 @@ fn multi_thread() -> Runtime {
     builder.worker_threads(2).enable_all().build().unwrap()
 }
 
-/// What programs do without us: the third press calls `exit` in a task. Returns when the task listens.
+/// Starts a task that exits at the third press, as programs without this crate do. Returns when the task is ready for signals.
 fn count_in(runtime: &Runtime) {
     let _guard = runtime.enter();
     let mut presses = signal(SignalKind::interrupt()).unwrap();
@@ -54,15 +54,12 @@ fn theirs() -> Listener {
     Listener::Tokio(runtime)
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "that it may hang is what is shown"
-)]
+#[expect(clippy::disallowed_methods, reason = "the test shows that it may hang")]
 fn exit(code: i32) -> ! {
     std::process::exit(code)
 }
 
-/// The state with this name, after `"x103 "` or `"tokio "`.
+/// Enters the state with this name, after `"x103 "` or `"tokio "`.
 pub(super) fn run(name: &str) -> bool {
     let (listen, state): (fn() -> Listener, _) = match name.split_once(' ') {
         Some(("x103", state)) => (ours, state),
@@ -111,14 +108,14 @@ fn workers(listener: Listener) -> bool {
     runtime.block_on(std::future::pending())
 }
 
-/// One thread, and a task that never yields.
+/// A runtime with one thread, and a task that never yields.
 fn current_thread(listener: Listener) -> bool {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().unwrap();
     if let Listener::Tokio(_) = &listener {
         count_in(&runtime);
     }
-    // Whoever listens with a runtime has this one.
+    // `tokio::signal` uses this runtime instead of its own.
     let listener = match listener {
         Listener::Tokio(other) => {
             other.shutdown_background();
@@ -133,13 +130,13 @@ fn current_thread(listener: Listener) -> bool {
         let mut rounds = 0_u64;
         while std::hint::black_box(listener.is_some() || rounds < u64::MAX) {
             rounds = rounds.wrapping_add(1);
-            std::thread::yield_now(); // to other processes: the state of the runtime is the same
+            std::thread::yield_now(); // lets other processes run; the task still never yields
         }
     });
     true
 }
 
-/// `main` is over but for a runtime that waits for a blocking task.
+/// `main` waits in the drop of a runtime for a blocking task.
 fn runtime_drop(listener: Listener) -> bool {
     let (runtime, _listener) = match listener {
         Listener::Tokio(runtime) => (runtime, None),
@@ -158,7 +155,7 @@ fn runtime_drop(listener: Listener) -> bool {
     unreachable!("the task never ends")
 }
 
-/// `main` has returned, and something that was registered long ago hangs.
+/// `main` has returned, and an `atexit` handler hangs.
 fn atexit(listener: Listener) -> bool {
     extern "C" fn hang() {
         ready();
@@ -166,11 +163,11 @@ fn atexit(listener: Listener) -> bool {
     }
     audited::at_exit(hang);
     seats::change_terminal();
-    std::mem::forget(listener); // it is alive: it stands in `main`
+    std::mem::forget(listener); // keeps it alive, as a value in `main`
     exit(0)
 }
 
-/// Nobody reads what is printed; one thread hangs in the write with the lock, `main` at the lock.
+/// No process reads the standard output. One thread hangs in the write with the lock, `main` waits for the lock.
 fn stdout_full(listener: Listener) -> bool {
     let (_reader, writer) = rustix::pipe::pipe().unwrap();
     rustix::stdio::dup2_stdout(&writer).unwrap();
@@ -183,10 +180,10 @@ fn stdout_full(listener: Listener) -> bool {
     ready();
     drop(writeln!(stdout(), "done"));
     drop(listener);
-    unreachable!("nobody reads")
+    unreachable!("the write never ends")
 }
 
-/// The main thread, which the system prefers for signals, is in the allocator nearly always: its locks are held.
+/// The main thread, which the system prefers for signals, is nearly always in the allocator and holds its locks.
 fn allocating(listener: Listener) -> bool {
     seats::change_terminal();
     ready();
@@ -195,14 +192,14 @@ fn allocating(listener: Listener) -> bool {
         kept.push(vec![0_u8; size]);
         if kept.len() == 100 {
             kept.clear();
-            std::thread::yield_now(); // to other processes
+            std::thread::yield_now(); // lets other processes run
         }
     }
     drop(listener);
-    unreachable!("the sizes have no end")
+    unreachable!("the loop never ends")
 }
 
-/// No thread of the router exists, and the future that stands for them is never polled.
+/// The router has no threads, and its driver is never polled.
 #[cfg(feature = "driver")]
 fn never_driven() -> bool {
     let (interrupts, _driver) = builder().install_driven().unwrap();
@@ -212,7 +209,7 @@ fn never_driven() -> bool {
     park()
 }
 
-/// The future was polled, and now its runtime is stuck.
+/// The driver was polled, and now its runtime is stuck.
 #[cfg(feature = "driver")]
 fn stuck_driver() -> bool {
     let (interrupts, driver) = builder().install_driven().unwrap();

@@ -1,4 +1,4 @@
-//! Programs with a subscriber.
+//! Probes with a `tracing` subscriber.
 
 use interrupt_stack::{Builder, HardExit};
 use tracing::{
@@ -17,7 +17,7 @@ pub(super) fn run(name: &str) -> bool {
     }
 }
 
-/// Says each event, and may never come back from that.
+/// A subscriber that reports each event, and may then hang.
 struct Told {
     hangs: bool,
 }
@@ -55,7 +55,7 @@ fn traced(builder: Builder, hangs: bool) -> ! {
     tracing::subscriber::set_global_default(Told { hangs }).unwrap();
     let interrupts = builder.install().unwrap();
     let _handler = interrupts.push("run");
-    let shutdown = interrupts.cancelled(); // told by the threads that tell events too
+    let shutdown = interrupts.cancelled(); // the threads that emit events wake this future too
     if hangs {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread();
