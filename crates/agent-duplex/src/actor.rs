@@ -39,7 +39,7 @@ pub(crate) struct Actor {
     report: watch::Sender<Option<StopReport>>,
     keeps: Keeps,
     connection: Option<Box<dyn Connection>>,
-    /// Whether more output may come from the connection.
+    /// Whether more output can come from the connection.
     reading: bool,
     /// The observations that were read and not published yet.
     heard: Vec<Observation>,

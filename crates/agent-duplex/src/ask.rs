@@ -8,9 +8,9 @@ pub struct Ask {
     pub id: String,
     /// The tool's name.
     pub tool: String,
-    /// The action of the tool, on one line. The text comes from the model and may contain anything.
+    /// The action of the tool, on one line. The text comes from the model and can contain anything.
     pub summary: String,
-    /// The reason of the request, in the agent's own words; may be empty.
+    /// The reason of the request, in the agent's own words; can be empty.
     pub reason: String,
 }
 

@@ -70,7 +70,7 @@ impl Conversation {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, nothing is opened, but the recovery may still continue: it can take over the store from a caller that opens the
+    /// If the future is dropped, nothing is opened, but the recovery can still continue: it can take over the store from a caller that opens the
     /// conversation in the meantime.
     pub async fn open(
         driver: Box<dyn Driver>,
@@ -258,7 +258,7 @@ impl Conversation {
     /// agent runs.
     ///
     /// A turn that takes longer ends as [`Interrupted`](crate::EndReason::Interrupted), with the reason in its detail. An open [permission
-    /// request](crate::Ask) does not shorten the wait, because a caller may still answer it; deny it if nobody will.
+    /// request](crate::Ask) does not shorten the wait, because a caller can still answer it; deny it if nobody will.
     ///
     /// The close does not wait for inputs that are in no turn yet: wait for [`drained`](Self::drained) first if they must be answered. They stay
     /// [pending](Self::pending) for the next agent. [`start`](Self::start) starts that agent, or the next input does if agents start automatically.
@@ -363,7 +363,7 @@ impl Conversation {
 }
 
 /// Waits for an answer of the actor, or for the end of the actor, which drops its end of the report. A message that is sent while a channel closes
-/// may stay in the channel, so the end of that channel is not enough.
+/// can stay in the channel, so the end of that channel is not enough.
 async fn answered<T>(
     answer: oneshot::Receiver<T>,
     mut report: watch::Receiver<Option<StopReport>>,

@@ -123,7 +123,7 @@ pub trait Connection: fmt::Debug + Send {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: after a drop, the agent may or may not have got the message.
+    /// Not cancel safe: after a drop, it is unknown whether the agent got the message.
     fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Waits for the next observation; returns `None` if no output can follow. After that, the connection gets no more messages.

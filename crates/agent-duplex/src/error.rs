@@ -145,7 +145,7 @@ impl Error {
         matches!(*self.0, Kind::Refused(_))
     }
 
-    /// Returns whether another process uses the session; trying again after the end of that process may help.
+    /// Returns whether another process uses the session; trying again after the end of that process can help.
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(*self.0, Kind::Held { .. })
@@ -198,7 +198,7 @@ impl Error {
         matches!(*self.0, Kind::Gone(_))
     }
 
-    /// Returns whether there was no room; nothing was accepted, and trying later may help.
+    /// Returns whether there was no room; nothing was accepted, and trying later can help.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(*self.0, Kind::Full(_))

@@ -81,7 +81,7 @@ pub enum Event {
         /// The id by which a later process can continue the session.
         id: String,
     },
-    /// The agent reported its model, its version, or other facts that a person may want to see once.
+    /// The agent reported its model, its version, or other facts that are useful to show once.
     Identified {
         /// The agent's program and version.
         agent: String,
@@ -102,7 +102,7 @@ pub enum Event {
         #[cfg_attr(feature = "serde", serde(with = "ids::texts"))]
         inputs: Vec<Uuid>,
     },
-    /// A piece of the answer while it is written. The pieces add up to the [`Event::Message`] that follows, which may be missing if the turn is
+    /// A piece of the answer while it is written. The pieces add up to the [`Event::Message`] that follows, which is missing if the turn is
     /// interrupted.
     TextDelta(String),
     /// A piece of the model's thoughts.
@@ -123,7 +123,7 @@ pub enum Event {
         id: String,
         /// The name of the tool.
         name: String,
-        /// The action of the tool, on one line: the command, the file. The text comes from the model and may contain anything.
+        /// The action of the tool, on one line: the command, the file. The text comes from the model and can contain anything.
         summary: String,
     },
     /// A running tool made progress.

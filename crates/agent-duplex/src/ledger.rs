@@ -1,7 +1,7 @@
 //! The pure records of a conversation: the place of each input, the running turn, and the open tools and permission requests in it.
 //!
 //! A message that is delivered while no turn runs is assigned to a turn immediately. A message that is delivered during a turn is *sent*: it belongs
-//! to no turn until the agent names it. An agent may also start turns by itself; if such a turn runs first, the assigned turn waits *ahead*.
+//! to no turn until the agent names it. An agent can also start turns by itself; if such a turn runs first, the assigned turn waits *ahead*.
 
 mod agent;
 mod report;
@@ -55,7 +55,7 @@ pub(crate) struct Ledger {
     ahead: Option<Turn>,
     tools: Vec<String>,
     asks: Vec<String>,
-    /// Permission requests that the agent may still wait for, also from a turn that has ended: the agent may ask for a background task.
+    /// Permission requests that the agent possibly still waits for, also from a turn that has ended: the agent can ask for a background task.
     unanswered: Vec<String>,
     turns: u64,
     last: Option<TurnId>,

@@ -18,7 +18,7 @@
 //! panicked.
 //!
 //! There is no fixed number of messages for each turn. Inputs that wait while no turn runs become one message and one turn. The driver's
-//! [`InputPolicy`] decides about inputs during a turn: an agent may add them to that turn, queue them, or merge them with others. Some agents also
+//! [`InputPolicy`] decides about inputs during a turn: an agent can add them to that turn, queue them, or merge them with others. Some agents also
 //! start turns by themselves. The *ledger* is a pure state machine that keeps the records. It believes the names that a driver reports, and drops
 //! late and duplicate events. At the end of a turn it writes the missing events: the ends of open tools, the withdrawal of open permission requests,
 //! and the completion.
@@ -36,7 +36,7 @@
 //!
 //! A [`Persistence`] stores a conversation that was [opened](Conversation::open), on a thread of its own. The order matters. An input is stored
 //! before its delivery. The delivery is stored before the agent gets the message. A completion or a dropped input is stored before it is published.
-//! So a crash can't undo an end that was published, and an input that an agent may have got is never delivered to another agent. The
+//! So a crash can't undo an end that was published, and an input that an agent possibly got is never delivered to another agent. The
 //! agent's output in between is published immediately, and stored at most 64 records later. A panic of a driver and a shutdown of the runtime leave
 //! no time to wait for the store. If a record can't be stored, the conversation stops the agent and accepts no more inputs.
 //!

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Replaces a stop budget or a pause that is too large for the clock.
 pub(crate) const FOREVER: Duration = Duration::from_secs(1 << 30);
 
-/// A process name for people: pid and command name. The command line is left out because it may contain secrets.
+/// A process name for people: pid and command name. The command line is left out because it can contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProcessName {

@@ -52,7 +52,7 @@ pub struct AgentCommand {
 }
 
 impl fmt::Debug for AgentCommand {
-    /// Shows the program and the names of the variables. Arguments, values and input may contain secrets, so only their number is shown.
+    /// Shows the program and the names of the variables. Arguments, values and input can contain secrets, so only their number is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentCommand")
             .field("program", &self.program)
@@ -181,7 +181,7 @@ impl AgentCommand {
 /// The settings that the agent, the required checks and the check of one attempt share: working directory, environment, marker, and the times of a
 /// stop.
 ///
-/// Its `Debug` only shows the names of variables: the values may be secret.
+/// Its `Debug` only shows the names of variables: the values can be secret.
 #[derive(Clone)]
 pub struct Context {
     /// The working directory.

@@ -373,7 +373,7 @@ impl Group {
         }
         let killed = !alive.is_empty();
         let over = *kill.borrow() + rounds;
-        // Kill at least once: the search may have taken all of the time.
+        // Kill at least once: the search can take all of the time.
         while !alive.is_empty() {
             self.signal_members(&alive, Signal::KILL);
             met.extend(std::mem::take(&mut alive));

@@ -68,7 +68,7 @@ pub(crate) async fn start(
             Some(spec) => tell(&line.socket, spec, descriptors).await,
             None => Ok(()),
         };
-        // A guard that did not receive the whole spec may still have sent the reason.
+        // A guard that did not receive the whole spec can still have sent the reason.
         line.next().await.and_then(|notice| told.map(|()| notice))
     });
     let main = match asked.await {

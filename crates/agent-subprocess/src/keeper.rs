@@ -104,7 +104,7 @@ impl Keeper {
     }
 
     pub(crate) fn signal(&self, signal: Signal, whom: Whom) -> io::Result<()> {
-        // If the main process was reaped, another process may have its group by now.
+        // If the main process was reaped, another process can have its group by now.
         if whom == Whom::Group && self.exit().is_some() {
             return Ok(());
         }

@@ -176,7 +176,7 @@ impl Reader {
     async fn run(&mut self, mut progress: watch::Receiver<Progress>) -> bool {
         let mut deadline = None;
         loop {
-            // Check the exit and the deadline first: a leftover may write faster than this task reads.
+            // Check the exit and the deadline first: a leftover can write faster than this task reads.
             let read = match deadline {
                 Some(deadline) if Instant::now() >= deadline => return self.cut().await,
                 Some(deadline) => match timeout_at(deadline, self.read()).await {

@@ -1,4 +1,4 @@
-//! Files that only their owner may read, such as a prompt for an agent. Also opens files that an agent may have replaced: it follows no link, waits
+//! Files that only their owner may read, such as a prompt for an agent. Also opens files that an agent can have replaced: it follows no link, waits
 //! for no FIFO and opens no device.
 
 use std::fs::{DirBuilder, File};
@@ -104,7 +104,7 @@ impl ScratchFile {
 
 impl Drop for ScratchFile {
     fn drop(&mut self) {
-        // The agent may have removed the file already. Another failure can't be handled in a drop.
+        // The agent can have removed the file already. Another failure can't be handled in a drop.
         let name = self.path.file_name().unwrap_or_default();
         let _gone = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
     }

@@ -68,7 +68,7 @@ fn read_line(process: &str) -> Option<([u8; 1024], usize)> {
     Some((line, read))
 }
 
-/// Counts the fields from the last `)`, because the command name may contain spaces and parentheses.
+/// Counts the fields from the last `)`, because the command name can contain spaces and parentheses.
 fn parse(stat: &[u8]) -> Option<Stat> {
     let first = stat.split(|byte| *byte == b' ').next()?;
     let pid = std::str::from_utf8(first).ok()?.parse().ok()?;
@@ -111,7 +111,7 @@ pub(crate) fn all() -> Vec<Stat> {
 
 /// Lists the living processes below `root`, parents before children, from one scan of `/proc`.
 ///
-/// The `children` files would be faster, but the kernel may leave entries out while processes start and end.
+/// The `children` files would be faster, but the kernel can leave entries out while processes start and end.
 pub(crate) fn descendants(root: u32) -> Vec<Stat> {
     below(root, &all())
 }

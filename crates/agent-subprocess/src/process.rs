@@ -119,7 +119,7 @@ impl ProcessStat {
     }
 }
 
-/// Names a process for people: by pid and command name. The command line is left out because it may contain secrets.
+/// Names a process for people: by pid and command name. The command line is left out because it can contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessName {
     /// The process id.

@@ -20,14 +20,14 @@ pub struct StopReport {
     pub unlisted: u64,
     /// The processes that could not be ended.
     pub survivors: Vec<ProcessName>,
-    /// The containment of the process tree: with [`Containment::Group`] there may be unknown survivors.
+    /// The containment of the process tree: with [`Containment::Group`] unknown survivors are possible.
     pub containment: Containment,
     /// Whether standard output and standard error came to their end. If not, another process keeps them open, or the caller has not taken all lines.
     pub drained: bool,
     /// Whether there is no report of the guard. Either the guard died without one, so the host only swept by the marker; or the host did not receive
     /// it, because the runtime of the spawn has ended.
     pub guard_lost: bool,
-    /// Whether the result of the process tree is unknown, so that the report names the main process only because it may be alive.
+    /// Whether the result of the process tree is unknown, so that the report names the main process only because it is possibly alive.
     pub(crate) unheard: bool,
 }
 

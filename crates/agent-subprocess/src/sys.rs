@@ -23,7 +23,7 @@ pub(crate) fn close_leaked_descriptors() -> Result<(), Errno> {
     if unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } == 0 {
         return Ok(());
     }
-    // Linux before 5.9 does not have this call, and a sandbox may refuse a call that it does not know.
+    // Linux before 5.9 does not have this call, and a sandbox can refuse a call that it does not know.
     let listed = std::fs::read_dir("/proc/self/fd").map_err(|_| last_error())?;
     let listed = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let descriptors: Vec<i32> = listed.filter(|descriptor| *descriptor > 2).collect();
@@ -143,7 +143,7 @@ pub(crate) enum Peer {
 
 /// Returns the process that connected to a Unix socket.
 pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
-    // SAFETY: both options write at most `size` bytes to the pointer, any bytes are valid in an i32 and in a ucred, and nobody else owns the descriptor
+    // SAFETY: both options write at most `size` bytes to the pointer. Any bytes are valid in an i32 and in a ucred. Nobody else owns the descriptor
     // that the first option returns.
     unsafe {
         let mut pidfd = -1_i32;

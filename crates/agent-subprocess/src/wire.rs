@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-/// Increases with each change of the messages, because `guard_program` may name a binary of another version.
+/// Increases with each change of the messages, because `guard_program` can name a binary of another version.
 pub(crate) const VERSION: u32 = 1;
 /// The maximum size of one frame. On Linux the arguments and the environment of a program have a few MiB at most.
 const MAX_FRAME: usize = 64 << 20;

@@ -1,5 +1,5 @@
-//! The standard input of an agent, which two sides can close, and a writer for an agent that may not read: whole lines, in order, in bounded memory
-//! and time.
+//! The standard input of an agent, which two sides can close. Also a writer for an agent that possibly does not read: whole lines, in order, in
+//! bounded memory and time.
 
 use std::io;
 use std::pin::Pin;
@@ -187,7 +187,7 @@ impl LineWriter {
     /// Fails if there is no room in time, or the pipe is closed.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the line may or may not be in the queue.
+    /// If the future is dropped, it is unknown whether the line is in the queue.
     pub async fn write(&self, bytes: Vec<u8>) -> Result<(), Unwritten> {
         let room = self.room.clone().acquire_many_owned(cost(&bytes));
         let room = timeout(times::ROOM, room)

@@ -70,7 +70,7 @@ pub(crate) struct Channels {
 }
 
 pub(super) fn answer<T>(done: Done<T>, answer: T) {
-    // The caller may have stopped waiting.
+    // The send fails if the caller has stopped waiting.
     let _nobody = done.send(answer);
 }
 

@@ -94,7 +94,7 @@ impl Actor {
         }
         self.settle().await;
         if self.keeps.is_on() {
-            // A caller may end the process as soon as it has the report.
+            // A caller can end the process as soon as it has the report.
             let _words = self.last_words(Room::Some).await;
         }
         self.report.send_replace(Some(self.earlier.clone()));

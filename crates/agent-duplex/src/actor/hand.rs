@@ -26,7 +26,7 @@ impl Actor {
         delivered.map(|_| ())
     }
 
-    /// Delivers one message, if there is one; returns whether there may be another.
+    /// Delivers one message, if there is one; returns whether another one can follow.
     async fn hand_on(&mut self) -> Result<bool, Error> {
         if self.refused || self.held || self.is_leaving() || !self.interrupting.is_empty() {
             return Ok(false);
@@ -97,7 +97,7 @@ impl Actor {
         self.tell(told).await;
     }
 
-    /// Returns whether an agent that accepts no input may be about to exit. The actor tries again when the agent should have exited.
+    /// Returns whether an agent that accepts no input is possibly about to exit. The actor tries again when the agent should have exited.
     fn may_leave(&mut self) -> bool {
         let now = Instant::now();
         let leaves_by = *self.leaves_by.get_or_insert(now + times::LEAVING);

@@ -76,7 +76,7 @@ impl Keeps {
         self.unawaited = 0;
         let (done, kept) = oneshot::channel();
         keeper.post(records, move |result| {
-            // The actor may have ended.
+            // The send fails if the actor has ended.
             let _nobody = done.send(result);
         });
         Some(kept)

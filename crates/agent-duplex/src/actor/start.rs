@@ -13,7 +13,7 @@ use crate::{Connection, Error, Event, Lifecycle, SessionChoice, What};
 
 /// The time to wait for a session that the remaining processes of an ended agent release.
 const RELEASE: Duration = Duration::from_secs(3);
-/// The interval between two tries for a session. A process that only checks whether a lock file may be removed holds the lock for less.
+/// The interval between two tries for a session. A process that only checks whether a lock file can be removed holds the lock for less.
 const GLANCE: Duration = Duration::from_millis(50);
 
 impl Actor {
@@ -75,7 +75,7 @@ impl Actor {
         if self.next_start() != Next::Now {
             return self.ensured();
         }
-        // The last output of the previous agent may count against another start, or name another session.
+        // The last output of the previous agent can count against another start, or name another session.
         if self.retire().await.is_none() || self.next_start() != Next::Now {
             return self.ensured();
         }
@@ -109,7 +109,7 @@ impl Actor {
         state.starts.next(Instant::now(), insists)
     }
 
-    /// Returns whether there is an agent that may accept inputs.
+    /// Returns whether there is an agent that can accept inputs.
     fn runs(&self) -> bool {
         self.reading && !self.closed
     }

@@ -57,7 +57,7 @@ async fn conclude(scene: Scene<'_>, played: Played) -> Cell {
     let record = scene.record.clone();
     let finished = scene.finish().await;
     match (played, finished) {
-        // Report the failure of the scenario first; faults at its end may follow from it.
+        // Report the failure of the scenario first; faults at its end can follow from it.
         (Err(Cell::Broken(what)), _) | (_, Err(Cell::Broken(what))) => {
             Cell::Broken(record.lock().explain(what))
         }

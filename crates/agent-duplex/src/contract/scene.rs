@@ -262,7 +262,7 @@ impl<'a> Scene<'a> {
 
     /// Waits until the driver reports nothing for a while, or for a second.
     pub(super) async fn silence(&self) {
-        // The wait has a time limit, because the driver may never be silent.
+        // The wait has a time limit, because some drivers are never silent.
         drop(timeout(SETTLING, self.quiet()).await);
     }
 

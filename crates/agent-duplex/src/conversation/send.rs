@@ -67,7 +67,7 @@ impl Conversation {
     /// Sends one input and returns the stream of its turn. If no agent runs, it starts one in the last session.
     ///
     /// The backlog of the [`Primary`](crate::Primary) limits the reading of the agent: read the primary too, or drop it. If a turn runs, the driver's
-    /// [`InputPolicy`](crate::InputPolicy) applies, and the turn may contain other inputs too. An input is dropped if its agent is gone before it got
+    /// [`InputPolicy`](crate::InputPolicy) applies, and the turn can contain other inputs too. An input is dropped if its agent is gone before it got
     /// the input, or could not be started by it, and no agent starts automatically. An input is also dropped if an idle agent does not accept it. The
     /// stream ends with the reason.
     ///
@@ -80,7 +80,7 @@ impl Conversation {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not cancel the start of an agent; the input may or may not be accepted.
+    /// Dropping the future does not cancel the start of an agent; it is unknown whether the input is accepted.
     pub async fn execute(&self, input: Input) -> Result<Execution, Error> {
         self.ask(|done| Command::Ensure { done }).await??;
         let subscription = Subscription(Queue::new(UNREAD));
@@ -126,7 +126,7 @@ impl Conversation {
     /// Returns the inputs that are in no turn, oldest first. Another conversation can continue with them after the end of this one.
     ///
     /// In a conversation without a store and without automatic restarts, they also include an input that was on its way to an agent when that agent
-    /// ended. The agent may have got it.
+    /// ended. The agent has possibly got it.
     #[must_use]
     pub fn pending(&self) -> Vec<Input> {
         self.0.shared.lock().ledger.pending().cloned().collect()
@@ -178,6 +178,6 @@ impl Conversation {
 }
 
 fn answer(done: oneshot::Sender<Result<(), Error>>, kept: Result<(), Error>) {
-    // The caller may have stopped waiting.
+    // The send fails if the caller has stopped waiting.
     let _nobody = done.send(kept);
 }

@@ -158,10 +158,10 @@ impl Ledger {
     }
 }
 
-/// Translates the ids of permission requests. Several agents may each count from 1, and an answer must not reach another request, so our ids contain
+/// Translates the ids of permission requests. Several agents can each count from 1, and an answer must not reach another request, so our ids contain
 /// the number of the connection.
 impl Ledger {
-    /// Returns the agent's id of a permission request, if the running agent may wait for the answer.
+    /// Returns the agent's id of a permission request, if the running agent possibly waits for the answer.
     pub(crate) fn unanswered(&self, ask: &str) -> Option<String> {
         let mut unanswered = self.unanswered.iter();
         unanswered.find(|id| self.ask_name(id) == ask).cloned()

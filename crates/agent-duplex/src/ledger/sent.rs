@@ -41,7 +41,7 @@ impl Sent {
     /// Removes and returns the named messages, oldest first.
     pub(super) fn take(&mut self, named: &[Uuid]) -> Vec<Message> {
         let mut taken = Vec::new();
-        // Agents mostly handle messages in order, and there may be thousands.
+        // Agents mostly handle messages in order, and there can be thousands.
         while let Some((id, _)) = self.messages.front()
             && named.contains(id)
         {

@@ -66,7 +66,7 @@ impl Keeper {
     ) {
         let then = Box::new(then);
         if let Err(mpsc::SendError(post)) = self.0.send(Post { records, then }) {
-            // Call `then` on another thread: the caller may hold a lock that `then` needs.
+            // Call `then` on another thread: the caller can hold a lock that `then` needs.
             let _none = thread::Builder::new().spawn(move || (post.then)(Err(gone())));
         }
     }

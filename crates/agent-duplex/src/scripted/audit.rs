@@ -61,7 +61,7 @@ impl Audit {
                 holds(completed == Some(false), || {
                     format!("turn {turn} was completed out of order")
                 })?;
-                // Of two turns, the waiting turn may be dropped while the other one runs.
+                // Of two turns, the waiting turn can be dropped while the other one runs.
                 let open: Vec<_> = self.tools.iter().chain(&self.asks).collect();
                 holds(self.running() > 0 || open.is_empty(), || {
                     format!("{open:?} is still open after its turn")

@@ -54,7 +54,7 @@ fn a_child_does_its_deed() {
     let (Ok(deed), Some(file)) = (env::var(DEED), env::var_os(FILE)) else {
         return;
     };
-    // The test harness may have started a line.
+    // End a line that the test harness has started.
     println!();
     let file = PathBuf::from(file);
     match deed.as_str() {
@@ -138,7 +138,7 @@ fn l100c_where_a_file_may_not_grow_nothing_that_was_kept_is_lost() {
     all_kept(&recover(&file).unwrap(), &kept);
 }
 
-/// Checks that every acknowledged input is stored. An input with an error may be stored too.
+/// Checks that every acknowledged input is stored. An input with an error can be stored too.
 fn all_kept(recovered: &Recovered, kept: &[&str]) {
     let ids = recovered
         .pending

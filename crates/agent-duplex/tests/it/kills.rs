@@ -164,7 +164,7 @@ fn a_child_talks() {
     let (Some(file), Ok(round)) = (env::var_os(FILE), env::var(ROUND)) else {
         return;
     };
-    // The test harness may have started a line.
+    // End a line that the test harness has started.
     println!();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -280,7 +280,7 @@ fn round(file: &Path, round: u64, early: Early, after: Option<(usize, Duration)>
     let before = said.accepted.len();
     let mut killed = false;
     for line in lines {
-        // The last line may be incomplete.
+        // The last line can be incomplete.
         let Ok(line) = line else { break };
         said.note(&line);
         if let Some((accepted, later)) = after

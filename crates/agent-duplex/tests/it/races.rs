@@ -163,7 +163,7 @@ async fn l93a_l93b_p55a_in_any_race_nothing_hangs_or_gets_lost() {
     }
 }
 
-/// A message that is sent while a channel closes may stay in the channel.
+/// A message that is sent while a channel closes can stay in the channel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn l98c_a_caller_that_asks_while_it_ends_is_answered() {
     for _ in 0..10_000 {

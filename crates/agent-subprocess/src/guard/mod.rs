@@ -3,7 +3,7 @@
 //! A program calls [`run_if_guard`] first in `main`. Then this crate can start the program's own executable again as a guard. A program that cannot
 //! do that, for example a test binary, names a helper with [`guard_program`].
 //!
-//! A program that may run as the first process of a container also calls [`run_if_init`] directly after that.
+//! A program that can run as the first process of a container also calls [`run_if_init`] directly after that.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod adopt;
@@ -92,7 +92,7 @@ pub fn run_if_init() {
 /// **The effect is global for the process** (`PR_SET_CHILD_SUBREAPER`), so only a program should call it, not a library. Every process below that
 /// loses its parent becomes a child of this process, no matter which process started it. A child is ignored if it is in the session of this process,
 /// is older than the lost guard, or started while an [`OwnProgram`] was held. A program must hold an [`OwnProgram`] while it runs another program
-/// that may start a session of its own; otherwise such a child is ended if it still runs. If such a child has ended, its exit stays for its owner.
+/// that can start a session of its own; otherwise such a child is ended if it still runs. If such a child has ended, its exit stays for its owner.
 ///
 /// # Errors
 /// Fails if the system has no child subreapers.

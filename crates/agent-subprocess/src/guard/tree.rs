@@ -154,7 +154,7 @@ impl Tree {
         }
     }
 
-    /// Lists the direct children. The cheap list may leave entries out. If it is empty although there are children, this function scans all
+    /// Lists the direct children. The cheap list can leave entries out. If it is empty although there are children, this function scans all
     /// processes.
     fn direct_children(&self) -> Vec<u32> {
         let listed = proc_fs::own_children();
@@ -168,7 +168,7 @@ impl Tree {
             .collect()
     }
 
-    /// Names the living processes when `wait` reports that there are children. `/proc` may hide the processes of another user.
+    /// Names the living processes when `wait` reports that there are children. `/proc` can hide the processes of another user.
     fn survivors(&self) -> Vec<ProcessName> {
         let shown = self.descendants();
         let is_shown = |pid: &u32| shown.iter().any(|stat| stat.pid == *pid);

@@ -56,7 +56,7 @@ fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
             continue;
         }
         if environment.is_empty() && look == 0 {
-            // Its exec may have ended between the two reads.
+            // Its exec can end between the two reads.
             continue;
         }
         let tag = marker::tag(scope);

@@ -133,7 +133,7 @@ async fn p34a_lineages_that_fork_and_die_are_ended() {
             ..quick()
         })
         .await;
-    // On a loaded machine the stop may reach all of them between a fork and its trap.
+    // On a loaded machine the stop can reach all of them between a fork and its trap.
     assert!(report.stage >= Stage::Terminate, "{report}");
     assert!(
         report.survivors.is_empty() && report.ended.len() > 4,

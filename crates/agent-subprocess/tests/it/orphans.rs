@@ -54,7 +54,7 @@ async fn w3_a_killed_guard_leaves_no_child_with_a_cleared_environment() {
     let mut plain = Command::new("sleep").arg("653").spawn().unwrap();
     let mut agent = scene.agent(script).spawn().await.unwrap();
     let pid = pid_in(&scene, "pid");
-    // A process in a session of its own, as an editor may leave it behind.
+    // A process in a session of its own, as an editor can leave it behind.
     let own = OwnProgram::new();
     let mut daemon = in_own_session("exec sleep 654");
     drop(own);

@@ -165,7 +165,7 @@ fn create(path: &Path) -> Result<(), Error> {
     beside.push(format!(".{}.new", Uuid::new_v4()));
     let beside = PathBuf::from(beside);
     let made = make(&beside, path);
-    // The file may have its final name by now.
+    // The file has its final name if it was created.
     let _gone = std::fs::remove_file(&beside);
     made?;
     let directory = path.parent().map_or(Ok(()), synced);
