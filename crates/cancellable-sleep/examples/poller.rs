@@ -62,7 +62,7 @@ pub(crate) async fn poll(gate: &SleepGate, number: usize) {
             Wake::Shutdown => return,
         }
     }
-    println!("poll {number}: news");
+    println!("poll {number}: done");
 }
 
 /// Turns signals into `wake_all` and `shutdown`. `wake_all` ends only the present sleeps; during a request it ends none.

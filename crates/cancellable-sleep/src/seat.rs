@@ -1,5 +1,5 @@
-//! The sleepers at a gate: each task or thread that sleeps has a seat, and the roster contains the wakers of all sleepers. Tasks and threads enter and leave
-//! by the same rules, and each wake-up is counted and reported exactly once.
+//! The sleepers at a gate: each task or thread that sleeps has a seat, and the roster contains the wakers of all sleepers. Tasks and threads enter
+//! and leave by the same rules, and each wake-up is counted and reported exactly once.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -17,7 +17,7 @@ use crate::wall::WallClock;
 ///
 /// There are exactly these three reasons, so a `match` needs no catch-all arm. `{:?}` is good enough for a log, but its text may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[must_use = "a sleep that ended by shutdown must not be taken for one that elapsed"]
+#[must_use = "the reason shows whether the time was up or the gate was shut down"]
 pub enum Wake {
     /// The time was up.
     Elapsed,

@@ -1,9 +1,10 @@
-//! A long job with a menu on Ctrl-C: continue, stop (save, then end) or abort (end at once).
+//! A long job with a menu on Ctrl-C: continue, stop (save, then end) or abort (end immediately).
 //!
 //! `cargo run -p interrupt-stack --example menu FILE [SECONDS]` counts, saves to FILE when it ends, and continues from there the next
-//! time. SECONDS is the duration of the save (0 by default). The job begins with a warm-up step that has its own handler above the handler of the job. There the
-//! first press shortens the warm-up, and the next press goes down to the menu. Press Ctrl-C and answer; press it twice, or three times; let the save take
-//! 9 seconds, longer than its deadline; send `SIGTERM` with the menu open. `echo $?` prints how the job ended: 0 by itself, 130 by Ctrl-C, 143 by `SIGTERM`.
+//! time. SECONDS is the duration of the save (0 by default). The job begins with a warm-up step that has its own handler above the handler of the
+//! job. There the first press shortens the warm-up, and the next press goes down to the menu. Press Ctrl-C and answer; press it twice, or three
+//! times; let the save take 9 seconds, longer than its deadline; send `SIGTERM` with the menu open. `echo $?` prints how the job ended: 0 by itself,
+//! 130 by Ctrl-C, 143 by `SIGTERM`.
 
 use std::{env, error::Error, fs, io, io::Write, path::Path, thread, time::Duration};
 
@@ -17,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Before anything slow: an earlier Ctrl-C has its default effect. The install needs no runtime.
     let interrupts = Interrupts::builder()
         .shutdown_deadline(Some(Duration::from_secs(5))) // counts from the start of shutdown
-        .before_exit(|_| say("out of time: FILE stays as it was"))
+        .before_exit(|_| say("out of time: FILE is unchanged"))
         .install()?;
     let runtime = runtime::Builder::new_multi_thread().enable_time().build()?;
 
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Runs the job and answers presses meanwhile. Returns the count that the job reached.
 pub(crate) async fn run(interrupts: &Interrupts, begun: u32) -> Result<u32, Box<dyn Error>> {
-    // A separate task continues behind the menu. It ends by itself when its token is cancelled.
+    // A separate task continues while the menu is open. The task ends by itself when its token is cancelled.
     let mut menu = interrupts.push("job"); // presses come here until it is dropped, or while a handler above it declines them
     let mut job = tokio::spawn(job(begun, interrupts.clone()));
     loop {
@@ -84,7 +85,7 @@ async fn job(mut count: u32, interrupts: Interrupts) -> u32 {
 }
 
 /// Asks until there is an answer; at the end of the input the answer is empty. A plain thread reads, because a read of standard input
-/// can't be cancelled: dropping the runtime would wait for `tokio::io::stdin` until somebody presses Enter.
+/// can't be cancelled: dropping the runtime would wait for `tokio::io::stdin` until a person presses Enter.
 async fn ask() -> String {
     let (answer, answered) = oneshot::channel();
     thread::spawn(move || {
@@ -97,7 +98,7 @@ async fn ask() -> String {
     answered.await.unwrap_or_default()
 }
 
-/// Saves beside the old state and renames, because a hard exit may come at any moment.
+/// Saves to a second file and renames it, because a hard exit can come at any time.
 async fn save(file: &Path, count: u32, seconds: u64) -> io::Result<()> {
     let beside = file.with_extension("new");
     fs::write(&beside, format!("{count}\n"))?;

@@ -171,7 +171,7 @@ impl Catch {
         self.start + Duration::from_micros(micros)
     }
 
-    /// See [`Word::admit`].
+    /// Returns whether a press that is not a signal is a new press; see [`Word::admit`].
     pub(crate) fn admits(&self, at: Instant) -> bool {
         self.word.admit(self.micros(at), self.debounce)
     }

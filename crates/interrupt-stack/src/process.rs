@@ -1,5 +1,5 @@
-//! The process: its one set of signals, its suspension, and its end. It ends by the signal of its cause, as shells expect, and with the original settings of
-//! the terminal.
+//! The process: its one set of signals, its suspension, and its end. It ends by the signal of its cause, as shells expect, and with the original
+//! settings of the terminal.
 
 #[cfg(feature = "signals")]
 use std::{

@@ -1,4 +1,5 @@
-//! The router, which connects handles, threads and the signal handler. All decisions are made under its one lock; all actions are performed without it.
+//! The router, which connects handles, threads and the signal handler. All decisions are made under its one lock; all actions are performed without
+//! it.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -15,8 +16,8 @@ use crate::{
     state::{Inbox, State},
 };
 
-/// The number of threads of an installed ladder that may run wakers or hooks at once. If that many hang, no other waker or hook runs; but presses still count
-/// and end the process.
+/// The number of threads of an installed ladder that may run wakers or hooks at once. If that many hang, no other waker or hook runs; but presses
+/// still count and end the process.
 const TELLERS: usize = 2;
 
 /// The state that handles and threads share. Events are decided here, under the lock; only `acting` performs actions, without the lock.

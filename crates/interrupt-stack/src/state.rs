@@ -299,8 +299,8 @@ impl Trace {
     }
 }
 
-/// Emits `tracing` events, on the threads that run wakers. A subscriber may hang, as any waker. The signal handler and the thread that ends the process emit
-/// no events.
+/// Emits `tracing` events, on the threads that run wakers. A subscriber may hang, as any waker. The signal handler and the thread that ends the
+/// process emit no events.
 #[cfg(feature = "tracing")]
 pub(crate) fn say(news: &News) {
     let trace = news.trace.clone().unwrap_or_default();

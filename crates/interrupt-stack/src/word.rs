@@ -1,5 +1,5 @@
-//! The data that the signal handler and the router share: one atomic word that both change by compare-exchange, and a ring buffer for the posts of the
-//! handler.
+//! The data that the signal handler and the router share: one atomic word that both change by compare-exchange, and a ring buffer for the posts of
+//! the handler.
 //!
 //! The handler may run on any thread, on several at once, and between any two instructions of the router, so nothing here waits or
 //! allocates. This file uses no clock and no signals: times are microseconds since the install, and the atomics come from

@@ -1,21 +1,21 @@
 //! The terminal of a run in the foreground: one owner of the screen, the keys and the menu.
 //!
-//! Run events, keys and presses go in; printed lines and requests come out. This crate must not install signal handlers or decide anything about a run. It
-//! doesn't know the command line or the texts of run events: its caller passes them in [`Shown`]. The crate is a part of `rlm` and promises nothing to other
-//! programs.
+//! Run events, keys and presses go in; printed lines and requests come out. This crate must not install signal handlers or decide anything about a
+//! run. It doesn't know the command line or the texts of run events: its caller passes them in [`Shown`]. The crate is a part of `rlm` and promises
+//! nothing to other programs.
 //!
 //! Modules in reading order:
 //!
 //! - `terminal` finds the terminal.
-//! - `ui` is the state machine: inputs in, effects out, no I/O and no clock. It uses `scene` (the run at one moment), `scope` (the meaning of a press, and
-//!   the actions that a project fixes for presses), `keys`, `line`, `command`, `menu`, `review`, `calm` and `talk`.
+//! - `ui` is the state machine: inputs in, effects out, no I/O and no clock. It uses `scene` (the run at one moment), `scope` (the meaning of a
+//!   press, and the actions that a project fixes for presses), `keys`, `line`, `command`, `menu`, `review`, `calm` and `talk`.
 //! - `rows`, `wrap`, `bar`, `status`, `paint`, `style` and `table` lay text out.
 //! - `console` is the thread that drives the state machine.
 //! - `tty`, `sink` and `editor` do the I/O.
 //!
-//! While nothing prompts, the terminal edits lines itself, so text that is typed ahead is harmless. While something prompts, keys arrive one by one, but
-//! the signals of Ctrl-C, Ctrl-Z and Ctrl-\\ stay enabled, so a press works whatever this thread does. A key library would start its own reader of the
-//! terminal, which could neither be stopped nor be kept off the terminal while the program is in the background.
+//! While nothing prompts, the terminal edits lines itself, so text that is typed ahead is harmless. While something prompts, keys arrive one by one,
+//! but the signals of Ctrl-C, Ctrl-Z and Ctrl-\\ stay enabled, so a press works whatever this thread does. A key library would start its own reader
+//! of the terminal, which could neither be stopped nor be kept off the terminal while the program is in the background.
 
 mod bar;
 mod calm;

@@ -58,7 +58,8 @@ pub(crate) fn push_shown(out: &mut String, c: char) {
     }
 }
 
-/// Returns the most columns that a character takes. Terminals disagree about emoji: a count that is too high wastes a column, a count that is too low breaks the row.
+/// Returns the most columns that a character takes. Terminals disagree about emoji: a count that is too high wastes a column, a count that is too low
+/// breaks the row.
 pub(crate) fn columns(c: char) -> usize {
     match c {
         ' '..='~' | '\u{fe0f}' => 1,
@@ -92,8 +93,8 @@ pub(crate) fn cut(text: &str, to: usize) -> String {
     short
 }
 
-/// Removes whole rows of at most `width` columns from the front of `text`, and leaves the text that is not yet a whole row. Rows are broken between words if
-/// possible. `text` must have no line breaks.
+/// Removes whole rows of at most `width` columns from the front of `text`, and leaves the text that is not yet a whole row. Rows are broken between
+/// words if possible. `text` must have no line breaks.
 pub(crate) fn take_rows(text: &mut String, width: usize) -> Vec<String> {
     let width = width.max(2);
     let mut rows = Vec::new();

@@ -1,5 +1,5 @@
-//! The press scopes of a run, each nested in the one before it, and the meaning of a press of Ctrl-C in each. A scope that declines a press passes it to
-//! the scope around it.
+//! The press scopes of a run, each nested in the one before it, and the meaning of a press of Ctrl-C in each. A scope that declines a press passes it
+//! to the scope around it.
 
 use loop_state::Step;
 use serde::Deserialize;
@@ -93,8 +93,8 @@ impl Scope {
 
     /// Returns the meaning of a press in this scope. `prompting` is the open prompt, and `own` is the action that is fixed for the scope.
     ///
-    /// A prompt that is not on the screen declines the press. In a prompt on the screen a press opens the menu, and a press in the menu stops the run; fixed
-    /// actions count only while nothing prompts.
+    /// A prompt that is not on the screen declines the press. In a prompt on the screen a press opens the menu, and a press in the menu stops the
+    /// run; fixed actions count only while nothing prompts.
     pub(crate) fn meets(
         self,
         prompting: Option<Self>,

@@ -18,8 +18,8 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    /// Returns the rows that a piece of a message adds to the log, each with its line end. Rows have at most `width` columns; without a width they end at the
-    /// agent's line breaks.
+    /// Returns the rows that a piece of a message adds to the log, each with its line end. Rows have at most `width` columns; without a width they
+    /// end at the agent's line breaks.
     pub(crate) fn piece(&mut self, text: &str, width: Option<usize>) -> String {
         self.streamed = true;
         self.flow(text, width)

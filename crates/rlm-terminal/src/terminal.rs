@@ -7,8 +7,8 @@ use rustix::fs::FileType;
 use crate::tty::{self, Tty};
 use crate::wrap;
 
-/// Wraps a line that is printed before a run to the width of the terminal, if the standard output is one. The rows after the first are indented by `indent`
-/// columns.
+/// Wraps a line that is printed before a run to the width of the terminal, if the standard output is one. The rows after the first are indented by
+/// `indent` columns.
 #[must_use]
 pub fn fitted(line: &str, indent: usize) -> String {
     match tty::width_of_stdout() {

@@ -1,7 +1,7 @@
 //! The controlling terminal: its modes, its foreground process group, and its input.
 //!
-//! The signals of the terminal's keys stay enabled in every mode, so that Ctrl-C is a press whatever this program does. Any process of the same user, such
-//! as an agent, can disable them: `rearm` enables them again.
+//! The signals of the terminal's keys stay enabled in every mode, so that Ctrl-C is a press whatever this program does. Any process of the same user,
+//! such as an agent, can disable them: `rearm` enables them again.
 
 use std::fs::File;
 use std::io;
@@ -296,7 +296,8 @@ impl Tty {
         let _full = rustix::io::write(&self.fd, bytes);
     }
 
-    /// Locks the state without waiting for ever: at the end of the process this thread may hold the lock itself. Other threads hold it only for moments.
+    /// Locks the state without waiting for ever: at the end of the process this thread may hold the lock itself. Other threads hold it only for
+    /// moments.
     fn lock_soon(&self) -> Option<MutexGuard<'_, State>> {
         (0..10_000).find_map(|_| match self.state.try_lock() {
             Ok(state) => Some(state),
@@ -331,8 +332,8 @@ impl Tty {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
     }
 
-    /// Reads until the terminal or the receiver is gone, or the other side of `end` is closed. In the background it reads nothing, so the kernel doesn't suspend
-    /// the process.
+    /// Reads until the terminal or the receiver is gone, or the other side of `end` is closed. In the background it reads nothing, so the kernel
+    /// doesn't suspend the process.
     pub(crate) fn read_all(&self, to: &mpsc::Sender<Typed>, end: &OwnedFd) {
         loop {
             if !self.is_foreground() {
@@ -438,8 +439,8 @@ fn wait<const N: usize>(fds: &[&OwnedFd; N], timeout: Duration) -> [Option<PollF
     }
 }
 
-/// Blocks SIGTTIN and SIGTTOU in this thread and the threads that it starts. If they touch the terminal from the background, the kernel returns an error and
-/// doesn't suspend the process. Output is still printed, even with `stty tostop`, because a run in the background continues its log.
+/// Blocks SIGTTIN and SIGTTOU in this thread and the threads that it starts. If they touch the terminal from the background, the kernel returns an
+/// error and doesn't suspend the process. Output is still printed, even with `stty tostop`, because a run in the background continues its log.
 pub fn block_terminal_signals() {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTTIN);

@@ -56,7 +56,7 @@ pub(crate) enum Effect {
 pub(crate) enum Answer {
     Handled,
     Escalate,
-    /// The scope around the one that took the press decides.
+    /// The scope around this one decides.
     Decline,
     /// No answer: the press stays counted.
     Drop,

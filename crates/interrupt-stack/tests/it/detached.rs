@@ -1,5 +1,5 @@
-//! Tests of the ladder with its threads and without signals: injected presses, a manual clock, and an exit that calls back. Each press scope is tried with
-//! each kind of press.
+//! Tests of the ladder with its threads and without signals: injected presses, a manual clock, and an exit that calls back. Each press scope is tried
+//! with each kind of press.
 
 use std::{
     future::poll_fn,

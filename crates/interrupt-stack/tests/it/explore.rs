@@ -167,8 +167,8 @@ impl Node {
     }
 }
 
-/// Explores all states up to `depth`. Stops early when the invariant `wanted` is broken; without `wanted`, after the first depth at which any invariant is
-/// broken.
+/// Explores all states up to `depth`. Stops early when the invariant `wanted` is broken; without `wanted`, after the first depth at which any
+/// invariant is broken.
 fn explore(start: Node, depth: usize, wanted: Option<&str>) -> Found {
     let mut found = Found::default();
     let mut level = HashMap::from([(start.key(), (start, 1_u64))]);

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::unwrap_used,
-    reason = "helpers of tests, where a panic is a failed test"
+    reason = "in test helpers, a panic is a failed test"
 )]
 
 mod audited;

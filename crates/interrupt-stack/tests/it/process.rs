@@ -303,7 +303,7 @@ fn hard_exit_may_be_left_to_the_program() {
     let (mut presses, mut exits) = (0, 0);
     while exits < 3 {
         presses += 1;
-        assert!(presses < 20, "no press calls back");
+        assert!(presses < 20, "no press called back");
         probe.press();
         while let Some(line) = probe.next_line() {
             exits += u32::from(line == "exit Press");

@@ -55,8 +55,8 @@ impl Console {
         rows
     }
 
-    /// Whether a status line is shown. If another program prints on the terminal too, a redrawn line would overwrite its output. A log for programs contains no
-    /// status line.
+    /// Whether a status line is shown. If another program prints on the terminal too, a redrawn line would overwrite its output. A log for programs
+    /// contains no status line.
     pub(super) fn has_status(&self) -> bool {
         let alone = match self.place {
             LogPlace::Here => !self.is_json,

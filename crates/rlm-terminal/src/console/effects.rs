@@ -133,7 +133,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Starts a thread that reads the terminal, or with `--no-input` one that only keeps its signals enabled.
+    /// Starts the thread that reads the terminal. With `--no-input`, the thread only keeps the signals of the keys enabled.
     pub(super) fn of(terminal: &Terminal, to: mpsc::Sender<Typed>) -> Option<Self> {
         match (terminal.tty.clone(), terminal.unread.clone()) {
             (Some(tty), _) => Self::start(tty, to),

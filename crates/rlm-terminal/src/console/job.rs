@@ -51,7 +51,7 @@ impl Console {
         }
     }
 
-    /// Removes Ctrl-C bytes from typed lines and counts them as a press; the terminal sends them if it makes no signal of Ctrl-C.
+    /// Removes Ctrl-C bytes from typed lines and counts them as a press. The terminal sends these bytes if it doesn't turn Ctrl-C into a signal.
     pub(super) fn press_in(&mut self, lines: &mut Vec<u8>) {
         if lines.contains(&CTRL_C) {
             lines.retain(|byte| *byte != CTRL_C);
@@ -158,8 +158,8 @@ impl Console {
     }
 }
 
-/// Whether a shell can continue this process after a suspension: an ancestor in the same session but in another process group. Without such an ancestor the
-/// kernel ignores Ctrl-Z for programs with the default action (an orphaned process group), and so does `rlm`.
+/// Whether a shell can continue this process after a suspension: an ancestor in the same session but in another process group. Without such an
+/// ancestor the kernel ignores Ctrl-Z for programs with the default action (an orphaned process group), and so does `rlm`.
 fn has_shell() -> bool {
     let (session, group) = (getsid(None), getpgrp());
     let mut ancestor = getppid();

@@ -1,5 +1,5 @@
-//! The handlers of a run's press scopes: pushed when a scope begins, and dropped when it ends. The module `scope` decides the meaning of a press in each
-//! scope and knows no handlers.
+//! The handlers of a run's press scopes: pushed when a scope begins, and dropped when it ends. The module `scope` decides the meaning of a press in
+//! each scope and knows no handlers.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -25,7 +25,8 @@ impl Scopes {
         }
     }
 
-    /// Sets the scopes within the run, from the outermost to the innermost. A scope that stays in the same place keeps its handler and that handler's presses.
+    /// Sets the scopes within the run, from the outermost to the innermost. A scope that stays in the same place keeps its handler and that handler's
+    /// presses.
     pub(super) fn follow(&mut self, within: impl Iterator<Item = Scope>) {
         let mut at = 1;
         for scope in within {
