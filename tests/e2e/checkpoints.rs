@@ -202,7 +202,7 @@ fn a_live_run_is_listed_and_verified_while_it_saves() {
     assert_eq!(outcomes(&list), ["1.1 complete", "2.1 failed", "3.1 open"]);
     let verified = checkpoints(&scene, &["verify"]).expect_code(0);
     assert!(
-        verified.stdout.contains("a process works on it"),
+        verified.stdout.contains("a process works on the run"),
         "{verified}"
     );
     crash(running);

@@ -278,8 +278,8 @@ fn a_steer_says_something_to_a_run_that_is_meant() {
     let run = scene.run_id();
     for (arguments, words) in [
         (&["steer", "use", "tabs"][..], "quote the text"),
-        (&["steer", &run], "say something to it"),
-        (&["steer", " "], "nothing to say"),
+        (&["steer", &run], "the message is missing"),
+        (&["steer", " "], "the message is empty"),
     ] {
         let refused = quick(scene.rlm(arguments));
         assert_ne!(refused.code(), Some(0));

@@ -256,7 +256,7 @@ fn j41d_w20_a_save_that_hangs_is_given_up_at_the_bound() {
             return println!("skipped: strace is missing or may not trace here");
         };
         running.signal(Signal::TERM);
-        let words = "ended at once";
+        let words = "stopped immediately";
         running.until(words, LONG, |it| it.stderr().contains(words).then_some(()));
         // Without strace the save no longer hangs, and can end before the process does.
         let printed = running.stdout();

@@ -89,7 +89,7 @@ fn a_change_that_fails_leaves_the_run_as_it_was() {
             "`codex` was not found on PATH",
         ),
         (&["resume", "--agent", "command"], "no command"),
-        (&["resume", "--agent", "acp"], "which agent?"),
+        (&["resume", "--agent", "acp"], "no program for agent acp"),
     ] {
         let ended = scene.talking(arguments).run(LONG).expect_code(2);
         assert!(ended.stderr.contains(says), "{ended}");

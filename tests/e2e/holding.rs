@@ -238,7 +238,7 @@ fn x130d_an_agent_neither_lifts_its_limits_nor_ends_its_own_run() {
         "run", "-p", PROMPT, "-n", "2", "--sleep", "0", "--", "sh", "-c", &tool,
     ];
     let ended = scene.rlm(&run).run(LONG).expect_code(0);
-    let refused = ended.stdout.matches("which its agent does not control");
+    let refused = ended.stdout.matches("which may not control the run");
     assert_eq!(refused.count(), 2 * words.len(), "{ended}");
     assert_eq!(ended.stdout.matches("code 2").count(), 2 * words.len());
     assert_eq!(scene.status()["iterations_complete"], 2);

@@ -74,7 +74,7 @@ fn j41d_a_stop_from_the_menu_has_the_deadline_of_a_shutdown() {
         terminal.send(key);
         running.wait(LONG).expect_code(7);
         let text = terminal.text();
-        assert!(text.contains("ended at once"), "{key}: {text}");
+        assert!(text.contains("stopped immediately"), "{key}: {text}");
         scene.wait_until_nothing_is_alive();
     }
 }

@@ -225,7 +225,7 @@ fn x120a_x120b_x120c_x120d_each_choice_of_the_phase_menu_does_what_it_says() {
     );
     let back = pipeline.scene.rlm(&["resume", "--from", "1"]);
     let refused = back.run(LONG).expect_code(2).stderr;
-    expect_in_order(&refused, &["stands between two phases", "start that over"]);
+    expect_in_order(&refused, &["is between two phases", "start it over"]);
     let (resumed, terminal) = pipeline.scene.rlm(&["resume"]).spawn_on_terminal();
     answer(&terminal, "\r");
     resumed.wait(LONG).expect_code(0);

@@ -34,7 +34,7 @@ fn j33a_j47b_c72_a_second_press_ends_the_process_at_once() {
         !ended.stdout.contains("left; "),
         "the run did not end in the ordinary way: {ended}"
     );
-    assert!(ended.stderr.contains("ended at once"), "{ended}");
+    assert!(ended.stderr.contains("stopped immediately"), "{ended}");
     scene.wait_until_nothing_is_alive();
     let status = scene.status();
     assert_eq!(
@@ -95,7 +95,7 @@ fn j41d_a_shutdown_timeout_of_zero_ends_at_once() {
     let scene = Scene::new(STUBBORN_TREE);
     let running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "0"));
     let ended = stop(running, Signal::TERM);
-    assert!(ended.stderr.contains("ended at once"), "{ended}");
+    assert!(ended.stderr.contains("stopped immediately"), "{ended}");
     scene.wait_until_nothing_is_alive();
 }
 
@@ -105,7 +105,7 @@ fn j41d_a_stop_by_another_process_has_the_same_deadline() {
     let running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "0"));
     scene.rlm(&["stop"]).run(LONG);
     let ended = running.wait(LONG).expect_code(7);
-    assert!(ended.stderr.contains("ended at once"), "{ended}");
+    assert!(ended.stderr.contains("stopped immediately"), "{ended}");
     scene.wait_until_nothing_is_alive();
 }
 

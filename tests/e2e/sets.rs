@@ -38,13 +38,13 @@ fn x117h_what_can_not_be_set_is_said_and_changes_nothing() {
             2,
             "sleep: `soon` is not",
         ),
-        (&["max-iterations"], 2, "say what to set"),
+        (&["max-iterations"], 2, "the key is missing"),
         (
             &["max-iterations=-1"],
             2,
-            "max-iterations: `-1` is no number",
+            "max-iterations: `-1` is not a number",
         ),
-        (&["max-iterations=0"], 2, "no number from 1 to"),
+        (&["max-iterations=0"], 2, "not a number from 1 to"),
         (&["max-iterations=none"], 1, "no end"),
         (&["sleep=1", "max-cost=3"], 1, "already set: sleep=1"),
         (&["no-such-run", "sleep=1"], 10, "no live run"),
@@ -69,7 +69,7 @@ fn c75b_c75c_c75f_a_pause_may_come_when_a_tool_has_ended_and_the_session_waits()
         "pause", "--after", "tool", "--reason", "look", "--wait", "0",
     ];
     let told = quick(scene.rlm(&pause)).expect_code(0).stdout;
-    assert!(told.contains("when no tool runs any more"), "{told}");
+    assert!(told.contains("when no tool runs"), "{told}");
     assert_eq!(scene.controls(), ["initialize"], "the tool goes on");
     let again = scene.rlm(&["pause", "--after", "tool"]).spawn();
     wait_for("the response to the second request", LONG, || {

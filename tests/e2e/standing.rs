@@ -124,7 +124,10 @@ fn who_looks_on_without_a_menu_dies_by_what_detaches_it() {
     let mut running = scene.run(&["--once"]).spawn();
     says(&mut running, "ready");
     let help = scene.rlm(&["attach", "--help"]).run(LONG).stdout;
-    assert!(help.contains("130 by Ctrl-C where there is none"), "{help}");
+    assert!(
+        help.contains("130 detached by Ctrl-C without a menu"),
+        "{help}"
+    );
     let (looks, terminal) = scene.rlm(&["attach", "--no-input"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
     terminal.send("\x03");

@@ -133,7 +133,9 @@ fn x101l_an_owner_that_does_not_go_is_killed_by_force_and_its_tree_with_it() {
     let running = until_ready(run);
     let refused = quick(scene.rlm(&["stop", "--wait", "300ms"])).expect_code(1);
     assert!(
-        refused.stderr.contains("has heard it and is not gone yet"),
+        refused
+            .stderr
+            .contains("received the request but has not exited yet"),
         "{refused}"
     );
     let forced = quick(scene.rlm(&["stop", "--force", "--wait", "300ms"])).expect_code(0);
