@@ -143,8 +143,8 @@ pub(crate) enum Peer {
 
 /// Returns the process that connected to a Unix socket.
 pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
-    // SAFETY: both options write at most `size` bytes to the pointer. Any bytes are valid in an i32 and in a ucred. Nobody else owns the descriptor
-    // that the first option returns.
+    // SAFETY: both options write at most `size` bytes to the pointer. Any bytes are valid in an i32 and in a ucred. No other value owns the
+    // descriptor that the first option returns.
     unsafe {
         let mut pidfd = -1_i32;
         let mut size = size_of::<i32>() as libc::socklen_t;
