@@ -91,7 +91,7 @@ pub trait Directory: Any + Debug + Send + Sync {
         AHEAD
     }
 
-    /// Returns [`ahead`](Self::ahead), or [`AHEAD`] where that is zero. Other amounts are measured by it.
+    /// Returns [`ahead`](Self::ahead), or 1 MiB where that is zero. Other amounts are measured by it.
     fn stride(&self) -> u64 {
         match self.ahead() {
             0 => AHEAD,

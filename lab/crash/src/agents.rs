@@ -55,7 +55,7 @@ impl Project {
         self.place.path().join("notes")
     }
 
-    /// Returns a directory beside the project.
+    /// Returns the directory that contains the project.
     pub fn place(&self) -> &Path {
         self.place.path()
     }
