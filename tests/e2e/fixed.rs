@@ -97,7 +97,7 @@ fn j48b_without_a_terminal_a_press_stops_unless_told_to_go_on() {
         let mut run = until_ready(scene.run(&["--once"]));
         run.signal(Signal::INT);
         if goes_on {
-            says(&mut run, "the run goes on");
+            says(&mut run, "the run continues");
             fs_err::write(scene.file("go"), "").unwrap();
             run.wait(LONG).expect_code(0);
         } else {

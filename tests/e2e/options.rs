@@ -404,7 +404,7 @@ fn x117d_a_time_of_nothing_is_refused_before_anything_begins() {
         "--check-timeout",
     ] {
         let ended = scene.run(&["--once", option, "0"]).run(LONG).expect_code(2);
-        let says = format!("{} of 0 leaves no time", &option[2..]);
+        let says = format!("{} of 0 allows nothing", &option[2..]);
         assert!(ended.stderr.contains(&says), "{ended}");
     }
     assert_eq!(scene.start_count(), 0);

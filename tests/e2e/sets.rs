@@ -45,7 +45,7 @@ fn x117h_what_can_not_be_set_is_said_and_changes_nothing() {
             "max-iterations: `-1` is not a number",
         ),
         (&["max-iterations=0"], 2, "not a number from 1 to"),
-        (&["max-iterations=none"], 1, "no end"),
+        (&["max-iterations=none"], 1, "needs a stop condition"),
         (&["sleep=1", "max-cost=3"], 1, "already set: sleep=1"),
         (&["no-such-run", "sleep=1"], 10, "no live run"),
     ] {

@@ -188,7 +188,7 @@ impl<W: Write> Agent<W> {
             }
             script::work(&tree)
         } else {
-            vec![script::commit("Note the user's message")]
+            vec![script::commit("Note the message of the user")]
         };
         let last_tool = steps.iter().rposition(|step| matches!(step, Step::Use(_)));
         for (index, step) in steps.iter().enumerate() {

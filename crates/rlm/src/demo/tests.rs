@@ -368,7 +368,7 @@ fn a_word_during_a_tool_is_obeyed_within_the_turn_and_one_at_its_end_in_a_turn_o
     ended.unwrap();
     insta::assert_snapshot!(digest(&heard));
     let last = commits(&directory).pop().unwrap();
-    assert_eq!(last, "demo: Note the user's message");
+    assert_eq!(last, "demo: Note the message of the user");
     // The next session has the note.
     let next = digest(&session(&directory, script::PROMPT));
     assert!(next.contains("NOTES.md says “Be quick.”"), "{next}");
