@@ -292,7 +292,7 @@ mod tests {
         );
         assert_eq!(
             edge("rlm-loop", "rlm-tests", false),
-            ["rlm-loop -> rlm-tests: no such edge in the architecture"]
+            ["rlm-loop -> rlm-tests: not an edge of the architecture"]
         );
     }
 
