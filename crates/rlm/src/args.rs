@@ -379,7 +379,7 @@ fn wanted(words: impl IntoIterator<Item = OsString>) -> Option<ColorArg> {
 pub(crate) struct ManyArgs {
     /// The run [default: all runs of the project]
     pub(crate) run: Option<String>,
-    /// Print nothing, and exit with 0 only if a process works on RUN and its loop is not stuck: for a liveness probe
+    /// Exit with 0 only if a process works on RUN and its loop is not stuck: for a liveness probe
     #[arg(long, requires = "run", conflicts_with = "json")]
     pub(crate) alive: bool,
     /// Print one JSON object per run
