@@ -74,7 +74,7 @@ impl fmt::Display for Row<'_> {
 /// Returns the description in the help.
 pub(crate) fn about() -> String {
     let names: Vec<&str> = STAGES.iter().map(|(name, _)| *name).collect();
-    format!("Runs all stages: {}", names.join(", "))
+    format!("Run all stages: {}", names.join(", "))
 }
 
 pub(crate) fn run(strict: bool) -> Tally {

@@ -62,7 +62,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 pub(crate) fn about() -> String {
     let names: Vec<&str> = names().collect();
     format!(
-        "Runs the tests of `ci` with their full numbers, and the stages that take hours: {}",
+        "Run the tests of `ci` with their full numbers, and the stages that take hours: {}",
         names.join(", ")
     )
 }
