@@ -39,7 +39,10 @@ fn another_agent_goes_on_without_the_session_and_says_so_everywhere() {
         panic!("{messages:?}")
     };
     assert!(second.session != first && second.session == third.session);
-    expect_in_order(&second.text, &["another agent (claude)", "was cut", PROMPT]);
+    expect_in_order(
+        &second.text,
+        &["another agent (claude)", "did not finish", PROMPT],
+    );
     assert_eq!(third.text, PROMPT, "it is told once");
 
     let status = scene.status();

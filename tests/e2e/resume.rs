@@ -68,7 +68,7 @@ fn s13a_s13b_a_cut_iteration_runs_again_and_a_complete_one_does_not() {
             PROMPT,
         ],
     );
-    assert!(!prompts[4].contains("was cut"), "{}", prompts[4]);
+    assert!(!prompts[4].contains("did not finish"), "{}", prompts[4]);
 
     let scene = Scene::new("print turn {start}\n@2 touch done");
     let sleeping = [
