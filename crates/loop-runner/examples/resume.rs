@@ -67,7 +67,7 @@ async fn carry_out(
                     if stop && matches!(notice, Notice::AttemptStarted { .. }) {
                         let (by, when) = (StopCause::Person, When::AfterIteration);
                         let wish = Control::Stop(StopRequest { by, when });
-                        control.send(wish).await.ok(); // too late if the run is over
+                        control.send(wish).await.ok(); // fails if the run has ended
                     }
                 }
                 _ => {}

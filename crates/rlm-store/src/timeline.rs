@@ -131,7 +131,7 @@ pub struct Command {
 pub struct Wait {
     /// The kind of the wait.
     pub why: WaitFor,
-    /// The begin of the wait.
+    /// The beginning of the wait.
     pub began: Timestamp,
     /// The planned end of the wait, if it was known.
     pub until: Option<Timestamp>,

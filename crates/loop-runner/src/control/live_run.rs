@@ -86,7 +86,7 @@ impl Patience {
 pub enum Asked {
     /// The last response.
     Told(Answer),
-    /// The time is over; the last response, if there was one.
+    /// The time limit is reached; the last response, if there was one.
     SoFar(Option<Answer>),
     /// The process closed the connection and did not report its end.
     Gone,

@@ -117,7 +117,7 @@ impl Runner {
     pub(super) fn stop_by(&mut self, deadline: StopDeadline) {
         let budget = self.budget();
         if deadline.is_abort() {
-            // A deadline that is over ends the turn.
+            // A passed deadline ends the turn.
             let by = Instant::now().into_std() + budget;
             let _none = self.step_attempt(AttemptInput::Abort { by });
             self.hurries().iter().for_each(|it| it.within(budget));

@@ -159,7 +159,7 @@ async fn deny_all(conversation: &Conversation, published: Published) {
         if let Event::PermissionAsked(ask) = event {
             // Answering fails if the agent is gone, which is fine.
             let _gone = conversation
-                .answer(&ask.id, deny("the iteration is over"))
+                .answer(&ask.id, deny("the iteration has ended"))
                 .await;
         }
     }

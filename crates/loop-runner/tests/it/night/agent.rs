@@ -169,7 +169,7 @@ impl Agent {
             70..110 => {
                 let told = self.dice.hits(700).then(|| self.dice.seconds(0, 4000));
                 let now = lock(&self.driver.world).now();
-                // Some limits name a time that is over.
+                // Some limits name a time in the past.
                 self.after(
                     pause,
                     limited(told.map(|it| now + it - Duration::from_secs(100))),

@@ -62,7 +62,7 @@ pub(crate) struct Seat {
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) seed: u64,
-    /// The wall clock at the begin of the current process, and the monotonic time of that.
+    /// The wall clock at the beginning of the current process, and the monotonic time of that.
     morning: (SystemTime, Option<Instant>),
     /// The latest wall-clock time that the current process saw, and the monotonic time of that.
     latest: (SystemTime, Option<Instant>),
