@@ -197,7 +197,7 @@ async fn c75a_c75c_c75e_a_pause_is_followed_to_the_boundary_and_taken_back() {
     assert_eq!(first, Some(recorded(None, None)));
     run.happens(Happening::Requested(Request::Continue));
     let last = next(peer).await.0;
-    assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("took")));
+    assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("cancelled")));
 }
 
 #[tokio::test]

@@ -261,7 +261,7 @@ mod tests {
                 refused(|it| it.files[0].name = "../x".into()),
             ),
             ("twice", refused(|it| it.files.push(it.files[0].clone()))),
-            ("announces", refused(|it| it.files[0].bytes = u64::MAX)),
+            ("the limit is", refused(|it| it.files[0].bytes = u64::MAX)),
             (
                 "commit id",
                 refused(|it| it.git.as_mut().unwrap().commit = "--all".into()),
