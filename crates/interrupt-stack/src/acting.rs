@@ -20,7 +20,7 @@ use crate::{
 /// How long a woken handler may take before the deadline thread is woken too.
 const LINGER: Duration = Duration::from_millis(5);
 
-/// The work of the deadline thread.
+/// The result of one step of the deadline thread.
 pub(crate) enum Step<'a> {
     Done,
     /// Nothing to do for this time, or until something is decided.

@@ -39,7 +39,7 @@ pub(crate) fn process() -> MutexGuard<'static, Process> {
 
 #[cfg(feature = "signals")]
 impl Process {
-    /// Sets the registry's handler for a signal that is registered.
+    /// Makes the handler of the signal registry active again for a signal that is registered.
     pub(crate) fn catch(&mut self, signal: i32) -> io::Result<()> {
         match self.catching.get(&signal) {
             Some(disposition) => disposition.put_back(signal),

@@ -61,7 +61,7 @@ fn show(shown: Shown, news: NewsReceiver, terminal: &Terminal, scopes: Option<Sc
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("can create the runtime of the terminal thread");
+        .expect("the runtime of the terminal thread can start");
     let (typed_to, typed) = mpsc::channel(16);
     let reader = Reader::of(terminal, typed_to);
     let interrupts = shown.interrupts.clone();

@@ -18,7 +18,6 @@ use crate::ui::{Effect, Wants};
 /// The most wrapper processes in our own process group between `rlm` and the shell.
 const MAX_ANCESTORS: usize = 16;
 
-/// The byte of Ctrl-C.
 const CTRL_C: u8 = 3;
 
 impl Console {
