@@ -392,7 +392,11 @@ fn a_resume_finds_its_tree_or_says_what_became_of_it() {
     refused(&["was moved to", "git worktree move"]);
     scene.sandbox.git(&["worktree", "move", &there, &path]);
     fs_err::rename(&own, &elsewhere).unwrap();
-    refused(&["is gone", "rlm/w1", "git worktree prune; git worktree add"]);
+    refused(&[
+        "is missing",
+        "rlm/w1",
+        "git worktree prune; git worktree add",
+    ]);
     fs_err::rename(&elsewhere, &own).unwrap();
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
     let words = [

@@ -12,10 +12,7 @@ fn what_a_failed_check_printed_is_in_the_next_prompt() {
     scene.run(&["--until", check]).run(LONG).expect_code(0);
     let prompts = scene.prompts();
     assert_eq!(prompts[0], PROMPT);
-    expect_in_order(
-        &prompts[1],
-        &["check", "did not pass", "3 tests failed", PROMPT],
-    );
+    expect_in_order(&prompts[1], &["check", "failed", "3 tests failed", PROMPT]);
     assert!(prompts[1].contains("see the log"), "{prompts:?}");
 }
 

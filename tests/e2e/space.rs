@@ -129,7 +129,7 @@ fn x101m_a_run_that_something_is_alive_of_is_not_removed() {
     wait_for("the remaining process", LONG, || {
         let told = clean().stdout;
         let alive = format!("(pid {})", left.pid());
-        (told.contains("is alive") && told.contains(&alive)).then_some(())
+        (told.contains("are alive") && told.contains(&alive)).then_some(())
     });
     left.signal(Signal::KILL);
     left.wait(LONG);
