@@ -327,7 +327,7 @@ const ENVIRONMENT: &str = "\
 Environment (precedence: below options, above rlm.toml):
   RLM_AGENT, RLM_PERMISSIONS  as --agent and --permissions
   RLM_SHUTDOWN_TIMEOUT        as --shutdown-timeout
-  XDG_CONFIG_HOME             the directory of rlm/config.toml, your own settings [default: ~/.config]
+  XDG_CONFIG_HOME             the directory of your own rlm/config.toml [default: ~/.config]
   XDG_STATE_HOME              the directory of the index of live runs [default: ~/.local/state]
   VISUAL, EDITOR              the editor for the prompt, from the menu
   NO_COLOR, CLICOLOR_FORCE    no colours; colours without a terminal";
