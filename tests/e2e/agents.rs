@@ -190,7 +190,7 @@ fn x109a_x109b_who_can_not_be_steered_gets_a_word_behind_its_turn() {
     let mut running = scene.driven("acp", &["--once"]).spawn();
     says(&mut running, "ready");
     let said = scene.rlm(&["steer", "mind the docs"]).run(LONG);
-    assert!(said.stdout.contains("next prompt"), "{said}");
+    assert!(said.stdout.contains("sent after this turn"), "{said}");
     fs_err::write(scene.file("go"), "").unwrap();
     let ended = running.wait(LONG).expect_code(0);
     expect_in_order(

@@ -259,7 +259,7 @@ fn x109c_a_steer_that_was_recorded_survives_the_death_of_the_run_and_is_told_onc
     let scene = Scene::new("print ready\n@1 hang\nprint done");
     let running = scene.ready(&["-n", "2"]);
     let told = quick(scene.rlm(&["steer", "use tabs, not spaces"])).expect_code(0);
-    expect_in_order(&told.stdout, &["steer 1: recorded", "next prompt"]);
+    expect_in_order(&told.stdout, &["steer 1: recorded", "sent after this turn"]);
     crash(running);
     scene.wait_until_nothing_is_alive();
     let dead = quick(scene.rlm(&["steer", "too late"])).expect_code(10);

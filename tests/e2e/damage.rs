@@ -312,7 +312,7 @@ fn c63c_a_torn_last_save_costs_nothing_that_was_complete() {
         invert(&mut bytes[end - 21..end - 1]);
     });
     let said = stopped.resume(false);
-    assert!(said.contains("at iteration 4, which was cut"), "{said}");
+    assert!(said.contains("at iteration 4, unfinished"), "{said}");
     assert_eq!(stopped.scene.start_count(), 6);
 }
 
@@ -355,7 +355,7 @@ fn the_journal_alone_is_enough_with_a_prompt() {
     let resume = ["resume", "-P", "PROMPT.md"];
     let ended = stopped.scene.rlm(&resume).run(LONG).expect_code(0);
     assert!(
-        ended.stdout.contains("at iteration 4, which was cut"),
+        ended.stdout.contains("at iteration 4, unfinished"),
         "{ended}"
     );
 }

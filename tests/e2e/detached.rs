@@ -96,7 +96,7 @@ fn a_run_that_can_not_begin_says_so_before_its_parent_ends() {
             2,
             "missing.md",
         ),
-        (&["--detach", "-p", "x"], 2, "no end"),
+        (&["--detach", "-p", "x"], 2, "needs a stop condition"),
     ] {
         let refused = quick(scene.run_bare(arguments)).expect_code(code);
         assert!(refused.stderr.contains(why), "{refused}");
@@ -303,7 +303,7 @@ fn logs_that_are_followed_go_on_to_the_end_of_the_run() {
     let none = quick(scene.rlm(&["logs", "--since", "2999-01-31T09:30:00Z"])).expect_code(0);
     assert_eq!(none.stdout, "");
     let wrong = quick(scene.rlm(&["logs", "--since", "yesterday"])).expect_code(2);
-    assert!(wrong.stderr.contains("is no time"), "{wrong}");
+    assert!(wrong.stderr.contains("is not a time"), "{wrong}");
 }
 
 #[test]

@@ -310,7 +310,7 @@ fn what_does_not_belong_into_a_commit_is_left_out_and_named() {
     let ended = scene.run(&run).run(LONG).expect_code(0);
     expect_in_order(
         &ended.stdout,
-        &["left out:", "big (60 MiB)", "inner/ (a repository"],
+        &["left out:", "big (60 MiB)", "inner/ (a nested repository"],
     );
     let files = scene.sandbox.git(&["ls-tree", "--name-only", "HEAD"]);
     assert_eq!(files, "README.md\na [b]\nwork");

@@ -120,7 +120,7 @@ fn s15b_the_shown_configuration_is_what_the_run_has() {
         .expect_code(0);
     assert!(
         told.stdout
-            .contains("over 9 (~/.config/rlm/config.toml:2), 3 (default)"),
+            .contains("overrides 9 (~/.config/rlm/config.toml:2), 3 (default)"),
         "{told}"
     );
     assert!(
@@ -158,11 +158,11 @@ fn x117a_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
         ),
         (
             "until = 'true'\n",
-            "config.toml`, line 1: `until` says what is to be done in one project",
+            "config.toml`, line 1: `until` belongs to one project",
         ),
         (
             "[[phase]]\nname = 'x'\n",
-            "config.toml`, line 1: `phase` says what",
+            "config.toml`, line 1: `phase` belongs to",
         ),
     ] {
         write_users(&scene, text);
@@ -248,7 +248,7 @@ fn limits_follow_the_file_between_iterations() {
     says(&mut running, "turn 2");
     say("max-iterations = 9\nsleep = 0\nmax-failures = 6\n");
     go(2);
-    says(&mut running, "but not `iterations: 9`");
+    says(&mut running, "ignored the changed setting `iterations: 9`");
     says(&mut running, "turn 3");
     say("max-iterations = 9\nsleeep = 0\n");
     go(3);

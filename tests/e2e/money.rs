@@ -224,7 +224,7 @@ fn c56c_c77b_a_press_ends_a_wait_for_a_limit_whose_end_is_shown() {
     let until = waits_until(&scene);
     let (_, until) = until.split_once("again at ").unwrap();
     let ended = stop(running, Signal::INT);
-    let shown = format!("waiting until {},", &until["2026-01-01T".len()..][..8]);
+    let shown = format!("waiting until {}:", &until["2026-01-01T".len()..][..8]);
     assert!(ended.stdout.contains(&shown), "{shown}: {ended}");
     assert_eq!(scene.status()["state"], "stopped");
     scene.expect_nothing_alive();

@@ -147,7 +147,7 @@ fn x112d_what_git_ignores_here_is_not_written_over_by_what_comes_home() {
     fs_err::write(scene.file("secret"), "mine").unwrap();
     let head = scene.sandbox.git(&["rev-parse", "HEAD"]);
     let refused = checkpoints(&scene, &["import", "../back.zst"]).expect_code(2);
-    assert!(refused.stderr.contains("`secret` is here"), "{refused}");
+    assert!(refused.stderr.contains("`secret` exists here"), "{refused}");
     assert_eq!(
         fs_err::read_to_string(scene.file("secret")).unwrap(),
         "mine"

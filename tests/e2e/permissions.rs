@@ -116,7 +116,7 @@ fn x124e_a_command_agent_has_flags_of_its_own() {
         .run(&["--once", "--permissions", "all"])
         .run(LONG)
         .expect_code(2);
-    assert!(ended.stderr.contains("own flags"), "{ended}");
+    assert!(ended.stderr.contains("own options"), "{ended}");
     assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
     assert!(!scene.file(".rlm").exists());
 }

@@ -42,10 +42,7 @@ fn j33a_j47b_c72_a_second_press_ends_the_process_at_once() {
         (&1.into(), &0.into())
     );
     let reason = status["reason"].as_str().unwrap();
-    assert!(
-        reason.contains("by a person, and ended at once"),
-        "{reason}"
-    );
+    assert!(reason.contains("by a person, immediately"), "{reason}");
     scene.agent.set_script("print turn {start}");
     scene.rlm(&["resume"]).run(LONG).expect_code(0);
     assert_eq!(scene.start_count(), 2);

@@ -236,7 +236,7 @@ fn s6b_failures_in_a_row_end_the_run_and_only_those() {
 fn s18a_a_run_without_an_end_is_refused() {
     let scene = Scene::new("print never");
     let ended = scene.run(&[]).run(LONG).expect_code(2);
-    assert!(ended.stderr.contains("no end"), "{ended}");
+    assert!(ended.stderr.contains("needs a stop condition"), "{ended}");
     assert_eq!(scene.start_count(), 0);
     assert!(!scene.file(".rlm").exists());
 }

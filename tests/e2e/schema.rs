@@ -109,7 +109,7 @@ fn a_dry_run_shows_what_would_be_done_and_makes_nothing() {
     let rlm = || scene.talking(&[&command[..], &claude].concat());
     let ended = rlm().run(LONG).expect_code(0);
     for shown in [
-        "nothing is started",
+        "nothing is created or started",
         "Mend the parser.",
         "<promise>DONE</promise>",
         "`make test`",

@@ -58,7 +58,7 @@ fn l92a_l92b_a_session_continues_after_a_crash_and_the_prompt_is_not_sent_again(
     let again = &after[before.len()];
     assert!(!again.contains(PROMPT), "it knows its prompt: {again}");
     assert!(
-        again.contains("cut") || again.contains("interrupted"),
+        again.contains("did not finish") || again.contains("interrupted"),
         "the prompt gives the reason: {again}"
     );
     assert_eq!(scene.status()["iterations_complete"], 3);
@@ -74,7 +74,7 @@ fn l92c_with_fresh_sessions_a_cut_iteration_gets_a_new_one_and_its_prompt() {
     assert_eq!(sessions(&scene).len(), 2);
     let told = scene.told();
     assert!(
-        told[1].contains(PROMPT) && told[1].contains("cut"),
+        told[1].contains(PROMPT) && told[1].contains("did not finish"),
         "{}",
         told[1]
     );

@@ -115,7 +115,7 @@ fn h3_commands_that_only_read_run_nothing_that_a_project_names() {
             assert_eq!(canaries(&scene), "", "{agent}: {arguments:?}: {ended}");
         }
         let shown = scene.rlm(&["doctor"]).run(LONG);
-        let words = "rlm.toml names it, so doctor doesn't run it";
+        let words = "rlm.toml names this program, so doctor doesn't run it";
         assert!(shown.stdout.contains(words), "{agent}: {shown}");
         assert!(shown.stdout.contains(&canary), "{agent}: {shown}");
     }
@@ -460,7 +460,10 @@ fn w18_a_dry_resume_says_what_of_the_next_prompt_cant_be_known() {
         .expect_code(0);
     let told: Value = serde_json::from_str(&told.stdout).unwrap();
     let unknown = told["unknown"].as_str().unwrap();
-    assert!(unknown.contains("if the check fails"), "{unknown}");
+    assert!(
+        unknown.contains("assumes that the check fails"),
+        "{unknown}"
+    );
     assert!(
         told["prompts"][0]["text"]
             .as_str()

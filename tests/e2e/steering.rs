@@ -48,7 +48,7 @@ fn s10b_a_steer_to_a_command_is_at_the_head_of_the_next_prompt() {
     let (running, terminal) = scene.run(&["-n", "3"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
     steer(&terminal, "use tabs, not spaces");
-    terminal.sees("next prompt", LONG);
+    terminal.sees("sent after this turn", LONG);
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
     let prompts = scene.prompts();

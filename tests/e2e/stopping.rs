@@ -74,11 +74,7 @@ fn a_stop_after_the_iteration_lets_it_finish() {
         told.stdout.contains("recorded; it will stop when"),
         "{told}"
     );
-    assert!(
-        quick(scene.rlm(&["status"]))
-            .stdout
-            .contains("is being stopped")
-    );
+    assert!(quick(scene.rlm(&["status"])).stdout.contains("is stopping"));
     let mut following = scene
         .rlm(&["stop", "--after", "iteration", "--wait", "60"])
         .spawn();

@@ -124,7 +124,7 @@ fn an_evening_with_a_loop() {
     assert!(
         told.last()
             .unwrap()
-            .contains("attempt 1 of iteration 2 was cut"),
+            .contains("attempt 1 of iteration 2 did not finish"),
         "{told:?}"
     );
     let home = evening.scene.sandbox.path().to_string_lossy();

@@ -127,7 +127,7 @@ settings! {
         project: true,
         flag: (long = "gate", value_name = "CMD", help_heading = "Stop condition"),
     }
-    /// The number of iterations: the plan, or with another stop condition the limit.
+    /// The number of iterations: the plan, or with a check the limit.
     max_iterations: NonZeroU32 {
         of: Phase,
         flag: (

@@ -168,7 +168,7 @@ pub(super) fn obey(words: &str, notes: &str) -> Vec<Step> {
     }
     vec![
         say(format!(
-            "You wrote: “{}” I add it to {NOTES}, so that later sessions see it too.",
+            "You wrote: “{}” I add it to {NOTES}, so later sessions see it too.",
             quoted(words)
         )),
         Step::Use(Tool::Write {
