@@ -40,6 +40,7 @@
 mod connection;
 mod driver;
 pub(crate) mod gemini;
+pub(crate) mod login;
 mod options;
 mod preset;
 // The parser reads fields directly instead of using the types of `agent-client-protocol-schema` (checked: 1.15). Its enums of updates, stop reasons

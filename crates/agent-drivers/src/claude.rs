@@ -39,6 +39,7 @@ mod arguments;
 mod connection;
 mod driver;
 mod failure;
+pub(crate) mod login;
 mod options;
 mod protocol;
 

@@ -44,6 +44,7 @@ mod arguments;
 mod commands;
 mod connection;
 mod driver;
+pub(crate) mod login;
 mod opening;
 mod options;
 mod protocol;

@@ -6,11 +6,13 @@ use crate::claude::{ClaudeDriver, ClaudeOptions};
 use crate::codex::{CodexDriver, CodexOptions};
 use crate::command::CommandDriver;
 use crate::hidden::HandedOn;
+use crate::probe::{LoggedIn, Login, LoginFacts, Probe, Program};
 use agent_duplex::{Capabilities, Driver, Error};
 use agent_subprocess::Context;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use tokio::time::Instant;
 
 /// One agent: its program, and its options for every conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,6 +172,47 @@ impl AgentConfig {
     /// Names the first invalid option or argument, and what to write instead.
     pub fn check(&self, choices: Choices) -> Result<(), Error> {
         self.made(choices, Context::new("", "")).check()
+    }
+
+    /// Returns how a person logs in to the agent, and the version with which this crate is tested.
+    #[must_use]
+    pub fn login_facts(&self) -> LoginFacts {
+        match &self.options {
+            AgentOptions::Command => LoginFacts {
+                tested_version: None,
+                how_to: "",
+                variables: &[],
+            },
+            AgentOptions::Claude(_) => crate::claude::login::FACTS,
+            AgentOptions::Codex(_) => crate::codex::login::FACTS,
+            AgentOptions::Acp { preset, .. } => crate::acp::login::facts(*preset),
+        }
+    }
+
+    /// Starts the agent's program and asks for its version and login, until the deadline at the latest. No prompt is sent, so it costs nothing.
+    ///
+    /// The program gets the working directory, variables and marker of `context`, and not the options of this configuration. An empty
+    /// directory, or `/`, keeps the agent from running what a project's settings name. Everything that was started has ended when this
+    /// returns. If the future is dropped, the guard ends it. A command is not started, because its arguments have an unknown meaning.
+    pub async fn probe(&self, context: &Context, deadline: Instant) -> Probe {
+        let program = Program {
+            argv: &self.program,
+            context,
+            env: &[],
+            deadline,
+        };
+        match &self.options {
+            AgentOptions::Command => Probe {
+                version: Ok(None),
+                login: Login {
+                    state: LoggedIn::Unknown,
+                    detail: None,
+                },
+            },
+            AgentOptions::Claude(_) => crate::claude::login::probe(program).await,
+            AgentOptions::Codex(_) => crate::codex::login::probe(program).await,
+            AgentOptions::Acp { preset, .. } => crate::acp::login::probe(*preset, program).await,
+        }
     }
 
     fn made(&self, choices: Choices, context: Context) -> Box<dyn CheckedDriver> {

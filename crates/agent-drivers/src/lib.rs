@@ -24,6 +24,7 @@ struct ReadmeDoctests;
 // - mcp, session_locks   the agent's MCP servers; one writer per session
 // - converse             the shared parts of connections to agents that exchange lines of JSON
 // - choices              the options of one conversation that all drivers share
+// - probe                asks an agent for its version and login, without a prompt
 // - command              the smallest driver: one process per turn
 // - claude, codex, acp   one driver each: its options, its protocol (pure), its connection, and its start
 // - config               the configuration of an agent, as a run saves it
@@ -38,6 +39,7 @@ mod duplex;
 mod environment;
 mod hidden;
 pub mod mcp;
+mod probe;
 mod section;
 mod session_locks;
 mod times;
@@ -45,5 +47,6 @@ mod times;
 pub use choices::Choices;
 pub use config::{AgentConfig, AgentOptions};
 pub use hidden::{HandedOn, Hidden};
+pub use probe::{LoggedIn, Login, LoginFacts, Probe};
 pub use section::{OptionKey, OptionKind};
 pub use session_locks::{SessionHeld, SessionLocks};

@@ -59,6 +59,9 @@ pub(crate) const KNOWN: [Known; 4] = [
     },
 ];
 
+/// The program that `acp` means if `rlm.toml` names none.
+pub(crate) const ADAPTER: &str = "claude-agent-acp";
+
 impl AgentKind {
     /// All names, in the order of the help.
     pub(crate) const NAMES: &[&str] = &["command", "claude", "codex", "gemini", "opencode", "acp"];
@@ -201,6 +204,21 @@ pub(crate) fn find_program(agent: &AgentConfig, directory: &Path) -> Result<(), 
                 "the agent `{shown}` was not found on PATH; {install} or give its path"
             ))
         }
+    }
+}
+
+/// Returns how to get a program that is missing.
+pub(crate) fn missing(kind: AgentKind, program: &str) -> String {
+    match KNOWN.iter().find(|known| known.name == program) {
+        Some(known) => known.install.to_owned(),
+        None if program == ADAPTER => {
+            "npm install -g @agentclientprotocol/claude-agent-acp".to_owned()
+        }
+        None if program.is_empty() => "rlm.toml has no command; you can add one after --".to_owned(),
+        None => format!(
+            "`{program}`, which rlm.toml names for {}, doesn't exist",
+            kind.name()
+        ),
     }
 }
 

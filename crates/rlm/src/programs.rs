@@ -37,6 +37,7 @@ pub(crate) fn of_project(layers: &Layers, words: &[OsString], project: &Project)
 mod tests {
     use super::*;
     use crate::config::{KEYS, Kind};
+    use agent_drivers::OptionKind;
 
     /// The keys whose text starts no program. A new key with its own text belongs here or into the list of programs.
     const STARTS_NOTHING: [&str; 9] = [
@@ -84,8 +85,8 @@ mod tests {
     fn h6_every_key_that_can_carry_a_command_is_in_the_list() {
         for key in KEYS {
             let text = match key.kind {
-                Kind::Text => format!("{} = 'canary'", key.name),
-                Kind::Texts => format!("{} = ['canary', 'canary']", key.name),
+                Kind::Plain(OptionKind::Text) => format!("{} = 'canary'", key.name),
+                Kind::Plain(OptionKind::Texts) => format!("{} = ['canary', 'canary']", key.name),
                 Kind::Servers => "mcp-servers.a = { command = 'x', args = ['canary'] }".into(),
                 Kind::Table(_) => {
                     section(key.name, key.kind);
@@ -116,10 +117,10 @@ mod tests {
             let value = match (key.name, key.kind) {
                 ("program", _) => "['canary']",
                 ("hooks", _) => "true",
-                (_, Kind::Named) => "{ canary = 'x' }",
-                (_, Kind::Free) => "{ canary = 'x' }",
+                (_, Kind::Plain(OptionKind::Named)) => "{ canary = 'x' }",
+                (_, Kind::Plain(OptionKind::Free)) => "{ canary = 'x' }",
                 (known, kind) => {
-                    let is_text = matches!(kind, Kind::Text | Kind::Texts);
+                    let is_text = matches!(kind, Kind::Plain(OptionKind::Text | OptionKind::Texts));
                     let is_known = SECTION_STARTS_NOTHING.contains(&known);
                     assert!(!is_text || is_known, "{name}.{known} is in neither list");
                     continue;

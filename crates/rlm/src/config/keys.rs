@@ -28,11 +28,8 @@ pub(super) enum Whose {
 /// The kind of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    Text,
-    Texts,
-    Switch,
-    /// A whole number that is at least this.
-    Count(u32),
+    /// A kind that the section of an agent can have too.
+    Plain(OptionKind),
     /// A duration.
     Time,
     /// A number, or text of this form.
@@ -41,10 +38,6 @@ pub(crate) enum Kind {
     Like(&'static str),
     OneOf(&'static [&'static str]),
     SomeOf(&'static [&'static str]),
-    /// Texts by name.
-    Named,
-    /// Any value, in the agent's own format.
-    Free,
     Table(&'static [Key]),
     Servers,
 }
@@ -140,10 +133,10 @@ pub(super) fn option(keys: &[Key], option: Arg) -> Arg {
     let option = option.help(key.help());
     match key.kind {
         Kind::Time => option.value_name("TIME"),
-        Kind::Count(_) => option.value_name("N"),
+        Kind::Plain(OptionKind::Count(_)) => option.value_name("N"),
         Kind::OneOf(_) | Kind::SomeOf(_) => option.hide_possible_values(true),
         // `--NAME` without a value switches it on; `--NAME=false` switches it off again, for example in a resume.
-        Kind::Switch => option
+        Kind::Plain(OptionKind::Switch) => option
             .value_name("true|false")
             .num_args(0..=1)
             .require_equals(true)
@@ -263,18 +256,15 @@ use Kind::OneOf;
 
 /// Creates the keys of an agent's section.
 pub(super) const fn section<const N: usize>(of: &[OptionKey]) -> [Key; N] {
-    let mut keys = [Key::new("", Kind::Text, Of::Phase, ""); N];
+    let mut keys = [Key::new("", Kind::Plain(OptionKind::Text), Of::Phase, ""); N];
     let mut at = 0;
     while at < N {
-        let kind = match of[at].kind {
-            OptionKind::Text => Kind::Text,
-            OptionKind::Texts => Kind::Texts,
-            OptionKind::Switch => Kind::Switch,
-            OptionKind::Count(least) => Kind::Count(least),
-            OptionKind::Named => Kind::Named,
-            OptionKind::Free => Kind::Free,
-        };
-        keys[at] = Key::new(of[at].name, kind, Of::Phase, of[at].what);
+        keys[at] = Key::new(
+            of[at].name,
+            Kind::Plain(of[at].kind),
+            Of::Phase,
+            of[at].what,
+        );
         at += 1;
     }
     keys

@@ -1,5 +1,6 @@
 //! The JSON Schema of `rlm.toml`, for editors.
 
+use agent_drivers::OptionKind;
 use loop_state::MAX_PHASES;
 use serde_json::{Map, Value, json};
 
@@ -52,10 +53,12 @@ fn key_schema(key: &Key) -> Value {
 fn kind(kind: Kind) -> Value {
     let text = json!({"type": "string"});
     match kind {
-        Kind::Text => text,
-        Kind::Texts => json!({"type": "array", "items": text}),
-        Kind::Switch => json!({"type": "boolean"}),
-        Kind::Count(least) => json!({"type": "integer", "minimum": least, "maximum": u32::MAX}),
+        Kind::Plain(OptionKind::Text) => text,
+        Kind::Plain(OptionKind::Texts) => json!({"type": "array", "items": text}),
+        Kind::Plain(OptionKind::Switch) => json!({"type": "boolean"}),
+        Kind::Plain(OptionKind::Count(least)) => {
+            json!({"type": "integer", "minimum": least, "maximum": u32::MAX})
+        }
         Kind::Time => json!({"anyOf": [
             {"type": "string", "pattern": "^([0-9]+|([0-9]+(d|h|ms|m|s))+)$"},
             {"type": "integer", "minimum": 0},
@@ -67,8 +70,8 @@ fn kind(kind: Kind) -> Value {
         Kind::Like(form) => json!({"type": "string", "pattern": form}),
         Kind::OneOf(words) => json!({"enum": words}),
         Kind::SomeOf(words) => json!({"type": "array", "items": {"enum": words}}),
-        Kind::Named => json!({"type": "object", "additionalProperties": text}),
-        Kind::Free => json!({"type": "object"}),
+        Kind::Plain(OptionKind::Named) => json!({"type": "object", "additionalProperties": text}),
+        Kind::Plain(OptionKind::Free) => json!({"type": "object"}),
         Kind::Table(keys) => {
             let keys = keys
                 .iter()

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use agent_drivers::OptionKind;
 use agent_drivers::mcp::{McpServer, McpServers};
 use loop_state::Autonomy;
 use serde::Deserialize;
@@ -138,7 +139,7 @@ fn without_secrets(path: &[&str], value: &Value) -> Value {
     let hidden = || Value::from("…");
     match path {
         [_, "env", _] => hidden(),
-        path if matches!(settings::kind_of(path), Some(Kind::Free)) => {
+        path if matches!(settings::kind_of(path), Some(Kind::Plain(OptionKind::Free))) => {
             let names = value.as_table().into_iter().flat_map(toml::Table::keys);
             Value::Table(names.map(|name| (name.clone(), hidden())).collect())
         }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use agent_drivers::OptionKind;
 use serde::Deserialize as _;
 use toml::Value;
 
@@ -58,7 +59,10 @@ impl fmt::Debug for Tree {
 /// Returns whether the keys of this table are merged one by one; any other value replaces the lower one as a whole.
 fn is_section(path: &[&str]) -> bool {
     let kind = settings::kind_of(path);
-    matches!(kind, Some(Kind::Table(_) | Kind::Servers | Kind::Named))
+    matches!(
+        kind,
+        Some(Kind::Table(_) | Kind::Servers | Kind::Plain(OptionKind::Named))
+    )
 }
 
 impl Tree {

@@ -41,15 +41,15 @@ macro_rules! kinds {
 }
 
 kinds! {
-    bool: Kind::Switch;
-    u32: Kind::Count(0);
-    NonZeroU32: Kind::Count(1);
-    String: Kind::Text;
-    PathBuf: Kind::Text;
-    PhaseName: Kind::Text;
-    Title: Kind::Text;
-    Vec<String>: Kind::Texts;
-    Vec<PathBuf>: Kind::Texts;
+    bool: Kind::Plain(OptionKind::Switch);
+    u32: Kind::Plain(OptionKind::Count(0));
+    NonZeroU32: Kind::Plain(OptionKind::Count(1));
+    String: Kind::Plain(OptionKind::Text);
+    PathBuf: Kind::Plain(OptionKind::Text);
+    PhaseName: Kind::Plain(OptionKind::Text);
+    Title: Kind::Plain(OptionKind::Text);
+    Vec<String>: Kind::Plain(OptionKind::Texts);
+    Vec<PathBuf>: Kind::Plain(OptionKind::Texts);
     Time: Kind::Time;
     Usd: Kind::Amount(r"^\$?[0-9]+(\.[0-9]{1,6})?( ?USD)?$");
     Tokens: Kind::Amount("^[0-9]+[kKmM]?$");
@@ -319,7 +319,7 @@ impl<V> Live<V> {
     {
         let value = || {
             let value = text.parse::<T>().map_err(|e| match T::KIND {
-                Kind::Count(least) => {
+                Kind::Plain(OptionKind::Count(least)) => {
                     format!("`{text}` is not a number from {least} to {}", u32::MAX)
                 }
                 _ => e.to_string(),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use agent_drivers::LoggedIn;
 use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, MIND, styled};
 use rlm_text::escape::plain;
 use serde::Serialize;
@@ -33,15 +34,6 @@ pub(crate) enum Health {
     Problem,
     /// It is not installed.
     Absent,
-}
-
-/// Whether an agent is logged in to its service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LoggedIn {
-    Yes,
-    No,
-    Unknown,
 }
 
 /// The results for one agent.

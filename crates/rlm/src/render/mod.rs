@@ -25,7 +25,7 @@ pub(crate) use banner::{Beginning, Starts, may};
 pub(crate) use checkpoints::{Export, Fork, Import, List, Shown, Verified};
 pub(crate) use clean::{Cleaning, Fate, cleaned};
 pub(crate) use config::Configuration;
-pub(crate) use doctor::{AgentHealth, Check, Findings, Health, LoggedIn};
+pub(crate) use doctor::{AgentHealth, Check, Findings, Health};
 pub(crate) use dry_run::DryRun;
 pub(crate) use git::OwnTree;
 pub(crate) use level::Level;

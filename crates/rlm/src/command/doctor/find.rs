@@ -6,8 +6,6 @@ use clap::ValueEnum as _;
 use rlm_store::Project;
 
 use super::agent::Patient;
-use super::ask::Program;
-use super::known;
 use super::machine::{self, Seen};
 use crate::agents::{self, AgentKind};
 use crate::config::{self, Config, Layers};
@@ -105,7 +103,7 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
     let settings = |config| {
         let settings = |bin| config::agent(kind, bin, config, project.root());
         settings(None)
-            .or_else(|_| settings(Some(known::ADAPTER.into())))
+            .or_else(|_| settings(Some(agents::ADAPTER.into())))
             .expect("an agent with a program has settings")
     };
     let (agent, of_user) = (settings(&said.all), settings(&said.of_user));
@@ -118,7 +116,7 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
             kind.name()
         )
     });
-    let facts = known::facts(&agent);
+    let facts = agent.login_facts();
     let wanted = agents::program(&agent);
     let path = std::env::var_os("PATH");
     let found: Vec<PathBuf> = which::which_in_all(wanted, path, directory)
@@ -142,7 +140,6 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
         inherited || env.contains_key(**name)
     };
     let variables = facts.variables.iter().filter(is_set);
-    let capabilities = agent.capabilities();
     // A variable can make a program run another program. The variables for the agent's login can't.
     let users = of_user.handed_on().env;
     let is_safe = |name: &String, value: &String| {
@@ -150,22 +147,24 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
         said.runs_project || is_users || facts.variables.contains(&name.as_str())
     };
     let given = env.iter().filter(|(name, value)| is_safe(name, value));
-    let given: Vec<_> = given.map(|(name, it)| (name.clone(), it.clone())).collect();
+    let given: Vec<_> = given.collect();
     let unset = env
         .keys()
-        .filter(|name| !given.iter().any(|(it, _)| it == *name));
+        .filter(|name| !given.iter().any(|(it, _)| it == name));
     let unset = unset.cloned().collect();
     let program = first.map(|first| {
-        let words = agent.program.iter().skip(1).cloned();
-        let path = directory.join(first).into();
-        Program {
-            words: std::iter::once(path).chain(words).collect(),
-            env: given,
+        let mut started = agent.clone();
+        if let Some(program) = started.program.first_mut() {
+            *program = directory.join(first).into();
         }
+        let mut context = machine::away();
+        let given = given.iter();
+        context.env = given.map(|(name, it)| (name.into(), it.into())).collect();
+        (started, context)
     });
     Patient {
         name: kind.name(),
-        program: program.ok_or_else(|| known::missing(kind, &wanted.to_string_lossy())),
+        program: program.ok_or_else(|| agents::missing(kind, &wanted.to_string_lossy())),
         unrun,
         unset,
         refused: agents::check(&agent, &project.root().join(config::FILE_NAME))
@@ -173,7 +172,6 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
             .map(|refused| refused.message),
         others,
         variables: variables.map(|name| (*name).to_owned()).collect(),
-        capabilities: capabilities.iter().map(|can| can.to_string()).collect(),
-        facts,
+        agent,
     }
 }

@@ -4,13 +4,12 @@ use std::fs::{File, TryLockError};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use agent_subprocess::Containment;
+use agent_subprocess::{Agent, AgentCommand, Containment, Context, Marker, StopPolicy};
 use rlm_store::{Project, RunState, Space, state_dir};
 use rlm_text::{bytes, count};
 use rustix::fs::{Access, access, statvfs};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::ask::{self, Program, command};
 use super::file_system;
 use crate::agents;
 use crate::config::{self, Layers};
@@ -58,13 +57,13 @@ pub(super) fn settings(project: &Project, read: &Result<Layers, Failure>) -> See
 
 /// Starts a process that would outlive its parent, stops it, and checks what is left.
 pub(super) async fn guard(until: Instant) -> Seen {
-    let shell = ["sh", "-c", ORPHAN].map(Into::into).into();
-    let mut agent = match command(&Program::new(shell), &[]).spawn().await {
+    let shell = AgentCommand::new("sh").args(["-c", ORPHAN]);
+    let mut agent = match spawn(shell).await {
         Ok(agent) => agent,
-        Err(e) => return (Health::Problem, e.to_string()),
+        Err(why) => return (Health::Problem, why),
     };
     let ready = timeout_at(until, agent.next_output()).await;
-    let report = ask::end(&mut agent).await;
+    let report = agent.stop(&StopPolicy::kill()).await;
     match ready {
         Ok(Some(_)) if report.is_proven() => (
             Health::Ok,
@@ -109,18 +108,10 @@ pub(super) fn kernel() -> Seen {
 }
 
 pub(super) async fn git(project: &Project, until: Instant) -> Seen {
-    let git = Program::new(vec!["git".into()]);
-    let said = match ask::run(command(&git, &["--version"]), until).await {
-        Ok(said) if said.exit.success() => said.stdout,
-        Ok(said) => {
-            return (
-                Health::Warning,
-                format!("`git --version` failed: {}", said.exit),
-            );
-        }
+    let version = match git_version(until).await {
+        Ok(version) => version,
         Err(why) => return (Health::Warning, format!("no git, so {BLIND}: {why}")),
     };
-    let version = said.trim().trim_start_matches("git version ");
     let root = project.root();
     let shown = root.display();
     match root.join(".git").exists() {
@@ -130,6 +121,38 @@ pub(super) async fn git(project: &Project, until: Instant) -> Seen {
             format!("{version}, but {shown} is not in a repository: {BLIND}"),
         ),
     }
+}
+
+/// Runs `git --version` and returns the version.
+async fn git_version(until: Instant) -> Result<String, String> {
+    let mut git = spawn(AgentCommand::new("git").arg("--version")).await?;
+    let first = timeout_at(until, async { (git.next_output().await, git.wait().await) }).await;
+    git.stop(&StopPolicy::kill()).await;
+    match first {
+        Ok((Some(output), exit)) if exit.success() => {
+            let line = output.line.text();
+            Ok(line.trim().trim_start_matches("git version ").to_owned())
+        }
+        Ok((_, exit)) => Err(format!("`git --version` failed: {exit}")),
+        Err(_) => Err("no response from `git --version`".into()),
+    }
+}
+
+/// Starts a program of doctor's own, away from the project.
+async fn spawn(command: AgentCommand) -> Result<Agent, String> {
+    let command = command.context(&away()).map_err(|e| e.to_string())?;
+    command.spawn().await.map_err(|e| e.to_string())
+}
+
+/// Returns the surroundings of each program that doctor starts: `/` has no settings of a project, and a marker finds what stays alive.
+pub(super) fn away() -> Context {
+    let mut context = Context::new("/", "/");
+    context.marker = Some(Marker {
+        variable: rlm_store::processes::MARKER.into(),
+        scope: uuid::Uuid::new_v4().simple().to_string(),
+        member: "doctor".into(),
+    });
+    context
 }
 
 /// Checks that the state directory can be written, and that its file system supports locks.

@@ -1,21 +1,19 @@
 //! `rlm doctor`: checks the agents and this machine before a run needs them.
 
 mod agent;
-mod ask;
 #[cfg_attr(
     not(target_os = "linux"),
     expect(dead_code, reason = "only Linux has a number for each kind")
 )]
 mod file_system;
 mod find;
-mod known;
-mod login;
 mod machine;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use agent_drivers::Probe;
 use rlm_store::Project;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -23,7 +21,7 @@ use crate::agents::AgentKind;
 use crate::args::DoctorArgs;
 use crate::exit::{Code, Failure};
 use crate::render::{AgentHealth, Check, Findings, Health, print};
-use agent::{Answers, Patient};
+use agent::Patient;
 use find::find;
 use machine::Seen;
 
@@ -95,16 +93,15 @@ async fn examine(
 }
 
 async fn examine_agent(patient: Patient, begin: Instant) -> AgentHealth {
-    let answers = match &patient.program {
-        Ok(_) if patient.unrun.is_some() => Some(Answers::unasked()),
-        Ok(program) => {
-            let asked = agent::ask(program, &patient.facts, begin + ANSWERS);
-            let answers = within(begin, asked).await;
-            Some(answers.unwrap_or_else(|why| Answers::none(&why)))
+    let probe = match &patient.program {
+        Ok(_) if patient.unrun.is_some() => Some(agent::not_run()),
+        Ok((agent, context)) => {
+            let probe = within(begin, agent.probe(context, begin + ANSWERS)).await;
+            Some(probe.unwrap_or_else(|why| Probe::failed(&why)))
         }
         Err(_) => None,
     };
-    agent::judge(patient, answers)
+    agent::judge(patient, probe)
 }
 
 /// Waits for a future until the time for all checks is over.
