@@ -11,10 +11,6 @@ use std::fmt;
 use std::str::FromStr;
 use uuid::Uuid;
 
-/// The fields that the first pass parses.
-const PARTS: [&str; 6] = [
-    "content", "delta", "event", "message", "request", "response",
-];
 /// The deepest level that the first pass parses, far below the 128 levels at which `serde_json` fails. Unparsed text can have any depth.
 const DEPTH: usize = 8;
 
@@ -145,6 +141,14 @@ impl<'a> Object<'a> {
     }
 }
 
+/// Whether the first pass parses the fields of this name.
+fn is_part(key: &str) -> bool {
+    matches!(
+        key,
+        "content" | "delta" | "event" | "message" | "request" | "response"
+    )
+}
+
 /// Parses a value that is the whole text, and its parts down to `depth`.
 fn read(text: &str, depth: usize) -> Option<Value<'_>> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -187,7 +191,7 @@ impl<'de> Visitor<'de> for Parts {
         let mut fields = Vec::with_capacity(if self.0 == DEPTH { 8 } else { 4 });
         while let Some(key) = map.next_key_seed(Key)? {
             let value = match self.0.checked_sub(1) {
-                Some(depth) if PARTS.contains(&&*key) => map.next_value_seed(Parts(depth))?,
+                Some(depth) if is_part(&key) => map.next_value_seed(Parts(depth))?,
                 _ => Value::Raw(map.next_value::<&RawValue>()?.get()),
             };
             fields.push((key, value));
@@ -197,7 +201,8 @@ impl<'de> Visitor<'de> for Parts {
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Value<'de>, S::Error> {
         let mut objects = Vec::new();
-        while let Some(value) = seq.next_element_seed(Parts(self.0.saturating_sub(1)))? {
+        // An object in a list is the deepest part: its `content` is often the long output of a tool, which few readers need.
+        while let Some(value) = seq.next_element_seed(Parts(0))? {
             if let Value::Object(object) = value {
                 objects.push(object);
             }
