@@ -214,7 +214,9 @@ pub(crate) fn missing(kind: AgentKind, program: &str) -> String {
         None if program == ADAPTER => {
             "npm install -g @agentclientprotocol/claude-agent-acp".to_owned()
         }
-        None if program.is_empty() => "rlm.toml has no command; you can add one after --".to_owned(),
+        None if program.is_empty() => {
+            "rlm.toml has no command; you can add one after --".to_owned()
+        }
         None => format!(
             "`{program}`, which rlm.toml names for {}, doesn't exist",
             kind.name()

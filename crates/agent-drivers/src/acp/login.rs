@@ -122,9 +122,9 @@ fn login_in_list(stdout: &str) -> Login {
     let (stored, variables) = (count(" credential"), count(" environment variable"));
     match (stored, variables.unwrap_or(0)) {
         (None, 0) => Login::unknown("unexpected output of `auth list`"),
-        (Some(0), 0) => Login::unknown(
-            "no credentials: only models without a login; else: opencode auth login",
-        ),
+        (Some(0), 0) => {
+            Login::unknown("no credentials: only models without a login; else: opencode auth login")
+        }
         (stored, variables) => Login::yes(format!(
             "credentials: {} stored, {variables} in variables",
             stored.unwrap_or(0)
