@@ -176,7 +176,7 @@ fn x117a_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
         ),
         (
             "[[phase]]\nname = 'a b'\n",
-            "line 2: `name`: a phase's name has",
+            "line 2: `name`: the name of a phase has",
         ),
         (
             "[[phase]]\nname = 'a'\n[[phase]]\nname = 'a'\n",
@@ -259,7 +259,7 @@ fn limits_follow_the_file_between_iterations() {
     says(&mut running, "turn 4");
     say("max-iterations = 4\nsleep = 0\nuntil = 'true'\n");
     go(4);
-    says(&mut running, "`until` counts for the next run");
+    says(&mut running, "`until` applies only to the next run");
     let ended = running.wait(LONG).expect_code(0);
     assert_eq!(scene.start_count(), 4, "{ended}");
     assert!(!ended.stdout.contains("failures in a row"), "{ended}");

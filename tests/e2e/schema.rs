@@ -74,11 +74,11 @@ fn a_schema_refuses_what_it_does_not_know() {
     };
     assert_eq!(check(&schema, &good()), Ok(()));
     for (name, value, why) in [
-        ("more", json!(1), ".more is not known"),
+        ("more", json!(1), ".more is unknown"),
         ("until", json!("soon"), "no time"),
         ("until", json!(7), "is no"),
         ("event", json!("sleepy"), "none of"),
-        ("event", json!("paused"), ".until is not known"),
+        ("event", json!("paused"), ".until is unknown"),
     ] {
         let refused = with(name, value).unwrap_err();
         assert!(refused.contains(why), "{refused}");

@@ -60,7 +60,7 @@ fn s10b_a_steer_to_a_command_is_at_the_head_of_the_next_prompt() {
     assert!(steer.is_some() && steer < prompt, "{}", prompts[1]);
     let shown = terminal.scrolled();
     let said = "steer 1: sent with the prompt";
-    expect_in_order(&shown, &["next prompt", said]);
+    expect_in_order(&shown, &["sent after this turn", said]);
     assert_eq!(shown.matches(said).count(), 1, "{shown}");
 }
 

@@ -25,7 +25,10 @@ fn silent(rlm: &Path, agent: &Path) -> String {
     let limits = ["--once", "--max-failures", "1", "--idle-timeout", "4"];
     let mut running = scene.run("Write. [[stall 9 600]]", &limits).spawn();
     running.until("a warning", RUN, |running| {
-        running.stdout().contains("said nothing for").then_some(())
+        running
+            .stdout()
+            .contains("no output from the agent for")
+            .then_some(())
     });
     let warned = Instant::now();
     let ended = running.wait(RUN).expect_code(1);

@@ -53,7 +53,7 @@ fn evening(rlm: &Path, agent: &Path) -> String {
     let paused = || live().contains("\"paused\"").then_some(());
     wait_for("the pause", RUN, paused);
     terminal.send(b"\x03");
-    terminal.sees("detach: leave", RUN);
+    terminal.sees("detach: the run continues", RUN);
     terminal.send("d");
     watching.wait(RUN).expect_code(0);
     story.tells(&["attach"], &terminal.scrolled());
