@@ -184,7 +184,7 @@ fn x117a_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
         ),
         (
             "[[phase]]\nname = 'a'\n\nsleep = 1\n",
-            "line 4: `sleep` is of the whole run",
+            "line 4: `sleep` is a setting of the whole run",
         ),
         (
             "[[phase]]\nname = 'a'\nmodl = 'x'\n",
@@ -194,7 +194,7 @@ fn x117a_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
             "[phase]\nname = 'a'\n",
             "line 1: a phase must be a table: [[phase]]",
         ),
-        ("\nname = 'a'\n", "line 2: `name` is of a phase"),
+        ("\nname = 'a'\n", "line 2: `name` is a setting of a phase"),
         (
             "[[phase]]\nname = 'a'\n",
             "each phase of rlm.toml has its own prompt",
