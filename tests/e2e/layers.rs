@@ -208,7 +208,11 @@ fn x117a_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
         "[[phase]]\nname = 'a'\nprompt = 'x'\n",
     )
     .unwrap();
-    refused(&scene, scene.run_bare(&[]), "phase `a`: it has no end");
+    refused(
+        &scene,
+        scene.run_bare(&[]),
+        "phase `a`: it needs a stop condition",
+    );
     fs_err::write(scene.file("rlm.toml"), "").unwrap();
     write_users(&scene, "max-iterations = 3\n");
     refused(&scene, scene.run(&[]), "this run needs a stop condition");

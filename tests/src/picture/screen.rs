@@ -19,6 +19,8 @@ pub(super) struct Screen {
 }
 
 const PLACE: &str = "rlm-demo-";
+/// The end of each directory's name in the picture.
+const NAME: &str = "1a9e7919";
 const RUN: &str = "20261122-091500-7f3a";
 
 impl Screen {
@@ -112,8 +114,12 @@ fn stands_for(
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     let is_status = whole.starts_with("iteration ") && whole.ends_with("menu");
     let is_span = digits + 1 == word.len() && word.ends_with('s');
-    if word.starts_with(PLACE) && word.len() > PLACE.len() {
-        Some(format!("{PLACE}1a9e7919"))
+    if let Some(name) = word.strip_prefix(PLACE).filter(|name| !name.is_empty()) {
+        Some(format!("{PLACE}{}", NAME.get(..name.len()).unwrap_or(NAME)))
+    } else if before.is_empty() && behind.starts_with(" resume ") {
+        // The row begins with the end of a wrapped name.
+        NAME.get(NAME.len().saturating_sub(word.len())..)
+            .map(str::to_owned)
     } else if word.len() == RUN.len() && word.matches('-').count() == 2 && digits > 12 {
         Some(RUN.to_owned())
     } else if before.ends_with("pid ") {

@@ -7,7 +7,10 @@ use std::time::Duration;
 /// Constants that are not in the tables because they limit no wait of a stop: polling intervals, start times, defaults of a run, and limits of
 /// numbers. They are named by crate, so that a move to another file changes nothing here.
 const OTHER: &[(&str, &[&str])] = &[
-    ("agent-drivers", &["FIRST_WORD", "LONGEST", "LOOK", "OPEN"]),
+    (
+        "agent-drivers",
+        &["FIRST_WORD", "LONGEST", "LOOK", "OPEN", "VERSION"],
+    ),
     (
         "agent-duplex",
         &["AGAIN", "BUSY", "FOREVER", "GLANCE", "RELEASE"],
@@ -69,7 +72,6 @@ const OTHER: &[(&str, &[&str])] = &[
             "PATIENCE",
             "POLL",
             "UNTAKEN_AGAIN",
-            "VERSION",
             "WATCHED",
             "WHOLE",
         ],
